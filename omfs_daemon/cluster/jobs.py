@@ -1,0 +1,121 @@
+"""A job as Slurm shows it.
+
+Memory is bytes, times are seconds since the epoch. A waiting job array is one ``Job`` with
+``tasks`` waiting tasks; a task that has started (or was requeued) is a job of its own, as in
+Slurm's own records (https://slurm.schedmd.com/job_array.html).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from typing import NamedTuple
+
+
+class JobState(StrEnum):
+    """The job states that matter to us; Slurm's terminal states are one (squeue(1), JOB STATE CODES)."""
+
+    PENDING = "PENDING"
+    CONFIGURING = "CONFIGURING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETING = "COMPLETING"
+    ENDED = "ENDED"
+
+
+class Hold(StrEnum):
+    """Who holds a waiting job. The owner may release a USER hold, never an ADMIN hold."""
+
+    NONE = "none"
+    USER = "user"
+    ADMIN = "admin"
+
+
+class Share(NamedTuple):
+    """What a job has on one node: CPUs and bytes of memory."""
+
+    node: str
+    cpus: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a job asks for; equal requests fit on the same nodes, so it is the key of placement caches.
+
+    ``cpus`` is the total, spread over ``nodes`` to ``max_nodes`` nodes with at least
+    ``min_cpus_per_node`` on each. ``gres`` is per node: ``(("gpu:a100", 2),)``. ``features`` is
+    Slurm's expression (``"fast&ve"``). An exclusive job takes whole nodes.
+    """
+
+    cpus: int
+    nodes: int = 1
+    max_nodes: int = 0
+    min_cpus_per_node: int = 1
+    memory_per_cpu: int = 0
+    memory_per_node: int = 0
+    gres: tuple[tuple[str, int], ...] = ()
+    features: str = ""
+    exclusive: bool = False
+    partitions: tuple[str, ...] = ()
+    required_nodes: frozenset[str] = frozenset()
+    excluded_nodes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job (or the waiting rest of an array).
+
+    ``id`` is Slurm's raw job id, unique; ``ref`` is what commands take: ``"7"``, ``"3_1"`` for one task of an
+    array, ``"3_[4-5]"`` for its waiting rest. Name, comment and user are written by users: hostile text.
+    ``required_nodes`` in the request is the *present* ReqNodeList, so it shows a pin of ours as well.
+    """
+
+    id: int
+    ref: str
+    user: str
+    uid: int
+    account: str
+    state: JobState
+    request: Request
+    submit: float
+    partition: str = ""
+    qos: str = ""
+    hold: Hold = Hold.NONE
+    reason: str = ""
+    priority: int = 0
+    nice: int = 0
+    eligible: float | None = None
+    start: float | None = None
+    run_time: float = 0.0
+    time_limit: float = inf
+    shares: tuple[Share, ...] = ()
+    array_id: int | None = None
+    task_ids: tuple[int, ...] = ()
+    restarts: int = 0
+    comment: str = ""
+    admin_comment: str = ""
+    name: str = ""
+
+    @property
+    def tasks(self) -> int:
+        """How many jobs this record stands for."""
+        return len(self.task_ids) if self.state is JobState.PENDING and len(self.task_ids) > 1 else 1
+
+    @property
+    def on_nodes(self) -> tuple[str, ...]:
+        return tuple(share.node for share in self.shares)
+
+    @property
+    def holds_cpus(self) -> bool:
+        """Whether its CPUs are taken: a suspended job's are free for others (Slurm, scontrol suspend)."""
+        return self.state in (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
+
+    @property
+    def runs(self) -> bool:
+        return self.state in (JobState.RUNNING, JobState.CONFIGURING)
+
+    def remaining(self) -> float:
+        """Seconds until its time limit; infinite without one."""
+        return max(0.0, self.time_limit - self.run_time)

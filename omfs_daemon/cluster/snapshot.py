@@ -1,0 +1,69 @@
+"""The picture of a cluster at one instant, and what the daemon remembers besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from omfs_daemon.cluster.jobs import Job, Share
+from omfs_daemon.cluster.nodes import Node, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """An immutable picture with the time at which Slurm was *asked* for it.
+
+    Unchanged ``Job`` and ``Node`` objects are shared between one snapshot and the next.
+    """
+
+    taken: float
+    jobs: Mapping[int, Job]
+    nodes: Mapping[str, Node]
+    partitions: Mapping[str, Partition]
+
+    def with_jobs(self, taken: float, changed: Iterable[Job], removed: Iterable[int] = ()) -> Snapshot:
+        """This picture with some jobs replaced or added, and others gone."""
+        jobs = dict(self.jobs)
+        for job in changed:
+            jobs[job.id] = job
+        for job_id in removed:
+            jobs.pop(job_id, None)
+        return replace(self, taken=taken, jobs=jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Commitment:
+    """A stop under way: nodes are being freed for a beneficiary, which counts as running there already."""
+
+    beneficiary: int
+    shares: tuple[Share, ...]
+    victims: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A job that we stopped and that does not run again yet."""
+
+    at: float
+    method: str
+    beneficiary: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What only the daemon knows; everything else is read off Slurm anew in every cycle.
+
+    held        jobs that wait in a hold of ours
+    stopped     jobs that we stopped and that have not run again yet
+    running_since  when a job was last resumed by us (else its start counts)
+    stop_times  when each job was stopped, for the limit on stops per job and hour
+    backoff     beneficiaries for which stopping others did not help, and until when not to try again
+    commitments stops under way
+    """
+
+    held: frozenset[int] = frozenset()
+    stopped: Mapping[int, Stopped] = field(default_factory=dict)
+    running_since: Mapping[int, float] = field(default_factory=dict)
+    stop_times: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    backoff: Mapping[int, float] = field(default_factory=dict)
+    commitments: tuple[Commitment, ...] = ()

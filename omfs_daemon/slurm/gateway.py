@@ -1,0 +1,96 @@
+"""How Slurm is seen and told: the one interface that every adapter and the fake satisfy.
+
+Reading raises :class:`~omfs_daemon.errors.GatewayError` when Slurm does not answer in time or prints
+something that is not understood; it never returns a part. Telling takes job references (``Job.ref``) and
+returns the refusals; a reference that is not among them was accepted, which is *not* yet proof that it took
+effect: whoever depends on that looks again. All orders may be given twice.
+
+The contract, with every sentence a test, is ``tests/contract/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.nodes import Node, Partition
+
+
+class Refusal(NamedTuple):
+    """Slurm did not take an order for one job, and what it said."""
+
+    ref: str
+    message: str
+
+
+class SlurmSettings(NamedTuple):
+    """The settings of slurm.conf in force, by name as in ``scontrol show config``."""
+
+    version: str
+    values: dict[str, str]
+
+
+class AccountRow(NamedTuple):
+    """An account of slurmdbd and its parent ("" under root)."""
+
+    name: str
+    parent: str
+
+
+class Gateway(Protocol):
+    """One Slurm cluster."""
+
+    @property
+    def name(self) -> str:
+        """Which adapter this is, for the log and ``omfs check``."""
+
+    # -- seeing ------------------------------------------------------------------------------------
+    def settings(self) -> SlurmSettings: ...
+
+    def jobs(self) -> list[Job]:
+        """All jobs that Slurm lists as not ended (COMPLETING ones too), array tasks as in ``Job``.
+
+        ``admin_comment`` is filled for held jobs only.
+        """
+
+    def find(self, job_id: int) -> Job | None:
+        """One job, ended ones too while Slurm still knows them (MinJobAge); None if it does not.
+
+        ``admin_comment`` is always filled.
+        """
+
+    def nodes(self) -> list[Node]: ...
+
+    def partitions(self) -> list[Partition]: ...
+
+    def accounts(self) -> list[AccountRow] | None:
+        """The accounts in slurmdbd; None where no accounting runs."""
+
+    # -- telling -----------------------------------------------------------------------------------
+    def hold(self, refs: Sequence[str]) -> list[Refusal]:
+        """An administrator's hold, which the owner cannot release; a user's hold becomes one."""
+
+    def release(self, refs: Sequence[str]) -> list[Refusal]:
+        """End any hold; Slurm computes the priority anew, ``nice`` stays."""
+
+    def set_nice(self, refs: Sequence[str], nice: int) -> list[Refusal]:
+        """The rank: priority = Slurm's own - nice. Works on held jobs too; ended and running ones refuse."""
+
+    def pin(self, ref: str, nodes: Sequence[str]) -> list[Refusal]:
+        """The waiting job may run on these nodes only (ReqNodeList); no nodes: unpin."""
+
+    def requeue_hold(self, refs: Sequence[str]) -> list[Refusal]:
+        """End running (or suspended) jobs and put them back into the queue, held."""
+
+    def suspend(self, refs: Sequence[str]) -> list[Refusal]:
+        """Stop running jobs with SIGSTOP; Slurm lets others have their CPUs, not their memory."""
+
+    def resume(self, refs: Sequence[str]) -> list[Refusal]:
+        """Let suspended jobs run on. Slurm does so *even if their CPUs are taken*: look first."""
+
+    def set_admin_comment(self, ref: str, text: str) -> list[Refusal]:
+        """A line for the job's owner; control characters are replaced, quotes kept harmless."""
+
+    def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
+        """A signal by name (``"USR1"``) to the job's steps, or to its batch shell only."""
