@@ -1,0 +1,343 @@
+"""The configuration: one TOML file, checked whole before any of it is in force.
+
+The models are the only place that names an option; the sample (:mod:`omfs_daemon.config_sample`) and the
+one-line faults (:mod:`omfs_daemon.config_faults`) are made from them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from difflib import get_close_matches
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from omfs_daemon.cluster.methods import METHODS
+from omfs_daemon.config_faults import fault_line
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.percent import percent
+from omfs_daemon.policy.accounts import AccountShare, AccountTree
+from omfs_daemon.policy.rules import ClassRule, Rules
+from omfs_daemon.slurm.gateway import AccountRow
+
+DEFAULT_PATH = Path("/etc/omfs/omfs.toml")
+
+
+def _plain_number(value: object) -> object:
+    """TOML's decimals arrive as Decimal, for the sake of the percentages."""
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _absolute(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError("must be an absolute path")
+    return path
+
+
+def _known_method(name: str) -> str:
+    if name not in METHODS:
+        raise ValueError(f"must be one of {', '.join(METHODS)}")
+    return name
+
+
+_Number = BeforeValidator(_plain_number)
+Seconds = Annotated[float, _Number, Field(ge=0, allow_inf_nan=False, strict=True)]
+SomeSeconds = Annotated[float, _Number, Field(gt=0, allow_inf_nan=False, strict=True)]
+Count = Annotated[int, Field(ge=0, strict=True)]
+SomeCount = Annotated[int, Field(gt=0, strict=True)]
+Switch = Annotated[bool, Field(strict=True)]
+Text = Annotated[str, Field(min_length=1)]
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+MethodName = Annotated[str, AfterValidator(_known_method)]
+Percent = Annotated[Fraction, BeforeValidator(percent)]
+
+
+class Section(BaseModel):
+    """What all tables of the file have in common."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SlurmSection(Section):
+    """How Slurm is asked and told."""
+
+    conf: AbsolutePath | None = Field(
+        None,
+        description="The slurm.conf of the cluster. Left out: what Slurm's commands find by themselves.",
+        examples=["/etc/slurm/slurm.conf"],
+    )
+    timeout_seconds: SomeSeconds = Field(
+        10.0,
+        description="How long one call to Slurm may take; after that Slurm counts as out of reach.",
+        examples=[30.0],
+    )
+    poll_seconds: SomeSeconds = Field(
+        1.0,
+        description="Pause between two looks at Slurm; a look takes it about 0.1 ms per job.",
+        examples=[2.5],
+    )
+
+
+class DaemonSection(Section):
+    """Where the daemon keeps its things, who may operate it, how it logs."""
+
+    state_dir: AbsolutePath = Field(
+        Path("/var/lib/omfs"),
+        description="What must outlast a restart: the journal, changed entitlements, their audit log.",
+        examples=["/srv/omfs"],
+    )
+    run_dir: AbsolutePath = Field(
+        Path("/run/omfs"),
+        description="Place of the control socket `omfs.sock` and of the plug-in's `heartbeat` file.",
+        examples=["/run/omfs-test"],
+    )
+    operators_group: Text | None = Field(
+        None,
+        description="Unix group that may change entitlements, pause and resume, as root and SlurmUser may.",
+        examples=["hpc-admins"],
+    )
+    dry_run: Switch = Field(
+        False,
+        description="Decide and tell, but order nothing from Slurm.",
+        examples=[True],
+    )
+    log_format: Literal["json", "console"] = Field(
+        "json",
+        description='"json": one object a line, for machines; "console": for people.',
+        examples=["console"],
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info",
+        description='The least important messages that are logged: "debug", "info", "warning" or "error".',
+        examples=["debug"],
+    )
+    failsafe_grace_seconds: Seconds = Field(
+        300.0,
+        description="How long the daemon may be gone before the failsafe releases all that it held.",
+        examples=[600.0],
+    )
+
+    @property
+    def socket(self) -> Path:
+        return self.run_dir / "omfs.sock"
+
+    @property
+    def heartbeat(self) -> Path:
+        return self.run_dir / "heartbeat"
+
+
+class PolicySection(Section):
+    """When jobs may be stopped, and how often."""
+
+    quantum_seconds: Seconds = Field(
+        1800.0,
+        description="How long a job runs before it may be stopped for an entitled one (urgent: at once).",
+        examples=[600.0],
+    )
+    max_stops_per_hour: Count = Field(
+        4,
+        description="How often one job may be stopped within an hour.",
+        examples=[2],
+    )
+    urgent_may_take_entitled: Switch = Field(
+        True,
+        description="Whether urgent jobs may stop jobs within entitlements when borrowers' are not enough.",
+        examples=[False],
+    )
+    start_timeout_seconds: SomeSeconds = Field(
+        60.0,
+        description="How long a beneficiary may take to start after its victims let go, before it is undone.",
+        examples=[120.0],
+    )
+    stop_timeout_seconds: SomeSeconds = Field(
+        60.0,
+        description="How long a victim may take to let go. Give it more than Slurm's KillWait.",
+        examples=[90.0],
+    )
+    retry_after_seconds: Seconds = Field(
+        300.0,
+        description="How long nothing is stopped again for a beneficiary that a stop did not help.",
+        examples=[900.0],
+    )
+    rank_depth: Count = Field(
+        200,
+        description="How many waiting jobs at most get a rank from omfsd; the rest keep Slurm's priority.",
+        examples=[500],
+    )
+    max_stops_per_cycle: SomeCount = Field(
+        64,
+        description="How many jobs at most are stopped in one cycle, so that Slurm is not flooded.",
+        examples=[16],
+    )
+
+
+class MetricsSection(Section):
+    """The page for Prometheus."""
+
+    enabled: Switch = Field(True, description="Whether metrics are served.", examples=[False])
+    address: Text = Field(
+        "127.0.0.1",
+        description="The address to listen on. The page has no password: think before it leaves loopback.",
+        examples=["10.0.0.1"],
+    )
+    port: int = Field(
+        9345, gt=0, lt=65536, strict=True, description="The TCP port to listen on.", examples=[9346]
+    )
+
+
+class EntitlementSection(Section):
+    """What an account owns of the machine."""
+
+    percent: Percent = Field(
+        description="Percent of the parent's share, 0 to 100; of the whole machine without a parent.",
+        examples=[50, 12.5],
+    )
+    parent: str = Field(
+        "", description="The account above, which must have an entitlement too.", examples=["science"]
+    )
+
+
+class ClassSection(Section):
+    """A class of jobs. The first class that matches a job counts; lists that are left out match every job."""
+
+    name: Text = Field(description="The name that `omfs why` and the log use.", examples=["urgent"])
+    partition: tuple[Text, ...] = Field(
+        (), description="Partitions of the class.", examples=[["urgent", "alarm"]]
+    )
+    qos: tuple[Text, ...] = Field((), description="QOS of the class.", examples=[["urgent"]])
+    account: tuple[Text, ...] = Field((), description="Accounts of the class.", examples=[["weather"]])
+    urgent: Switch = Field(
+        False,
+        description="Start before all others, if need be by stopping regular jobs; never stopped themselves.",
+        examples=[True],
+    )
+    methods: tuple[MethodName, ...] = Field(
+        tuple(METHODS),
+        description="How a user may choose (omfs:method=NAME in the job's comment) that his job is stopped.",
+        examples=[["suspend"]],
+    )
+    default: tuple[MethodName, ...] = Field(
+        (),
+        description="How jobs that choose nothing are stopped, best first. Empty: they are never stopped.",
+        examples=[["requeue"]],
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if self.urgent and not (self.partition or self.qos or self.account):
+            raise ValueError(
+                "an urgent class needs partition, qos or account: else every job would be urgent"
+            )
+        if self.urgent and self.model_fields_set & {"methods", "default"}:
+            raise ValueError("an urgent class has no methods and no default: urgent jobs are never stopped")
+        if alien := [name for name in self.default if name not in self.methods]:
+            raise ValueError(f"default {alien[0]!r} is not among its methods: {', '.join(self.methods)}")
+        return self
+
+    def rule(self) -> ClassRule:
+        return ClassRule(
+            self.name,
+            partitions=frozenset(self.partition),
+            qos=frozenset(self.qos),
+            accounts=frozenset(self.account),
+            urgent=self.urgent,
+            methods=() if self.urgent else self.methods,
+            default=self.default,
+        )
+
+
+class Config(Section):
+    """The whole file. Every table may be left out."""
+
+    slurm: SlurmSection = SlurmSection()
+    daemon: DaemonSection = DaemonSection()
+    policy: PolicySection = PolicySection()
+    metrics: MetricsSection = MetricsSection()
+    entitlements: dict[str, EntitlementSection] = Field(default_factory=dict)
+    classes: tuple[ClassSection, ...] = Field((), alias="class")
+
+    @property
+    def shares(self) -> tuple[AccountShare, ...]:
+        return tuple(AccountShare(name, own.percent, own.parent) for name, own in self.entitlements.items())
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        AccountTree(self.shares)
+        names = [section.name for section in self.classes]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ConfigError(
+                f"class.name = {twice[0]!r}: must be unique, but is given {names.count(twice[0])} times"
+            )
+        return self
+
+
+def load(path: Path) -> Config:
+    """The configuration in a file; ConfigError with one line: file, key, value and what is allowed."""
+    return parse(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; ConfigError if it cannot be read or is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start + 1} is not UTF-8, which TOML must be") from error
+
+
+def parse(text: str, source: str) -> Config:
+    """The configuration in a TOML text; ``source`` names it in the ConfigError."""
+    try:
+        return Config.model_validate(tomllib.loads(text, parse_float=Decimal))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source}: {error}: must be TOML") from error
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {fault_line(error, Config)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def check_accounts(config: Config, rows: Sequence[AccountRow] | None) -> None:
+    """ConfigError if the file gives an entitlement to an account that slurmdbd does not know.
+
+    ``rows`` is what the gateway says; None (no accounting runs) accepts every name.
+    """
+    check_shares(config.shares, rows)
+
+
+def check_shares(shares: Iterable[AccountShare], rows: Sequence[AccountRow] | None) -> None:
+    """As :func:`check_accounts`, for entitlements that come from elsewhere."""
+    if rows is None:
+        return
+    known = sorted(row.name for row in rows)
+    for share in shares:
+        if share.name not in known:
+            close = get_close_matches(share.name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it knows {', '.join(known) or 'no account'}"
+            raise ConfigError(f"entitlements.{share.name}: must be an account that slurmdbd knows; {hint}")
+
+
+def rules(config: Config, shares: Iterable[AccountShare]) -> Rules:
+    """What the policy goes by, with the entitlements that are in force now."""
+    policy = config.policy
+    return Rules(
+        tree=AccountTree(shares),
+        classes=tuple(section.rule() for section in config.classes),
+        quantum=policy.quantum_seconds,
+        max_stops_per_hour=policy.max_stops_per_hour,
+        urgent_may_take_entitled=policy.urgent_may_take_entitled,
+        rank_depth=policy.rank_depth,
+    )

@@ -1,0 +1,85 @@
+"""Who is at the other end of the control socket, and what he may do.
+
+The kernel says who connected (SO_PEERCRED, unix(7)); nothing that the client writes is believed.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import socket
+import struct
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+_CREDENTIALS = struct.Struct("iII")
+
+
+class Role(StrEnum):
+    """A user may look at his own jobs; an operator sees all and may change things."""
+
+    USER = "user"
+    OPERATOR = "operator"
+
+
+class Peer(NamedTuple):
+    """Numeric ids of the process that connected."""
+
+    uid: int
+    gid: int
+
+
+class Caller(NamedTuple):
+    """Who asks. ``user`` is the number as text when the user database does not know it."""
+
+    uid: int
+    gid: int
+    user: str
+    role: Role
+
+    @property
+    def is_operator(self) -> bool:
+        return self.role is Role.OPERATOR
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """The credentials that the other end had when it connected."""
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, gid = _CREDENTIALS.unpack(packed)
+    return Peer(uid, gid)
+
+
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def operators(slurm_uid: int | None, group: str | None) -> Callable[[Peer], bool]:
+    """Whether a peer may change things: root, SlurmUser, and members of ``group``, looked up at each call."""
+
+    def may_operate(peer: Peer) -> bool:
+        if peer.uid == 0 or peer.uid == slurm_uid:
+            return True
+        return group is not None and _group_id(group) in _groups_of(peer)
+
+    return may_operate
+
+
+def _group_id(group: str) -> int | None:
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        return None
+
+
+def _groups_of(peer: Peer) -> set[int]:
+    """His groups by the databases, since SO_PEERCRED tells the first one only."""
+    try:
+        name = pwd.getpwuid(peer.uid).pw_name
+    except KeyError:
+        return {peer.gid}
+    return {peer.gid, *os.getgrouplist(name, peer.gid)}
