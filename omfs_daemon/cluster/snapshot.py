@@ -33,11 +33,16 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """A stop under way: nodes are being freed for a beneficiary, which counts as running there already."""
+    """A stop under way: nodes are being freed for a beneficiary, which counts as running there already.
 
-    beneficiary: int
+    Jobs are named by ``Job.ref``, which is stable for single jobs and single array tasks.
+    """
+
+    beneficiary: str
+    account: str
     shares: tuple[Share, ...]
-    victims: frozenset[int]
+    victims: frozenset[str]
+    urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +51,24 @@ class Stopped:
 
     at: float
     method: str
-    beneficiary: int
+    beneficiary: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What only the daemon knows; everything else is read off Slurm anew in every cycle.
+    """What only the daemon knows, by ``Job.ref``; everything else is read off Slurm anew in every cycle.
 
-    held        jobs that wait in a hold of ours
-    stopped     jobs that we stopped and that have not run again yet
+    stopped        jobs that we stopped and that have not run again yet
     running_since  when a job was last resumed by us (else its start counts)
-    stop_times  when each job was stopped, for the limit on stops per job and hour
-    backoff     beneficiaries for which stopping others did not help, and until when not to try again
-    commitments stops under way
+    stop_times     when each job was stopped, for the limit on stops per job and hour
+    backoff        beneficiaries for which stopping others did not help, and until when not to try again
+    spared         victims that Slurm refused to stop, and until when not to try again
+    commitments    stops under way
     """
 
-    held: frozenset[int] = frozenset()
-    stopped: Mapping[int, Stopped] = field(default_factory=dict)
-    running_since: Mapping[int, float] = field(default_factory=dict)
-    stop_times: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
-    backoff: Mapping[int, float] = field(default_factory=dict)
+    stopped: Mapping[str, Stopped] = field(default_factory=dict)
+    running_since: Mapping[str, float] = field(default_factory=dict)
+    stop_times: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    backoff: Mapping[str, float] = field(default_factory=dict)
+    spared: Mapping[str, float] = field(default_factory=dict)
     commitments: tuple[Commitment, ...] = ()

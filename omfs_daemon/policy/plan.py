@@ -1,0 +1,160 @@
+"""What the policy suggests: plain data, each piece with its reason and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+from omfs_daemon.cluster.jobs import Share
+
+
+class Reason(StrEnum):
+    """Why something is suggested, or why a job waits. ``TEXT`` holds the sentence for people."""
+
+    URGENT = "urgent"
+    ENTITLED = "entitled"
+    BORROWS = "borrows"
+    WITHIN_SHARE = "within_share"
+    MAY_BE_STOPPED = "may_be_stopped"
+    BEYOND_ENTITLEMENT = "beyond_entitlement"
+    NON_PREEMPTIBLE_BEYOND = "non_preemptible_beyond_entitlement"
+    NOT_ENOUGH_TO_STOP = "not_enough_to_stop"
+    BEING_FREED = "being_freed"
+    TRIED_IN_VAIN = "tried_in_vain"
+    ENOUGH_STOPS = "enough_stops_at_once"
+    CPUS_FREE_AGAIN = "cpus_free_again"
+
+
+TEXT: Mapping[Reason, str] = {
+    Reason.URGENT: "an urgent job goes before all regular ones",
+    Reason.ENTITLED: "its account uses less than its entitlement",
+    Reason.BORROWS: "idle CPUs are lent to anybody",
+    Reason.WITHIN_SHARE: "it fits into its account's entitlement",
+    Reason.MAY_BE_STOPPED: "it may be stopped, so it may run on whatever is idle",
+    Reason.BEYOND_ENTITLEMENT: "nothing idle fits, and it is beyond its account's entitlement",
+    Reason.NON_PREEMPTIBLE_BEYOND: "it may never be stopped, so it must fit into its account's entitlement",
+    Reason.NOT_ENOUGH_TO_STOP: "even all jobs that may be stopped for it would not make it fit",
+    Reason.BEING_FREED: "nodes for it are being freed already",
+    Reason.TRIED_IN_VAIN: "stopping jobs for it did not let it start lately",
+    Reason.ENOUGH_STOPS: "so many jobs are being stopped already that its turn is in the next cycle",
+    Reason.CPUS_FREE_AGAIN: "the CPUs on which it was suspended are free again",
+}
+
+
+class Band(IntEnum):
+    """The order among waiting jobs; a higher band starts first (design, "Order in bands")."""
+
+    NONE = 0
+    STOPPED_BORROWER = 1
+    ENTITLED = 2
+    STOPPED_ENTITLED = 3
+    URGENT = 4
+    BENEFICIARY = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A waiting job that fits on idle resources now; Slurm starts it as soon as nothing holds it."""
+
+    ref: str
+    account: str
+    reason: Reason
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A running job to be stopped, and how."""
+
+    ref: str
+    account: str
+    method: str
+    cpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Stop the victims, so that the beneficiary starts (or, suspended before, runs on) on these nodes.
+
+    ``numbers``: what the decision rests on, for the story (CPUs entitled, used, idle).
+    """
+
+    beneficiary: str
+    account: str
+    reason: Reason
+    urgent: bool
+    suspended: bool
+    shares: tuple[Share, ...]
+    victims: tuple[Victim, ...]
+    submitted: float
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A job that we suspended, whose CPUs are free again."""
+
+    ref: str
+    account: str
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A hold or the end of one."""
+
+    ref: str
+    account: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """The ``nice`` that puts a waiting job into its band."""
+
+    ref: str
+    band: Band
+    nice: int
+
+
+class Wait(NamedTuple):
+    """Why a job does not start now."""
+
+    ref: str
+    account: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class AccountUse:
+    """CPUs of one account: of ``entitled``, ``used`` ones run; ``borrowed`` is beyond, ``lent`` is used by others."""
+
+    account: str
+    parent: str
+    entitled: int
+    used: int
+    borrowed: int
+    lent: int
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All suggestions for one snapshot. The same snapshot, ledger, rules and time give the same plan."""
+
+    taken: float
+    now: float
+    starts: tuple[Start, ...] = ()
+    reclaims: tuple[Reclaim, ...] = ()
+    resumes: tuple[Resume, ...] = ()
+    holds: tuple[Change, ...] = ()
+    releases: tuple[Change, ...] = ()
+    ranks: tuple[Rank, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    accounts: tuple[AccountUse, ...] = ()
+
+    @property
+    def does_something(self) -> bool:
+        return bool(self.reclaims or self.resumes or self.holds or self.releases or self.ranks)
