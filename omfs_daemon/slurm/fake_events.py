@@ -1,0 +1,42 @@
+"""The fake's time: what happens when, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import floor, inf
+
+
+class Events:
+    """Events by time, those of one instant in the order in which they were planned; ``now`` only grows."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._planned = 0
+        self._ticks: set[str] = set()
+
+    def plan(self, at: float, happen: Callable[[], None]) -> None:
+        if at < inf:
+            self._planned += 1
+            heappush(self._heap, (at, self._planned, happen))
+
+    def plan_tick(self, name: str, interval: float, happen: Callable[[], None]) -> None:
+        """Once at the next multiple of ``interval``, however often it is asked for until then."""
+        if name not in self._ticks:
+            self._ticks.add(name)
+            self.plan((floor(self.now / interval + 1e-9) + 1) * interval, lambda: self._tick(name, happen))
+
+    def run_until(self, until: float) -> None:
+        while self._heap and self._heap[0][0] <= until:
+            at, _, happen = heappop(self._heap)
+            self.now = max(self.now, at)
+            happen()
+        self.now = max(self.now, until)
+
+    def next_at(self) -> float | None:
+        return self._heap[0][0] if self._heap else None
+
+    def _tick(self, name: str, happen: Callable[[], None]) -> None:
+        self._ticks.discard(name)
+        happen()

@@ -1,0 +1,188 @@
+"""Which waiting job the fake starts when: Slurm's main scheduler and a plain model of its backfill.
+
+Main (slurmctld, job_scheduler.c): in order of priority; a job that does not fit closes its partition, one with
+required nodes only those nodes. Backfill (sched/backfill): a lower job may start on nodes that no blocked higher one
+will need, or if it ends before that one can start.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.slurm.fake_jobs import Record
+from omfs_daemon.slurm.fake_nodes import NodeBook, Placement, place
+
+UNLIMITED = 365 * 86400.0
+"""Slurm takes a job without a time limit to run a year."""
+
+Start = Callable[[Record, str, list[Placement]], None]
+Key = tuple[int, int, float, int]
+
+
+class Queue:
+    """The jobs that may start, best first: tier, priority, then the order of submission (job id)."""
+
+    def __init__(self, tiers: Mapping[str, int]) -> None:
+        self._tiers = tiers
+        self._order: list[Key] = []
+        self._keys: dict[int, Key] = {}
+        self._records: dict[int, Record] = {}
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __contains__(self, record: Record) -> bool:
+        return record.id in self._keys
+
+    def __iter__(self) -> Iterator[Record]:
+        return (self._records[key[-1]] for key in tuple(self._order))
+
+    def put(self, record: Record) -> None:
+        """Add a job, or put it where its priority now says."""
+        self.drop(record)
+        tier = max(self._tiers[name] for name in record.partitions)
+        key = (-tier, -record.priority, record.submitted, record.id)
+        self._keys[record.id], self._records[record.id] = key, record
+        insort(self._order, key)
+
+    def drop(self, record: Record) -> None:
+        key = self._keys.pop(record.id, None)
+        if key is not None:
+            del self._order[bisect_left(self._order, key)]
+            del self._records[record.id]
+
+
+class Reservation(NamedTuple):
+    """When a blocked job can start at the latest, and on which nodes."""
+
+    at: float
+    nodes: frozenset[str]
+
+
+class Scheduler:
+    """Starts jobs of the queue on the nodes; ``start`` does it and takes the job, or its first task, off the queue."""
+
+    def __init__(
+        self,
+        books: Mapping[str, NodeBook],
+        partitions: Mapping[str, Partition],
+        start: Start,
+        bf_window: float,
+        bf_max_blocked: int,
+        bf_max_tested: int,
+    ) -> None:
+        self.queue = Queue({name: partition.priority_tier for name, partition in partitions.items()})
+        self._partitions = partitions
+        self._start = start
+        self._bf_window = bf_window
+        self._bf_max_blocked = bf_max_blocked
+        self._bf_max_tested = bf_max_tested
+        self._books = books
+        self._books_of = {
+            name: [books[node] for node in books if node in partition.nodes] for name, partition in partitions.items()
+        }
+
+    def main_pass(self) -> None:
+        """Start jobs in order of priority until every partition is closed."""
+        closed = {name for name, partition in self._partitions.items() if not partition.up}
+        kept: set[str] = set()
+        for record in self.queue:
+            if len(closed) == len(self._partitions):
+                return
+            open_ones = [name for name in record.partitions if name not in closed]
+            if not open_ones or not self._pinned_nodes_up(record):
+                continue
+            while record in self.queue and self._try(record, open_ones, kept):
+                pass
+            if record in self.queue:
+                record.reason, record.shown = "Resources", None
+                required = record.request.required_nodes
+                if len(required) >= max(1, record.request.nodes):
+                    kept |= required
+                else:
+                    closed.update(open_ones)
+
+    def backfill_pass(self, now: float, running: Iterable[Record]) -> None:
+        """Start lower jobs that delay no blocked higher one."""
+        running = list(running)
+        blocked: list[Reservation] = []
+        hopeless: set[object] = set()
+        for tested, record in enumerate(self.queue):
+            if tested >= self._bf_max_tested or len(blocked) >= self._bf_max_blocked:
+                return
+            limit = min(record.what.time_limit, UNLIMITED)
+            names = [name for name in record.partitions if self._partitions[name].up]
+            kept = {node for one in blocked if one.at < now + limit for node in one.nodes}
+            trial = (record.request, record.partitions, limit)
+            if trial in hopeless or not self._pinned_nodes_up(record):
+                continue
+            while record in self.queue and self._try(record, names, kept):
+                pass
+            if record in self.queue:
+                reservation = self._reserve(record, names, now, running)
+                hopeless.add(trial)
+                if reservation and reservation.at < now + self._bf_window:
+                    blocked.append(reservation)
+
+    def can_ever_run(self, record: Record) -> bool:
+        """Whether its required nodes are in a partition of its and no more than it may have."""
+        required = record.request.required_nodes
+        most = record.request.max_nodes
+        return (not most or len(required) <= most) and any(
+            required <= self._partitions[name].nodes for name in record.partitions
+        )
+
+    def _try(self, record: Record, names: Iterable[str], kept: Collection[str]) -> bool:
+        for name in names:
+            books = [book for book in self._books_of[name] if book.name not in kept] if kept else self._books_of[name]
+            placements = place(record.request, books, self._exclusive(record, name))
+            if placements is not None:
+                self._start(record, name, placements)
+                return True
+        return False
+
+    def _exclusive(self, record: Record, name: str) -> bool:
+        return record.request.exclusive or self._partitions[name].exclusive
+
+    def _pinned_nodes_up(self, record: Record) -> bool:
+        """A job whose required node is down waits and blocks nobody."""
+        required = record.request.required_nodes
+        down = [name for name in sorted(required) if not self._books[name].starts_jobs]
+        if down:
+            record.reason, record.shown = f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}", None
+        return not down
+
+    def _reserve(self, record: Record, names: Iterable[str], now: float, running: list[Record]) -> Reservation | None:
+        """The earliest time at which the job fits if all running ones use their time limits; None: never."""
+        ends = sorted(
+            ((now + min(one.what.time_limit, UNLIMITED) - one.ran_until(now), one.id, one) for one in running),
+            key=lambda end: end[:2],
+        )
+        for name in names:
+            low, high = 0, len(ends)
+            best = self._fits_after(record, name, [end[2] for end in ends])
+            if best is None:
+                continue
+            while low < high:
+                middle = (low + high) // 2
+                found = self._fits_after(record, name, [end[2] for end in ends[:middle]])
+                if found is None:
+                    low = middle + 1
+                else:
+                    high, best = middle, found
+            return Reservation(ends[low - 1][0] if low else now, frozenset(one.book.name for one in best))
+        return None
+
+    def _fits_after(self, record: Record, name: str, ended: list[Record]) -> list[Placement] | None:
+        books = {book.name: book.copy() for book in self._books_of[name]}
+        for book in books.values():
+            book.completing = 0
+        for one in ended:
+            for taken in one.taken:
+                if taken.node in books:
+                    books[taken.node].give_back(taken, cores=one.state is JobState.RUNNING)
+        return place(record.request, books.values(), self._exclusive(record, name))
