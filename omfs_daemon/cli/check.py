@@ -1,0 +1,137 @@
+"""``omfs check``: whether this Slurm and this daemon can do what omfs-daemon promises."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from rich.table import Table
+
+from omfs_daemon.cli.client import Client
+from omfs_daemon.cli.faults import UnreachableError
+from omfs_daemon.cli.output import cell, table, when
+from omfs_daemon.config import Config, check_accounts
+from omfs_daemon.daemon.callers import user_name
+from omfs_daemon.daemon.entitlement_text import from_rows
+from omfs_daemon.errors import GatewayError, OmfsError
+from omfs_daemon.policy.accounts import AccountShare
+from omfs_daemon.slurm.advice import Facts, Finding, Level, PlugIn, findings
+from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
+from omfs_daemon.slurm.run import run
+
+_COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+
+
+def check(config: Config, gateway: Gateway, client: Client) -> list[Finding]:
+    """All findings: the daemon, the connection to Slurm, its settings, and the accounts with entitlements."""
+    try:
+        settings = gateway.settings()
+        nodes = gateway.nodes()
+    except GatewayError as error:
+        mend = "check that slurmctld runs, and slurm.conf in the configuration"
+        return [daemon(client), Finding(Level.FAIL, "connection", f"Slurm does not answer: {error}", mend)]
+    up = sum(node.up for node in nodes)
+    connection = Finding(Level.OK, "connection", f"{gateway.name}: {up} of {len(nodes)} nodes are up")
+    if not up:
+        connection = connection._replace(level=Level.FAIL, mend="bring nodes up: sinfo -R says why they are not")
+    facts = _facts(config, settings, client)
+    return [daemon(client), connection, *findings(settings, facts), accounts(config, gateway)]
+
+
+def daemon(client: Client) -> Finding:
+    """Whether omfsd runs, and whether it is in order."""
+    try:
+        status = client.status()
+    except UnreachableError as error:
+        return Finding(Level.WARN, "omfsd", f"not running: {error}", "systemctl start omfsd")
+    except OmfsError as error:
+        return Finding(Level.WARN, "omfsd", f"does not answer as it should: {error}", "systemctl restart omfsd")
+    if status["last_error"]:
+        what = f"running; last look at Slurm {when(status['last_poll'])}, then: {status['last_error']}"
+        return Finding(Level.WARN, "omfsd", what, "mend what it says; it goes on by itself")
+    if status["paused"]:
+        return Finding(Level.WARN, "omfsd", f"paused by {status['paused']['by']}", "omfs resume")
+    return Finding(Level.OK, "omfsd", f"version {status['version']} is running")
+
+
+def accounts(config: Config, gateway: Gateway) -> Finding:
+    """Whether slurmdbd knows the accounts that the file names."""
+    try:
+        rows = gateway.accounts()
+        check_accounts(config, rows)
+    except OmfsError as error:
+        return Finding(Level.FAIL, "accounts", str(error), "sacctmgr add account, or mend the name")
+    if rows is None:
+        return Finding(Level.OK, "accounts", "no accounting runs: account names are taken as jobs give them")
+    return Finding(Level.OK, "accounts", f"slurmdbd knows {len(rows)} accounts, all with entitlements among them")
+
+
+def _facts(config: Config, settings: SlurmSettings, client: Client) -> Facts:
+    heartbeat = config.daemon.heartbeat
+    try:
+        age = max(0.0, time.time() - heartbeat.stat().st_mtime)
+    except OSError:
+        age = None
+    uid = os.geteuid()
+    return Facts(
+        uid=uid,
+        admin_level=_admin_level(config, settings, user_name(uid)),
+        plugin=plug_in(settings),
+        heartbeat=heartbeat,
+        heartbeat_age=age,
+        shares=_shares(config, client),
+    )
+
+
+def _shares(config: Config, client: Client) -> tuple[AccountShare, ...]:
+    """Those in force; without a daemon those of the file."""
+    try:
+        return from_rows(client.entitlements()["entitlements"])
+    except OmfsError:
+        return config.shares
+
+
+def plug_in(settings: SlurmSettings) -> PlugIn:
+    """What the job_submit.lua beside slurm.conf is."""
+    script = Path(settings.values.get("SLURM_CONF", "/etc/slurm/slurm.conf")).with_name("job_submit.lua")
+    try:
+        return PlugIn.OURS if "omfs" in script.read_text(errors="replace") else PlugIn.ANOTHER
+    except FileNotFoundError:
+        return PlugIn.MISSING
+    except OSError:
+        return PlugIn.UNKNOWN
+
+
+def _admin_level(config: Config, settings: SlurmSettings, user: str) -> str:
+    if os.geteuid() == 0 or not settings.values.get("AccountingStorageType", "").endswith("slurmdbd"):
+        return ""
+    command = ["sacctmgr", "-nP", "show", "user", user, "format=AdminLevel"]
+    try:
+        return run(command, timeout=config.slurm.timeout_seconds, conf=config.slurm.conf).stdout.strip()
+    except GatewayError:
+        return ""
+
+
+def passed(found: list[Finding]) -> bool:
+    """Whether nothing fails; warnings pass."""
+    return all(finding.level is not Level.FAIL for finding in found)
+
+
+def as_table(found: list[Finding]) -> Table:
+    made = table("", ("", "subject", "what", "mend"))
+    for finding in found:
+        level = cell(finding.level.value, _COLOURS[finding.level])
+        made.add_row(level, cell(finding.subject), cell(finding.what), cell(finding.mend))
+    return made
+
+
+def as_json(found: list[Finding]) -> dict[str, object]:
+    """``{"ok": bool, "findings": [{level, subject, what, mend}]}``; ok: nothing fails."""
+    return {
+        "ok": passed(found),
+        "findings": [
+            {"level": level.value, "subject": subject, "what": what, "mend": mend}
+            for level, subject, what, mend in found
+        ],
+    }

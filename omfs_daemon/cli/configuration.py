@@ -1,0 +1,54 @@
+"""``omfs config``: the configuration file, without the daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from omfs_daemon.cli.faults import Exit, FaultLine
+from omfs_daemon.cli.output import clean, print_json
+from omfs_daemon.cli.session import session_of
+from omfs_daemon.config import DEFAULT_PATH, parse, read_text
+from omfs_daemon.config_sample import as_toml, sample
+from omfs_daemon.errors import ConfigError
+
+app = typer.Typer(
+    cls=FaultLine, rich_markup_mode=None, no_args_is_help=True, help="The configuration file; works without the daemon."
+)
+
+
+@app.command("default", epilog="Example: omfs config default > /etc/omfs/omfs.toml")
+def default() -> None:
+    """Print a commented sample: every option, what it does, its default and an example."""
+    print(sample(), end="")
+
+
+@app.command("show", epilog="Example: omfs -c omfs.toml config show")
+def show_config(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Print what the file amounts to, defaults included."""
+    config = session_of(context).config()
+    if as_json:
+        print_json(config.model_dump(mode="json", by_alias=True))
+    else:
+        print(as_toml(config), end="")
+
+
+@app.command("check", epilog="Example: omfs config check /etc/omfs/omfs.toml")
+def check(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="The file; else the one of --config.")] = None,
+) -> None:
+    """Say whether a file is right: exit code 0 if it is, 1 with one line about what is wrong if it is not."""
+    path = file or session_of(context).config_path or DEFAULT_PATH
+    text = read_text(path)
+    try:
+        parse(text, str(path))
+    except ConfigError as error:
+        typer.echo(f"omfs: {clean(str(error))}", err=True)
+        raise typer.Exit(Exit.NO) from None
+    print(f"{path}: right")
