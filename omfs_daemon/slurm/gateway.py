@@ -89,7 +89,7 @@ class Gateway(Protocol):
     def resume(self, refs: Sequence[str]) -> list[Refusal]:
         """Let suspended jobs run on. Slurm does so *even if their CPUs are taken*: look first."""
 
-    def set_admin_comment(self, ref: str, text: str) -> list[Refusal]:
+    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[Refusal]:
         """A line for the job's owner; control characters are replaced, quotes kept harmless."""
 
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:

@@ -1,0 +1,241 @@
+"""One cycle: observe, decide, judge, enact, record; and one human sentence about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.daemon.conductor import Conductor, with_clock_moved
+from omfs_daemon.daemon.journal import Journal
+from omfs_daemon.daemon.picture import Observer, Picture
+from omfs_daemon.daemon.reconcile import reconcile
+from omfs_daemon.daemon.sentence import sentence
+from omfs_daemon.daemon.state import JobStopped, LetGo, LettingGo, StopChanged
+from omfs_daemon.daemon.stop import MARK, Limits
+from omfs_daemon.daemon.story import Event, Story
+from omfs_daemon.errors import GatewayError, GatewayTimeout, JournalError, ParseError
+from omfs_daemon.metrics import Metrics
+from omfs_daemon.policy.gate import REFUSAL_TEXT, Conditions, Verdict, judge
+from omfs_daemon.policy.plan import TEXT, Change, Plan
+from omfs_daemon.policy.planner import plan
+from omfs_daemon.policy.queue import OUR_MARK
+from omfs_daemon.policy.rules import Rules
+from omfs_daemon.slurm import orders
+from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.orders import give
+
+HOLD_MARK = f"{OUR_MARK}hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a cycle goes by besides the rules; replaced as a whole on reload. Seconds."""
+
+    rules: Rules = field(default_factory=Rules)
+    start_timeout: float = 60.0
+    stop_timeout: float = 60.0
+    retry_after: float = 300.0
+    max_age: float = 30.0
+    dry_run: bool = False
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.stop_timeout, self.start_timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one cycle saw and did. ``error``: why it saw or did nothing."""
+
+    at: float
+    sentence: str
+    snapshot: Snapshot | None = None
+    plan: Plan | None = None
+    verdict: Verdict | None = None
+    error: str | None = None
+    took: float = 0.0
+
+
+class Cycle:
+    """Everything that one cycle needs; no loop, no threads, no signals."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        journal: Journal,
+        story: Story,
+        metrics: Metrics,
+        settings: Callable[[], Settings],
+        clock: Callable[[], float],
+    ) -> None:
+        self._gateway = gateway
+        self._journal = journal
+        self._story = story
+        self._metrics = metrics
+        self._settings = settings
+        self._clock = clock
+        self._observer = Observer(gateway, clock)
+        self._conductor = Conductor(gateway, journal, story, metrics, clock)
+        self._away_since: float | None = None
+        self._is_first = True
+        self._refused_before: frozenset[tuple[str, str]] = frozenset()
+        self._log = structlog.get_logger("cycle")
+
+    def run(self) -> Report:
+        """One cycle. Errors of Slurm and of the journal become part of the report: the daemon waits and tries again."""
+        began = self._clock()
+        try:
+            report = self._run(began)
+            self._away_since = None
+        except GatewayError as error:
+            self._away_since = began if self._away_since is None else self._away_since
+            self._metrics.count_slurm_error(_kind(error))
+            away = began - self._away_since
+            report = Report(
+                began,
+                f"Slurm does not answer ({error}): waiting for {away:.0f} s, nothing is decided",
+                error=str(error),
+            )
+        except JournalError as error:
+            report = Report(began, f"{error}", error=str(error))
+        took = self._clock() - began
+        self._metrics.observe_cycle(took)
+        return Report(report.at, report.sentence, report.snapshot, report.plan, report.verdict, report.error, took)
+
+    def _run(self, began: float) -> Report:
+        settings = self._settings()
+        snapshot = self._observer.look()
+        self._metrics.observe_poll(snapshot.taken)
+        self._forgive_outage(began)
+        if not settings.dry_run:
+            if self._is_first:
+                self._find_marked(snapshot)
+            self._go_on(snapshot, settings)
+        self._is_first = False
+        state = self._journal.state
+        now = self._clock()
+        suggested = plan(snapshot, state.ledger(), settings.rules, now)
+        conditions = Conditions(settings.max_age, paused=state.pause is not None)
+        verdict = judge(suggested, snapshot, state.ledger(), settings.rules, now, conditions)
+        self._note_refusals(verdict, now)
+        text = sentence(suggested, verdict, state, settings.dry_run)
+        if not settings.dry_run:
+            self._enact(suggested, verdict, Picture(snapshot, state.ledger()), settings)
+            self._journal.compact_if_large()
+        return Report(began, text, snapshot, suggested, verdict)
+
+    # -- what was begun before --------------------------------------------------------------------------------
+    def _forgive_outage(self, now: float) -> None:
+        """Time in which Slurm was away does not count against victims or beneficiaries."""
+        if self._away_since is None:
+            return
+        away = now - self._away_since
+        stops = self._journal.state.stops.values()
+        records = [StopChanged(with_clock_moved(stop, away)) for stop in stops]
+        if records:
+            self._journal.write(*records)
+
+    def _find_marked(self, snapshot: Snapshot) -> None:
+        """After a start: suspended jobs that carry our mark, though the journal does not know them (it was lost)."""
+        state = self._journal.state
+        under_way = {ref for stop in state.stops.values() for ref in stop.refs}
+        for job in snapshot.jobs.values():
+            if job.state.value == "SUSPENDED" and job.ref not in state.stopped and job.ref not in under_way:
+                known = self._gateway.find(job.id)
+                if known is not None and known.admin_comment.startswith(MARK):
+                    self._journal.write(JobStopped(job.ref, self._clock(), "suspend", ""))
+        if state.letting_go:
+            self._take_marks_off(sorted(state.letting_go & {job.ref for job in snapshot.jobs.values()}))
+            self._journal.write(LetGo(tuple(sorted(state.letting_go))))
+
+    def _go_on(self, snapshot: Snapshot, settings: Settings) -> None:
+        picture = Picture(snapshot, self._journal.state.ledger())
+        for _, stop in sorted(self._journal.state.stops.items()):
+            self._conductor.advance(stop, picture, settings.limits, settings.retry_after)
+        found = reconcile(self._journal.state, picture, self._clock())
+        if found.records:
+            self._journal.write(*found.records)
+        give(self._gateway, found.orders)
+        self._story.tell(found.events)
+
+    # -- what is decided now ------------------------------------------------------------------------------------
+    def _enact(self, suggested: Plan, verdict: Verdict, picture: Picture, settings: Settings) -> None:
+        """Stops first, for somebody waits for them; then what only puts things in order."""
+        for reclaim in verdict.reclaims:
+            self._conductor.begin(reclaim, picture, settings.limits, settings.retry_after)
+        paused = self._journal.state.pause is not None
+        self._release(suggested.releases, picture)
+        if paused:
+            return
+        self._hold(suggested.holds, picture)
+        self._resume(verdict, picture)
+        by_nice: dict[int, list[str]] = {}
+        for rank in suggested.ranks:
+            by_nice.setdefault(rank.nice, []).append(rank.ref)
+        give(self._gateway, [orders.SetNice(tuple(refs), nice) for nice, refs in by_nice.items()])
+
+    def _release(self, changes: tuple[Change, ...], picture: Picture) -> None:
+        """End holds of ours. The marks go last; the journal knows of them until they are off."""
+        if not changes:
+            return
+        refs = tuple(change.ref for change in changes)
+        self._journal.write(LettingGo(refs))
+        refusals = give(self._gateway, [orders.Release(refs)])
+        self._take_marks_off(refs)
+        self._journal.write(LetGo(refs))
+        refused = {refusal.ref for refusal in refusals}
+        self._story.tell(self._events("let_go", [c for c in changes if c.ref not in refused], picture))
+
+    def _take_marks_off(self, refs: tuple[str, ...] | list[str]) -> None:
+        if refs:
+            give(self._gateway, [orders.Comment(tuple(refs), "[omfs] was held for a while; let go")])
+
+    def _hold(self, changes: tuple[Change, ...], picture: Picture) -> None:
+        """An administrator's hold, marked as ours before it is set; the submit plug-in's jobs carry a mark already."""
+        if not changes:
+            return
+        refs = tuple(change.ref for change in changes)
+        unmarked = []
+        for ref in refs:
+            job = picture.job(ref)
+            if job is not None and not job.admin_comment.startswith(OUR_MARK):
+                unmarked.append(ref)
+        wanted: list[orders.Order] = []
+        if unmarked:
+            wanted.append(orders.Comment(tuple(unmarked), f"{HOLD_MARK}: {TEXT[changes[0].reason]}"))
+        give(self._gateway, [*wanted, orders.Hold(refs)])
+        self._story.tell(self._events("held", changes, picture))
+
+    def _resume(self, verdict: Verdict, picture: Picture) -> None:
+        """Suspended jobs run on. That they do is seen, and remembered, in the next cycle."""
+        refs = tuple(resume.ref for resume in verdict.resumes)
+        if refs:
+            give(self._gateway, [orders.Resume(refs)])
+
+    def _events(self, event: str, changes: tuple[Change, ...] | list[Change], picture: Picture) -> list[Event]:
+        now = self._clock()
+        found = []
+        for change in changes:
+            job = picture.job(change.ref)
+            user = job.user if job is not None else ""
+            found.append(Event(now, change.ref, user, change.account, event, TEXT[change.reason]))
+        return found
+
+    def _note_refusals(self, verdict: Verdict, now: float) -> None:
+        """Refusals are recorded like acts, once for as long as they stay the same."""
+        present = frozenset((refused.ref, refused.reason.value) for refused in verdict.refused)
+        fresh = [r for r in verdict.refused if (r.ref, r.reason.value) not in self._refused_before]
+        self._refused_before = present
+        self._story.tell(Event(now, r.ref, "", r.account, "gate_refused", REFUSAL_TEXT[r.reason]) for r in fresh)
+        if fresh:
+            self._log.warning("safety gate refused", reasons=dict(Counter(r.reason.value for r in fresh)))
+
+
+def _kind(error: GatewayError) -> str:
+    if isinstance(error, GatewayTimeout):
+        return "timeout"
+    return "parse" if isinstance(error, ParseError) else "failed"

@@ -1,0 +1,246 @@
+"""What the daemon remembers, as the fold of its journal's records. Pure: ``state = apply(state, record)``.
+
+A record is a dataclass; its JSON form is ``{"kind": NAME, ...}``. What Slurm itself knows is never recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from omfs_daemon.cluster.snapshot import Ledger, Stopped
+from omfs_daemon.daemon.stop import Outcome, Stop
+from omfs_daemon.errors import JournalError
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class StopChanged:
+    """A stop enters a step; written before the step's orders are given."""
+
+    stop: Stop
+
+
+@dataclass(frozen=True, slots=True)
+class JobStopped:
+    """A victim holds its CPUs no longer."""
+
+    ref: str
+    at: float
+    method: str
+    beneficiary: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobBack:
+    """A stopped job runs again; ``resumed`` if it was suspended, for its quantum starts anew then."""
+
+    ref: str
+    at: float
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobsGone:
+    """Jobs that Slurm lists no longer: nothing need be remembered of them."""
+
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TriedInVain:
+    """Stopping others did not let this job start; not again before ``until``."""
+
+    ref: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """Slurm refused to stop this job; not again before ``until``."""
+
+    ref: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unpinned:
+    """A former beneficiary waits again, and its pin was taken off (or it is gone)."""
+
+    ref: str
+
+
+@dataclass(frozen=True, slots=True)
+class LettingGo:
+    """Holds are being ended; until ``LetGo`` their marks may still stand in Slurm."""
+
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Those holds have ended and their marks are off."""
+
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Somebody told the daemon to keep its hands off."""
+
+    by: str
+    at: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseEnded:
+    by: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything remembered. ``stops`` holds those that are not over; ``pins`` the nodes that a beneficiary had asked
+    for before it was pinned; ``letting_go`` marks that may still be on."""
+
+    stops: dict[int, Stop] = field(default_factory=dict)
+    next_stop: int = 1
+    stopped: dict[str, Stopped] = field(default_factory=dict)
+    running_since: dict[str, float] = field(default_factory=dict)
+    stop_times: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    backoff: dict[str, float] = field(default_factory=dict)
+    spared: dict[str, float] = field(default_factory=dict)
+    pins: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    letting_go: frozenset[str] = frozenset()
+    pause: Pause | None = None
+
+    def ledger(self) -> Ledger:
+        return Ledger(
+            stopped=self.stopped,
+            running_since=self.running_since,
+            stop_times=self.stop_times,
+            backoff=self.backoff,
+            spared=self.spared,
+            commitments=tuple(stop.commitment() for _, stop in sorted(self.stops.items())),
+        )
+
+    def known_refs(self) -> set[str]:
+        """Every job about which something is remembered."""
+        return {
+            *self.stopped, *self.running_since, *self.stop_times, *self.backoff, *self.spared, *self.pins, *self.letting_go,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A whole state: the one record of a compacted journal."""
+
+    state: State
+
+
+Record = (
+    Remembered
+    | StopChanged
+    | JobStopped
+    | JobBack
+    | JobsGone
+    | TriedInVain
+    | Spared
+    | Unpinned
+    | LettingGo
+    | LetGo
+    | Pause
+    | PauseEnded
+)
+_RECORDS: dict[str, TypeAdapter[Any]] = {
+    kind.__name__: TypeAdapter(kind)
+    for kind in (
+        Remembered, StopChanged, JobStopped, JobBack, JobsGone, TriedInVain, Spared, Unpinned, LettingGo, LetGo, Pause,
+        PauseEnded,
+    )
+}  # fmt: skip
+
+
+def apply(state: State, record: Record) -> State:
+    """The state after a record."""
+    match record:
+        case Remembered(remembered):
+            return remembered
+        case StopChanged(stop):
+            return _with_stop(state, stop)
+        case JobStopped(ref, at, method, beneficiary):
+            recent = tuple(t for t in state.stop_times.get(ref, ()) if t > at - HOUR)
+            return replace(
+                state,
+                stopped={**state.stopped, ref: Stopped(at, method, beneficiary)},
+                stop_times={**state.stop_times, ref: (*recent, at)},
+            )
+        case JobBack(ref, at, resumed):
+            since = {**state.running_since, ref: at} if resumed else state.running_since
+            return replace(state, stopped=_without(state.stopped, ref), running_since=since)
+        case JobsGone(refs):
+            return _forget(state, frozenset(refs))
+        case TriedInVain(ref, until):
+            return replace(state, backoff={**state.backoff, ref: until})
+        case Spared(ref, until):
+            return replace(state, spared={**state.spared, ref: until})
+        case Unpinned(ref):
+            return replace(state, pins=_without(state.pins, ref))
+        case LettingGo(refs):
+            return replace(state, letting_go=state.letting_go.union(refs))
+        case LetGo(refs):
+            return replace(state, letting_go=state.letting_go.difference(refs))
+        case Pause():
+            return replace(state, pause=record)
+        case PauseEnded():
+            return replace(state, pause=None)
+
+
+def _with_stop(state: State, stop: Stop) -> State:
+    stops = {**state.stops, stop.id: stop}
+    pins = state.pins
+    if stop.step.is_over:
+        del stops[stop.id]
+        if stop.outcome is Outcome.STARTED and not stop.beneficiary.suspended:
+            pins = {**pins, stop.beneficiary.ref: stop.beneficiary.required_before}
+    return replace(state, stops=stops, pins=pins, next_stop=max(state.next_stop, stop.id + 1))
+
+
+def _without(mapping: dict[str, Any], ref: str) -> dict[str, Any]:
+    return {key: value for key, value in mapping.items() if key != ref}
+
+
+def _forget(state: State, refs: frozenset[str]) -> State:
+    def kept(mapping: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in mapping.items() if key not in refs}
+
+    return replace(
+        state,
+        stopped=kept(state.stopped),
+        running_since=kept(state.running_since),
+        stop_times=kept(state.stop_times),
+        backoff=kept(state.backoff),
+        spared=kept(state.spared),
+        pins=kept(state.pins),
+        letting_go=state.letting_go - refs,
+    )
+
+
+# -- JSON ------------------------------------------------------------------------------------------------
+def to_json(record: Record) -> dict[str, Any]:
+    data: dict[str, Any] = _RECORDS[type(record).__name__].dump_python(record, mode="json")
+    return {"kind": type(record).__name__, **data}
+
+
+def from_json(data: dict[str, Any]) -> Record:
+    """The record; JournalError if it is none of ours (a newer version's journal, or a damaged one)."""
+    try:
+        fields = dict(data)
+        record: Record = _RECORDS[fields.pop("kind")].validate_python(fields)
+    except (KeyError, TypeError, ValidationError) as error:
+        raise JournalError(f"a record that this version does not know: {str(data)[:200]}") from error
+    return record

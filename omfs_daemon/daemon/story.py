@@ -1,0 +1,111 @@
+"""The story of every job and the history of stops, in SQLite, for ``omfs why`` and ``omfs history``.
+
+It is told, not relied on: safety rests on the journal alone, so a full disk costs lines of history and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+import structlog
+
+from omfs_daemon.daemon.stop import Stop
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS event (
+    time REAL NOT NULL, job TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL,
+    event TEXT NOT NULL, text TEXT NOT NULL, data TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS event_by_job ON event (job, time);
+CREATE TABLE IF NOT EXISTS stop (
+    id INTEGER NOT NULL, time REAL NOT NULL, beneficiary TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL,
+    urgent INTEGER NOT NULL, reason TEXT NOT NULL, waited REAL, outcome TEXT NOT NULL, victims TEXT NOT NULL,
+    PRIMARY KEY (id, time));
+CREATE INDEX IF NOT EXISTS stop_by_time ON stop (time);
+"""
+
+
+class Event(NamedTuple):
+    """Something that happened to a job. ``data`` holds its numbers."""
+
+    time: float
+    job: str
+    user: str
+    account: str
+    event: str
+    text: str
+    data: Mapping[str, object] = {}
+
+
+class PastStop(NamedTuple):
+    """A stop that is over. ``victims``: dicts with job, user, account, method, cpus; ``waited``: seconds since submit."""
+
+    time: float
+    beneficiary: str
+    user: str
+    account: str
+    urgent: bool
+    reason: str
+    waited: float | None
+    outcome: str
+    victims: list[dict[str, object]]
+
+
+class Story:
+    """Owns the file; usable from several threads. ``path`` may be ``":memory:"``."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._lock = Lock()
+        self._log = structlog.get_logger("story")
+        self._database = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
+        self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + _TABLES)
+
+    def tell(self, events: Iterable[Event]) -> None:
+        rows = [(*event[:6], json.dumps(dict(event.data))) for event in events]
+        if rows:
+            self._write("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def tell_stop(self, stop: Stop) -> None:
+        """A stop that is over."""
+        beneficiary = stop.beneficiary
+        waited = None if stop.started_at is None else stop.started_at - beneficiary.submitted
+        victims = [
+            {"job": v.ref, "user": v.user, "account": v.account, "method": v.method, "cpus": v.cpus}
+            for v in stop.victims
+        ]
+        row = (
+            stop.id, stop.begun, beneficiary.ref, beneficiary.user, beneficiary.account, int(beneficiary.urgent),
+            stop.reason, waited, stop.outcome or "", json.dumps(victims),
+        )  # fmt: skip
+        self._write("INSERT OR REPLACE INTO stop VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [row])
+
+    def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        try:
+            with self._lock:
+                self._database.executemany(statement, rows)
+        except sqlite3.Error as error:
+            self._log.warning("history cannot be written", error=str(error), lost=len(rows))
+
+    def of_job(self, job: str) -> list[Event]:
+        """All events of a job, oldest first."""
+        with self._lock:
+            rows = self._database.execute("SELECT * FROM event WHERE job = ? ORDER BY time, rowid", (job,)).fetchall()
+        return [Event._make((*row[:6], json.loads(row[6]))) for row in rows]
+
+    def stops(self, limit: int, since: float) -> list[PastStop]:
+        """The newest stops that began at or after ``since``, newest first."""
+        with self._lock:
+            rows = self._database.execute(
+                "SELECT time, beneficiary, user, account, urgent, reason, waited, outcome, victims FROM stop"
+                " WHERE time >= ? ORDER BY time DESC, id DESC LIMIT ?",
+                (since, limit),
+            ).fetchall()
+        return [PastStop._make((*row[:4], bool(row[4]), *row[5:8], json.loads(row[8]))) for row in rows]
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()

@@ -1,0 +1,87 @@
+"""Orders to Slurm as data, so that they can be decided without I/O, recorded, and given twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from omfs_daemon.slurm.gateway import Gateway, Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetNice:
+    refs: tuple[str, ...]
+    nice: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    ref: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueHold:
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """An AdminComment, the line that the owner of a job reads in ``scontrol show job``."""
+
+    refs: tuple[str, ...]
+    text: str
+
+
+Order = Hold | Release | SetNice | Pin | RequeueHold | Suspend | Resume | Comment
+
+
+def give(gateway: Gateway, orders: Iterable[Order]) -> list[Refusal]:
+    """Give the orders in turn; returns what Slurm refused.
+
+    Raises GatewayError when Slurm cannot be told: the orders up to there may or may not have taken effect.
+    """
+    refusals: list[Refusal] = []
+    for order in orders:
+        refusals += _give(gateway, order)
+    return refusals
+
+
+def _give(gateway: Gateway, order: Order) -> list[Refusal]:
+    match order:
+        case Hold(refs):
+            return gateway.hold(refs)
+        case Release(refs):
+            return gateway.release(refs)
+        case SetNice(refs, nice):
+            return gateway.set_nice(refs, nice)
+        case Pin(ref, nodes):
+            return gateway.pin(ref, nodes)
+        case RequeueHold(refs):
+            return gateway.requeue_hold(refs)
+        case Suspend(refs):
+            return gateway.suspend(refs)
+        case Resume(refs):
+            return gateway.resume(refs)
+        case Comment(refs, text):
+            return gateway.set_admin_comment(refs, text)
