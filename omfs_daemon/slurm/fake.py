@@ -197,6 +197,14 @@ class FakeSlurm:
             record.held_text, record.reason = "", "None"
         self.reconsider(record)
 
+    def pin(self, record: Record, nodes: frozenset[str]) -> None:
+        """Slurm holds a job whose pin it can never honour, until it is pinned otherwise or released."""
+        record.request = replace(record.request, required_nodes=nodes)
+        if record.held_text == BAD_CONSTRAINTS:
+            self.set_hold(record, Hold.NONE)
+        else:
+            self.reconsider(record)
+
     def reconsider(self, record: Record) -> None:
         """Something that decides whether or when it starts has changed: the next tick will see it."""
         record.shown = None
@@ -218,7 +226,7 @@ class FakeSlurm:
             self._at(record.eligible, record, self.reconsider)
             return
         if not self._scheduler.can_ever_run(record):
-            record.hold, record.held_text = Hold.ADMIN, BAD_CONSTRAINTS
+            record.hold, record.held_text = Hold.USER, BAD_CONSTRAINTS
             return
         record.reason = "None"
         self._scheduler.queue.put(record)

@@ -154,8 +154,7 @@ class FakeGateway:
         def order(record: Record) -> str | None:
             if record.active or record.state is JobState.ENDED or not set(nodes) <= set(self.slurm.books):
                 return BAD_NODE
-            record.request = replace(record.request, required_nodes=frozenset(nodes))
-            self.slurm.reconsider(record)
+            self.slurm.pin(record, frozenset(nodes))
             return None
 
         return self._tell("pin", (ref,), order)

@@ -162,10 +162,10 @@ class Record:
 
     @property
     def shown_hold(self) -> Hold:
-        """Slurm's text for a requeued held job hides who holds it (22.05 keeps the text after ``scontrol hold``)."""
-        if self.hold is not Hold.NONE and self.held_text == REQUEUED_HELD:
-            return Hold.USER
-        return self.hold
+        """Who seems to hold it: Slurm's texts for its own holds hide that and stay after ``scontrol hold``."""
+        if self.held_text == BAD_CONSTRAINTS:
+            return Hold.NONE
+        return Hold.USER if self.held_text == REQUEUED_HELD else self.hold
 
     def _reason(self) -> str:
         if self.state not in (JobState.PENDING, JobState.COMPLETING):

@@ -1,0 +1,96 @@
+"""Job arrays: one job for the waiting rest, one for every task that has its own fate."""
+
+from __future__ import annotations
+
+from worlds import World
+
+from omfs_daemon.cluster.jobs import Hold, JobState, Request
+from omfs_daemon.slurm.fake_jobs import Submission
+
+FULL = Submission(Request(16, nodes=4, max_nodes=4))
+WAITING = Submission(Request(4, max_nodes=1), array=(1, 2, 3, 4, 5))
+
+
+def test_the_waiting_rest_is_one_job(world: World) -> None:
+    world.running(FULL)
+    array = world.submit(WAITING)
+    rest = world.listed(array)
+    assert rest is not None
+    assert (rest.tasks, rest.task_ids, rest.array_id) == (5, (1, 2, 3, 4, 5), array)
+    assert rest.ref == f"{array}_[1-5]"
+
+
+def test_a_started_task_is_a_job_of_its_own(world: World) -> None:
+    array = world.submit(WAITING)
+    world.until(lambda: sum(job.state is JobState.RUNNING for job in world.tasks(array).values()) == 4)
+    tasks = world.tasks(array)
+    running = [task for task, job in tasks.items() if job.state is JobState.RUNNING]
+    assert running == [1, 2, 3, 4]
+    assert [tasks[task].ref for task in running] == [f"{array}_{task}" for task in running]
+    assert len({job.id for job in tasks.values()}) == 5
+    assert tasks[5].id == array and tasks[5].tasks == 1
+    assert all(job.tasks == 1 for job in tasks.values())
+
+
+def test_a_requeued_task_stays_a_job_of_its_own(world: World) -> None:
+    array = world.submit(WAITING)
+    world.until(lambda: world.tasks(array)[2].state is JobState.RUNNING)
+    ref = world.tasks(array)[2].ref
+    assert world.gateway.requeue_hold([ref]) == []
+    world.until(lambda: world.tasks(array)[2].state is JobState.PENDING)
+    requeued = world.tasks(array)[2]
+    assert (requeued.task_ids, requeued.hold, requeued.restarts) == ((2,), Hold.USER, 1)
+    assert world.tasks(array)[1].state is JobState.RUNNING
+    assert world.gateway.release([requeued.ref]) == []
+    assert world.tasks(array)[2].hold is Hold.NONE
+
+
+def test_a_waiting_task_is_held_alone(world: World) -> None:
+    world.running(FULL)
+    array = world.submit(WAITING)
+    assert world.gateway.hold([f"{array}_3"]) == []
+    held = {task for task, job in world.tasks(array).items() if job.hold is Hold.ADMIN}
+    assert held == {3}
+
+
+def test_the_reference_of_the_rest_reaches_all_of_it(world: World) -> None:
+    world.running(FULL)
+    array = world.submit(WAITING)
+    rest = world.listed(array)
+    assert rest is not None
+    assert world.gateway.set_nice([rest.ref], -40) == []
+    assert world.gateway.hold([rest.ref]) == []
+    assert {(job.hold, job.nice) for job in world.tasks(array).values()} == {(Hold.ADMIN, -40)}
+    rest = world.listed(array)
+    assert rest is not None
+    assert world.gateway.release([rest.ref]) == []
+    assert {job.hold for job in world.tasks(array).values()} == {Hold.NONE}
+
+
+def test_a_task_is_found_by_its_raw_id(world: World) -> None:
+    array = world.submit(WAITING)
+    world.until(lambda: world.tasks(array)[1].state is JobState.RUNNING)
+    task = world.tasks(array)[1]
+    assert world.job(task.id).ref == f"{array}_1"
+
+
+def test_a_task_can_be_suspended(world: World) -> None:
+    array = world.submit(WAITING)
+    world.until(lambda: world.tasks(array)[1].state is JobState.RUNNING)
+    assert world.gateway.suspend([f"{array}_1"]) == []
+    assert world.tasks(array)[1].state is JobState.SUSPENDED
+    assert world.gateway.resume([f"{array}_1"]) == []
+    assert world.tasks(array)[1].state is JobState.RUNNING
+
+
+def test_an_unknown_task_is_refused(world: World) -> None:
+    world.running(FULL)
+    array = world.submit(WAITING)
+    assert [refusal.ref for refusal in world.gateway.hold([f"{array}_77"])] == [f"{array}_77"]
+
+
+def test_cancelling_an_array_ends_all_of_it(world: World) -> None:
+    array = world.submit(WAITING)
+    world.until(lambda: world.tasks(array)[1].state is JobState.RUNNING)
+    world.cancel(array)
+    world.until(lambda: not world.tasks(array))

@@ -1,0 +1,204 @@
+"""Hold, release, rank, pin."""
+
+from __future__ import annotations
+
+import pytest
+from worlds import World
+
+from omfs_daemon.cluster.jobs import Hold, JobState, Request
+from omfs_daemon.slurm.fake_jobs import Submission
+
+FULL = Submission(Request(16, nodes=4, max_nodes=4))
+ONE = Submission(Request(1))
+HELD = Submission(Request(1), hold=Hold.USER)
+
+
+def test_an_administrators_hold_is_not_the_owners_to_release(world: World) -> None:
+    world.running(FULL)
+    job = world.submit(ONE)
+    assert world.gateway.hold([str(job)]) == []
+    assert (world.job(job).hold, world.job(job).reason, world.job(job).priority) == (Hold.ADMIN, "JobHeldAdmin", 0)
+    assert not world.user_release(job)
+    assert world.job(job).hold is Hold.ADMIN
+
+
+def test_the_owner_releases_his_own_hold(world: World) -> None:
+    job = world.submit(HELD)
+    assert world.job(job).hold is Hold.USER
+    assert world.user_release(job)
+    world.until(lambda: world.runs(job))
+
+
+def test_the_owners_hold_does_not_weaken_an_administrators(world: World) -> None:
+    job = world.submit(HELD)
+    world.gateway.hold([str(job)])
+    world.user_hold(job)
+    assert not world.user_release(job)
+
+
+def test_a_users_hold_becomes_an_administrators(world: World) -> None:
+    job = world.submit(HELD)
+    assert world.gateway.hold([str(job)]) == []
+    assert world.job(job).hold is Hold.ADMIN
+    assert not world.user_release(job)
+
+
+@pytest.mark.parametrize("hold", [Hold.USER, Hold.ADMIN])
+def test_release_ends_any_hold(world: World, hold: Hold) -> None:
+    job = world.submit(HELD)
+    if hold is Hold.ADMIN:
+        world.gateway.hold([str(job)])
+    assert world.gateway.release([str(job)]) == []
+    assert world.until(lambda: world.runs(job)) < 5
+
+
+def test_a_held_job_stays_while_nodes_are_idle(world: World) -> None:
+    job = world.submit(HELD)
+    assert world.stays(lambda: world.waits(job))
+
+
+def test_hold_and_release_keep_nice(world: World) -> None:
+    world.running(FULL)
+    job = world.submit(ONE)
+    assert world.gateway.set_nice([str(job)], -70) == []
+    world.gateway.hold([str(job)])
+    assert world.job(job).nice == -70
+    assert world.gateway.set_nice([str(job)], -400) == []
+    world.gateway.release([str(job)])
+    assert (world.job(job).nice, world.job(job).hold) == (-400, Hold.NONE)
+    world.until(lambda: world.job(job).priority >= 400)
+
+
+def test_holding_and_releasing_twice_is_harmless(world: World) -> None:
+    world.running(FULL)
+    job = world.submit(ONE)
+    for _ in range(2):
+        assert world.gateway.hold([str(job)]) == []
+    assert world.job(job).hold is Hold.ADMIN
+    for _ in range(2):
+        assert world.gateway.release([str(job)]) == []
+    assert world.job(job).hold is Hold.NONE
+
+
+def test_a_lower_nice_starts_first(world: World) -> None:
+    first = world.running(FULL)
+    whole = Submission(Request(16, nodes=4, max_nodes=4))
+    early, late = world.submit(whole), world.submit(whole)
+    assert world.gateway.set_nice([str(late)], -500) == []
+    world.cancel(first)
+    world.until(lambda: world.runs(late))
+    assert world.waits(early)
+
+
+def test_equal_jobs_start_in_the_order_of_submission(world: World) -> None:
+    first = world.running(FULL)
+    whole = Submission(Request(16, nodes=4, max_nodes=4))
+    early, late = world.submit(whole), world.submit(whole)
+    world.cancel(first)
+    world.until(lambda: world.runs(early))
+    assert world.waits(late)
+
+
+def test_hold_and_release_leave_a_running_job_alone(world: World) -> None:
+    job = world.running(ONE)
+    world.gateway.hold([str(job)])
+    world.gateway.set_nice([str(job)], 5)
+    world.gateway.release([str(job)])
+    assert world.stays(lambda: world.runs(job), 1)
+
+
+def test_a_pinned_job_starts_there_only(world: World) -> None:
+    world.running(Submission(Request(4, required_nodes=frozenset({"n2"}))))
+    job = world.submit(HELD)
+    assert world.gateway.pin(str(job), ["n2"]) == []
+    assert world.job(job).request.required_nodes == {"n2"}
+    world.gateway.release([str(job)])
+    assert world.stays(lambda: world.waits(job))
+    assert world.gateway.pin(str(job), []) == []
+    assert world.job(job).request.required_nodes == frozenset()
+    world.until(lambda: world.runs(job))
+    assert world.job(job).on_nodes != ("n2",)
+
+
+def test_a_pin_to_several_nodes_uses_them_all(world: World) -> None:
+    job = world.submit(Submission(Request(4, nodes=2, max_nodes=2), hold=Hold.USER))
+    assert world.gateway.pin(str(job), ["n2", "n4"]) == []
+    world.gateway.release([str(job)])
+    world.until(lambda: world.runs(job))
+    assert set(world.job(job).on_nodes) == {"n2", "n4"}
+
+
+def test_nodes_besides_the_pinned_ones_are_found(world: World) -> None:
+    job = world.submit(Submission(Request(6, nodes=2, max_nodes=2), hold=Hold.USER))
+    world.gateway.pin(str(job), ["n3"])
+    world.gateway.release([str(job)])
+    world.until(lambda: world.runs(job))
+    assert len(world.job(job).on_nodes) == 2 and "n3" in world.job(job).on_nodes
+
+
+def test_an_impossible_pin_stops_a_job_until_it_is_undone(world: World) -> None:
+    job = world.submit(Submission(Request(1, partitions=("small",)), hold=Hold.USER))
+    world.gateway.pin(str(job), ["n1"])
+    world.gateway.release([str(job)])
+    world.until(lambda: world.job(job).reason == "BadConstraints")
+    assert world.job(job).priority == 0
+    assert world.gateway.pin(str(job), []) == []
+    world.until(lambda: world.runs(job))
+
+
+def test_a_job_pinned_to_a_drained_node_waits_until_it_is_unpinned(world: World) -> None:
+    world.drain("n2")
+    job = world.submit(HELD)
+    world.gateway.pin(str(job), ["n2"])
+    world.gateway.release([str(job)])
+    assert world.stays(lambda: world.waits(job))
+    world.gateway.pin(str(job), [])
+    world.until(lambda: world.runs(job))
+
+
+@pytest.mark.parametrize("nodes", [["nowhere"], ["n1", "nowhere"]])
+def test_a_pin_to_an_unknown_node_is_refused(world: World, nodes: list[str]) -> None:
+    job = world.submit(HELD)
+    assert [refusal.ref for refusal in world.gateway.pin(str(job), nodes)] == [str(job)]
+    assert world.job(job).request.required_nodes == frozenset()
+
+
+def test_a_running_job_cannot_be_pinned(world: World) -> None:
+    job = world.running(ONE)
+    assert len(world.gateway.pin(str(job), ["n4"])) == 1
+
+
+@pytest.mark.parametrize("order", ["hold", "release", "requeue_hold", "suspend", "resume"])
+def test_orders_for_unknown_jobs_are_refused_and_the_others_done(world: World, order: str) -> None:
+    give = getattr(world.gateway, order)
+    known = world.running(ONE)
+    refused = {refusal.ref for refusal in give(["999998", str(known), "999999"])}
+    assert refused >= {"999998", "999999"}
+    if order in ("hold", "release", "requeue_hold", "suspend"):
+        assert refused == {"999998", "999999"}
+    if order in ("requeue_hold", "suspend"):
+        assert not world.runs(known)
+
+
+def test_rank_and_pin_of_unknown_jobs_are_refused(world: World) -> None:
+    assert [refusal.ref for refusal in world.gateway.set_nice(["999999"], 5)] == ["999999"]
+    assert [refusal.ref for refusal in world.gateway.pin("999999", ["n1"])] == ["999999"]
+    assert [refusal.ref for refusal in world.gateway.signal("999999", "USR1")] == ["999999"]
+
+
+@pytest.mark.parametrize("order", ["hold", "release", "suspend", "resume"])
+def test_orders_for_an_ended_job_are_refused(world: World, order: str) -> None:
+    job = world.submit(Submission(Request(1), run_time=1))
+    world.until(lambda: world.is_in(job, JobState.ENDED))
+    assert [refusal.ref for refusal in getattr(world.gateway, order)([str(job)])] == [str(job)]
+    assert world.is_in(job, JobState.ENDED)
+
+
+def test_an_ended_job_is_refused_a_rank(world: World) -> None:
+    job = world.submit(Submission(Request(1), run_time=1))
+    world.until(lambda: world.is_in(job, JobState.ENDED))
+    assert len(world.gateway.set_nice([str(job)], 3)) == 1
+
+
+def test_no_references_are_no_orders(world: World) -> None:
+    assert world.gateway.hold([]) == world.gateway.release([]) == world.gateway.set_nice([], 1) == []

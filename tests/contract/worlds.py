@@ -1,0 +1,222 @@
+"""A cluster as the contract sees it, twice: the fake with a virtual clock, and a private real Slurm.
+
+Both are four nodes n1 to n4 of four CPUs and 8000 MB, with two ``ve`` each; n1 and n2 are ``fast``; partition ``main`` has
+all nodes, ``small`` n3 and n4.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from itertools import count
+from math import ceil, inf
+
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.demo.local_slurm import LocalSlurm
+from omfs_daemon.demo.slurm_conf import Shape
+from omfs_daemon.slurm.fake import FakeSlurm
+from omfs_daemon.slurm.fake_gateway import FakeGateway
+from omfs_daemon.slurm.fake_jobs import Submission
+from omfs_daemon.slurm.gateway import Gateway
+
+MB = 1 << 20
+NODES = ("n1", "n2", "n3", "n4")
+GRES = "ve:2"
+FAST = {"n1": "fast", "n2": "fast"}
+SHAPE = Shape(gres=GRES, features=FAST, partitions=("PartitionName=small Nodes=n[3-4] State=UP",))
+OWNER = "nobody"
+
+
+class World(ABC):
+    """One cluster, its users, and time."""
+
+    gateway: Gateway
+
+    @abstractmethod
+    def submit(self, what: Submission) -> int:
+        """As the user ``nobody``; the raw id."""
+
+    @abstractmethod
+    def cancel(self, job_id: int) -> None: ...
+
+    @abstractmethod
+    def user_hold(self, job_id: int) -> bool: ...
+
+    @abstractmethod
+    def user_release(self, job_id: int) -> bool:
+        """``scontrol release`` by the owner: whether Slurm let him."""
+
+    @abstractmethod
+    def drain(self, node: str) -> None: ...
+
+    @abstractmethod
+    def undrain(self, node: str) -> None: ...
+
+    @abstractmethod
+    def _moments(self, limit: float) -> Iterator[float]:
+        """Moments to look at the world again, up to ``limit`` seconds from now; yields the seconds that have passed."""
+
+    def until(self, condition: Callable[[], bool], limit: float = 20.0) -> float:
+        """Let time pass until the condition holds, and say how much; AssertionError after ``limit`` seconds."""
+        for passed in self._moments(limit):
+            if condition():
+                return passed
+        raise AssertionError(f"not within {limit:g} s; jobs: {self.gateway.jobs()}")
+
+    def stays(self, condition: Callable[[], bool], seconds: float = 2.5) -> bool:
+        """Whether the condition holds all the time, longer than Slurm's background tick takes."""
+        return all(condition() for _ in self._moments(seconds))
+
+    def job(self, job_id: int) -> Job:
+        found = self.gateway.find(job_id)
+        assert found is not None, f"job {job_id} is not known"
+        return found
+
+    def listed(self, job_id: int) -> Job | None:
+        return next((job for job in self.gateway.jobs() if job.id == job_id), None)
+
+    def tasks(self, array_id: int) -> dict[int, Job]:
+        """The live jobs of an array by task."""
+        return {task: job for job in self.gateway.jobs() if job.array_id == array_id for task in job.task_ids}
+
+    def node(self, name: str) -> Node:
+        return next(node for node in self.gateway.nodes() if node.name == name)
+
+    def is_in(self, job_id: int, *states: JobState) -> bool:
+        return self.job(job_id).state in states
+
+    def running(self, what: Submission) -> int:
+        """A job that runs."""
+        job_id = self.submit(what)
+        self.until(lambda: self.is_in(job_id, JobState.RUNNING))
+        return job_id
+
+    def waits(self, job_id: int) -> bool:
+        return self.is_in(job_id, JobState.PENDING)
+
+    def runs(self, job_id: int) -> bool:
+        return self.is_in(job_id, JobState.RUNNING)
+
+
+class FakeWorld(World):
+    """Time passes by looking, a fifth of a second each."""
+
+    def __init__(self) -> None:
+        self._now = 1_000_000.0
+        nodes = [
+            Node(name, 4, 8000 * MB, gres=(("ve", 2),), features=frozenset(FAST.get(name, "").split()))
+            for name in NODES
+        ]
+        partitions = [Partition("main", frozenset(NODES)), Partition("small", frozenset(NODES[2:]))]
+        self._slurm = FakeSlurm(lambda: self._now, nodes, partitions)
+        self.gateway = FakeGateway(self._slurm)
+
+    def submit(self, what: Submission) -> int:
+        return self._slurm.submit(what)
+
+    def cancel(self, job_id: int) -> None:
+        self._slurm.cancel(job_id)
+
+    def user_hold(self, job_id: int) -> bool:
+        return self._slurm.user_hold(job_id)
+
+    def user_release(self, job_id: int) -> bool:
+        return self._slurm.user_release(job_id)
+
+    def drain(self, node: str) -> None:
+        self._slurm.drain(node)
+
+    def undrain(self, node: str) -> None:
+        self._slurm.node_up(node)
+
+    def _moments(self, limit: float) -> Iterator[float]:
+        for step in count():
+            if step * 0.2 > limit:
+                return
+            yield step * 0.2
+            self._now += 0.2
+
+
+class RealWorld(World):
+    """Time passes by itself."""
+
+    def __init__(self, slurm: LocalSlurm) -> None:
+        self._slurm = slurm
+        self._drained: set[str] = set()
+        self.gateway = slurm.gateway()
+
+    def submit(self, what: Submission) -> int:
+        return self._slurm.submit(_script(what), *_arguments(what), uid=OWNER)
+
+    def cancel(self, job_id: int) -> None:
+        self._slurm.command("scancel", str(job_id))
+
+    def user_hold(self, job_id: int) -> bool:
+        return self._as_owner("hold", job_id)
+
+    def user_release(self, job_id: int) -> bool:
+        return self._as_owner("release", job_id)
+
+    def drain(self, node: str) -> None:
+        self._drained.add(node)
+        self._slurm.command("scontrol", "update", f"nodename={node}", "state=drain", "reason=contract")
+
+    def undrain(self, node: str) -> None:
+        self._drained.discard(node)
+        self._slurm.command("scontrol", "update", f"nodename={node}", "state=resume")
+
+    def clear(self) -> None:
+        """Make the cluster empty again for the next test."""
+        for node in sorted(self._drained):
+            self.undrain(node)
+        self._slurm.command("scancel", f"--user={OWNER}", check=False)
+        self._slurm.command("scancel", f"--user={OWNER}", "--signal=KILL", "--full", check=False)
+        self.until(lambda: not self.gateway.jobs(), limit=30)
+        self.until(lambda: all(node.up and not node.cpus_taken for node in self.gateway.nodes()))
+
+    def _as_owner(self, order: str, job_id: int) -> bool:
+        printed = self._slurm.command("scontrol", order, str(job_id), uid=OWNER, check=False)
+        return printed.code == 0
+
+    def _moments(self, limit: float) -> Iterator[float]:
+        started = time.monotonic()
+        while (passed := time.monotonic() - started) <= limit:
+            yield passed
+            time.sleep(0.1)
+
+
+def _script(what: Submission) -> str:
+    seconds = 3600 if what.run_time == inf else what.run_time
+    if what.ignores_term:
+        return f"trap '' TERM; end=$(($(date +%s) + {seconds:g})); while [ $(date +%s) -lt $end ]; do sleep 0.2; done"
+    return f"sleep {seconds:g}"
+
+
+def _arguments(what: Submission) -> list[str]:
+    request = what.request
+    nodes = f"{request.nodes}-{request.max_nodes}" if request.max_nodes else str(request.nodes)
+    chosen = {
+        f"--ntasks={request.cpus}": True,
+        f"--nodes={nodes}": request.nodes > 1 or request.max_nodes > 0,
+        f"--mincpus={request.min_cpus_per_node}": request.min_cpus_per_node > 1,
+        f"--mem-per-cpu={request.memory_per_cpu // MB}M": request.memory_per_cpu > 0,
+        f"--mem={request.memory_per_node // MB}M": request.memory_per_node > 0,
+        f"--gres={','.join(f'{name}:{number}' for name, number in request.gres)}": bool(request.gres),
+        f"--constraint={request.features}": bool(request.features),
+        "--exclusive": request.exclusive,
+        f"--partition={','.join(request.partitions)}": bool(request.partitions),
+        f"--nodelist={','.join(sorted(request.required_nodes))}": bool(request.required_nodes),
+        f"--exclude={','.join(sorted(request.excluded_nodes))}": bool(request.excluded_nodes),
+        f"--time={ceil(what.time_limit / 60) if what.time_limit < inf else 0}": what.time_limit < inf,
+        f"--comment={what.comment}": bool(what.comment),
+        f"--job-name={what.name}": bool(what.name),
+        "--hold": what.hold is Hold.USER,
+        f"--nice={what.nice}": what.nice != 0,
+        f"--dependency=afterany:{':'.join(map(str, what.after))}": bool(what.after),
+        f"--array={','.join(map(str, what.array))}": bool(what.array),
+        "--requeue" if what.requeue else "--no-requeue": True,
+        "--output=/dev/null": True,
+    }
+    return [argument for argument, wanted in chosen.items() if wanted]
