@@ -192,9 +192,7 @@ class MetricsSection(Section):
         description="The address to listen on. The page has no password: think before it leaves loopback.",
         examples=["10.0.0.1"],
     )
-    port: int = Field(
-        9345, gt=0, lt=65536, strict=True, description="The TCP port to listen on.", examples=[9346]
-    )
+    port: int = Field(9345, gt=0, lt=65536, strict=True, description="The TCP port to listen on.", examples=[9346])
 
 
 class EntitlementSection(Section):
@@ -204,18 +202,14 @@ class EntitlementSection(Section):
         description="Percent of the parent's share, 0 to 100; of the whole machine without a parent.",
         examples=[50, 12.5],
     )
-    parent: str = Field(
-        "", description="The account above, which must have an entitlement too.", examples=["science"]
-    )
+    parent: str = Field("", description="The account above, which must have an entitlement too.", examples=["science"])
 
 
 class ClassSection(Section):
     """A class of jobs. The first class that matches a job counts; lists that are left out match every job."""
 
     name: Text = Field(description="The name that `omfs why` and the log use.", examples=["urgent"])
-    partition: tuple[Text, ...] = Field(
-        (), description="Partitions of the class.", examples=[["urgent", "alarm"]]
-    )
+    partition: tuple[Text, ...] = Field((), description="Partitions of the class.", examples=[["urgent", "alarm"]])
     qos: tuple[Text, ...] = Field((), description="QOS of the class.", examples=[["urgent"]])
     account: tuple[Text, ...] = Field((), description="Accounts of the class.", examples=[["weather"]])
     urgent: Switch = Field(
@@ -237,9 +231,7 @@ class ClassSection(Section):
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if self.urgent and not (self.partition or self.qos or self.account):
-            raise ValueError(
-                "an urgent class needs partition, qos or account: else every job would be urgent"
-            )
+            raise ValueError("an urgent class needs partition, qos or account: else every job would be urgent")
         if self.urgent and self.model_fields_set & {"methods", "default"}:
             raise ValueError("an urgent class has no methods and no default: urgent jobs are never stopped")
         if alien := [name for name in self.default if name not in self.methods]:
@@ -277,9 +269,7 @@ class Config(Section):
         AccountTree(self.shares)
         names = [section.name for section in self.classes]
         if twice := [name for name in names if names.count(name) > 1]:
-            raise ConfigError(
-                f"class.name = {twice[0]!r}: must be unique, but is given {names.count(twice[0])} times"
-            )
+            raise ConfigError(f"class.name = {twice[0]!r}: must be unique, but is given {names.count(twice[0])} times")
         return self
 
 

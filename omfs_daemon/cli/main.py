@@ -132,7 +132,8 @@ def resume(context: typer.Context) -> None:
 def check(context: typer.Context, as_json: AsJson = False) -> None:
     """Check Slurm's settings and the daemon; say how to mend them.
 
-    The connection, versions, permissions, and the settings that make preemption slow or unsafe. Works without the daemon. Run it as the user that runs omfsd. Exit code 1 if anything fails.
+    The connection, versions, permissions, and the settings that make preemption slow or unsafe. Works without
+    the daemon. Run it as the user that runs omfsd. Exit code 1 if anything fails.
     """
     from omfs_daemon.slurm.commands import CommandGateway
 

@@ -51,7 +51,7 @@ def from_csv(text: str, source: str) -> tuple[AccountShare, ...]:
                 raise ConfigError(f"{source}: line {reader.line_num}: must be account,percent,parent")
             shares.append(share_from(row, f"{source}: line {reader.line_num}"))
     except csv.Error as error:
-        raise ConfigError(f"{source}: line {reader.line_num}: {error}: must be CSV") from error
+        raise ConfigError(f"{source}: line {reader.reader.line_num}: {error}: must be CSV") from error
     try:
         AccountTree(shares)
     except ConfigError as error:
