@@ -1,0 +1,235 @@
+"""The gateway over Slurm's own commands (squeue, scontrol, scancel, sacctmgr): works with every Slurm that has them.
+
+Needs root, SlurmUser or an operator. Measured on 22.05.8: 5,000 job records take about 0.2 s.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from omfs_daemon.cluster.jobs import Job, JobState, Share
+from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.errors import GatewayError
+from omfs_daemon.slurm import parse, shares, values
+from omfs_daemon.slurm.gateway import AccountRow, Refusal, SlurmSettings
+from omfs_daemon.slurm.refusals import refusals
+from omfs_daemon.slurm.run import Output, failure, run
+
+_CHUNK = 100  # refs in one command
+_SINGLE_LOOKS = 8  # from here on one look at all jobs is cheaper than one at each
+_ADMIN_COMMENT_KEPT = 1000
+_SHOWN = 120
+# What scontrol says both when slurmctld is away and about an unknown job that it should suspend.
+_NO_ANSWER = "Unexpected message received"
+_REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,:-]+\]))?")
+_NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
+_SIGNAL = re.compile(r"[A-Z0-9+]+")
+_HAS_SHARES = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED, JobState.COMPLETING)
+
+_ShareKey = tuple[str, str, str, str]
+
+
+class CommandGateway:
+    """A :class:`~omfs_daemon.slurm.gateway.Gateway`.
+
+    ``conf`` is the slurm.conf (None: SLURM_CONF or the system's own), ``timeout`` the seconds for each command.
+    Remembers job objects that did not change and where multi-node jobs have their CPUs.
+    """
+
+    def __init__(self, conf: Path | None = None, timeout: float = 30.0) -> None:
+        self._conf = conf
+        self._timeout = timeout
+        self._settings: SlurmSettings | None = None
+        self._known: dict[tuple[parse.JobRow, str, tuple[Share, ...]], Job] = {}
+        self._spread: dict[_ShareKey, tuple[Share, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        return "commands"
+
+    # -- seeing ------------------------------------------------------------------------------------
+    def settings(self) -> SlurmSettings:
+        self._settings = parse.settings(self._run("scontrol", "show", "config").stdout)
+        return self._settings
+
+    def jobs(self) -> list[Job]:
+        rows = self._rows()
+        excluded = self._excluded() if any(parse.job_state(row.state) is JobState.PENDING for row in rows) else {}
+        memory_counts = self._memory_counts()
+        spread = self._shares(rows, memory_counts)
+        known: dict[tuple[parse.JobRow, str, tuple[Share, ...]], Job] = {}
+        for row in rows:
+            key = (row, excluded.get(row.job_id, ""), spread.get(row.job_id, ()))
+            known[key] = self._known.get(key) or parse.job(row, key[1], memory_counts, key[2])
+        self._known = known
+        return list(known.values())
+
+    def find(self, job_id: int) -> Job | None:
+        try:
+            rows = self._rows("--states=all", f"--jobs={job_id}")
+        except _NoSuchJobError:
+            return None
+        mine = [row for row in rows if row.job_id == str(job_id)]  # an array's id gives its tasks as well
+        if not mine:
+            return None
+        memory_counts = self._memory_counts()
+        excluded = self._excluded(f"--jobs={job_id}").get(str(job_id), "")
+        spread = self._shares(mine, memory_counts, forget=False)
+        job = parse.job(mine[0], excluded, memory_counts, spread.get(str(job_id), ()))
+        return replace(job, requeue=parse.may_be_requeued(self._details(_details_ref(mine[0]))))
+
+    def nodes(self) -> list[Node]:
+        return parse.nodes(self._run("scontrol", "--oneliner", "show", "nodes").stdout)
+
+    def partitions(self) -> list[Partition]:
+        return parse.partitions(self._run("scontrol", "--all", "--oneliner", "show", "partitions").stdout)
+
+    def accounts(self) -> list[AccountRow] | None:
+        settings = self.settings().values
+        if settings.get("AccountingStorageType") != "accounting_storage/slurmdbd":
+            return None
+        cluster = settings.get("ClusterName", "")
+        listed = ("list", "associations", f"cluster={cluster}", "format=Account,ParentName,User")
+        return parse.accounts(self._run("sacctmgr", "--noheader", "--parsable2", *listed).stdout)
+
+    # -- telling -----------------------------------------------------------------------------------
+    def hold(self, refs: Sequence[str]) -> list[Refusal]:
+        return self._tell(refs, lambda listed: ["scontrol", "hold", listed])
+
+    def release(self, refs: Sequence[str]) -> list[Refusal]:
+        return self._tell(refs, lambda listed: ["scontrol", "release", listed])
+
+    def set_nice(self, refs: Sequence[str], nice: int) -> list[Refusal]:
+        return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"nice={nice}"])
+
+    def pin(self, ref: str, nodes: Sequence[str]) -> list[Refusal]:
+        if not all(_NODE.fullmatch(node) for node in nodes):
+            raise ValueError(f"not names of nodes: {nodes!r}")
+        wanted = f"nodelist={','.join(nodes)}"
+        return self._tell([ref], lambda listed: ["scontrol", "update", f"jobid={listed}", wanted])
+
+    def requeue_hold(self, refs: Sequence[str]) -> list[Refusal]:
+        # Without "Incomplete" a job that has ended since we looked would be run once more.
+        return self._tell(refs, lambda listed: ["scontrol", "requeuehold", "Incomplete", listed])
+
+    def suspend(self, refs: Sequence[str]) -> list[Refusal]:
+        return self._tell(refs, lambda listed: ["scontrol", "suspend", listed])
+
+    def resume(self, refs: Sequence[str]) -> list[Refusal]:
+        return self._tell(refs, lambda listed: ["scontrol", "resume", listed])
+
+    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[Refusal]:
+        clean = _one_line(text)
+        return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"admincomment={clean}"])
+
+    def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
+        if not _SIGNAL.fullmatch(signal):
+            raise ValueError(f"not a signal: {signal!r}")
+        options = [f"--signal={signal}", *(["--batch"] if batch_only else [])]
+        return self._tell([ref], lambda listed: ["scancel", *options, listed])
+
+    # -- inside ------------------------------------------------------------------------------------
+    def _run(self, *arguments: str, variables: dict[str, str] | None = None, check: bool = True) -> Output:
+        return run(arguments, timeout=self._timeout, conf=self._conf, check=check, variables=variables)
+
+    def _tell(self, refs: Sequence[str], command: Callable[[str], list[str]]) -> list[Refusal]:
+        wrong = [ref for ref in refs if not _REF.fullmatch(ref)]
+        if wrong:
+            raise ValueError(f"not references of jobs: {wrong!r}")
+        found: list[Refusal] = []
+        for first in range(0, len(refs), _CHUNK):
+            chunk = refs[first : first + _CHUNK]
+            found += refusals(chunk, self._run(*command(",".join(chunk)), check=False))
+        if any(refusal.message.startswith(_NO_ANSWER) for refusal in found) and not self._answers():
+            raise GatewayError(f"Slurm did not answer to an order for {', '.join(refs)[:_SHOWN]}")
+        return found
+
+    def _answers(self) -> bool:
+        return "is UP" in self._run("scontrol", "ping", check=False).stdout
+
+    def _rows(self, *options: str) -> list[parse.JobRow]:
+        secret = _secret()
+        # The format goes by the environment: other users can read a command's arguments while it runs.
+        printed = self._squeue(options, {"SQUEUE_FORMAT2": parse.job_format(secret)})
+        return list(parse.job_rows(printed, secret))
+
+    def _excluded(self, *options: str) -> dict[str, str]:
+        secret = _secret()
+        states = "--states=pending"
+        try:
+            printed = self._squeue((*options, states), {"SQUEUE_FORMAT": parse.excluded_format(secret)})
+        except _NoSuchJobError:
+            return {}
+        return parse.excluded(printed, secret)
+
+    def _squeue(self, options: Iterable[str], variables: dict[str, str]) -> str:
+        # Without --array-unique squeue merges a requeued task with the waiting rest and hides its hold.
+        arguments = ("squeue", "--noheader", "--array-unique", "--all", *options)
+        output = self._run(*arguments, variables=variables, check=False)
+        if output.code == 0:
+            return output.stdout
+        if "Invalid job id specified" in output.stderr:
+            raise _NoSuchJobError
+        raise failure(arguments, output)
+
+    def _memory_counts(self) -> bool:
+        settings = self._settings or self.settings()
+        return "MEMORY" in settings.values.get("SelectTypeParameters", "").upper()
+
+    def _shares(
+        self, rows: Sequence[parse.JobRow], memory_counts: bool, forget: bool = True
+    ) -> dict[str, tuple[Share, ...]]:
+        """By job id, for the jobs that have nodes."""
+        here = [row for row in rows if parse.job_state(row.state) in _HAS_SHARES]
+        wide = [row for row in here if len(values.nodes(row.node_list)) > 1]
+        new = [row for row in wide if _share_key(row) not in self._spread]
+        spread = self._look(new, memory_counts)
+        kept = {_share_key(row) for row in wide} if forget else set(self._spread)
+        self._spread = {key: value for key, value in self._spread.items() if key in kept} | spread
+        return {row.job_id: self._spread.get(_share_key(row)) or shares.simple(row, memory_counts) for row in here}
+
+    def _look(self, rows: Sequence[parse.JobRow], memory_counts: bool) -> dict[_ShareKey, tuple[Share, ...]]:
+        """Ask scontrol where these jobs are; those without an exact answer (they just ended) are left out."""
+        found: dict[_ShareKey, tuple[Share, ...]] = {}
+        everything = self._details() if len(rows) > _SINGLE_LOOKS else ""
+        for row in rows:
+            exact = shares.exact(everything, row, memory_counts) if everything else None
+            exact = exact or shares.exact(self._details(_details_ref(row)), row, memory_counts)
+            if exact:
+                found[_share_key(row)] = exact
+        return found
+
+    def _details(self, *ref: str) -> str:
+        arguments = ("scontrol", "--oneliner", "--details", "show", "job", *ref)
+        output = self._run(*arguments, check=False)
+        if output.code != 0 and "Invalid job id specified" not in output.stderr:
+            raise failure(arguments, output)
+        return output.stdout
+
+
+class _NoSuchJobError(GatewayError):
+    """squeue was asked for a job that Slurm does not know."""
+
+
+def _secret() -> str:
+    # A suffix that began with a digit would be taken for a size, a comma would end the field.
+    return f"<{secrets.token_hex(16)}>"
+
+
+def _share_key(row: parse.JobRow) -> _ShareKey:
+    return (row.job_id, row.start, row.node_list, row.cpus)
+
+
+def _details_ref(row: parse.JobRow) -> str:
+    tasks = values.tasks(row.array_task_id)
+    return f"{row.array_job_id}_{tasks[0]}" if tasks else row.job_id
+
+
+def _one_line(text: str) -> str:
+    """Printable, and without the quotes that scontrol would take as its own."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line.replace('"', "'")[:_ADMIN_COMMENT_KEPT]

@@ -1,0 +1,351 @@
+"""What Slurm's commands print, as Job, Node, Partition, SlurmSettings and AccountRow. Pure and strict.
+
+Jobs come from ``squeue -O field:suffix`` (squeue(1): with a suffix and no size, a field is printed in full). Users
+write newlines and anything else into names and comments, so the suffix is a secret of each call and the text is split
+on that alone. ParseError holds what was not understood.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from math import ceil
+from typing import NamedTuple
+
+from omfs_daemon.cluster.jobs import Hold, Job, JobState, Request, Share
+from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.errors import ParseError
+from omfs_daemon.slurm import values
+from omfs_daemon.slurm.gateway import AccountRow, SlurmSettings
+
+_COMMENT_KEPT = 1024  # Slurm's own limit of a comment
+_NAME_KEPT = 128
+_SHOWN = 160
+
+
+class JobRow(NamedTuple):
+    """One job as squeue prints it, field by field; the order is that of ``_SQUEUE_NAMES``."""
+
+    job_id: str
+    array_job_id: str
+    array_task_id: str
+    state: str
+    reason: str
+    partition: str
+    user: str
+    uid: str
+    account: str
+    qos: str
+    tres: str
+    cpus: str
+    tasks: str
+    min_cpus: str
+    nodes: str
+    max_nodes: str
+    min_memory: str
+    tres_per_job: str
+    tres_per_node: str
+    tres_per_socket: str
+    tres_per_task: str
+    over_subscribe: str
+    features: str
+    required_nodes: str
+    node_list: str
+    priority: str
+    nice: str
+    submit: str
+    eligible: str
+    start: str
+    time_used: str
+    time_limit: str
+    restarts: str
+    requeue: str
+    name: str
+    comment: str
+    admin_comment: str
+
+
+# Requeue and admin_comment: squeue of 22.05 knows the second although its manual does not.
+_SQUEUE_NAMES = (
+    *("JobID", "ArrayJobID", "ArrayTaskID", "State", "Reason", "Partition", "UserName", "UserID", "Account", "QOS"),
+    *("tres-alloc", "NumCPUs", "NumTasks", "MinCpus", "NumNodes", "MaxNodes", "MinMemory"),
+    *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),
+    *("OverSubscribe", "Feature", "ReqNodes", "NodeList", "PriorityLong", "Nice", "SubmitTime", "EligibleTime"),
+    *("StartTime", "TimeUsed", "TimeLimit", "RestartCnt", "Requeue", "Name", "Comment", "admin_comment"),
+)
+
+# squeue(1), JOB STATE CODES; a job that takes no resources any more has ENDED, one that may still take some has not.
+_STATES = {
+    **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"), JobState.PENDING),
+    **dict.fromkeys(("SPECIAL_EXIT", "EXPEDITING"), JobState.PENDING),
+    **dict.fromkeys(("CONFIGURING", "POWER_UP_NODE"), JobState.CONFIGURING),
+    # STOPPED: by SIGSTOP, but it keeps its CPUs, in contrast to SUSPENDED.
+    **dict.fromkeys(("RUNNING", "RESIZING", "SIGNALING", "STOPPED"), JobState.RUNNING),
+    "SUSPENDED": JobState.SUSPENDED,
+    **dict.fromkeys(("COMPLETING", "STAGE_OUT"), JobState.COMPLETING),
+    **dict.fromkeys(("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED"), JobState.ENDED),
+    **dict.fromkeys(("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"), JobState.ENDED),
+    **dict.fromkeys(("RECONFIG_FAIL", "REVOKED", "UPDATE_DB"), JobState.ENDED),
+}
+
+# Of a node's state only these words say that Slurm starts jobs there now; any other, known or not, says it may not.
+_NODE_WORKS = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "CLOUD", "DYNAMIC_NORM"})
+_NODE_MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN"}
+_NODE_MARKS |= {"$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}
+_REQUEUE = re.compile(r" Requeue=(\d+) Restarts=")
+_FIELD = re.compile(r"(\S+?)=(\S*)")
+_SETTING = re.compile(r"(\S+)\s*=\s?(.*)")
+
+
+def job_format(secret: str) -> str:
+    """The format for ``squeue -O`` (or SQUEUE_FORMAT2) that ``job_rows`` reads."""
+    return ",".join(f"{name}:{secret}" for name in _SQUEUE_NAMES)
+
+
+def job_rows(printed: str, secret: str) -> Iterator[JobRow]:
+    """The rows that squeue printed with ``job_format(secret)``."""
+    fields = printed.split(secret)
+    width = len(_SQUEUE_NAMES)
+    if fields.pop().strip() or len(fields) % width:
+        raise ParseError(f"squeue printed a part of a job: {printed[-_SHOWN:]!r}")
+    for first in range(0, len(fields), width):
+        # Between two rows stands the newline that squeue ends each row with.
+        yield JobRow(fields[first].lstrip("\n"), *fields[first + 1 : first + width])
+
+
+def excluded_format(secret: str) -> str:
+    """The format for ``squeue -o`` that ``excluded`` reads; -O knows no field for the excluded nodes."""
+    return f"%A{secret}%x{secret}"
+
+
+def excluded(printed: str, secret: str) -> dict[str, str]:
+    """Job id and ExcNodeList, of the jobs that exclude nodes."""
+    fields = printed.split(secret)
+    if fields.pop().strip() or len(fields) % 2:
+        raise ParseError(f"squeue printed a part of a job: {printed[-_SHOWN:]!r}")
+    rows = zip(fields[::2], fields[1::2], strict=True)
+    return {job_id.lstrip("\n"): listed for job_id, listed in rows if values.text(listed)}
+
+
+def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Share, ...]) -> Job:
+    """The job of a row. ``memory_counts``: Slurm allocates memory (SelectTypeParameters with MEMORY)."""
+    state = job_state(row.state)
+    waits = state is JobState.PENDING
+    try:
+        task_ids = values.tasks(row.array_task_id)
+        return Job(
+            id=values.whole(row.job_id),
+            ref=_ref(row, task_ids),
+            user=row.user,
+            uid=values.whole(row.uid),
+            account=values.text(row.account),
+            state=state,
+            request=_request(row, excluded_nodes, memory_counts),
+            submit=values.epoch(row.submit) or 0.0,
+            partition=row.partition.partition(",")[0],
+            qos=values.text(row.qos),
+            hold=_hold(row) if waits else Hold.NONE,
+            reason=values.text(row.reason),
+            priority=values.whole(row.priority),
+            nice=values.whole(row.nice),
+            eligible=values.epoch(row.eligible),
+            start=None if waits else values.epoch(row.start),  # a waiting job's is only expected
+            run_time=0.0 if row.time_used == "INVALID" else values.duration(row.time_used),
+            time_limit=values.duration(row.time_limit),
+            shares=shares,
+            array_id=values.whole(row.array_job_id) if task_ids else None,
+            task_ids=task_ids,
+            restarts=values.whole(row.restarts),
+            requeue=row.requeue != "0",
+            comment=values.text(row.comment)[:_COMMENT_KEPT],
+            admin_comment=values.text(row.admin_comment)[:_COMMENT_KEPT],
+            name=values.text(row.name)[:_NAME_KEPT],
+        )
+    except ParseError as error:
+        raise ParseError(f"squeue, job {row.job_id[:_SHOWN]!r}: {error}") from None
+
+
+def may_be_requeued(printed: str) -> bool:
+    """``scontrol --oneliner show job``: whether it was submitted with --requeue.
+
+    The owner can write the same words into the job's name or comment; where they contradict, the job may not.
+    """
+    return set(_REQUEUE.findall(printed)) <= {"1"}
+
+
+def job_state(word: str) -> JobState:
+    """Slurm's word for a job's state; ParseError for one that squeue(1) does not list."""
+    try:
+        return _STATES[word]
+    except KeyError:
+        raise ParseError(f"not a state of a job: {word[:_SHOWN]!r}") from None
+
+
+def settings(printed: str) -> SlurmSettings:
+    """``scontrol show config``."""
+    found: dict[str, str] = {}
+    for line in printed.splitlines():
+        match = _SETTING.fullmatch(line.strip())
+        if match:
+            found.setdefault(match[1], values.text(match[2].strip()))
+    try:
+        return SlurmSettings(found["SLURM_VERSION"], found)
+    except KeyError:
+        raise ParseError(f"scontrol show config names no SLURM_VERSION: {printed[:_SHOWN]!r}") from None
+
+
+def nodes(printed: str) -> list[Node]:
+    """``scontrol -o show nodes``.
+
+    ``up`` is False for a node that is down, drained, failing, in maintenance or in a reservation, does not respond,
+    is powered down or on its way to one of these; also for any word that is new to us.
+    """
+    return [_node(_fields(line, "NodeName")) for line in _lines(printed, "No nodes in the system")]
+
+
+def partitions(printed: str) -> list[Partition]:
+    """``scontrol -o show partitions``."""
+    return [_partition(_fields(line, "PartitionName")) for line in _lines(printed, "No partitions in the system")]
+
+
+def accounts(printed: str) -> list[AccountRow]:
+    """``sacctmgr -n -P list associations format=Account,ParentName,User``; rows of users are left out."""
+    rows = []
+    for line in printed.splitlines():
+        words = line.split("|")
+        if len(words) != 3:
+            raise ParseError(f"sacctmgr: not an association: {line[:_SHOWN]!r}")
+        name, parent, user = words
+        if not user and name != "root":
+            rows.append(AccountRow(name, "" if parent == "root" else parent))
+    return rows
+
+
+# -- parts of a job --------------------------------------------------------------------------------
+def _ref(row: JobRow, task_ids: Sequence[int]) -> str:
+    """What commands take; the array's bare id would hit all of its tasks."""
+    if not task_ids:
+        return row.job_id
+    if len(task_ids) == 1:
+        return f"{row.array_job_id}_{task_ids[0]}"
+    return f"{row.array_job_id}_[{row.array_task_id.partition('%')[0]}]"
+
+
+def _hold(row: JobRow) -> Hold:
+    """A job waits in a hold if its priority is 0; who may release it shows in the reason, which may be a list."""
+    if values.whole(row.priority) != 0:
+        return Hold.NONE
+    return Hold.ADMIN if "JobHeldAdmin" in row.reason.split(",") else Hold.USER
+
+
+def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> Request:
+    allocated = values.tres(row.tres)
+    cpus = values.whole(row.cpus)
+    node_count, most = _node_counts(row, allocated)
+    per_cpu, per_node = _memory(row, allocated, cpus, node_count) if memory_counts else (0, 0)
+    return Request(
+        cpus=cpus,
+        nodes=node_count,
+        max_nodes=most,
+        min_cpus_per_node=values.whole(row.min_cpus),
+        memory_per_cpu=per_cpu,
+        memory_per_node=per_node,
+        gres=values.pairs(_gres(row, node_count)),
+        features=values.text(row.features),
+        # OK and YES share nodes; USER and MCS do so with some others only, which we do not model.
+        exclusive=row.over_subscribe not in ("OK", "YES"),
+        partitions=tuple(values.names(row.partition)),
+        required_nodes=frozenset(values.nodes(row.required_nodes)),
+        excluded_nodes=frozenset(values.nodes(excluded_nodes)),
+    )
+
+
+def _node_counts(row: JobRow, allocated: dict[str, str]) -> tuple[int, int]:
+    """The least and the most nodes.
+
+    While a job waits, squeue raises NumNodes to what it takes at the largest node's size, while the TRES hold the
+    job's own least number; a MaxNodes that equals the raised number was made up as well.
+    """
+    shown, most = values.whole(row.nodes), values.whole(row.max_nodes)
+    least = values.whole(allocated.get("node", row.nodes))
+    return max(1, least), 0 if least < shown == most else most
+
+
+def _memory(row: JobRow, allocated: dict[str, str], cpus: int, node_count: int) -> tuple[int, int]:
+    """(per CPU, per node). MinMemory does not say which it is, but the total does; 0 means all of a node's."""
+    least = values.memory(row.min_memory)
+    total = values.memory(allocated["mem"]) if "mem" in allocated else 0
+    if least and total == least * cpus:
+        return least, 0
+    if least and (total == least * node_count or not total):
+        return 0, least
+    return 0, ceil(total / node_count)
+
+
+def _gres(row: JobRow, node_count: int) -> dict[str, int]:
+    """Per node: the largest part where the request is for the whole job or by task."""
+    tasks_per_node = ceil(values.whole(row.tasks) / node_count)
+    counts = values.gres(row.tres_per_node) or values.gres(row.tres_per_socket)
+    if not counts:
+        counts = {name: ceil(count / node_count) for name, count in values.gres(row.tres_per_job).items()}
+    if not counts:
+        counts = {name: count * tasks_per_node for name, count in values.gres(row.tres_per_task).items()}
+    return counts
+
+
+# -- nodes and partitions --------------------------------------------------------------------------
+def _node(fields: dict[str, str]) -> Node:
+    try:
+        words = _node_words(fields["State"])
+        return Node(
+            name=fields["NodeName"],
+            # Cores that are kept for the system (CoreSpecCount) are not among the effective ones.
+            cpus=values.whole(fields.get("CPUEfctv", fields["CPUTot"])),
+            memory=values.memory(fields["RealMemory"]),
+            up=words <= _NODE_WORKS,
+            state=fields["State"],
+            gres=values.pairs(values.gres(fields.get("Gres", ""))),
+            features=frozenset(values.names(fields.get("ActiveFeatures", ""))),
+            partitions=tuple(values.names(fields.get("Partitions", ""))),
+            cpus_taken=values.whole(fields["CPUAlloc"]),
+            memory_taken=values.memory(fields["AllocMem"]),
+        )
+    except KeyError as error:
+        raise ParseError(f"scontrol show node {fields.get('NodeName')}: no {error}") from None
+
+
+def _node_words(state: str) -> set[str]:
+    """``IDLE*+DRAIN`` as {IDLE, NOT_RESPONDING, DRAIN}."""
+    words = set()
+    for word in state.split("+"):
+        bare = word.rstrip("".join(_NODE_MARKS))
+        words.add(bare)
+        words.update(_NODE_MARKS[mark] for mark in word[len(bare) :])
+    return words
+
+
+def _partition(fields: dict[str, str]) -> Partition:
+    try:
+        return Partition(
+            name=fields["PartitionName"],
+            nodes=frozenset(values.nodes(fields["Nodes"])),
+            up=fields["State"] == "UP",
+            exclusive=fields["OverSubscribe"] == "EXCLUSIVE",
+            priority_tier=values.whole(fields["PriorityTier"]),
+        )
+    except KeyError as error:
+        raise ParseError(f"scontrol show partition {fields.get('PartitionName')}: no {error}") from None
+
+
+def _lines(printed: str, none: str) -> list[str]:
+    return [line for line in printed.splitlines() if line.strip() and line.strip() != none]
+
+
+def _fields(line: str, first: str) -> dict[str, str]:
+    """The first value of every key: free text (an administrator's Reason, Comment) comes last."""
+    if not line.startswith(f"{first}="):
+        raise ParseError(f"scontrol: not a line with {first}: {line[:_SHOWN]!r}")
+    found: dict[str, str] = {}
+    for name, value in _FIELD.findall(line):
+        found.setdefault(name, value)
+    return found

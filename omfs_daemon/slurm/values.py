@@ -1,0 +1,126 @@
+"""Single values as Slurm's commands print them (squeue(1), sinfo(1), scontrol(1)), as numbers and names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from math import inf
+
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+from ClusterShell.RangeSet import RangeSet, RangeSetException
+
+from omfs_daemon.errors import ParseError
+
+_NOTHING = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "none", "Unknown"})
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
+_WHOLE = re.compile(r"-?[0-9]+")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?")
+_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+_NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "Partition_Limit", "INVALID"})
+_IN_PARENTHESES = re.compile(r"\([^)]*\)")
+_NODES_KEPT = 4096
+
+
+def text(value: str) -> str:
+    """A word of Slurm's, "" where it prints that there is none."""
+    return "" if value in _NOTHING else value
+
+
+def whole(value: str) -> int:
+    """A whole number."""
+    if not _WHOLE.fullmatch(value):
+        raise ParseError(f"not a whole number: {value[:80]!r}")
+    return int(value)
+
+
+def epoch(value: str) -> float | None:
+    """A time printed with SLURM_TIME_FORMAT=%s; None where there is none yet."""
+    return None if value in _NOTHING else float(whole(value))
+
+
+def duration(value: str) -> float:
+    """``1-02:03:04``, ``2:03:04`` or ``3:04`` in seconds; infinite for UNLIMITED."""
+    if value in _NO_LIMIT:
+        return inf
+    match = _DURATION.fullmatch(value)
+    if match is None:
+        raise ParseError(f"not a duration: {value[:80]!r}")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def memory(value: str, unit: str = "M") -> int:
+    """``100M``, ``1.50G`` or a plain number in ``unit`` as bytes."""
+    return int(_amount(value, unit))
+
+
+@lru_cache(maxsize=_NODES_KEPT)
+def nodes(value: str) -> tuple[str, ...]:
+    """``n[1-2],m7`` as names in order."""
+    if value in _NOTHING:
+        return ()
+    if "[" not in value:
+        return tuple(value.split(","))
+    try:
+        return tuple(NodeSet(value, resolver=RESOLVER_NOGROUP))
+    except NodeSetException as error:
+        raise ParseError(f"not a list of nodes: {value[:80]!r} ({error})") from None
+
+
+def tasks(value: str) -> tuple[int, ...]:
+    """An array's task ids, ``1,3,5-9%2`` or ``0-8:4``; none for a job that is no array."""
+    if value in _NOTHING:
+        return ()
+    try:
+        return tuple(int(task) for task in RangeSet(value.partition("%")[0].replace(":", "/")))
+    except (RangeSetException, ValueError) as error:
+        raise ParseError(f"not a list of array tasks: {value[:80]!r} ({error})") from None
+
+
+def tres(value: str) -> dict[str, str]:
+    """``cpu=8,mem=4000M,node=2`` by name."""
+    return dict(entry.partition("=")[::2] for entry in value.split(",") if entry and value not in _NOTHING)
+
+
+def gres(value: str) -> dict[str, int]:
+    """``gpu:a100:2(S:0-1),ve:1`` or a request ``gres:gpu:2``: counts by name, typed ones also in their name's sum."""
+    counts: dict[str, int] = {}
+    if value in _NOTHING:
+        return counts
+    for entry in _IN_PARENTHESES.sub("", value).split(","):
+        name, kind, count = _gres_entry(entry)
+        counts[name] = counts.get(name, 0) + count
+        if kind:
+            counts[f"{name}:{kind}"] = counts.get(f"{name}:{kind}", 0) + count
+    return counts
+
+
+def pairs(counts: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    """Counts in the one order that makes equal ones equal."""
+    return tuple(sorted((name, count) for name, count in counts.items() if count))
+
+
+def names(value: str, separator: str = ",") -> Iterable[str]:
+    """The parts of a list, none for "(null)"."""
+    return () if value in _NOTHING else value.split(separator)
+
+
+def _gres_entry(entry: str) -> tuple[str, str, int]:
+    # "gres:" until 23.02, "gres/" later; the count may be left out.
+    words = re.sub(r"^gres[:/]", "", entry).replace("=", ":").split(":")
+    count = 1
+    if len(words) > 1 and _AMOUNT.fullmatch(words[-1]):
+        count = int(_amount(words.pop(), ""))
+    if not 1 <= len(words) <= 2 or not words[0]:
+        raise ParseError(f"not a generic resource: {entry[:80]!r}")
+    return words[0], words[1] if len(words) == 2 else "", count
+
+
+def _amount(value: str, unit: str) -> float:
+    match = _AMOUNT.fullmatch(value)
+    if match is None:
+        raise ParseError(f"not an amount: {value[:80]!r}")
+    number, suffix = match.groups()
+    factor = _UNITS[suffix or unit]
+    return int(number) * factor if number.isdigit() else float(number) * factor
