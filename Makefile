@@ -1,0 +1,42 @@
+# Each target does all of its own set-up on a fresh Debian 12, and is quick when that is done already.
+#   make demo    a story of about a minute on a private real Slurm (without root or apt: on the fake one)
+#   make test    all tests, those on a real Slurm included
+#   make bench   planning times, to build/bench/plan.json
+#   make lint    style and types
+#   make venv    the virtual environment .venv
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.ready
+# A private Slurm runs jobs as the users who submit them, so it needs root.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.PHONY: help demo test bench lint venv
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+venv: $(READY)
+
+# Packages come first because a fresh Debian has no venv module; where they cannot be had, the venv may still do.
+$(READY): pyproject.toml deploy/venv.sh
+	@deploy/setup.sh || [ $$? = 3 ]
+	@deploy/venv.sh $(VENV)
+	@touch $@
+
+demo: $(READY)
+	@if deploy/setup.sh; then exec $(AS_ROOT) $(VENV)/bin/omfs demo; \
+	elif [ $$? = 3 ]; then exec $(VENV)/bin/omfs demo --fake; \
+	else exit 1; fi
+
+test: $(READY)
+	@deploy/setup.sh
+	@$(AS_ROOT) $(PYTHON) -m pytest
+
+bench: $(READY)
+	@$(PYTHON) -m benchmarks.plan
+
+lint: $(READY)
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy

@@ -1,0 +1,64 @@
+#!/bin/sh
+# Install the system packages that the demo and the tests need: a real Slurm, MUNGE, promtool, python3-venv.
+# Does nothing, quickly, when they are there. Leaves no service running or enabled that was not before.
+# Exit codes: 0 all there; 3 neither root nor sudo, or no apt (one line says which); else apt's own failure.
+set -eu
+
+packages="slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins prometheus python3-venv"
+# Of these, what would start at boot: the demo and the tests start their own, private ones.
+services="slurmctld slurmd prometheus"
+
+cannot() {
+    echo "setup: $1" >&2
+    exit 3
+}
+
+missing() {
+    for package in $packages; do
+        case $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) in
+        "install ok installed") ;;
+        *) printf '%s ' "$package" ;;
+        esac
+    done
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || cannot "a real Slurm needs root, and there is no sudo here"
+    # Without a terminal nobody could type the password.
+    if [ -t 0 ]; then sudo -v; else sudo -n true 2>/dev/null; fi || cannot "a real Slurm needs root, and sudo refuses"
+fi
+command -v dpkg-query >/dev/null || cannot "this is not a Debian: install these yourself: $packages"
+wanted=$(missing)
+[ -n "$wanted" ] || exit 0
+command -v apt-get >/dev/null || cannot "no apt-get here to install $wanted"
+
+# Debian starts services on installation; this file is Debian's own way to forbid it (invoke-rc.d(8)).
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'as_root rm -f "$policy"' EXIT
+    trap 'exit 1' HUP INT TERM
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod 755 "$policy"
+fi
+
+echo "setup: installing $wanted"
+apt="env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120"
+log=$(mktemp)
+# shellcheck disable=SC2086 # lists of words
+if ! { as_root $apt update && as_root $apt install -y --no-install-recommends $wanted; } >"$log" 2>&1; then
+    cat "$log" >&2
+    rm -f "$log"
+    echo "setup: apt could not install $wanted" >&2
+    exit 1
+fi
+rm -f "$log"
+
+if command -v systemctl >/dev/null; then
+    for service in $services; do
+        case " $wanted " in *" $service "*) as_root systemctl disable --now "$service" >/dev/null 2>&1 || true ;; esac
+    done
+fi
