@@ -128,11 +128,10 @@ class State:
             commitments=tuple(stop.commitment() for _, stop in sorted(self.stops.items())),
         )
 
-    def known_refs(self) -> set[str]:
+    def known_refs(self) -> frozenset[str]:
         """Every job about which something is remembered."""
-        return {
-            *self.stopped, *self.running_since, *self.stop_times, *self.backoff, *self.spared, *self.pins, *self.letting_go,
-        }  # fmt: skip
+        by_ref = (self.stopped, self.running_since, self.stop_times, self.backoff, self.spared, self.pins)
+        return self.letting_go.union(*by_ref)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,10 @@ class VictimState:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One stop; ``since`` is when its present step began, ``refused`` what Slurm would not do."""
+    """One stop; ``since`` is when its present step began, ``refused`` what Slurm would not do.
+
+    ``started_at`` is when the beneficiary was first *seen* running: Slurm's own start time is in whole seconds.
+    """
 
     id: int
     step: Step
@@ -196,8 +199,7 @@ def _after_starting(stop: Stop, view: View, now: float, limits: Limits) -> Stop:
     if job is None:
         return _enter(stop, Step.RETURNING, now, Outcome.BENEFICIARY_GONE)
     if job.holds_cpus:
-        started = now if stop.beneficiary.suspended or job.start is None else job.start
-        return replace(_enter(stop, Step.RETURNING, now, Outcome.STARTED), started_at=started)
+        return replace(_enter(stop, Step.RETURNING, now, Outcome.STARTED), started_at=now)
     if now - stop.since > limits.start:
         return _enter(stop, Step.UNDOING, now, Outcome.NOT_STARTED)
     return stop

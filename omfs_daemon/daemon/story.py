@@ -42,7 +42,7 @@ class Event(NamedTuple):
 
 
 class PastStop(NamedTuple):
-    """A stop that is over. ``victims``: dicts with job, user, account, method, cpus; ``waited``: seconds since submit."""
+    """A stop that is over. ``victims``: dicts with job, user, account, method, cpus; ``waited``: since submit."""
 
     time: float
     beneficiary: str

@@ -1,0 +1,353 @@
+"""The running daemon: the loop around the cycle, signals, the control socket, metrics, reload."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from threading import Event as Flag
+from threading import Lock
+from types import FrameType
+
+import structlog
+
+from omfs_daemon import __version__
+from omfs_daemon.config import Config, check_shares, load, rules
+from omfs_daemon.daemon import answers
+from omfs_daemon.daemon.callers import Caller, operators
+from omfs_daemon.daemon.control import ControlServer
+from omfs_daemon.daemon.cycle import Cycle, Report, Settings
+from omfs_daemon.daemon.entitlements import EntitlementStore, apply, named
+from omfs_daemon.daemon.heartbeat import beat
+from omfs_daemon.daemon.journal import Journal
+from omfs_daemon.daemon.lock import DirectoryLock
+from omfs_daemon.daemon.notify import Notifier
+from omfs_daemon.daemon.sentence import sentence
+from omfs_daemon.daemon.state import Pause, PauseEnded
+from omfs_daemon.daemon.story import Story
+from omfs_daemon.daemon.views import (
+    DoneView,
+    EntitlementsView,
+    HistoryView,
+    PlanView,
+    StatusView,
+    WhyView,
+)
+from omfs_daemon.errors import ConfigError, GatewayError, OmfsError
+from omfs_daemon.metrics import Metrics
+from omfs_daemon.policy.gate import Conditions, judge
+from omfs_daemon.policy.plan import Plan
+from omfs_daemon.policy.planner import plan
+from omfs_daemon.slurm.gateway import Gateway
+
+QUICK_POLL = 0.2
+"""Seconds between two looks while a stop is under way."""
+
+IDLE_SHARE = 4.0
+"""Between two looks passes at least so many times what a look took, so that Slurm is asked a fifth of the time."""
+
+
+class Service:
+    """One daemon: owns the state directory, runs cycles, answers on the socket. ``dry_run`` overrides the file's."""
+
+    def __init__(
+        self,
+        config: Config,
+        config_path: Path,
+        gateway: Gateway,
+        clock: Callable[[], float] = time.time,
+        dry_run: bool = False,
+        notifier: Notifier | None = None,
+    ) -> None:
+        self.config = config
+        self._path = config_path
+        self._gateway = gateway
+        self._clock = clock
+        self._dry_run = dry_run
+        self._notifier = notifier or Notifier()
+        self._log = structlog.get_logger("omfsd")
+        self._open = ExitStack()
+        self._wake = Flag()
+        self._ending = Flag()
+        self._reload_wanted = Flag()
+        self._state_lock = Lock()
+        self._slurm_version = ""
+        self._report = Report(clock(), "starting: Slurm has not been asked yet")
+        self._last_poll: float | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        daemon = self.config.daemon
+        _make_directory(daemon.state_dir, 0o700)
+        _make_directory(daemon.run_dir, 0o755)
+        lock = DirectoryLock(daemon.state_dir)
+        self._open.callback(lock.close)
+        self._entitlements = EntitlementStore(daemon.state_dir, self.config.shares, self._clock)
+        self._journal = Journal(daemon.state_dir / "journal")
+        self._open.callback(self._journal.close)
+        self._story = Story(daemon.state_dir / "history.sqlite")
+        self._open.callback(self._story.close)
+        self._metrics = Metrics(__version__)
+        self._settings = self._settings_of(self.config)
+        self._cycle = Cycle(
+            self._gateway, self._journal, self._story, self._metrics, lambda: self._settings, self._clock
+        )
+
+    def _settings_of(self, config: Config) -> Settings:
+        policy = config.policy
+        return Settings(
+            rules=rules(config, self._entitlements.shares),
+            start_timeout=policy.start_timeout_seconds,
+            stop_timeout=policy.stop_timeout_seconds,
+            retry_after=policy.retry_after_seconds,
+            max_age=max(30.0, 3 * config.slurm.timeout_seconds),
+            dry_run=self._dry_run,
+        )
+
+    # -- the loop --------------------------------------------------------------------------------------------
+    def serve(self) -> int:
+        """Run until SIGTERM or SIGINT; returns the exit code."""
+        self._on_signals()
+        slurm_uid = self._slurm_uid()
+        control = ControlServer(
+            self.config.daemon.socket, self, operators(slurm_uid, self.config.daemon.operators_group)
+        )
+        control.start()
+        self._open.callback(control.close)
+        metrics = self.config.metrics
+        if metrics.enabled:
+            self._open.callback(self._metrics.serve(metrics.address, metrics.port).close)
+        self._log.info("omfsd serves", version=__version__, gateway=self._gateway.name, dry_run=self._dry_run)
+        self._notifier.ready()
+        try:
+            while not self._ending.is_set():
+                report = self.once()
+                self._notifier.alive(report.sentence)
+                self._wake.wait(self._pause_after(report))
+                self._wake.clear()
+                if self._reload_wanted.is_set():
+                    self._reload_wanted.clear()
+                    self._reload()
+        finally:
+            self._notifier.stopping()
+            self._log.info("omfsd ends; jobs that it holds stay held until it is back, or until the failsafe")
+            self.close()
+        return 0
+
+    def once(self) -> Report:
+        """One cycle, with its heartbeat and its sentence in the log."""
+        with self._state_lock:
+            report = self._cycle.run()
+            if report.error is None:
+                self._last_poll = report.at
+            previous, self._report = self._report, report if report.snapshot else _carried(report, self._report)
+            paused = self._journal.state.pause is not None
+        if report.error is None and not self._dry_run and not paused:
+            self._beat()
+        self._publish(report, paused)
+        if report.sentence != previous.sentence:
+            (self._log.info if report.error is None else self._log.error)(report.sentence, took=round(report.took, 4))
+        return report
+
+    def _beat(self) -> None:
+        try:
+            beat(self.config.daemon.heartbeat, self._clock())
+        except OSError as error:
+            self._log.error("the heartbeat cannot be written: new jobs are not held at submit", error=str(error))
+
+    def _publish(self, report: Report, paused: bool) -> None:
+        self._metrics.observe_mode(paused, self._dry_run)
+        if self._last_poll is not None:
+            self._metrics.observe_poll(self._last_poll)
+        if report.plan is not None:
+            self._metrics.observe_accounts(answers.account_views(report.plan.accounts, self._settings.rules.tree))
+        if not self._slurm_version and report.error is None:
+            self._slurm_version = self._version()
+            self._metrics.observe_versions(__version__, self._slurm_version)
+
+    def _pause_after(self, report: Report) -> float:
+        if self._journal.state.stops:
+            return max(QUICK_POLL, report.took)
+        return max(self.config.slurm.poll_seconds, IDLE_SHARE * report.took)
+
+    def close(self) -> None:
+        """Give everything back; jobs are left as they are."""
+        self._open.close()
+
+    # -- signals and reload --------------------------------------------------------------------------------------
+    def _on_signals(self) -> None:
+        def end(_number: int, _frame: FrameType | None) -> None:
+            self._ending.set()
+            self._wake.set()
+
+        def reload(_number: int, _frame: FrameType | None) -> None:
+            self._reload_wanted.set()
+            self._wake.set()
+
+        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGINT, end)
+        signal.signal(signal.SIGHUP, reload)
+
+    def _reload(self) -> str:
+        """Take over the file as it is now; a bad one changes nothing. Returns what holds now."""
+        self._notifier.reloading()
+        try:
+            config = load(self._path)
+            check_shares(config.shares, self._gateway.accounts())
+            self._take_over(config)
+        except (ConfigError, GatewayError) as error:
+            self._log.error("the running configuration stays in force", error=str(error))
+            raise
+        finally:
+            self._notifier.ready()
+        self._log.info("configuration taken over", file=str(self._path))
+        return f"the configuration in {self._path} is in force"
+
+    def _take_over(self, config: Config) -> None:
+        for name in ("state_dir", "run_dir"):
+            if getattr(config.daemon, name) != getattr(self.config.daemon, name):
+                raise ConfigError(f"{self._path}: daemon.{name} cannot change while omfsd runs: restart it")
+        self._entitlements.configured(config.shares)
+        self.config = config
+        self._settings = self._settings_of(config)
+
+    def _slurm_uid(self) -> int | None:
+        try:
+            user = self._gateway.settings().values.get("SlurmUser", "")
+        except GatewayError:
+            return None
+        found = user[user.find("(") + 1 : user.find(")")]
+        return int(found) if found.isdecimal() else None
+
+    def _version(self) -> str:
+        try:
+            return self._gateway.settings().version
+        except GatewayError:
+            return ""
+
+    # -- answers on the socket (other threads) ---------------------------------------------------------------------
+    def status(self, caller: Caller) -> StatusView:
+        report, state = self._report, self._journal.state
+        tree = self._settings.rules.tree
+        return StatusView(
+            version=__version__,
+            time=self._clock(),
+            gateway=self._gateway.name,
+            slurm_version=self._slurm_version,
+            paused=answers.pause_view(state),
+            dry_run=self._dry_run,
+            last_poll=self._last_poll,
+            last_error=report.error,
+            sentence=report.sentence,
+            cluster=answers.cluster_view(report),
+            accounts=answers.account_views(report.plan.accounts, tree) if report.plan else [],
+            stops_under_way=answers.stops_under_way(state) if caller.is_operator else [],
+            stopped=answers.stopped_jobs(state) if caller.is_operator else [],
+            held=answers.held_count(report),
+            entitlements_source=self._entitlements.source,
+        )
+
+    def plan(self, caller: Caller) -> PlanView:
+        suggested = self._fresh_plan()
+        report, state, settings = self._report, self._journal.state, self._settings
+        if suggested is None or report.snapshot is None:
+            return PlanView(time=report.at, sentence=report.sentence, actions=[], refused=[])
+        conditions = Conditions(float("inf"), paused=state.pause is not None)
+        verdict = judge(suggested, report.snapshot, state.ledger(), settings.rules, suggested.now, conditions)
+        text = sentence(suggested, verdict, state, dry_run=True)
+        view = answers.plan_view(report.at, text, suggested, verdict)
+        if not caller.is_operator:
+            view = answers.only_of(caller, view, report.snapshot)
+        return view
+
+    def _fresh_plan(self) -> Plan | None:
+        """What would happen now, from the latest picture; changes nothing."""
+        report = self._report
+        if report.snapshot is None:
+            return None
+        return plan(report.snapshot, self._journal.state.ledger(), self._settings.rules, self._clock())
+
+    def why(self, caller: Caller, job: str) -> WhyView:
+        return answers.why_view(
+            caller, job, self._report, self._journal.state, self._settings.rules, self._story, self._fresh_plan()
+        )
+
+    def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
+        return HistoryView(stops=answers.past_stops(caller, self._story.stops(limit, since)))
+
+    def entitlements(self, caller: Caller) -> EntitlementsView:
+        return answers.entitlements_view(self._entitlements)
+
+    def change_entitlements(self, caller: Caller, change: dict[str, object]) -> EntitlementsView:
+        check_shares(named(change), self._gateway.accounts())
+        changed = apply(self._entitlements, change, caller)
+        self._settings = replace(self._settings, rules=rules(self.config, self._entitlements.shares))
+        self._log.info("entitlements changed", by=caller.user, changed=changed)
+        self._wake.set()
+        return {**answers.entitlements_view(self._entitlements), "changed": changed}
+
+    def pause(self, caller: Caller, reason: str) -> DoneView:
+        with self._state_lock:
+            self._journal.write(Pause(caller.user, self._clock(), reason))
+        self._log.warning("paused", by=caller.user, reason=reason)
+        return DoneView(done="paused: no job is stopped or held; stops under way are brought to their end")
+
+    def resume(self, caller: Caller) -> DoneView:
+        with self._state_lock:
+            self._journal.write(PauseEnded(caller.user, self._clock()))
+        self._log.warning("pause ended", by=caller.user)
+        self._wake.set()
+        return DoneView(done="the daemon acts again")
+
+    def reload(self, caller: Caller) -> DoneView:
+        self._log.info("reload", by=caller.user)
+        return DoneView(done=self._reload())
+
+
+def _carried(report: Report, previous: Report) -> Report:
+    """A cycle that saw nothing keeps the last picture for people to look at, with its error."""
+    return replace(report, snapshot=previous.snapshot, plan=previous.plan, verdict=previous.verdict)
+
+
+def _make_directory(path: Path, mode: int) -> None:
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be made: {error.strerror}") from error
+    if not os.access(path, os.W_OK):
+        raise ConfigError(f"{path}: cannot be written by user id {os.geteuid()}")
+
+
+def main(config: Config, config_path: Path, once: bool, dry_run: bool) -> int:
+    """Run the daemon on the cluster that the configuration names; returns the exit code."""
+    from omfs_daemon.slurm.commands import CommandGateway
+
+    gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
+    service = Service(config, config_path, gateway, dry_run=dry_run)
+    try:
+        _refuse_unfit_slurm(service, gateway)
+        if once:
+            report = service.once()
+            return 0 if report.error is None else 1
+        return service.serve()
+    finally:
+        service.close()
+
+
+def _refuse_unfit_slurm(service: Service, gateway: Gateway) -> None:
+    """Under priority/basic any owner can release any hold by ``nice=``: then nothing that we hold is held."""
+    try:
+        settings = gateway.settings()
+        check_shares(service.config.shares, gateway.accounts())
+    except GatewayError:
+        return  # Slurm is away: the loop waits for it and says so
+    kind = settings.values.get("PriorityType", "")
+    if kind != "priority/multifactor":
+        raise OmfsError(
+            f"slurm.conf: PriorityType = {kind}: must be priority/multifactor (its weights may all be 0): "
+            "under priority/basic the owner of a job can release any hold"
+        )
