@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from omfs_daemon.cli.output import cell, table, when
 from omfs_daemon.config import Config, check_accounts
 from omfs_daemon.daemon.callers import user_name
 from omfs_daemon.daemon.entitlement_text import from_rows
+from omfs_daemon.daemon.heartbeat import age
 from omfs_daemon.errors import GatewayError, OmfsError
 from omfs_daemon.policy.accounts import AccountShare
 from omfs_daemon.slurm.advice import Facts, Finding, Level, PlugIn, findings
@@ -69,17 +71,14 @@ def accounts(config: Config, gateway: Gateway) -> Finding:
 
 def _facts(config: Config, settings: SlurmSettings, client: Client) -> Facts:
     heartbeat = config.daemon.heartbeat
-    try:
-        age = max(0.0, time.time() - heartbeat.stat().st_mtime)
-    except OSError:
-        age = None
     uid = os.geteuid()
     return Facts(
         uid=uid,
         admin_level=_admin_level(config, settings, user_name(uid)),
         plugin=plug_in(settings),
         heartbeat=heartbeat,
-        heartbeat_age=age,
+        heartbeat_age=age(heartbeat, time.time()),
+        watched=watched(settings),
         shares=_shares(config, client),
     )
 
@@ -94,13 +93,27 @@ def _shares(config: Config, client: Client) -> tuple[AccountShare, ...]:
 
 def plug_in(settings: SlurmSettings) -> PlugIn:
     """What the job_submit.lua beside slurm.conf is."""
-    script = Path(settings.values.get("SLURM_CONF", "/etc/slurm/slurm.conf")).with_name("job_submit.lua")
+    script = _beside(settings, "job_submit.lua")
     try:
         return PlugIn.OURS if "omfs" in script.read_text(errors="replace") else PlugIn.ANOTHER
     except FileNotFoundError:
         return PlugIn.MISSING
     except OSError:
         return PlugIn.UNKNOWN
+
+
+def watched(settings: SlurmSettings) -> Path:
+    """The heartbeat that the plug-in looks at: ``heartbeat=PATH`` in its omfs_job_submit.conf, else the default one."""
+    try:
+        text = _beside(settings, "omfs_job_submit.conf").read_text(errors="replace")
+    except OSError:
+        text = ""
+    given = re.search(r"(?m)^\s*heartbeat\s*=\s*(\S+)", text)
+    return Path(given[1]) if given else Config().daemon.heartbeat
+
+
+def _beside(settings: SlurmSettings, name: str) -> Path:
+    return Path(settings.values.get("SLURM_CONF", "/etc/slurm/slurm.conf")).with_name(name)
 
 
 def _admin_level(config: Config, settings: SlurmSettings, user: str) -> str:

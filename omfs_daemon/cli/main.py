@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from omfs_daemon import __version__
+from omfs_daemon import __version__, log
 from omfs_daemon.cli import check as checks
 from omfs_daemon.cli import configuration, entitlements, tables
 from omfs_daemon.cli.faults import EXIT_CODES, Exit, FaultLine
@@ -167,7 +167,9 @@ def failsafe(context: typer.Context) -> None:
     """
     from omfs_daemon.daemon import failsafe as rescue
 
-    raise typer.Exit(rescue.run(session_of(context).config()))
+    config = session_of(context).config()
+    log.set_up(config.daemon.log_format, config.daemon.log_level)
+    raise typer.Exit(rescue.run(config))
 
 
 def seconds_since_epoch(text: str, now: float) -> float:

@@ -53,7 +53,8 @@ class Facts:
 
     uid          of whoever will tell Slurm what to do: the user that runs omfsd
     admin_level  his AdminLevel in slurmdbd ("Operator", "Administrator"); "" if none or unknown
-    heartbeat    the file that omfsd touches; ``heartbeat_age`` in seconds, None if there is none
+    heartbeat    the file that omfsd writes; ``heartbeat_age`` in seconds, None if there is none
+    watched      the file that the plug-in looks at (its omfs_job_submit.conf)
     shares       the entitlements in force
     """
 
@@ -62,6 +63,7 @@ class Facts:
     plugin: PlugIn
     heartbeat: Path
     heartbeat_age: float | None
+    watched: Path
     shares: Sequence[AccountShare]
 
 
@@ -201,6 +203,10 @@ def _plug_in(values: dict[str, str], facts: Facts) -> Finding:
             return Finding(Level.WARN, subject, f"job_submit.lua is not omfsd's: {effort}", mend)
         case PlugIn.UNKNOWN:
             return Finding(Level.WARN, subject, "lua is on, but job_submit.lua could not be looked at")
+    if facts.watched != facts.heartbeat:
+        what = f"the plug-in looks at {facts.watched}, but omfsd writes {facts.heartbeat}: {effort}"
+        mend = f"heartbeat={facts.heartbeat} in omfs_job_submit.conf beside slurm.conf"
+        return Finding(Level.WARN, subject, what, mend)
     age = "never written" if facts.heartbeat_age is None else f"{facts.heartbeat_age:.0f} s old"
     return Finding(Level.OK, subject, f"the plug-in holds jobs at submit while {facts.heartbeat} is fresh ({age})")
 

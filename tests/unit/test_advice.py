@@ -28,6 +28,7 @@ FACTS = Facts(
     plugin=PlugIn.OURS,
     heartbeat=Path("/run/omfs/heartbeat"),
     heartbeat_age=1.0,
+    watched=Path("/run/omfs/heartbeat"),
     shares=(AccountShare("bio", Fraction(50)),),
 )
 
@@ -113,6 +114,12 @@ def test_permissions(uid: int, admin_level: str, level: Level) -> None:
 )
 def test_plug_in(plugin: PlugIn, level: Level) -> None:
     assert found(facts=replace(FACTS, plugin=plugin))["JobSubmitPlugins"].level is level
+
+
+def test_plug_in_that_looks_at_another_heartbeat() -> None:
+    finding = found(facts=replace(FACTS, watched=Path("/elsewhere")))["JobSubmitPlugins"]
+    assert finding.level is Level.WARN
+    assert finding.mend == "heartbeat=/run/omfs/heartbeat in omfs_job_submit.conf beside slurm.conf"
 
 
 def test_entitlements_that_leave_nothing_for_others() -> None:

@@ -379,6 +379,9 @@ def test_check_knows_its_own_plug_in(tmp_path: Path) -> None:
     assert checks.plug_in(settings) is PlugIn.ANOTHER
     (tmp_path / "job_submit.lua").write_text("-- omfs")
     assert checks.plug_in(settings) is PlugIn.OURS
+    assert checks.watched(settings) == Config().daemon.heartbeat
+    (tmp_path / "omfs_job_submit.conf").write_text("# ours\nheartbeat=/x/heartbeat\nmax_age=30\n")
+    assert checks.watched(settings) == Path("/x/heartbeat")
 
 
 # -- output ------------------------------------------------------------------------------------------
