@@ -18,9 +18,7 @@ help:
 
 venv: $(READY)
 
-# Packages come first because a fresh Debian has no venv module; where they cannot be had, the venv may still do.
 $(READY): pyproject.toml deploy/venv.sh
-	@deploy/setup.sh || [ $$? = 3 ]
 	@deploy/venv.sh $(VENV)
 	@touch $@
 
