@@ -28,7 +28,7 @@ class Timing:
     sched_interval: float = 1.0
     bf_interval: float = 1.0
     bf_window: float = 86400.0
-    bf_max_blocked: int = 20
+    bf_max_blocked: int = 10
     bf_max_tested: int = 500
     requeue_delay: float = 6.0
     kill_wait: float = 5.0

@@ -18,6 +18,8 @@ from omfs_daemon.slurm.gateway import AccountRow, Refusal, SlurmSettings
 Answer = TypeVar("Answer")
 Order = Callable[[Record], str | None]
 
+ADMIN_COMMENT_KEPT = 1000
+
 UNKNOWN = "Invalid job id specified"
 PENDING = "Job is pending execution"
 FINISHED = "Job has already finished"
@@ -168,13 +170,14 @@ class FakeGateway:
     def resume(self, refs: Sequence[str]) -> list[Refusal]:
         return self._tell("resume", refs, self._resume)
 
-    def set_admin_comment(self, ref: str, text: str) -> list[Refusal]:
+    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[Refusal]:
         def order(record: Record) -> str | None:
-            record.admin_comment = "".join(char if char.isprintable() else " " for char in text)
+            line = "".join(char if char.isprintable() else " " for char in text)
+            record.admin_comment = line.replace('"', "'")[:ADMIN_COMMENT_KEPT]
             record.shown = None
             return None
 
-        return self._tell("set_admin_comment", (ref,), order)
+        return self._tell("set_admin_comment", refs, order)
 
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
         def order(record: Record) -> str | None:
@@ -203,14 +206,11 @@ class FakeGateway:
         return None
 
     def _requeue_hold(self, record: Record) -> str | None:
-        """A waiting or ended job is left alone: ``scontrol requeuehold`` would run a *completed* job again."""
-        if record.state in (JobState.PENDING, JobState.COMPLETING):
-            return PENDING
-        if record.state is JobState.ENDED:
-            return FINISHED
-        if not record.what.requeue:
+        """``scontrol requeuehold incomplete``: accepted and without effect for a waiting or ended job."""
+        if record.active and not record.what.requeue:
             return DISABLED
-        self.slurm.requeue(record, hold=True)
+        if record.active:
+            self.slurm.requeue(record, hold=True)
         return None
 
     def _suspend(self, record: Record) -> str | None:
@@ -230,7 +230,9 @@ class FakeGateway:
 
     def _found(self, job_id: int) -> Job | None:
         record = self.slurm.records.get(job_id)
-        return self.faults.bend(record.view(self.slurm.now)) if record else None
+        if record is None:
+            return None
+        return replace(self.faults.bend(record.view(self.slurm.now)), requeue=record.what.requeue)
 
     # -- faults and references ---------------------------------------------------------------------
     def _ask(self, method: str, look: Callable[[], Answer]) -> Answer:

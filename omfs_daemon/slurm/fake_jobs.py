@@ -162,10 +162,8 @@ class Record:
 
     @property
     def shown_hold(self) -> Hold:
-        """Who seems to hold it: Slurm's texts for its own holds hide that and stay after ``scontrol hold``."""
-        if self.held_text == BAD_CONSTRAINTS:
-            return Hold.NONE
-        return Hold.USER if self.held_text == REQUEUED_HELD else self.hold
+        """Who seems to hold it: Slurm's texts for holds of its own hide an administrator's hold on top of them."""
+        return Hold.USER if self.held_text else self.hold
 
     def _reason(self) -> str:
         if self.state not in (JobState.PENDING, JobState.COMPLETING):

@@ -6,9 +6,9 @@ resumed over cores that another one has taken shares them, and whoever ends firs
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from itertools import islice
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Request, Share
@@ -45,7 +45,7 @@ class NodeBook:
         return cls(replace(node, cpus_taken=0, memory_taken=0), gres=dict(node.gres), up=node.up)
 
     def copy(self) -> NodeBook:
-        return replace(self, gres=dict(self.gres))
+        return NodeBook(self.node, self.busy, self.memory, dict(self.gres), self.completing, self.up, self.drained)
 
     @property
     def name(self) -> str:
@@ -54,6 +54,10 @@ class NodeBook:
     @property
     def starts_jobs(self) -> bool:
         return self.up and not self.drained
+
+    @property
+    def has_free_cpus(self) -> bool:
+        return self.starts_jobs and not self.completing and self.busy.bit_count() < self.node.cpus
 
     def view(self) -> Node:
         """The node as Slurm shows it."""
@@ -150,39 +154,36 @@ class Placement(NamedTuple):
     cpus: int
 
 
-def place(request: Request, books: Iterable[NodeBook], exclusive: bool = False) -> list[Placement] | None:
+def place(request: Request, books: Sequence[NodeBook], exclusive: bool = False) -> list[Placement] | None:
     """Where a job fits now, or None: all its required nodes, then the first others that suffice."""
     required = request.required_nodes
-    wanted = max(request.nodes, len(required), 1)
-    most = request.max_nodes or inf
-    pinned: list[Placement] = []
-    others: list[Placement] = []
-    total = 0
-    spare = most - len(required)
-    for book in books:
-        room = book.room(request, exclusive)
-        if book.name in required:
-            if not room:
-                return None
-            pinned.append(Placement(book, room))
-        elif room:
-            others.append(Placement(book, room))
-    if len(pinned) < len(required) or spare < 0:
+    most = request.max_nodes or len(books)
+    chosen = [Placement(book, book.room(request, exclusive)) for book in books if book.name in required]
+    if len(chosen) < len(required) or len(chosen) > most or not all(cpus for _, cpus in chosen):
         return None
-    chosen = pinned
-    total = sum(place.cpus for place in pinned)
-    if spare < len(others):
-        others.sort(key=lambda place: -place.cpus)
+    missing = request.cpus - sum(cpus for _, cpus in chosen)
+    others = _others(request, books, exclusive, missing, most - len(chosen))
+    wanted = max(request.nodes, 1)
     for candidate in others:
-        if len(chosen) >= wanted and total >= request.cpus:
+        if len(chosen) >= wanted and missing <= 0:
             break
-        if len(chosen) >= most:
-            return None
         chosen.append(candidate)
-        total += candidate.cpus
-    if len(chosen) < wanted or total < request.cpus:
+        missing -= candidate.cpus
+    if len(chosen) < wanted or missing > 0:
         return None
     return spread(request, chosen, exclusive)
+
+
+def _others(
+    request: Request, books: Sequence[NodeBook], exclusive: bool, missing: int, most: int
+) -> Iterator[Placement]:
+    """Nodes besides the required ones, best first: as they come; where their number is limited, the roomiest."""
+    required = request.required_nodes
+    rooms = (Placement(book, book.room(request, exclusive)) for book in books if book.name not in required)
+    if most == 1:
+        return islice((one for one in rooms if one.cpus >= max(1, missing)), 1)
+    found = (one for one in rooms if one.cpus)
+    return islice(found if most >= len(books) else iter(sorted(found, key=lambda one: -one.cpus)), most)
 
 
 def spread(request: Request, chosen: Sequence[Placement], exclusive: bool) -> list[Placement]:

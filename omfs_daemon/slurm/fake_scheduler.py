@@ -8,10 +8,10 @@ will need, or if it ends before that one can start.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.nodes import Partition
 from omfs_daemon.slurm.fake_jobs import Record
 from omfs_daemon.slurm.fake_nodes import NodeBook, Placement, place
@@ -88,45 +88,40 @@ class Scheduler:
 
     def main_pass(self) -> None:
         """Start jobs in order of priority until every partition is closed."""
+        if not self.queue:
+            return
+        free = self._free_books()
         closed = {name for name, partition in self._partitions.items() if not partition.up}
         kept: set[str] = set()
         for record in self.queue:
             if len(closed) == len(self._partitions):
                 return
             open_ones = [name for name in record.partitions if name not in closed]
-            if not open_ones or not self._pinned_nodes_up(record):
+            if not open_ones or not self._pinned_nodes_up(record) or self._all_started(record, open_ones, free, kept):
                 continue
-            while record in self.queue and self._try(record, open_ones, kept):
-                pass
-            if record in self.queue:
-                record.reason, record.shown = "Resources", None
-                required = record.request.required_nodes
-                if len(required) >= max(1, record.request.nodes):
-                    kept |= required
-                else:
-                    closed.update(open_ones)
+            record.reason, record.shown = "Resources", None
+            required = record.request.required_nodes
+            if len(required) >= max(1, record.request.nodes):
+                kept |= required
+            else:
+                closed.update(open_ones)
 
     def backfill_pass(self, now: float, running: Iterable[Record]) -> None:
         """Start lower jobs that delay no blocked higher one."""
-        running = list(running)
+        free = self._free_books()
+        ends = _ends(now, running)
         blocked: list[Reservation] = []
-        hopeless: set[object] = set()
-        for tested, record in enumerate(self.queue):
-            if tested >= self._bf_max_tested or len(blocked) >= self._bf_max_blocked:
+        for record in islice(self.queue, self._bf_max_tested):
+            if not any(free.values()) or len(blocked) >= self._bf_max_blocked:
                 return
-            limit = min(record.what.time_limit, UNLIMITED)
+            done_by = now + min(record.what.time_limit, UNLIMITED)
             names = [name for name in record.partitions if self._partitions[name].up]
-            kept = {node for one in blocked if one.at < now + limit for node in one.nodes}
-            trial = (record.request, record.partitions, limit)
-            if trial in hopeless or not self._pinned_nodes_up(record):
+            kept = {node for one in blocked if one.at < done_by for node in one.nodes}
+            if not self._pinned_nodes_up(record) or self._all_started(record, names, free, kept):
                 continue
-            while record in self.queue and self._try(record, names, kept):
-                pass
-            if record in self.queue:
-                reservation = self._reserve(record, names, now, running)
-                hopeless.add(trial)
-                if reservation and reservation.at < now + self._bf_window:
-                    blocked.append(reservation)
+            reservation = self._reserve(record, names, now, ends)
+            if reservation and reservation.at < now + self._bf_window:
+                blocked.append(reservation)
 
     def can_ever_run(self, record: Record) -> bool:
         """Whether its required nodes are in a partition of its and no more than it may have."""
@@ -136,14 +131,22 @@ class Scheduler:
             required <= self._partitions[name].nodes for name in record.partitions
         )
 
-    def _try(self, record: Record, names: Iterable[str], kept: Collection[str]) -> bool:
+    def _free_books(self) -> dict[str, list[NodeBook]]:
+        """By partition, the nodes on which anything could start; within a pass they only get fewer."""
+        return {name: [book for book in books if book.has_free_cpus] for name, books in self._books_of.items()}
+
+    def _all_started(
+        self, record: Record, names: Iterable[str], free: Mapping[str, list[NodeBook]], kept: Collection[str]
+    ) -> bool:
+        """Start a job, or as many tasks of an array as fit; whether nothing of it is left."""
         for name in names:
-            books = [book for book in self._books_of[name] if book.name not in kept] if kept else self._books_of[name]
-            placements = place(record.request, books, self._exclusive(record, name))
-            if placements is not None:
+            books = [book for book in free[name] if book.name not in kept] if kept else free[name]
+            while record in self.queue:
+                placements = place(record.request, books, self._exclusive(record, name))
+                if placements is None:
+                    break
                 self._start(record, name, placements)
-                return True
-        return False
+        return record not in self.queue
 
     def _exclusive(self, record: Record, name: str) -> bool:
         return record.request.exclusive or self._partitions[name].exclusive
@@ -156,20 +159,18 @@ class Scheduler:
             record.reason, record.shown = f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}", None
         return not down
 
-    def _reserve(self, record: Record, names: Iterable[str], now: float, running: list[Record]) -> Reservation | None:
+    def _reserve(
+        self, record: Record, names: Iterable[str], now: float, ends: Sequence[tuple[float, Record]]
+    ) -> Reservation | None:
         """The earliest time at which the job fits if all running ones use their time limits; None: never."""
-        ends = sorted(
-            ((now + min(one.what.time_limit, UNLIMITED) - one.ran_until(now), one.id, one) for one in running),
-            key=lambda end: end[:2],
-        )
         for name in names:
-            low, high = 0, len(ends)
-            best = self._fits_after(record, name, [end[2] for end in ends])
+            best = self._fits_after(record, name, ends)
             if best is None:
                 continue
+            low, high = 0, len(ends)
             while low < high:
                 middle = (low + high) // 2
-                found = self._fits_after(record, name, [end[2] for end in ends[:middle]])
+                found = self._fits_after(record, name, ends[:middle])
                 if found is None:
                     low = middle + 1
                 else:
@@ -177,12 +178,20 @@ class Scheduler:
             return Reservation(ends[low - 1][0] if low else now, frozenset(one.book.name for one in best))
         return None
 
-    def _fits_after(self, record: Record, name: str, ended: list[Record]) -> list[Placement] | None:
-        books = {book.name: book.copy() for book in self._books_of[name]}
-        for book in books.values():
-            book.completing = 0
-        for one in ended:
+    def _fits_after(self, record: Record, name: str, ended: Sequence[tuple[float, Record]]) -> list[Placement] | None:
+        """Where the job fits once these have ended."""
+        freed: dict[str, NodeBook] = {}
+        for _, one in ended:
             for taken in one.taken:
-                if taken.node in books:
-                    books[taken.node].give_back(taken, cores=one.state is JobState.RUNNING)
-        return place(record.request, books.values(), self._exclusive(record, name))
+                book = freed.get(taken.node)
+                if book is None:
+                    book = freed[taken.node] = self._books[taken.node].copy()
+                book.give_back(taken)
+        books = [freed.get(book.name, book) for book in self._books_of[name]]
+        return place(record.request, books, self._exclusive(record, name))
+
+
+def _ends(now: float, running: Iterable[Record]) -> list[tuple[float, Record]]:
+    """The running jobs with the times at which their limits end them, first end first."""
+    ends = [(now + min(one.what.time_limit, UNLIMITED) - one.ran_until(now), one) for one in running]
+    return sorted(ends, key=lambda end: (end[0], end[1].id))

@@ -141,7 +141,7 @@ def test_an_impossible_pin_stops_a_job_until_it_is_undone(world: World) -> None:
     world.gateway.pin(str(job), ["n1"])
     world.gateway.release([str(job)])
     world.until(lambda: world.job(job).reason == "BadConstraints")
-    assert world.job(job).priority == 0
+    assert (world.job(job).priority, world.job(job).hold) == (0, Hold.USER)
     assert world.gateway.pin(str(job), []) == []
     world.until(lambda: world.runs(job))
 

@@ -101,16 +101,22 @@ def test_an_unknown_job_is_not_found(world: World) -> None:
     assert world.gateway.find(999_999) is None
 
 
-@pytest.mark.parametrize("text", ["plain", 'it\'s "quoted" a=b %s $HOME `id` \\n'])
+@pytest.mark.parametrize("text", ["plain", "it's quoted a=b, %s $HOME `id` \\n", "käse 猫"])
 def test_an_admin_comment_comes_back_as_it_was(world: World, text: str) -> None:
     job_id = world.submit(Submission(Request(1), hold=Hold.USER))
-    assert world.gateway.set_admin_comment(str(job_id), text) == []
+    assert world.gateway.set_admin_comment([str(job_id)], text) == []
     assert world.job(job_id).admin_comment == text
+
+
+def test_double_quotes_in_an_admin_comment_become_single_ones(world: World) -> None:
+    job_id = world.submit(Submission(Request(1), hold=Hold.USER))
+    assert world.gateway.set_admin_comment([str(job_id)], '"a" b"') == []
+    assert world.job(job_id).admin_comment == "'a' b'"
 
 
 def test_control_characters_in_an_admin_comment_do_no_harm(world: World) -> None:
     job_id = world.submit(Submission(Request(1), hold=Hold.USER))
-    assert world.gateway.set_admin_comment(str(job_id), "one\ntwo\tthree\x1b[1m") == []
+    assert world.gateway.set_admin_comment([str(job_id)], "one\ntwo\tthree\x1b[1m") == []
     shown = world.job(job_id).admin_comment
     assert shown.startswith("one") and "two" in shown and shown.isprintable()
 
@@ -119,11 +125,11 @@ def test_lists_show_admin_comments_of_held_jobs(world: World) -> None:
     held = world.submit(Submission(Request(1), hold=Hold.USER))
     running = world.running(Submission(Request(1)))
     for job_id in (held, running):
-        assert world.gateway.set_admin_comment(str(job_id), "why") == []
+        assert world.gateway.set_admin_comment([str(job_id)], "why") == []
     listed = world.listed(held)
     assert listed is not None and listed.admin_comment == "why"
     assert world.job(running).admin_comment == "why"
 
 
 def test_an_unknown_job_is_refused_an_admin_comment(world: World) -> None:
-    assert [refusal.ref for refusal in world.gateway.set_admin_comment("999999", "x")] == ["999999"]
+    assert [refusal.ref for refusal in world.gateway.set_admin_comment(["999999"], "x")] == ["999999"]

@@ -1,7 +1,7 @@
 """A cluster as the contract sees it, twice: the fake with a virtual clock, and a private real Slurm.
 
-Both are four nodes n1 to n4 of four CPUs and 8000 MB, with two ``ve`` each; n1 and n2 are ``fast``; partition ``main`` has
-all nodes, ``small`` n3 and n4.
+Both are four nodes n1 to n4 of four CPUs and 8000 MB, with two ``ve`` each; n1 and n2 are ``fast``; partition
+``main`` has all nodes, ``small`` n3 and n4.
 """
 
 from __future__ import annotations
