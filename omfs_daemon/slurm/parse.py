@@ -22,6 +22,12 @@ _COMMENT_KEPT = 1024  # Slurm's own limit of a comment
 _NAME_KEPT = 128
 _SHOWN = 160
 
+GATE = "omfs:gate"
+"""The AdminComment of a job that job_submit.lua holds."""
+
+WAITS = "omfs:wait"
+"""The word in the comment of a job whose owner has ended his own hold, and that the gate holds since."""
+
 
 class JobRow(NamedTuple):
     """One job as squeue prints it, field by field; the order is that of ``_SQUEUE_NAMES``."""
@@ -133,6 +139,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Sha
     waits = state is JobState.PENDING
     try:
         task_ids = values.tasks(row.array_task_id)
+        hold = _hold(row) if waits else Hold.NONE
         return Job(
             id=values.whole(row.job_id),
             ref=_ref(row, task_ids),
@@ -144,7 +151,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Sha
             submit=values.epoch(row.submit) or 0.0,
             partition=row.partition.partition(",")[0],
             qos=values.text(row.qos),
-            hold=_hold(row) if waits else Hold.NONE,
+            hold=hold,
             reason=values.text(row.reason),
             priority=values.whole(row.priority),
             nice=values.whole(row.nice),
@@ -158,7 +165,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Sha
             restarts=values.whole(row.restarts),
             requeue=row.requeue != "0",
             comment=values.text(row.comment)[:_COMMENT_KEPT],
-            admin_comment=values.text(row.admin_comment)[:_COMMENT_KEPT],
+            admin_comment=_admin_comment(row, hold),
             name=values.text(row.name)[:_NAME_KEPT],
         )
     except ParseError as error:
@@ -236,6 +243,14 @@ def _hold(row: JobRow) -> Hold:
     if values.whole(row.priority) != 0:
         return Hold.NONE
     return Hold.ADMIN if "JobHeldAdmin" in row.reason.split(",") else Hold.USER
+
+
+def _admin_comment(row: JobRow, hold: Hold) -> str:
+    """The job's own, or the gate's mark where job_submit.lua could write it into the comment only: Slurm refuses an
+    AdminComment in the update with which an owner ends his hold."""
+    if hold is Hold.USER and not values.text(row.admin_comment) and WAITS in row.comment.split():
+        return GATE
+    return values.text(row.admin_comment)[:_COMMENT_KEPT]
 
 
 def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> Request:

@@ -1,0 +1,220 @@
+-- omfsd's gate inside slurmctld (JobSubmitPlugins=lua, this file beside slurm.conf).
+--
+-- Slurm starts a waiting job as soon as CPUs are idle, also one that no rule lets us stop again. So while omfsd is
+-- alive, such a job is held at submit (AdminComment "omfs:gate") and omfsd releases it when its account may have it.
+-- While omfsd is not alive nothing is held: Slurm goes on without it.
+--
+-- Settings: "omfs_job_submit.conf" beside this file, lines "name = value", read at every submit:
+--   heartbeat         = /run/omfs/heartbeat   omfsd writes the seconds since the epoch into it
+--   max_age           = 10                    seconds after which omfsd counts as gone
+--   methods           = requeue,suspend       a job whose comment names one of these (omfs:method=NAME) is let in
+--   let_in_partitions =                       jobs of these are always let in: the site's rules let us stop them
+--   let_in_accounts   =
+--   let_in_qos        =
+--   privileged_uids   = 0                     who may release and rank; add SlurmUser and operators
+--
+-- The cost is two short files read per submit. A fault in here lets the job in and is logged: a broken gate must not
+-- stop a cluster from working.
+
+local NO_VAL, INFINITE = 4294967294, 4294967295 -- slurm.h: "not given"; a release arrives as INFINITE, a hold as 0
+local ACCESS_DENIED = 2002 -- slurm_errno.h
+local MARK, GATE = "omfs:", "omfs:gate"
+-- Slurm refuses an AdminComment in an owner's update, so an owner's release is noted in the job's comment.
+local WAITS = "omfs:wait"
+
+local DEFAULTS = {
+  heartbeat = "/run/omfs/heartbeat",
+  max_age = "10",
+  methods = "requeue,suspend",
+  let_in_partitions = "",
+  let_in_accounts = "",
+  let_in_qos = "",
+  privileged_uids = "0",
+}
+
+local CONF = debug.getinfo(1, "S").source:gsub("^@", ""):gsub("[^/]*$", "") .. "omfs_job_submit.conf"
+
+local function settings()
+  local found = setmetatable({}, { __index = DEFAULTS })
+  local file = io.open(CONF)
+  if file then
+    for line in file:lines() do
+      local name, value = line:match("^%s*([%w_]+)%s*=%s*(.-)%s*$")
+      if name then
+        found[name] = value
+      end
+    end
+    file:close()
+  end
+  return found
+end
+
+local function alive(conf)
+  local file = io.open(conf.heartbeat)
+  local beat = file and tonumber(file:read(20) or "")
+  if file then
+    file:close()
+  end
+  return beat ~= nil and math.abs(os.time() - beat) <= (tonumber(conf.max_age) or 10)
+end
+
+local function listed(list, word)
+  return word ~= nil and word ~= "" and ("," .. list:gsub("%s", "") .. ","):find("," .. word .. ",", 1, true) ~= nil
+end
+
+local function all_listed(list, words)
+  local any = false
+  for word in (words or ""):gmatch("[^,]+") do
+    any = true
+    if not listed(list, word) then
+      return false
+    end
+  end
+  return any
+end
+
+-- The same words as in omfs_daemon/policy/rules.py: (start or space) omfs:method=a,b (space or end)
+local function method_words(comment)
+  return (" " .. (comment or "") .. " "):match("%somfs:method=([%l%d_,]+)%s") or ""
+end
+
+local function names_method(list, comment)
+  for name in method_words(comment):gmatch("[^,]+") do
+    if listed(list, name) then
+      return true
+    end
+  end
+  return false
+end
+
+local function let_in(conf, job)
+  return names_method(conf.methods, job.comment)
+    or all_listed(conf.let_in_partitions, job.partition)
+    or listed(conf.let_in_accounts, job.account)
+    or listed(conf.let_in_qos, job.qos)
+end
+
+local function default_partition(partitions)
+  for name, partition in pairs(partitions) do
+    if partition.flag_default == 1 then
+      return name
+    end
+  end
+end
+
+local function is_marked(text)
+  return text ~= nil and text:sub(1, #MARK) == MARK
+end
+
+local function has_waits(comment)
+  return (" " .. comment .. " "):find("%s" .. WAITS .. "%s") ~= nil
+end
+
+local function without_waits(comment)
+  local text = " " .. comment .. " "
+  while has_waits(text) do
+    text = text:gsub("%s" .. WAITS .. "%s", " ")
+  end
+  return text:match("^%s*(.-)%s*$")
+end
+
+local function with_waits(comment)
+  local text = without_waits(comment)
+  return text == "" and WAITS or text .. " " .. WAITS
+end
+
+local function submit(job, partitions)
+  local conf = settings()
+  -- What only the gate and omfsd may write, nobody brings along.
+  if is_marked(job.admin_comment) then
+    job.admin_comment = ""
+  end
+  if job.comment and has_waits(job.comment) then
+    job.comment = without_waits(job.comment)
+  end
+  -- A job that its owner submits held gets past here, and to the gate when he releases it.
+  if job.priority == 0 or not alive(conf) then
+    return
+  end
+  local asked = {
+    comment = job.comment,
+    partition = job.partition or default_partition(partitions),
+    account = job.account or job.default_account,
+    qos = job.qos or job.default_qos,
+  }
+  if not let_in(conf, asked) then
+    job.priority = 0
+    job.admin_comment = GATE
+  end
+end
+
+-- Whether an owner's change of a job that is marked as ours would move it, raise it or change how it can be stopped.
+local function touches_ours(change, job)
+  return change.priority ~= NO_VAL
+    or change.nice ~= NO_VAL
+    or change.partition ~= nil
+    or change.account ~= nil
+    or change.qos ~= nil
+    or change.req_nodes ~= nil
+    or change.exc_nodes ~= nil
+    or change.licenses ~= nil
+    or (change.comment ~= nil and method_words(change.comment) ~= method_words(job.comment))
+end
+
+local function after(change, job)
+  return {
+    comment = change.comment or job.comment,
+    partition = change.partition or job.partition,
+    account = change.account or job.account,
+    qos = change.qos or job.qos,
+  }
+end
+
+local function modify(change, job, uid)
+  local conf = settings()
+  if listed(conf.privileged_uids, string.format("%d", uid)) then
+    return slurm.SUCCESS
+  end
+  local living, releases = alive(conf), change.priority == INFINITE
+  local stays_let_in = let_in(conf, after(change, job))
+  local waited = has_waits(job.comment or "")
+  if change.nice ~= NO_VAL and change.nice < job.nice then
+    return ACCESS_DENIED
+  end
+  -- A job that was let in because it can be stopped stays one that can be stopped, running or not.
+  if let_in(conf, job) and not stays_let_in then
+    return ACCESS_DENIED
+  end
+  if is_marked(job.admin_comment) and touches_ours(change, job) and (living or not releases) then
+    return ACCESS_DENIED
+  end
+  if change.priority == 0 and waited then
+    change.comment = without_waits(change.comment or job.comment) -- held by the owner again: wait no longer
+  elseif releases and job.priority == 0 and living and not stays_let_in then
+    -- Keep the hold, and tell omfsd that the owner has ended his: from now on the job is like a gated one.
+    change.priority = 0
+    change.comment = with_waits(change.comment or job.comment or "")
+  elseif change.comment then
+    change.comment = waited and with_waits(change.comment) or without_waits(change.comment)
+  end
+  return slurm.SUCCESS
+end
+
+function slurm_job_submit(job, partitions, _uid)
+  local fine, fault = pcall(submit, job, partitions)
+  if not fine then
+    slurm.log_error("omfs: job let in, the gate failed: %s", tostring(fault))
+  end
+  return slurm.SUCCESS
+end
+
+function slurm_job_modify(change, job, _partitions, uid)
+  local fine, result = pcall(modify, change, job, uid)
+  if fine then
+    return result
+  end
+  slurm.log_error("omfs: change let in, the gate failed: %s", tostring(result))
+  return slurm.SUCCESS
+end
+
+return slurm.SUCCESS

@@ -1,0 +1,238 @@
+"""The gate inside slurmctld, on a real Slurm: what it holds, and that owners do not get past it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
+from omfs_daemon.demo.slurm_conf import Shape
+from tests.conftest import clear
+from tests.helpers import wait_until
+
+pytestmark = pytest.mark.slurm
+
+PLUGIN = Path(__file__).parents[2] / "plugins" / "job_submit.lua"
+OWNER = "nobody"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalSlurm]:
+    directory = Path(tempfile.mkdtemp(prefix="omfs-gate-"))
+    settings = {
+        "heartbeat": str(directory / "heartbeat"),
+        "let_in_partitions": "urgent",
+        "let_in_accounts": "free",
+    }
+    try:
+        with LocalSlurm(directory, Shape(nodes=2), gate=Gate(PLUGIN, settings)) as slurm:
+            yield slurm
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def gate(cluster: LocalSlurm) -> Iterator[LocalSlurm]:
+    """The cluster, while the daemon seems to live."""
+    beat(cluster)
+    yield cluster
+    clear(cluster)
+
+
+def beat(cluster: LocalSlurm, age: float = 0) -> None:
+    (cluster.directory / "heartbeat").write_text(f"{int(time.time() - age)}\n")
+
+
+def submit(cluster: LocalSlurm, *arguments: str) -> Job:
+    """A job of the owner's, as Slurm shows it right after."""
+    return look(cluster, cluster.submit("sleep 300", *arguments, uid=OWNER))
+
+
+def look(cluster: LocalSlurm, job_id: int) -> Job:
+    job = cluster.gateway().find(job_id)
+    assert job is not None
+    return job
+
+
+def as_owner(cluster: LocalSlurm, *arguments: str) -> str:
+    """What Slurm says to the owner's command; "" if it took it."""
+    output = cluster.command("scontrol", *arguments, check=False, uid=OWNER)
+    return output.stderr if output.code else ""
+
+
+def runs(cluster: LocalSlurm, job: Job) -> Callable[[], bool]:
+    return lambda: look(cluster, job.id).state is JobState.RUNNING
+
+
+def test_holds_while_the_daemon_lives(gate: LocalSlurm) -> None:
+    job = submit(gate, "--comment=see omfs:methods=requeue")
+    assert (job.hold, job.priority, job.admin_comment) == (Hold.USER, 0, "omfs:gate")
+    assert gate.gateway().release([job.ref]) == []
+    wait_until(runs(gate, job), 20, "the job to run after root's release")
+
+
+@pytest.mark.parametrize("age", [30, 1e9])
+def test_holds_nothing_when_the_daemon_is_gone(gate: LocalSlurm, age: float) -> None:
+    beat(gate, age)
+    job = submit(gate)
+    assert job.hold is Hold.NONE
+    wait_until(runs(gate, job), 20, "the job to run")
+
+
+@pytest.mark.parametrize("content", [None, "", "not a number"])
+def test_holds_nothing_without_a_readable_heartbeat(gate: LocalSlurm, content: str | None) -> None:
+    heartbeat = gate.directory / "heartbeat"
+    heartbeat.unlink()
+    if content is not None:
+        heartbeat.write_text(content)
+    assert submit(gate).hold is Hold.NONE
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--comment=omfs:method=requeue",),
+        ("--comment=my text omfs:method=nonsense,suspend more",),
+        ("--partition=urgent",),
+        ("--account=free",),
+    ],
+)
+def test_lets_in_what_the_rules_let_us_stop(gate: LocalSlurm, arguments: tuple[str, ...]) -> None:
+    job = submit(gate, *arguments)
+    assert (job.hold, job.admin_comment) == (Hold.NONE, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--comment=omfs:method=nonsense",),
+        ("--comment=xomfs:method=requeue",),
+        ("--partition=main,urgent",),
+        ("--account=freedom",),
+        ("--array=1-3",),
+    ],
+)
+def test_holds_all_else(gate: LocalSlurm, arguments: tuple[str, ...]) -> None:
+    assert submit(gate, *arguments).admin_comment == "omfs:gate"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("release", "{job}"),
+        ("hold", "{job}"),
+        ("update", "jobid={job}", "nice=-5"),
+        ("update", "jobid={job}", "nice=5"),
+        ("update", "jobid={job}", "priority=100000"),
+        ("update", "jobid={job}", "partition=urgent"),
+        ("update", "jobid={job}", "account=free"),
+        ("update", "jobid={job}", "nodelist=n2"),
+        ("update", "jobid={job}", "excnodelist=n2"),
+        ("update", "jobid={job}", "licenses="),
+        ("update", "jobid={job}", "comment=omfs:method=requeue"),
+        ("update", "jobid={job}", "admincomment="),
+        ("top", "{job}"),
+    ],
+    ids=lambda change: "-".join(change),
+)
+def test_the_owner_does_not_get_past_it(gate: LocalSlurm, change: tuple[str, ...]) -> None:
+    job = submit(gate)
+    words = [word.format(job=job.id) for word in change]
+    said = as_owner(gate, *words)
+    now = look(gate, job.id)
+    assert now == job
+    assert said or change[0] == "update", "refused without a word"
+
+
+def test_the_owner_may_change_the_rest(gate: LocalSlurm) -> None:
+    job = submit(gate)
+    assert as_owner(gate, "update", f"jobid={job.id}", "comment=my own words", "timelimit=5") == ""
+    assert look(gate, job.id).comment == "my own words"
+
+
+def test_the_owner_may_release_once_the_daemon_is_gone(gate: LocalSlurm) -> None:
+    job = submit(gate)
+    beat(gate, 30)
+    assert as_owner(gate, "release", job.ref) == ""
+    assert look(gate, job.id).hold is Hold.NONE
+
+
+def test_an_owners_own_hold_is_respected(gate: LocalSlurm) -> None:
+    job = submit(gate, "--hold")
+    assert (job.hold, job.admin_comment) == (Hold.USER, "")
+
+
+def test_an_owners_release_leads_to_the_gate(gate: LocalSlurm) -> None:
+    job = submit(gate, "--hold", "--comment=words")
+    assert as_owner(gate, "release", job.ref) == ""
+    released = look(gate, job.id)
+    assert (released.hold, released.admin_comment) == (Hold.USER, "omfs:gate")
+    assert released.comment == "words omfs:wait"
+    assert as_owner(gate, "release", job.ref) == ""
+    assert look(gate, job.id) == released
+
+    gate.gateway().release([job.ref])
+    wait_until(runs(gate, job), 20, "the job to run after root's release")
+
+
+def test_an_owner_may_hold_again_after_his_release(gate: LocalSlurm) -> None:
+    job = submit(gate, "--hold")
+    as_owner(gate, "release", job.ref)
+    as_owner(gate, "update", f"jobid={job.id}", "comment=other words")
+    assert look(gate, job.id).comment == "other words omfs:wait"
+    assert as_owner(gate, "hold", job.ref) == ""
+    held = look(gate, job.id)
+    assert (held.hold, held.admin_comment, held.comment) == (Hold.USER, "", "other words")
+
+
+def test_nobody_brings_our_words_along(gate: LocalSlurm) -> None:
+    assert submit(gate, "--hold", "--comment=a omfs:wait omfs:wait b").comment == "a b"
+    job = submit(gate, "--hold")
+    as_owner(gate, "update", f"jobid={job.id}", "comment=omfs:wait")
+    assert look(gate, job.id).comment == ""
+
+
+def test_a_release_of_what_may_be_stopped_just_releases(gate: LocalSlurm) -> None:
+    job = submit(gate, "--hold", "--comment=omfs:method=requeue")
+    assert as_owner(gate, "release", job.ref) == ""
+    assert look(gate, job.id).hold is Hold.NONE
+
+
+def test_a_job_let_in_stays_one_that_can_be_stopped(gate: LocalSlurm) -> None:
+    job = submit(gate, "--comment=omfs:method=requeue")
+    wait_until(runs(gate, job), 20, "the job to run")
+    assert "denied" in as_owner(gate, "update", f"jobid={job.id}", "comment=never stop me")
+    assert as_owner(gate, "update", f"jobid={job.id}", "comment=better omfs:method=suspend") == ""
+
+
+def test_an_owner_may_lower_his_rank_but_not_take_it_back(gate: LocalSlurm) -> None:
+    job = submit(gate, "--comment=omfs:method=requeue", "--begin=now+1hour")
+    assert as_owner(gate, "update", f"jobid={job.id}", "nice=7") == ""
+    assert "denied" in as_owner(gate, "update", f"jobid={job.id}", "nice=6")
+    assert look(gate, job.id).nice == 7
+
+
+def test_root_may_do_all(gate: LocalSlurm) -> None:
+    job = submit(gate)
+    gateway = gate.gateway()
+    assert gateway.set_nice([job.ref], -400) == []
+    assert gateway.pin(job.ref, ["n2"]) == []
+    assert gateway.hold([job.ref]) == []
+    now = look(gate, job.id)
+    assert (now.nice, now.request.required_nodes, now.hold) == (-400, {"n2"}, Hold.ADMIN)
+
+
+def test_a_broken_setting_lets_jobs_in(gate: LocalSlurm) -> None:
+    conf = gate.directory / "omfs_job_submit.conf"
+    kept = conf.read_text()
+    try:
+        conf.write_text("heartbeat = /\nmax_age = soon\nnonsense\n")
+        assert submit(gate).hold is Hold.NONE
+    finally:
+        conf.write_text(kept)
