@@ -154,6 +154,17 @@ def may_take(usage: Sequence[int], entitled: Sequence[int], taker: tuple[int, ..
     their allotment*; here for each level of the tree).
     """
     top, givers = sides(taker, giver)
-    if top < 0 or usage[top] > entitled[top]:
-        return False
-    return all(usage[index] > entitled[index] for index in givers)
+    return reaches_at_most(usage, entitled, top) and all_over(usage, entitled, givers)
+
+
+def reaches_at_most(usage: Sequence[int], entitled: Sequence[int], top: int) -> bool:
+    """Whether the topmost entity on the taker's side is not above its entitlement (-1: there is none)."""
+    return top >= 0 and usage[top] <= entitled[top]
+
+
+def all_over(usage: Sequence[int], entitled: Sequence[int], givers: Sequence[int]) -> bool:
+    """Whether all entities on the giver's side are above their entitlement."""
+    for index in givers:  # noqa: SIM110 - a generator costs more than the loop
+        if usage[index] <= entitled[index]:
+            return False
+    return True

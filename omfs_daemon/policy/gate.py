@@ -6,20 +6,24 @@ so that two reclaims of one plan cannot both live on the same CPUs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Job, JobState, Request
+from omfs_daemon.cluster.jobs import Job, JobState, Share
 from omfs_daemon.cluster.methods import METHODS
 from omfs_daemon.cluster.snapshot import Ledger, Snapshot
-from omfs_daemon.policy.capacity import Capacity
-from omfs_daemon.policy.plan import Plan, Reclaim, Resume
+from omfs_daemon.policy.capacity import has_free_cpus
+from omfs_daemon.policy.free import parcel_of
+from omfs_daemon.policy.placing import serves
+from omfs_daemon.policy.plan import Plan, Reclaim, Resume, Start
 from omfs_daemon.policy.queue import could_start
-from omfs_daemon.policy.rules import Rules, classify
-from omfs_daemon.policy.usage import Usage, count_running, cpus_held, is_fixed
-from omfs_daemon.policy.victims import Need, has_stops_left, is_mature, takes_fairly
+from omfs_daemon.policy.rules import Rules
+from omfs_daemon.policy.standing import Standing
+from omfs_daemon.policy.stopping import has_stops_left, is_mature, takes_fairly, takes_from_borrowers
+from omfs_daemon.policy.usage import cpus_held
+from omfs_daemon.policy.victims import Need
 
 
 class Refusal(StrEnum):
@@ -105,59 +109,90 @@ def _blanket_refusal(snapshot: Snapshot, now: float, conditions: Conditions) -> 
 
 
 class _Judge:
-    """The books while one plan is judged."""
+    """The books while one plan is judged, carried on in the order in which the plan was made."""
 
     def __init__(self, snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float) -> None:
-        self.snapshot, self.ledger, self.rules, self.now = snapshot, ledger, rules, now
-        self.capacity = Capacity(snapshot, ledger)
-        self.usage = Usage(rules.tree, self.capacity.size)
-        count_running(self.usage, snapshot, ledger, lambda job: classify(rules, job))
-        self.jobs = {job.ref: job for job in snapshot.jobs.values()}
-        self.by_task = {
-            f"{job.array_id}_{task}": job for job in snapshot.jobs.values() if job.tasks > 1 for task in job.task_ids
-        }
-        self.busy = {ref for c in ledger.commitments for ref in (c.beneficiary, *c.victims)}
+        self.ledger, self.rules, self.now = ledger, rules, now
+        self.standing = Standing(snapshot, ledger, rules)
+        self.capacity, self.usage = self.standing.capacity, self.standing.usage
+        self.busy = {ref for stop in ledger.commitments for ref in (stop.beneficiary, *stop.victims)}
         self.stops_left = rules.max_stops_per_cycle
+        self.jobs: dict[str, Job] = {}
 
     def judge(self, plan: Plan) -> Verdict:
-        reclaims, resumes, refused = [], [], []
-        for reclaim in plan.reclaims:
-            reason = self._why_not(reclaim)
-            if reason is None:
-                self._count(reclaim)
-                reclaims.append(reclaim)
-            else:
-                refused.append(Refused(reclaim.beneficiary, reclaim.account, reason))
-        for resume in plan.resumes:
-            reason = self._why_not_resume(resume)
-            if reason is None:
-                job = self.jobs[resume.ref]
-                self.capacity.take([share._replace(memory=0) for share in job.shares], _no_gres(job))
-                self.busy.add(resume.ref)
-                resumes.append(resume)
-            else:
-                refused.append(Refused(resume.ref, resume.account, reason))
+        self.jobs = self.standing.crowd.find(_named_in(plan))
+        waiting: list[Start | Resume] = [*plan.starts, *plan.promises, *plan.resumes]
+        waiting.sort(key=lambda one: one.after)
+        reclaims: list[Reclaim] = []
+        resumes: list[Resume] = []
+        refused: list[Refused] = []
+        done = 0
+        for before in range(len(plan.reclaims) + 1):
+            while done < len(waiting) and waiting[done].after <= before:
+                self._judge_start(waiting[done], resumes, refused)
+                done += 1
+            if before < len(plan.reclaims):
+                self._judge_reclaim(plan.reclaims[before], reclaims, refused)
+        for late in waiting[done:]:
+            self._judge_start(late, resumes, refused)
         return Verdict(tuple(reclaims), tuple(resumes), tuple(refused))
+
+    def _judge_start(self, one: Start | Resume, resumes: list[Resume], refused: list[Refused]) -> None:
+        if isinstance(one, Start):
+            self._believe(one)
+            return
+        reason = self._why_not_resume(one)
+        if reason is None:
+            self._count(self.jobs[one.ref], one.ref, one.shares, now=True)
+            resumes.append(one)
+        else:
+            refused.append(Refused(one.ref, one.account, reason))
+
+    def _judge_reclaim(self, reclaim: Reclaim, reclaims: list[Reclaim], refused: list[Refused]) -> None:
+        reason = self._why_not(reclaim)
+        if reason is not None:
+            refused.append(Refused(reclaim.beneficiary, reclaim.account, reason))
+            return
+        self.standing.stop((self.jobs[victim.ref], victim.method) for victim in reclaim.victims)
+        self._count(self.jobs[reclaim.beneficiary], reclaim.beneficiary, reclaim.shares, now=False)
+        self.busy.update(victim.ref for victim in reclaim.victims)
+        self.stops_left -= len(reclaim.victims)
+        reclaims.append(reclaim)
+
+    def _believe(self, start: Start) -> None:
+        """Starts and promises are Slurm's to do, so there is nothing to refuse; those that are possible count."""
+        job = self._waiting(start.ref)
+        if job is None or start.ref in self.busy or job.state is not JobState.PENDING:
+            return
+        for free, now in ((self.capacity.now, True), (self.capacity.then, False)):
+            if serves(job.request, free, start.shares):
+                self._count(job, start.ref, start.shares, now)
+                return
+
+    def _count(self, job: Job, ref: str, shares: tuple[Share, ...], now: bool) -> None:
+        need = self.standing.need_of(job)
+        (self.standing.start if now else self.standing.promise)(need, shares, add_fixed=True)
+        self.busy.add(ref)
 
     # -- one reclaim --------------------------------------------------------------------------------------
     def _why_not(self, reclaim: Reclaim) -> Refusal | None:
         job = self._waiting(reclaim.beneficiary)
         if job is None or reclaim.suspended != (job.state is JobState.SUSPENDED):
             return Refusal.NO_SUCH_BENEFICIARY
-        urgent = classify(self.rules, job).urgent
         refs = [victim.ref for victim in reclaim.victims]
         if self.busy.intersection((reclaim.beneficiary, *refs)) or len(set(refs)) != len(refs):
             return Refusal.ALREADY_BUSY
         if len(refs) > self.stops_left and self.stops_left < self.rules.max_stops_per_cycle:
             return Refusal.TOO_MANY
+        need = self.standing.need_of(job)
         for victim in reclaim.victims:
-            reason = self._why_not_victim(self.jobs.get(victim.ref), victim.method, urgent)
+            reason = self._why_not_victim(self.jobs.get(victim.ref), victim.method, need.urgent)
             if reason is not None:
                 return reason
-        return self._why_not_account(job, reclaim, urgent) or self._why_not_place(job, reclaim, urgent)
+        return self._why_not_account(need, reclaim) or self._why_not_place(need, reclaim)
 
     def _waiting(self, ref: str) -> Job | None:
-        job = self.jobs.get(ref) or self.by_task.get(ref)
+        job = self.jobs.get(ref)
         if job is None:
             return None
         if job.state is JobState.SUSPENDED and job.ref in self.ledger.stopped:
@@ -167,7 +202,7 @@ class _Judge:
     def _why_not_victim(self, job: Job | None, method: str, urgent: bool) -> Refusal | None:
         if job is None or not job.runs:
             return Refusal.NO_SUCH_VICTIM
-        job_class = classify(self.rules, job)
+        job_class = self.standing.kinds.of(job).job_class
         if job_class.urgent:
             return Refusal.URGENT_VICTIM
         if not job_class.methods:
@@ -180,56 +215,39 @@ class _Judge:
             return Refusal.IN_QUANTUM
         return None
 
-    def _why_not_account(self, job: Job, reclaim: Reclaim, urgent: bool) -> Refusal | None:
-        leaf = self.rules.tree.leaf(job.account)
+    def _why_not_account(self, need: Need, reclaim: Reclaim) -> Refusal | None:
         victims = [self.jobs[victim.ref] for victim in reclaim.victims]
-        givers = [self.rules.tree.leaf(victim.account) for victim in victims]
-        if urgent:
-            covered = self.rules.urgent_may_take_entitled or all(self.usage.is_borrowing(giver) for giver in givers)
-            return None if covered else Refusal.NOT_OVER
-        cpus = self._cpus(job)
-        if not self.usage.entitles(leaf, cpus):
+        givers = [(self.standing.kinds.of(victim).leaf, cpus_held(victim)) for victim in victims]
+        if need.urgent:
+            allowed = self.rules.urgent_may_take_entitled or takes_from_borrowers(givers, self.usage)
+            return None if allowed else Refusal.NOT_OVER
+        if not self.usage.entitles(need.leaf, need.cpus):
             return Refusal.NOT_ENTITLED
-        if is_fixed(classify(self.rules, job)) and not self._admits(job, cpus):
+        if need.fixed and not self.usage.admits_fixed(need.leaf, need.cpus):
             return Refusal.NOT_ENTITLED
-        given = zip(givers, map(cpus_held, victims), strict=True)
-        return None if takes_fairly(leaf, cpus, given, self.usage) else Refusal.NOT_OVER
+        return None if takes_fairly(need.leaf, need.cpus, givers, self.usage) else Refusal.NOT_OVER
 
-    def _admits(self, job: Job, cpus: int) -> bool:
-        return self.usage.admits_fixed(self.rules.tree.leaf(job.account), cpus)
-
-    def _why_not_place(self, job: Job, reclaim: Reclaim, urgent: bool) -> Refusal | None:
-        """The beneficiary must fit on the very nodes that the plan names, and with one victim less it must not."""
-        suspended = job.state is JobState.SUSPENDED
-        leaf = self.rules.tree.leaf(job.account)
-        need = Need(job.request, leaf, self._cpus(job), urgent, job.shares if suspended else ())
-        wanted = [share.node for share in reclaim.shares]
+    def _why_not_place(self, need: Need, reclaim: Reclaim) -> Refusal | None:
+        """The beneficiary must fit on exactly what the plan names, and with one victim less on none of those nodes."""
+        machine, trial = self.standing.machine, self.capacity.then.copy()
         freed = [
-            self.capacity.freed_by(self.jobs[victim.ref], METHODS[victim.method].frees_memory)
-            for victim in reclaim.victims
+            parcel_of(machine, self.jobs[victim.ref], METHODS[victim.method].frees_memory) for victim in reclaim.victims
         ]
-        if need.place(self.capacity.freed_copy(freed), only=wanted) is None:
+        for given in freed:
+            trial.give(given)
+        if need.shares:
+            fits = reclaim.shares == need.shares and has_free_cpus(trial, need.shares)
+        else:
+            fits = serves(need.request, trial, reclaim.shares)
+        if not fits:
             return Refusal.DOES_NOT_FIT
-        for i in range(len(freed)):
-            rest = freed[:i] + freed[i + 1 :]
-            if need.place(self.capacity.freed_copy(rest), only=wanted) is not None:
+        only = machine.indices_of(share.node for share in reclaim.shares)
+        for given in freed:
+            trial.take(given)
+            if need.place(trial, only=only) is not None:
                 return Refusal.NEEDLESS
+            trial.give(given)
         return None
-
-    def _cpus(self, job: Job) -> int:
-        return cpus_held(job) if job.state is JobState.SUSPENDED else self.capacity.cpus_of(job.request)
-
-    def _count(self, reclaim: Reclaim) -> None:
-        """An accepted reclaim: its victims are gone, its beneficiary is there."""
-        job = self.jobs.get(reclaim.beneficiary) or self.by_task[reclaim.beneficiary]
-        for victim in reclaim.victims:
-            gone = self.jobs[victim.ref]
-            self.usage.remove(self.rules.tree.leaf(gone.account), cpus_held(gone))
-            self.capacity.give([self.capacity.freed_by(gone, METHODS[victim.method].frees_memory)])
-        self.usage.add(self.rules.tree.leaf(job.account), self._cpus(job), is_fixed(classify(self.rules, job)))
-        self.capacity.take(reclaim.shares, _no_gres(job) if reclaim.suspended else job.request)
-        self.busy.update((reclaim.beneficiary, *(victim.ref for victim in reclaim.victims)))
-        self.stops_left -= len(reclaim.victims)
 
     # -- one resume -------------------------------------------------------------------------------------------
     def _why_not_resume(self, resume: Resume) -> Refusal | None:
@@ -239,9 +257,14 @@ class _Judge:
             return Refusal.NO_SUCH_BENEFICIARY
         if resume.ref in self.busy:
             return Refusal.ALREADY_BUSY
-        return None if self.capacity.has_free_cpus(job.shares) else Refusal.CPUS_TAKEN
+        free = resume.shares == job.shares and has_free_cpus(self.capacity.now, job.shares)
+        return None if free else Refusal.CPUS_TAKEN
 
 
-def _no_gres(job: Job) -> Request:
-    """A suspended job has its generic resources already."""
-    return replace(job.request, gres=())
+def _named_in(plan: Plan) -> Iterator[str]:
+    """The references of all jobs that the plan speaks of."""
+    yield from (start.ref for start in (*plan.starts, *plan.promises))
+    yield from (resume.ref for resume in plan.resumes)
+    for reclaim in plan.reclaims:
+        yield reclaim.beneficiary
+        yield from (victim.ref for victim in reclaim.victims)

@@ -56,12 +56,16 @@ class Band(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A waiting job that fits on idle resources now; Slurm starts it as soon as nothing holds it."""
+    """A waiting job that fits on idle resources now; Slurm starts it as soon as nothing holds it.
+
+    ``after``: how many of the plan's reclaims were decided before, so that the gate can follow the plan's books.
+    """
 
     ref: str
     account: str
     reason: Reason
     shares: tuple[Share, ...]
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,7 @@ class Resume:
     ref: str
     account: str
     shares: tuple[Share, ...]
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,11 @@ class AccountUse:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All suggestions for one snapshot. The same snapshot, ledger, rules and time give the same plan."""
+    """All suggestions for one snapshot. The same snapshot, ledger, rules and time give the same plan.
+
+    ``promises``: waiting jobs that will fit on what is being freed already; they count as there, so that nobody
+    is stopped for them and nobody else is told that he may have those CPUs.
+    """
 
     taken: float
     now: float
@@ -154,6 +163,7 @@ class Plan:
     ranks: tuple[Rank, ...] = ()
     waits: tuple[Wait, ...] = ()
     accounts: tuple[AccountUse, ...] = ()
+    promises: tuple[Start, ...] = ()
 
     @property
     def does_something(self) -> bool:

@@ -9,35 +9,31 @@ The order of the pass:
 3. All others: what fits on what is idle may borrow (line 26), the rest waits (line 28).
 
 Inside each, stopped jobs come first, then Slurm's own priority counts. A job that is never stopped and would take
-its account beyond the entitlement waits whatever is idle (line 23).
+its account beyond the entitlement waits whatever is idle (line 23). A job that will fit on what is being freed already
+is promised that: nobody is stopped for it, and nobody else counts on it.
+
+Waiting jobs that are alike (account, class, request) form a group: while the books only fill up, what holds for one of
+them holds for all behind it, so it is decided once. An account that gives in this plan, and a job behind one of its
+group that was refused, are looked at afresh in the next cycle only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState, Share
-from omfs_daemon.cluster.methods import METHODS
 from omfs_daemon.cluster.snapshot import Ledger, Snapshot
-from omfs_daemon.policy.accounts import Entity
-from omfs_daemon.policy.capacity import Capacity, Frontier
-from omfs_daemon.policy.plan import (
-    Band,
-    Change,
-    Plan,
-    Rank,
-    Reason,
-    Reclaim,
-    Resume,
-    Start,
-    Victim,
-    Wait,
-)
-from omfs_daemon.policy.queue import BAND_STEP, band_of, could_start, in_order, is_held_by_us, nice_in
-from omfs_daemon.policy.rules import JobClass, Rules, classify
-from omfs_daemon.policy.usage import Usage, account_rows, count_running, cpus_held, is_fixed
-from omfs_daemon.policy.victims import Choice, Need, Pool, candidates, choose
+from omfs_daemon.policy.crowd import task_refs
+from omfs_daemon.policy.free import Frontier
+from omfs_daemon.policy.gating import Gating
+from omfs_daemon.policy.plan import Band, Change, Plan, Reason, Reclaim, Resume, Start, Victim, Wait
+from omfs_daemon.policy.pool import Pool
+from omfs_daemon.policy.queue import could_start, in_order
+from omfs_daemon.policy.ranking import Ranking
+from omfs_daemon.policy.rules import Rules
+from omfs_daemon.policy.standing import Standing
+from omfs_daemon.policy.usage import account_rows
+from omfs_daemon.policy.victims import Choice, Need, choose
 
 
 def plan(snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float) -> Plan:
@@ -45,156 +41,237 @@ def plan(snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float) -> Plan:
     return _Pass(snapshot, ledger, rules, now).run()
 
 
+@dataclass(slots=True)
+class _Group:
+    """Waiting jobs that are alike. ``beyond``: its account is not entitled to one more; ``shut``: why the next one
+    cannot start; ``ranked``: no further one gets a rank."""
+
+    need: Need
+    beyond: bool = False
+    shut: Reason | None = None
+    ranked: bool = False
+
+
 class _Pass:
     """The working state of one pass; lives for one call of :func:`plan`."""
 
     def __init__(self, snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float) -> None:
-        self.snapshot, self.ledger, self.rules, self.now = snapshot, ledger, rules, now
-        self._classes: dict[tuple[object, ...], JobClass] = {}
-        self.capacity = Capacity(snapshot, ledger)
-        self.usage = Usage(rules.tree, self.capacity.size)
-        count_running(self.usage, snapshot, ledger, self.class_of)
-        self.real = self._real_usage()
+        self.taken, self.ledger, self.rules, self.now = snapshot.taken, ledger, rules, now
+        self.standing = Standing(snapshot, ledger, rules)
+        self.capacity, self.usage = self.standing.capacity, self.standing.usage
+        self.in_transit = {ref for stop in ledger.commitments for ref in (stop.beneficiary, *stop.victims)}
+        self.gating = Gating(self.standing)
+        self.ranking = Ranking(self.usage, rules.rank_depth)
         self._pool: Pool | None = None
         self._stops_left = rules.max_stops_per_cycle
         self._in_vain: dict[tuple[int, bool], Frontier] = {}
-        self._to_hold: set[str] = set()
-        self.expected = list(self.usage.all)
         self.starts: list[Start] = []
+        self.promises: list[Start] = []
         self.reclaims: list[Reclaim] = []
         self.resumes: list[Resume] = []
-        self.holds: list[Change] = []
-        self.releases: list[Change] = []
         self.waits: list[Wait] = []
-        self.bands: dict[str, Band] = {}
 
     # -- the pass ---------------------------------------------------------------------------------------
     def run(self) -> Plan:
-        waiting = [job for job in self.snapshot.jobs.values() if job.state is JobState.PENDING]
-        in_transit = {
-            ref for commitment in self.ledger.commitments for ref in (commitment.beneficiary, *commitment.victims)
-        }
-        pending = [job for job in waiting if job.ref not in in_transit] if in_transit else waiting
-        self._gate_fixed(pending)
-        startable = [job for job in pending if could_start(job, self.now)]
-        stopped = [job for job in self._suspended_by_us() if job.ref not in in_transit]
-        urgent: list[Job] = []
-        regular: list[Job] = []
-        for job in startable:
-            (urgent if self.class_of(job).urgent else regular).append(job)
-        for job in in_order(urgent, self.ledger.stopped):
-            self._urgent(job)
-        self._regular(in_order([*stopped, *regular], self.ledger.stopped))
+        heads, urgent, regular = self._sorted_out()
+        for job, group in _ordered(urgent):
+            self._urgent(job, group)
+        self._regular([*_ordered(heads), *_ordered(regular)])
+        beneficiaries = {reclaim.beneficiary for reclaim in self.reclaims}
+        holds, releases = self.gating.changes(beneficiaries)
+        waiting = self.standing.crowd.waiting
+        # Where nobody waits, order does not matter and nothing is told to Slurm.
+        ranks = self.ranking.changes(waiting, beneficiaries | self.in_transit) if self.waits else ()
         return Plan(
-            taken=self.snapshot.taken,
+            taken=self.taken,
             now=self.now,
             starts=tuple(self.starts),
             reclaims=tuple(self.reclaims),
             resumes=tuple(self.resumes),
-            holds=self._holds(),
-            releases=tuple(self.releases),
-            ranks=self._ranks(pending),
+            holds=holds,
+            releases=releases,
+            ranks=ranks,
             waits=tuple(self.waits),
-            accounts=account_rows(self.usage, waiting, self.real),
+            accounts=account_rows(self.usage, waiting),
+            promises=tuple(self.promises),
         )
 
-    def _urgent(self, job: Job) -> None:
-        need = Need(job.request, self._leaf(job), self.capacity.cpus_of(job.request), urgent=True)
-        for ref in _task_refs(job):
-            shares = self.capacity.place(job.request)
-            if shares is not None:
-                self._start(job, ref, need, shares, Reason.URGENT)
-                self.bands[ref] = Band.URGENT
-            elif not self._reclaim(job, ref, need):
-                self.bands[ref] = Band.URGENT
-                break
+    def _sorted_out(self) -> tuple[_Queue, _Queue, _Queue]:
+        """The jobs that could start, each with its group: stopped ones, urgent ones, all others."""
+        heads: _Queue = []
+        urgent: _Queue = []
+        regular: _Queue = []
+        groups: dict[tuple[object, ...], _Group] = {}
+        unheld: list[Job] = []
+        stopped, in_transit, none, now = self.ledger.stopped, self.in_transit, Hold.NONE, self.now
+        for job in self.standing.crowd.waiting:
+            if in_transit and not self._refs(job):
+                continue
+            held = job.hold is not none
+            # Parsers share equal requests, so identity is a good key (and only costs time where they do not).
+            key = (held, id(job.request), job.account, job.partition, job.qos, job.comment)
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = _Group(self.standing.need_of(job))
+            if not group.need.fixed:
+                if held:
+                    self.gating.let_go(job)
+            elif held:
+                self.gating.strengthen(job)
+            else:
+                unheld.append(job)
+            if could_start(job, now):
+                if group.need.urgent:
+                    urgent.append((job, group))
+                elif stopped and job.ref in stopped:
+                    heads.append((job, group))
+                else:
+                    regular.append((job, group))
+        self.gating.admit(unheld, self._refs)
+        for job in self.standing.crowd.suspended:
+            if job.ref in stopped and job.ref not in in_transit:
+                heads.append((job, _Group(self.standing.need_of(job))))
+        return heads, urgent, regular
 
-    def _regular(self, order: list[Job]) -> None:
-        borrowers = []
-        for job in order:
-            left = self._entitled(job)
-            if left:
-                borrowers.append((job, left))
-        for job, refs in borrowers:
-            self._borrow(job, refs)
+    def _refs(self, job: Job) -> list[str]:
+        """The job, or the tasks of a waiting array, apart from those that are part of a stop already."""
+        refs = task_refs(job)
+        return [ref for ref in refs if ref not in self.in_transit] if self.in_transit else refs
 
-    def _entitled(self, job: Job) -> list[str]:
-        """Start or make room for what its account owns; returns the tasks that are beyond it."""
-        leaf = self._leaf(job)
-        suspended = job.state is JobState.SUSPENDED
-        cpus = cpus_held(job) if suspended else self.capacity.cpus_of(job.request)
-        refs = _task_refs(job)
-        if not self.usage.entitles(leaf, cpus):
-            return refs
-        fixed = is_fixed(self.class_of(job))
-        need = Need(job.request, leaf, cpus, urgent=False, shares=job.shares if suspended else ())
-        for at, ref in enumerate(refs):
-            if not self.usage.entitles(leaf, cpus):
-                return refs[at:]
-            if fixed and not self._may_add_fixed(job, leaf, cpus):
+    def _urgent(self, job: Job, group: _Group) -> None:
+        for ref in self._refs(job):
+            if group.shut is None:
+                self._make_room(job, ref, group, Reason.URGENT)
+            else:
+                self._wait(job, ref, group.shut)
+            if not self.reclaims or self.reclaims[-1].beneficiary != ref:
+                self.ranking.put(job, ref, Band.URGENT)
+            if group.shut is not None:
+                return
+
+    def _regular(self, queue: _Queue) -> None:
+        borrowers: list[tuple[Job, _Group, int]] = []
+        for job, group in queue:
+            if group.beyond:
+                borrowers.append((job, group, 0))
+            elif group.shut is not None and group.ranked:
+                self._wait(job, job.ref, group.shut)
+            else:
+                first = self._entitled(job, group)
+                if first is not None:
+                    borrowers.append((job, group, first))
+        for job, group, first in borrowers:
+            if group.shut is not None and not self.ledger.stopped:
+                self._wait(job, job.ref, group.shut)
+            else:
+                self._borrow(job, group, first)
+
+    def _entitled(self, job: Job, group: _Group) -> int | None:
+        """Start or make room for what its account owns; returns which task is the first beyond it."""
+        need = group.need
+        for at, ref in enumerate(self._refs(job)):
+            if ref in self.gating.to_hold:
                 self._wait(job, ref, Reason.NON_PREEMPTIBLE_BEYOND)
-                return []
-            shares = need.place(self.capacity)
-            if shares is not None:
-                self._start(job, ref, need, shares, Reason.ENTITLED)
-                self._expect(ref, need)
-            elif not self._reclaim(job, ref, need):
-                self._expect(ref, need)
-                return []
-        return []
+                return None
+            if not self.usage.entitles(need.leaf, need.cpus):
+                group.beyond = True
+                return at
+            if self._is_beyond_for_good(job, group):
+                self._wait(job, ref, Reason.NON_PREEMPTIBLE_BEYOND)
+                return None
+            if group.shut is None:
+                made = self._make_room(job, ref, group, Reason.ENTITLED)
+            else:
+                self._wait(job, ref, group.shut)
+                made = False
+            if not self.reclaims or self.reclaims[-1].beneficiary != ref:
+                ranked = self.ranking.expect(job, ref, need, ref in self.ledger.stopped)
+                group.ranked = group.ranked or not ranked or self.ranking.is_full
+            if not made:
+                return None
+        return None
 
-    def _borrow(self, job: Job, refs: list[str]) -> None:
+    def _borrow(self, job: Job, group: _Group, first: int) -> None:
         """What is idle is lent to anybody (OMFS, Algorithm 1, line 26)."""
-        leaf = self._leaf(job)
-        suspended = job.state is JobState.SUSPENDED
-        fixed = is_fixed(self.class_of(job))
-        if not suspended and job.request.cpus > self.capacity.total_free and not fixed:
-            self._borrower_waits(job, refs[0])
-            return
-        cpus = cpus_held(job) if suspended else self.capacity.cpus_of(job.request)
-        need = Need(job.request, leaf, cpus, urgent=False, shares=job.shares if suspended else ())
-        for ref in refs:
-            if fixed and not self._may_add_fixed(job, leaf, cpus):
+        for ref in self._refs(job)[first:]:
+            if ref in self.ledger.stopped:
+                self.ranking.put(job, ref, Band.STOPPED_BORROWER)
+            if ref in self.gating.to_hold:
                 self._wait(job, ref, Reason.NON_PREEMPTIBLE_BEYOND)
                 return
-            shares = need.place(self.capacity)
-            if shares is None:
-                self._borrower_waits(job, ref)
-                return
-            self._start(job, ref, need, shares, Reason.BORROWS)
-            if ref in self.ledger.stopped:
-                self.bands[ref] = Band.STOPPED_BORROWER
+            if group.shut is None and not self._is_beyond_for_good(job, group):
+                shares = group.need.place(self.capacity.now)
+                if shares is not None:
+                    self._start(job, ref, group.need, shares, Reason.BORROWS)
+                    continue
+                group.shut = Reason.BEYOND_ENTITLEMENT
+            self._wait(job, ref, group.shut or Reason.BEYOND_ENTITLEMENT)
+            return
 
-    def _borrower_waits(self, job: Job, ref: str) -> None:
-        if ref in self.ledger.stopped:
-            self.bands[ref] = Band.STOPPED_BORROWER
-        self._wait(job, ref, Reason.BEYOND_ENTITLEMENT)
+    def _is_beyond_for_good(self, job: Job, group: _Group) -> bool:
+        """Whether a held job that is never stopped does not fit on top of what runs or may start at any moment.
+
+        One that nothing holds was counted already.
+        """
+        need = group.need
+        if not need.fixed or job.hold is Hold.NONE or self.usage.admits_fixed(need.leaf, need.cpus):
+            return False
+        group.shut = Reason.NON_PREEMPTIBLE_BEYOND
+        return True
 
     # -- decisions ----------------------------------------------------------------------------------------
+    def _make_room(self, job: Job, ref: str, group: _Group, reason: Reason) -> bool:
+        """Start the job, promise it what is being freed, or stop others; False with the reason noted if none can be."""
+        need = group.need
+        shares = need.place(self.capacity.now)
+        if shares is not None:
+            self._start(job, ref, need, shares, reason)
+            return True
+        shares = need.place(self.capacity.then)
+        if shares is not None:
+            self.promises.append(Start(ref, job.account, Reason.BEING_FREED, shares, len(self.reclaims)))
+            self.standing.promise(need, shares, job.hold is not Hold.NONE)
+            self._wait(job, ref, Reason.BEING_FREED)
+            return True
+        if self.ledger.backoff.get(ref, 0.0) > self.now:
+            self._wait(job, ref, Reason.TRIED_IN_VAIN)
+            return False
+        choice, why_not = self._victims_for(need)
+        if choice is None:
+            group.shut = why_not
+            self._wait(job, ref, why_not)
+            return False
+        self._reclaim(job, ref, need, choice, reason)
+        return True
+
     def _start(self, job: Job, ref: str, need: Need, shares: tuple[Share, ...], reason: Reason) -> None:
         if job.state is JobState.SUSPENDED:
-            self.resumes.append(Resume(ref, job.account, shares))
-            for share in shares:  # its memory is its own already
-                self.capacity.take((share._replace(memory=0),), replace(job.request, gres=()))
+            self.resumes.append(Resume(ref, job.account, shares, len(self.reclaims)))
         else:
-            self.starts.append(Start(ref, job.account, reason, shares))
-            self.capacity.take(shares, job.request)
-            if job.hold is not Hold.NONE and is_fixed(self.class_of(job)):
-                self.releases.append(Change(ref, job.account, Reason.WITHIN_SHARE))
-        self._count(job, need)
+            self.starts.append(Start(ref, job.account, reason, shares, len(self.reclaims)))
+            if job.hold is not Hold.NONE and need.fixed:
+                self.gating.releases.append(Change(ref, job.account, Reason.WITHIN_SHARE))
+        self.standing.start(need, shares, job.hold is not Hold.NONE)
 
-    def _count(self, job: Job, need: Need) -> None:
-        """From here on the job counts as running; an unheld fixed one was in ``fixed`` already."""
-        self.usage.add(need.leaf, need.cpus)
-        if is_fixed(self.class_of(job)) and job.hold is not Hold.NONE:
-            self.usage.add_fixed(need.leaf, need.cpus)
-
-    def _reclaim(self, job: Job, ref: str, need: Need) -> bool:
-        """Make room for the job by stopping others; False with the reason noted if that cannot be."""
-        reason, choice = self._room_for(job, ref, need)
+    def _victims_for(self, need: Need) -> tuple[Choice | None, Reason]:
+        if self._stops_left <= 0:
+            return None, Reason.ENOUGH_STOPS
+        in_vain = self._in_vain.setdefault((need.leaf.index, need.urgent), Frontier())
+        if not need.shares and in_vain.covers(need.request):
+            return None, Reason.NOT_ENOUGH_TO_STOP
+        choice = choose(need, self.pool, self.capacity.then, self.usage, self.rules)
         if choice is None:
-            self._wait(job, ref, reason)
-            return False
+            if not need.shares:
+                in_vain.add(need.request)
+            return None, Reason.NOT_ENOUGH_TO_STOP
+        if len(choice.victims) > self._stops_left and self.reclaims:
+            return None, Reason.ENOUGH_STOPS
+        return choice, Reason.ENTITLED
+
+    def _reclaim(self, job: Job, ref: str, need: Need, choice: Choice, reason: Reason) -> None:
+        """Note it, and go on planning as if the victims were gone and the beneficiary there."""
+        victims = [(self.pool.jobs[at], method) for at, method in choice.victims]
+        cpus = {at: int(self.pool.cpus[at]) for at, _ in choice.victims}
         self.reclaims.append(
             Reclaim(
                 beneficiary=ref,
@@ -203,152 +280,37 @@ class _Pass:
                 urgent=need.urgent,
                 suspended=job.state is JobState.SUSPENDED,
                 shares=choice.shares,
-                victims=tuple(Victim(c.job.ref, c.job.account, method, c.cpus) for c, method in choice.victims),
+                victims=tuple(
+                    Victim(self.pool.jobs[at].ref, self.pool.jobs[at].account, method, cpus[at])
+                    for at, method in choice.victims
+                ),
                 submitted=job.submit,
                 numbers={
                     "cpus": need.cpus,
-                    "idle": self.capacity.total_free,
+                    "idle": self.capacity.now.total,
                     "entitled": self.usage.entitled[need.leaf.index],
                     "used": self.usage.all[need.leaf.index],
                 },
             )
         )
-        self._apply(job, need, choice)
-        return True
-
-    def _room_for(self, job: Job, ref: str, need: Need) -> tuple[Reason, Choice | None]:
-        if self.ledger.backoff.get(ref, 0.0) > self.now:
-            return Reason.TRIED_IN_VAIN, None
-        if self._stops_left <= 0:
-            return Reason.ENOUGH_STOPS, None
-        in_vain = self._in_vain.setdefault((need.leaf.index, need.urgent), Frontier())
-        if not need.shares and in_vain.covers(job.request):
-            return Reason.NOT_ENOUGH_TO_STOP, None
-        choice = choose(need, self._candidates(), self.capacity, self.usage, self.rules)
-        if choice is None:
-            if not need.shares:
-                in_vain.add(job.request)
-            return Reason.NOT_ENOUGH_TO_STOP, None
-        if not choice.victims:
-            return Reason.BEING_FREED, None
-        if len(choice.victims) > self._stops_left and self.reclaims:
-            return Reason.ENOUGH_STOPS, None
-        return (Reason.URGENT if need.urgent else Reason.ENTITLED), choice
-
-    def _apply(self, job: Job, need: Need, choice: Choice) -> None:
-        """Go on planning as if the victims were gone and the beneficiary there."""
-        gone = {candidate.job.ref for candidate, _ in choice.victims}
-        for candidate, method in choice.victims:
-            self.usage.remove(candidate.leaf, candidate.cpus)
-            self.capacity.give([self.capacity.freed_by(candidate.job, METHODS[method].frees_memory)])
-        self.capacity.take(choice.shares, job.request if not need.shares else replace(job.request, gres=()))
-        self._candidates().remove(gone)
-        self._stops_left -= len(gone)
-        self._count(job, need)
+        self.standing.stop(victims)
+        self.standing.promise(need, choice.shares, job.hold is not Hold.NONE)
+        self.pool.remove(cpus)
+        self._stops_left -= len(victims)
 
     def _wait(self, job: Job, ref: str, reason: Reason) -> None:
         self.waits.append(Wait(ref, job.account, reason))
 
-    def _expect(self, ref: str, need: Need) -> None:
-        """Rank the job among those that should start next, as long as its account's share is not ranked full."""
-        path = need.leaf.path
-        if any(self.expected[index] + need.cpus <= self.usage.entitled[index] for index in path):
-            self.bands[ref] = Band.STOPPED_ENTITLED if ref in self.ledger.stopped else Band.ENTITLED
-            for index in path:
-                self.expected[index] += need.cpus
-
-    # -- jobs that are never stopped --------------------------------------------------------------------------
-    def _gate_fixed(self, pending: Iterable[Job]) -> None:
-        """Hold what may not start; let go what no rule forbids any more.
-
-        Waiting jobs that nothing holds count in full, oldest first, for Slurm may start them at any moment.
-        """
-        unheld = []
-        for job in pending:
-            job_class = self.class_of(job)
-            if is_fixed(job_class):
-                if job.hold is Hold.NONE:
-                    unheld.append(job)
-                elif is_held_by_us(job) and job.hold is Hold.USER:
-                    self.holds.append(Change(job.ref, job.account, Reason.NON_PREEMPTIBLE_BEYOND))
-            elif is_held_by_us(job):
-                reason = Reason.URGENT if job_class.urgent else Reason.MAY_BE_STOPPED
-                self.releases.append(Change(job.ref, job.account, reason))
-        for job in sorted(unheld, key=lambda job: (job.submit, job.id)):
-            leaf = self._leaf(job)
-            cpus = self.capacity.cpus_of(job.request)
-            for ref in _task_refs(job):
-                if self.usage.admits_fixed(leaf, cpus):
-                    self.usage.add_fixed(leaf, cpus)
-                else:
-                    self._to_hold.add(job.ref)
-                    self.holds.append(Change(ref, job.account, Reason.NON_PREEMPTIBLE_BEYOND))
-
-    def _holds(self) -> tuple[Change, ...]:
-        """A job that may start in this very pass need not be held first."""
-        released = {change.ref for change in self.releases} | {reclaim.beneficiary for reclaim in self.reclaims}
-        return tuple(change for change in self.holds if change.ref not in released)
-
-    def _may_add_fixed(self, job: Job, leaf: Entity, cpus: int) -> bool:
-        """A held job must fit on top of what runs or may start at any moment; an unheld one counts already."""
-        if job.hold is Hold.NONE:
-            return job.ref not in self._to_hold
-        return self.usage.admits_fixed(leaf, cpus)
-
-    # -- small things -----------------------------------------------------------------------------------------
-    def class_of(self, job: Job) -> JobClass:
-        key = (job.partition, job.request.partitions, job.qos, job.account, job.comment)
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = classify(self.rules, job)
-        return found
-
-    def _leaf(self, job: Job) -> Entity:
-        return self.rules.tree.leaf(job.account)
-
-    def _candidates(self) -> Pool:
+    @property
+    def pool(self) -> Pool:
         if self._pool is None:
-            found = candidates(self.snapshot, self.ledger, self.rules, self.now, self.class_of)
-            self._pool = Pool(found, self.capacity)
+            standing = self.standing
+            self._pool = Pool(standing.crowd, standing.machine, standing.kinds, self.ledger, self.now)
         return self._pool
 
-    def _suspended_by_us(self) -> list[Job]:
-        return [
-            job
-            for job in self.snapshot.jobs.values()
-            if job.state is JobState.SUSPENDED and job.ref in self.ledger.stopped
-        ]
 
-    def _real_usage(self) -> list[int]:
-        real = [0] * len(self.rules.tree.entities)
-        for job in self.snapshot.jobs.values():
-            if job.runs:
-                for index in self._leaf(job).path:
-                    real[index] += cpus_held(job)
-        return real
-
-    def _ranks(self, pending: Iterable[Job]) -> tuple[Rank, ...]:
-        """The ranks that differ from what Slurm has; beyond ``rank_depth`` jobs keep Slurm's own.
-
-        Where nobody waits, order does not matter and nothing is told to Slurm.
-        """
-        if not self.waits:
-            return ()
-        wanted = dict(list(self.bands.items())[: self.rules.rank_depth])
-        own_steps = {reclaim.beneficiary for reclaim in self.reclaims}
-        found = []
-        for job in pending:
-            if job.nice > -BAND_STEP // 2 and job.tasks == 1 and job.ref not in wanted:
-                continue
-            for ref in _task_refs(job):
-                band = wanted.get(ref, Band.NONE)
-                if band_of(job) is not band and ref not in own_steps:
-                    found.append(Rank(ref, band, nice_in(job, band)))
-        return tuple(found)
+_Queue = list[tuple[Job, _Group]]
 
 
-def _task_refs(job: Job) -> list[str]:
-    """References of the single tasks of a waiting array, or of the job itself."""
-    if job.tasks == 1:
-        return [job.ref]
-    return [f"{job.array_id}_{task}" for task in job.task_ids]
+def _ordered(queue: _Queue) -> _Queue:
+    return [queue[i] for i in in_order([job for job, _ in queue])]

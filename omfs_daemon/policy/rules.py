@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.methods import METHODS
 from omfs_daemon.policy.accounts import AccountTree
 
@@ -96,8 +96,12 @@ def chosen_methods(comment: str) -> tuple[str, ...]:
 
 
 def classify(rules: Rules, job: Job) -> JobClass:
-    """The class of a job. An urgent job is never stopped (UJFB: urgent jobs never preempt urgent jobs)."""
-    partitions = (job.partition,) if job.partition else job.request.partitions
+    """The class of a job: by the partition in which it runs, or by all in which it waits.
+
+    An urgent job is never stopped (UJFB, section IV: urgent jobs never preempt urgent jobs).
+    """
+    waits_anywhere = job.state is JobState.PENDING and len(job.request.partitions) > 1
+    partitions = (job.partition,) if job.partition and not waits_anywhere else job.request.partitions
     rule = _first_match(rules, partitions, job.qos, job.account)
     if rule.urgent:
         return JobClass(rule.name, True, ())

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.snapshot import Ledger, Snapshot
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy.accounts import AccountTree, Entity
+from omfs_daemon.policy.crowd import Crowd
+from omfs_daemon.policy.kinds import Kind, Kinds
 from omfs_daemon.policy.plan import AccountUse
-from omfs_daemon.policy.rules import JobClass
-
-ClassOf = Callable[[Job], JobClass]
 
 
 class Usage:
-    """CPUs per entity of the tree: ``all`` that run, and those of jobs that are never stopped.
+    """CPUs per entity of the tree: ``real`` that run at this instant; ``all`` that run when all stops under way are
+    through; ``fixed`` those of jobs that are never stopped.
 
-    A job counts at its account and at every account above. Victims of a stop under way no longer count, its
-    beneficiary does already. A non-preemptible job that nothing holds counts before it runs, for Slurm may
-    start it at any moment.
+    A job counts at its account and at every account above. Victims of a stop under way no longer count in ``all``,
+    its beneficiary does already. A non-preemptible job that nothing holds counts in ``fixed`` before it runs,
+    for Slurm may start it at any moment.
     """
 
     def __init__(self, tree: AccountTree, cpus: int) -> None:
@@ -26,24 +26,26 @@ class Usage:
         self.entitled = tree.entitled(cpus)
         self.all = [0] * len(tree.entities)
         self.fixed = [0] * len(tree.entities)
+        self.real = [0] * len(tree.entities)
 
-    def add(self, leaf: Entity, cpus: int, fixed: bool = False) -> None:
+    def add(self, leaf: Entity, cpus: int) -> None:
         for index in leaf.path:
             self.all[index] += cpus
-            if fixed:
-                self.fixed[index] += cpus
 
     def add_fixed(self, leaf: Entity, cpus: int) -> None:
         for index in leaf.path:
             self.fixed[index] += cpus
 
     def remove(self, leaf: Entity, cpus: int) -> None:
-        for index in leaf.path:
-            self.all[index] -= cpus
+        self.add(leaf, -cpus)
 
     def entitles(self, leaf: Entity, cpus: int) -> bool:
         """Whether some account on the path reaches at most its entitlement with so many CPUs more."""
-        return any(self.all[index] + cpus <= self.entitled[index] for index in leaf.path)
+        used, entitled = self.all, self.entitled
+        for index in leaf.path:  # noqa: SIM110 - a generator costs more than the loop
+            if used[index] + cpus <= entitled[index]:
+                return True
+        return False
 
     def admits_fixed(self, leaf: Entity, cpus: int) -> bool:
         """Whether a job that is never stopped fits into the entitlement on every level (Algorithm 1, line 23)."""
@@ -53,40 +55,63 @@ class Usage:
         return self.all[leaf.index] > self.entitled[leaf.index]
 
 
-def is_fixed(job_class: JobClass) -> bool:
-    """Whether a job counts against what its account may fill with jobs that are never stopped."""
-    return not job_class.methods and not job_class.urgent
+def count_running(usage: Usage, crowd: Crowd, ledger: Ledger, kinds: Kinds) -> None:
+    """Fill in what runs, and the stops under way."""
+    held: dict[Kind, int] = {}
+    for job in crowd.running:
+        kind = kinds.of(job)
+        held[kind] = held.get(kind, 0) + cpus_held(job)
+    for kind, cpus in held.items():
+        for index in kind.leaf.path:
+            usage.real[index] += cpus
+        usage.add(kind.leaf, cpus)
+        if kind.fixed:
+            usage.add_fixed(kind.leaf, cpus)
+    if ledger.commitments:
+        _count_stops(usage, crowd, ledger, kinds)
 
 
-def count_running(usage: Usage, snapshot: Snapshot, ledger: Ledger, class_of: ClassOf) -> None:
-    """Fill in what runs, with the commitments under way."""
-    leaving = {ref for commitment in ledger.commitments for ref in commitment.victims}
-    running = set[str]()
-    for job in snapshot.jobs.values():
-        if job.runs and job.ref not in leaving:
-            usage.add(usage.tree.leaf(job.account), cpus_held(job), is_fixed(class_of(job)))
-            running.add(job.ref)
-    for commitment in ledger.commitments:
-        if commitment.beneficiary not in running:
-            usage.add(usage.tree.leaf(commitment.account), sum(share.cpus for share in commitment.shares))
+def _count_stops(usage: Usage, crowd: Crowd, ledger: Ledger, kinds: Kinds) -> None:
+    known = crowd.find(ref for stop in ledger.commitments for ref in (stop.beneficiary, *stop.victims))
+    for ref in {ref for stop in ledger.commitments for ref in stop.victims}:
+        job = known.get(ref)
+        if job is not None and job.runs:
+            usage.remove(kinds.of(job).leaf, cpus_held(job))
+    for stop in ledger.commitments:
+        job = known.get(stop.beneficiary)
+        cpus = sum(share.cpus for share in stop.shares)
+        if job is None:
+            usage.add(usage.tree.leaf(stop.account), cpus)
+        elif job.state is JobState.PENDING or job.state is JobState.SUSPENDED:
+            kind = kinds.of(job)
+            usage.add(kind.leaf, cpus)
+            if kind.fixed:
+                usage.add_fixed(kind.leaf, cpus)
 
 
 def cpus_held(job: Job) -> int:
     """CPUs that a running job holds: whole nodes for an exclusive one."""
-    return sum(share.cpus for share in job.shares) or job.request.cpus
+    shares = job.shares
+    if len(shares) == 1:
+        return shares[0][1]
+    return sum([share[1] for share in shares]) or job.request.cpus
 
 
-def account_rows(usage: Usage, pending: Iterable[Job], real: Sequence[int]) -> tuple[AccountUse, ...]:
-    """One row per entity, for people and metrics. ``real``: CPUs that run now, by entity.
+def account_rows(usage: Usage, waiting: Iterable[Job]) -> tuple[AccountUse, ...]:
+    """One row per entity, for people and metrics; ``used`` is what runs at this instant.
 
     ``lent`` shares out what leaf accounts borrow among those that leave part of their entitlement unused, in
     proportion; so over the leaves, lent adds up to at most borrowed.
     """
-    tree = usage.tree
-    waiting = [0] * len(tree.entities)
-    for job in pending:
-        for index in tree.leaf(job.account).path:
-            waiting[index] += job.request.cpus * job.tasks
+    tree, real = usage.tree, usage.real
+    pending = [0] * len(tree.entities)
+    by_account: dict[str, int] = {}
+    for job in waiting:
+        cpus = job.request.cpus * (len(job.task_ids) or 1)
+        by_account[job.account] = by_account.get(job.account, 0) + cpus
+    for account, cpus in by_account.items():
+        for index in tree.leaf(account).path:
+            pending[index] += cpus
     unused = [max(0, usage.entitled[e.index] - real[e.index]) if e.is_leaf else 0 for e in tree.entities]
     borrowed = [max(0, real[e.index] - usage.entitled[e.index]) for e in tree.entities]
     total_borrowed = sum(borrowed[e.index] for e in tree.entities if e.is_leaf)
@@ -103,7 +128,7 @@ def account_rows(usage: Usage, pending: Iterable[Job], real: Sequence[int]) -> t
             real[entity.index],
             borrowed[entity.index],
             lent[entity.index],
-            waiting[entity.index],
+            pending[entity.index],
         )
         for entity in tree.entities
     )

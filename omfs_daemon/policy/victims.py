@@ -1,275 +1,257 @@
-"""Which running jobs to stop, so that one certain job starts; or none, if that cannot be reached.
-
-The rules of who may be stopped are here once; the safety gate asks the same questions again.
-"""
+"""Which running jobs to stop, so that one certain job starts; or none, if that cannot be reached."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.cluster.jobs import Job, Request, Share
-from omfs_daemon.cluster.methods import METHODS
-from omfs_daemon.cluster.snapshot import Ledger, Snapshot
-from omfs_daemon.policy.accounts import Entity, may_take
-from omfs_daemon.policy.capacity import Bools, Capacity, Freed
-from omfs_daemon.policy.queue import own_priority
+from omfs_daemon.cluster.jobs import Request, Share
+from omfs_daemon.policy.accounts import Entity, all_over, reaches_at_most, sides
+from omfs_daemon.policy.capacity import has_free_cpus
+from omfs_daemon.policy.free import Free, Parcel, parcel
+from omfs_daemon.policy.machine import Bools, Ints, Machine
+from omfs_daemon.policy.placing import place
+from omfs_daemon.policy.pool import Pool
 from omfs_daemon.policy.rules import Rules
-from omfs_daemon.policy.usage import ClassOf, Usage, cpus_held
+from omfs_daemon.policy.stopping import takes_fairly, takes_from_borrowers
+from omfs_daemon.policy.usage import Usage
 
-HOUR = 3600.0
+WINDOWS = 16
+"""Groups of nodes looked at when the victims in turn lie scattered; a bound on the time it takes."""
 
-
-class Candidate(NamedTuple):
-    """A running job that may be stopped. ``mature``: past its quantum."""
-
-    job: Job
-    leaf: Entity
-    methods: tuple[str, ...]
-    cpus: int
-    mature: bool
+Pick = Callable[[int], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What is to become free: ``request`` anywhere, or exactly ``shares``' CPUs for a suspended job."""
+    """What is to become free: ``request`` anywhere, or exactly ``shares``' CPUs for a suspended job.
+
+    ``cpus``: the most that the job will come to hold.
+    """
 
     request: Request
     leaf: Entity
     cpus: int
     urgent: bool
+    fixed: bool
     shares: tuple[Share, ...] = ()
 
-    def place(
-        self, capacity: Capacity, prefer: Capacity | None = None, only: Iterable[str] | None = None
-    ) -> tuple[Share, ...] | None:
+    def place(self, free: Free, prefer: Free | None = None, only: Ints | None = None) -> tuple[Share, ...] | None:
         if self.shares:
-            return self.shares if capacity.has_free_cpus(self.shares) else None
-        return capacity.place(
-            self.request,
-            prefer.free_cpus if prefer is not None else None,
-            capacity.mask_of(only) if only is not None else None,
-        )
+            return self.shares if has_free_cpus(free, self.shares) else None
+        return place(self.request, free, prefer, only)
+
+    def parcel(self, machine: Machine, shares: Sequence[Share]) -> Parcel:
+        """What the job takes there: a suspended one has its memory and generic resources already."""
+        if self.shares:
+            return parcel(machine, [share._replace(memory=0) for share in shares], ())
+        return parcel(machine, shares, self.request.gres)
 
 
 class Choice(NamedTuple):
-    """The victims with their methods, and where the beneficiary then fits."""
+    """The victims (places in the pool) with their methods, and where the beneficiary then fits."""
 
-    victims: tuple[tuple[Candidate, str], ...]
+    victims: tuple[tuple[int, str], ...]
     shares: tuple[Share, ...]
 
 
-def running_since(job: Job, ledger: Ledger) -> float:
-    """Since when the job has run uninterrupted."""
-    start = job.start if job.start is not None else job.submit
-    return max(start, ledger.running_since.get(job.ref, start))
+def choose(need: Need, pool: Pool, free: Free, usage: Usage, rules: Rules) -> Choice | None:
+    """The victims for a need that does not fit on what will be ``free``, none of them needless; None if not enough may
+    be stopped.
 
-
-def is_mature(job: Job, ledger: Ledger, rules: Rules, now: float) -> bool:
-    """Whether the job has run uninterrupted for its quantum (OMFS, section II)."""
-    return now - running_since(job, ledger) >= rules.quantum
-
-
-def has_stops_left(job: Job, ledger: Ledger, rules: Rules, now: float) -> bool:
-    recent = [at for at in ledger.stop_times.get(job.ref, ()) if at > now - HOUR]
-    return len(recent) < rules.max_stops_per_hour
-
-
-def candidates(snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float, class_of: ClassOf) -> list[Candidate]:
-    """All running jobs that may be stopped for anybody at all."""
-    busy = {ref for commitment in ledger.commitments for ref in (*commitment.victims, commitment.beneficiary)}
-    found = []
-    for job in snapshot.jobs.values():
-        if not job.runs or job.ref in busy or ledger.spared.get(job.ref, 0.0) > now:
-            continue
-        methods = class_of(job).methods
-        if methods and has_stops_left(job, ledger, rules, now):
-            leaf = rules.tree.leaf(job.account)
-            found.append(Candidate(job, leaf, methods, cpus_held(job), is_mature(job, ledger, rules, now)))
-    return found
-
-
-def least_priority_first(candidate: Candidate) -> tuple[float, float, int]:
-    """OMFS, Algorithm 1, line 33; among equals the one that started last, which has the least to lose."""
-    job = candidate.job
-    return (own_priority(job), -(job.start or 0.0), -job.id)
-
-
-def longest_remaining_first(candidate: Candidate) -> tuple[float, float, int]:
-    """UJFB, section IV."""
-    return (-candidate.job.remaining(), -(candidate.job.start or 0.0), -candidate.job.id)
-
-
-class Pool:
-    """All that may be stopped at all, in the two orders in which it is, and how much of it each account has."""
-
-    def __init__(self, found: Iterable[Candidate], capacity: Capacity) -> None:
-        found = list(found)
-        self.by_priority = sorted((c for c in found if c.mature), key=least_priority_first)
-        self.by_remaining = sorted(found, key=longest_remaining_first)
-        self._capacity = capacity
-        self._freed: dict[tuple[str, str], Freed] = {}
-        self._cpus: dict[Entity, int] = {}
-        for candidate in self.by_priority:
-            self._cpus[candidate.leaf] = self._cpus.get(candidate.leaf, 0) + candidate.cpus
-
-    def freed(self, candidate: Candidate, method: str) -> Freed:
-        key = (candidate.job.ref, method)
-        if key not in self._freed:
-            self._freed[key] = self._capacity.freed_by(candidate.job, METHODS[method].frees_memory)
-        return self._freed[key]
-
-    def remove(self, refs: set[str]) -> None:
-        """These are gone."""
-        for candidate in self.by_priority:
-            if candidate.job.ref in refs:
-                self._cpus[candidate.leaf] -= candidate.cpus
-        self.by_priority = [c for c in self.by_priority if c.job.ref not in refs]
-        self.by_remaining = [c for c in self.by_remaining if c.job.ref not in refs]
-
-    def most_for(self, need: Need, usage: Usage) -> int:
-        """No more CPUs than this can be taken for an entitled job; on a tree, sides may open up on the way."""
-        path = need.leaf.path
-        return sum(
-            cpus for leaf, cpus in self._cpus.items() if len(path) > 1 or usage.is_borrowing(leaf) or len(leaf.path) > 1
-        )
-
-
-def choose(need: Need, pool: Pool, capacity: Capacity, usage: Usage, rules: Rules) -> Choice | None:
-    """The victims for a need, none of them needless; None if not enough may be stopped.
-
-    First with each victim's preferred method; if that frees too little (a suspended job keeps its memory),
-    with the one that frees most.
+    First with each victim's preferred method; if that frees too little (a suspended job keeps its memory), with the
+    one that frees most. First in the order of the rules over all nodes; if the jobs that come first lie so scattered
+    that the accounts have given all they must before the job fits anywhere, node by node, the emptiest first.
     """
+    machine = free.machine
+    if need.shares:
+        touching = pool.on(machine.mask_of(share.node for share in need.shares))
+    else:
+        touching = pool.on_suitable(machine.suitable(machine.normal(need.request)))
+    eligible = pool.alive & touching
     if not need.urgent:
-        in_reach = capacity.total_free + int(capacity.soon_cpus.sum()) + pool.most_for(need, usage)
-        if need.cpus > in_reach:
-            return None
-    useful = _useful_nodes(need, capacity)
-    for pick in (_preferred, _most_freeing):
-        order = _in_turn_for_urgent(pool, usage, rules) if need.urgent else _in_turn(need, pool, usage)
-        touching = (c for c in order if any(useful[i] for i, _, _ in pool.freed(c, pick(c)).shares))
-        taken = _shortest_prefix(need, pool, capacity, touching, pick)
-        choice = _without_needless(need, pool, capacity, usage, taken, pick) if taken is not None else None
+        eligible &= pool.mature & _givers(need, usage)[pool.leaf]
+    if need.cpus > free.total + int(pool.cpus[eligible].sum()):
+        return None
+    for pick in (pool.preferred, pool.most_freeing) if pool.has_choice else (pool.preferred,):
+        search = _Search(need, pool, free, usage, rules, pick)
+        choice = search.over(eligible) or search.by_windows(eligible)
         if choice is not None:
             return choice
     return None
 
 
-def _useful_nodes(need: Need, capacity: Capacity) -> Bools:
-    if need.shares:
-        return capacity.mask_of(share.node for share in need.shares)
-    useful: Bools = np.logical_or.reduce(capacity.suitable(need.request))
-    return useful
+def _givers(need: Need, usage: Usage) -> Bools:
+    """By entity: whether its jobs may come into question. What lies above on its side must be over as well."""
+    trial, path = _with(need, usage), need.leaf.path
+    return np.array(
+        [e.is_leaf and all_over(trial, usage.entitled, sides(path, e.path).givers) for e in usage.tree.entities],
+        dtype=bool,
+    )
 
 
-def _in_turn(need: Need, pool: Pool, usage: Usage) -> Iterator[Candidate]:
-    """Mature jobs of accounts above their entitlement, for as long as they are above it."""
+def _with(need: Need, usage: Usage) -> list[int]:
+    """Usage as it will be with the job running."""
     trial = list(usage.all)
     for index in need.leaf.path:
         trial[index] += need.cpus
-    path, entitled = need.leaf.path, usage.entitled
-    for candidate in pool.by_priority:
-        if may_take(trial, entitled, path, candidate.leaf.path):
-            yield candidate
-            for index in candidate.leaf.path:
-                trial[index] -= candidate.cpus
+    return trial
 
 
-def _in_turn_for_urgent(pool: Pool, usage: Usage, rules: Rules) -> Iterator[Candidate]:
-    """Borrowers' jobs before those of accounts that only use their own. No quantum protects from urgent jobs."""
+def _in_turn(need: Need, pool: Pool, usage: Usage, eligible: Bools) -> Iterator[int]:
+    """Least priority first, from accounts above their entitlement, for as long as they are above it.
+
+    What an account gives up may bring one above it, which it shares with the taker, down to its entitlement, and so
+    let the taker take from outside: those that were passed over come again then.
+    """
+    trial, entitled, path = _with(need, usage), usage.entitled, need.leaf.path
+    spent: set[int] = set()
+    todo = [int(at) for at in np.flatnonzero(eligible)]
+    while todo:
+        passed_over = []
+        for at in todo:
+            leaf = pool.leaves[at]
+            if leaf.index in spent:
+                continue
+            top, givers = sides(path, leaf.path)
+            if not all_over(trial, entitled, givers):
+                spent.add(leaf.index)
+            elif not reaches_at_most(trial, entitled, top):
+                passed_over.append(at)
+            else:
+                yield at
+                for index in leaf.path:
+                    trial[index] -= int(pool.cpus[at])
+        if len(passed_over) == len(todo):
+            return
+        todo = passed_over
+
+
+def _in_turn_for_urgent(pool: Pool, usage: Usage, rules: Rules, eligible: Bools) -> Iterator[int]:
+    """Longest remaining first; borrowers' jobs before those of accounts that only use their own (our refinement of
+    UJFB, which knows no accounts). No quantum protects from urgent jobs."""
     trial = list(usage.all)
     owned = []
-    for candidate in pool.by_remaining:
-        index = candidate.leaf.index
+    for at in pool.by_remaining[eligible[pool.by_remaining]]:
+        index = pool.leaves[at].index
         if trial[index] > usage.entitled[index]:
-            trial[index] -= candidate.cpus
-            yield candidate
+            trial[index] -= int(pool.cpus[at])
+            yield int(at)
         else:
-            owned.append(candidate)
+            owned.append(int(at))
     if rules.urgent_may_take_entitled:
         yield from owned
 
 
-def _preferred(candidate: Candidate) -> str:
-    return candidate.methods[0]
+class _Search:
+    """The search for one need, with one way to pick each victim's method."""
 
+    def __init__(self, need: Need, pool: Pool, free: Free, usage: Usage, rules: Rules, pick: Pick) -> None:
+        self.need, self.pool, self.free, self.usage, self.rules, self.pick = need, pool, free, usage, rules, pick
 
-def _most_freeing(candidate: Candidate) -> str:
-    freeing = [name for name in candidate.methods if METHODS[name].frees_memory]
-    return freeing[0] if freeing else candidate.methods[0]
-
-
-Pick = Callable[[Candidate], str]
-
-
-def _shortest_prefix(
-    need: Need, pool: Pool, capacity: Capacity, order: Iterator[Candidate], pick: Pick
-) -> list[Candidate] | None:
-    """As many of the victims in turn as are enough: looked for in doubling steps, then by bisection."""
-
-    def fits(taken: Sequence[Candidate]) -> bool:
-        return need.place(capacity.freed_copy([pool.freed(c, pick(c)) for c in taken])) is not None
-
-    taken: list[Candidate] = []
-    short = -1
-    while not fits(taken):
-        short = len(taken)
-        taken.extend(islice(order, max(1, short)))
-        if len(taken) == short:
-            return None
-    low, high = short + 1, len(taken)
-    while low < high:
-        middle = (low + high) // 2
-        if fits(taken[:middle]):
-            high = middle
+    def over(self, eligible: Bools, only: Ints | None = None) -> Choice | None:
+        """The victims in turn among the eligible ones, for a place on these nodes only (None: anywhere)."""
+        if self.need.urgent:
+            order = _in_turn_for_urgent(self.pool, self.usage, self.rules, eligible)
         else:
-            low = middle + 1
-    return taken[:high]
+            order = _in_turn(self.need, self.pool, self.usage, eligible)
+        trial = self.free.copy()
+        taken = self._shortest_prefix(trial, order, only)
+        return self._without_needless(trial, taken, only) if taken is not None else None
 
-
-def _without_needless(
-    need: Need, pool: Pool, capacity: Capacity, usage: Usage, taken: Sequence[Candidate], pick: Pick
-) -> Choice | None:
-    """Settle on nodes, let off everybody elsewhere, then the dearest first wherever the need still fits."""
-
-    def place(victims: Sequence[Candidate], only: Iterable[str] | None) -> tuple[Share, ...] | None:
-        return need.place(capacity.freed_copy([pool.freed(c, pick(c)) for c in victims]), capacity, only)
-
-    shares = place(taken, None)
-    if shares is None:
+    def by_windows(self, eligible: Bools) -> Choice | None:
+        """The same on groups of nodes, from those where the least is to be taken."""
+        need, machine = self.need, self.free.machine
+        request = machine.normal(need.request)
+        unbounded = need.urgent and self.rules.urgent_may_take_entitled
+        if unbounded or need.shares or not eligible.any():
+            return None
+        share = -(-request.cpus // request.nodes)
+        by_node = self.pool.cpus_by_node(eligible)
+        for suitable in machine.suitable(request):
+            nodes = suitable.nodes
+            wanted = machine.cpus[nodes] if request.exclusive else np.full(len(nodes), share, dtype=np.int64)
+            missing = np.maximum(0, wanted - self.free.cpus[nodes])
+            hopeful = missing <= by_node[nodes]
+            nodes = nodes[hopeful][np.argsort(missing[hopeful], kind="stable")]
+            for first in range(min(WINDOWS, len(nodes) - request.nodes + 1)):
+                window = np.sort(nodes[first : first + request.nodes])
+                mask = np.zeros(len(machine.names), dtype=bool)
+                mask[window] = True
+                choice = self.over(eligible & self.pool.on(mask), window)
+                if choice is not None:
+                    return choice
         return None
-    wanted = {share.node for share in shares}
-    keep = [candidate for candidate in taken if wanted.intersection(candidate.job.on_nodes)]
-    for candidate in reversed(keep):
-        rest = [other for other in keep if other is not candidate]
-        if place(rest, wanted) is not None:
-            keep = rest
-    final = place(keep, wanted)
-    fair = need.urgent or takes_fairly(need.leaf, need.cpus, [(c.leaf, c.cpus) for c in keep], usage)
-    if final is None or not fair:
-        return None
-    return Choice(tuple((candidate, pick(candidate)) for candidate in keep), final)
 
+    def _parcels(self, taken: Sequence[int]) -> list[Parcel]:
+        return [self.pool.parcel(at, self.pick(at)) for at in taken]
 
-def takes_fairly(taker: Entity, cpus: int, givers: Iterable[tuple[Entity, int]], usage: Usage) -> bool:
-    """Whether jobs of these leaves, with so many CPUs, may all be taken for a job of ``cpus`` CPUs.
+    def _shortest_prefix(self, trial: Free, order: Iterator[int], only: Ints | None) -> list[int] | None:
+        """As many of the victims in turn as are enough: looked for in doubling steps, then by bisection.
 
-    In whatever order helps: what counts is that each giver is above its entitlement when its turn comes.
-    """
-    trial = list(usage.all)
-    for index in taker.path:
-        trial[index] += cpus
-    left = sorted(givers, key=lambda giver: giver[1])
-    while left:
-        allowed = next((g for g in left if may_take(trial, usage.entitled, taker.path, g[0].path)), None)
-        if allowed is None:
-            return False
-        for index in allowed[0].path:
-            trial[index] -= allowed[1]
-        left.remove(allowed)
-    return True
+        Leaves them given back in ``trial``.
+        """
+        taken: list[int] = []
+        low = 0
+        while self.need.place(trial, only=only) is None:
+            low = len(taken) + 1
+            more = list(islice(order, max(1, len(taken))))
+            if not more:
+                return None
+            taken += more
+            for given in self._parcels(more):
+                trial.give(given)
+        high = at = len(taken)
+        while low < high:
+            middle = (low + high) // 2
+            self._move(trial, taken, at, middle)
+            at = middle
+            if self.need.place(trial, only=only) is not None:
+                high = middle
+            else:
+                low = middle + 1
+        self._move(trial, taken, at, high)
+        return taken[:high]
+
+    def _move(self, trial: Free, taken: Sequence[int], at: int, to: int) -> None:
+        """From the first ``at`` victims given back to the first ``to``."""
+        for given in self._parcels(taken[at:to]):
+            trial.give(given)
+        for given in self._parcels(taken[to:at]):
+            trial.take(given)
+
+    def _without_needless(self, trial: Free, taken: Sequence[int], only: Ints | None) -> Choice | None:
+        """Settle on nodes, let off everybody elsewhere, then the dearest first wherever the need still fits."""
+        need, machine = self.need, self.free.machine
+        shares = need.place(trial, self.free, only)
+        if shares is None:
+            return None
+        wanted = machine.indices_of(share.node for share in shares)
+        chosen = set(wanted.tolist())
+        keep = []
+        for at, given in zip(taken, self._parcels(taken), strict=True):
+            if any(i in chosen for i, _, _ in given.shares):
+                keep.append(at)
+            else:
+                trial.take(given)
+        for at in list(reversed(keep)):
+            given = self.pool.parcel(at, self.pick(at))
+            trial.take(given)
+            if need.place(trial, only=wanted) is None:
+                trial.give(given)
+            else:
+                keep.remove(at)
+        final = need.place(trial, self.free, wanted)
+        if final is None or not self._is_fair(keep):
+            return None
+        return Choice(tuple((at, self.pick(at)) for at in keep), final)
+
+    def _is_fair(self, keep: Sequence[int]) -> bool:
+        givers = [(self.pool.leaves[at], int(self.pool.cpus[at])) for at in keep]
+        if not self.need.urgent:
+            return takes_fairly(self.need.leaf, self.need.cpus, givers, self.usage)
+        return self.rules.urgent_may_take_entitled or takes_from_borrowers(givers, self.usage)

@@ -1,0 +1,55 @@
+"""Which jobs that are never stopped must be held, and which holds of ours may end.
+
+Slurm starts a job on idle CPUs the moment it may, so a non-preemptible job beyond its account's entitlement is held
+until it fits (OMFS, Algorithm 1, line 23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from omfs_daemon.cluster.jobs import Hold, Job
+from omfs_daemon.policy.plan import Change, Reason
+from omfs_daemon.policy.queue import is_held_by_us
+from omfs_daemon.policy.standing import Standing
+
+
+class Gating:
+    """The waiting jobs that are held or let go. Waiting jobs that nothing holds count in full, oldest first, for Slurm
+    may start them at any moment; what is over is held (``to_hold``: references, by task of an array)."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        self.holds: list[Change] = []
+        self.releases: list[Change] = []
+        self.to_hold: set[str] = set()
+
+    def let_go(self, job: Job) -> None:
+        """It may be stopped, or it is urgent: no rule keeps it from starting."""
+        if is_held_by_us(job):
+            urgent = self._standing.kinds.of(job).job_class.urgent
+            reason = Reason.URGENT if urgent else Reason.MAY_BE_STOPPED
+            self.releases.append(Change(job.ref, job.account, reason))
+
+    def strengthen(self, job: Job) -> None:
+        """Its owner could release a hold made at submit; an administrator's he cannot."""
+        if is_held_by_us(job) and job.hold is Hold.USER:
+            self.holds.append(Change(job.ref, job.account, Reason.NON_PREEMPTIBLE_BEYOND))
+
+    def admit(self, unheld: Iterable[Job], refs_of: Callable[[Job], list[str]]) -> None:
+        """Count jobs that nothing holds for as long as they fit into the entitlement; the others are to be held."""
+        usage = self._standing.usage
+        for job in sorted(unheld, key=lambda job: (job.submit, job.id)):
+            leaf = self._standing.kinds.of(job).leaf
+            cpus = self._standing.capacity.cpus_of(job.request)
+            for ref in refs_of(job):
+                if usage.admits_fixed(leaf, cpus):
+                    usage.add_fixed(leaf, cpus)
+                else:
+                    self.to_hold.add(ref)
+                    self.holds.append(Change(ref, job.account, Reason.NON_PREEMPTIBLE_BEYOND))
+
+    def changes(self, beneficiaries: Iterable[str]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
+        """Holds and releases. A job that may start in this very pass need not be held first."""
+        free = {change.ref for change in self.releases}.union(beneficiaries)
+        return tuple(change for change in self.holds if change.ref not in free), tuple(self.releases)

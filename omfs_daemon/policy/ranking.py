@@ -1,0 +1,55 @@
+"""The bands into which waiting jobs are put, so that Slurm starts them in the policy's order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.policy.crowd import task_refs
+from omfs_daemon.policy.plan import Band, Rank
+from omfs_daemon.policy.queue import band_of, has_band, nice_in
+from omfs_daemon.policy.usage import Usage
+from omfs_daemon.policy.victims import Need
+
+
+class Ranking:
+    """At most ``depth`` jobs get a rank of ours, in the order in which they are put; the rest keep Slurm's own."""
+
+    def __init__(self, usage: Usage, depth: int) -> None:
+        self._entitled = usage.entitled
+        self._expected = list(usage.all)
+        self._depth = depth
+        self._bands: dict[str, tuple[Job, Band]] = {}
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._bands) >= self._depth
+
+    def put(self, job: Job, ref: str, band: Band) -> None:
+        if not self.is_full or ref in self._bands:
+            self._bands[ref] = (job, band)
+
+    def expect(self, job: Job, ref: str, need: Need, stopped: bool) -> bool:
+        """Rank the job among those that should start next, if its account's share is not full with such jobs."""
+        path = need.leaf.path
+        if not any(self._expected[index] + need.cpus <= self._entitled[index] for index in path):
+            return False
+        self.put(job, ref, Band.STOPPED_ENTITLED if stopped else Band.ENTITLED)
+        for index in path:
+            self._expected[index] += need.cpus
+        return True
+
+    def changes(self, waiting: Iterable[Job], leave_alone: set[str]) -> tuple[Rank, ...]:
+        """The ranks that differ from what Slurm has; jobs that have a band and should not are put back."""
+        found = []
+        for ref, (job, band) in self._bands.items():
+            if ref not in leave_alone and band_of(job) is not band:
+                found.append(Rank(ref, band, nice_in(job, band)))
+        for job in waiting:
+            if has_band(job):
+                found += [
+                    Rank(ref, Band.NONE, nice_in(job, Band.NONE))
+                    for ref in task_refs(job)
+                    if ref not in self._bands and ref not in leave_alone
+                ]
+        return tuple(found)

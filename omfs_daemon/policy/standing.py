@@ -1,0 +1,64 @@
+"""The books that planner and gate keep: what is free, and who uses how much, after each thing decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from omfs_daemon.cluster.jobs import Job, JobState, Share
+from omfs_daemon.cluster.methods import METHODS
+from omfs_daemon.cluster.snapshot import Ledger, Snapshot
+from omfs_daemon.policy.capacity import Capacity, size_of
+from omfs_daemon.policy.crowd import Crowd
+from omfs_daemon.policy.free import parcel_of
+from omfs_daemon.policy.kinds import Kinds
+from omfs_daemon.policy.rules import Rules
+from omfs_daemon.policy.usage import Usage, count_running, cpus_held
+from omfs_daemon.policy.victims import Need
+
+
+class Standing:
+    """Capacity and usage of a snapshot with the stops under way, to be carried on decision by decision."""
+
+    def __init__(self, snapshot: Snapshot, ledger: Ledger, rules: Rules) -> None:
+        self.ledger = ledger
+        self.crowd = Crowd(snapshot)
+        self.kinds = Kinds(rules)
+        self.capacity = Capacity(snapshot, ledger, self.crowd)
+        self.machine = self.capacity.machine
+        self.usage = Usage(rules.tree, size_of(self.machine, self.crowd.running))
+        count_running(self.usage, self.crowd, ledger, self.kinds)
+
+    def need_of(self, job: Job) -> Need:
+        """What a waiting or suspended job needs to run."""
+        kind = self.kinds.of(job)
+        suspended = job.state is JobState.SUSPENDED
+        return Need(
+            request=job.request,
+            leaf=kind.leaf,
+            cpus=cpus_held(job) if suspended else self.capacity.cpus_of(job.request),
+            urgent=kind.job_class.urgent,
+            fixed=kind.fixed,
+            shares=job.shares if suspended else (),
+        )
+
+    def start(self, need: Need, shares: tuple[Share, ...], add_fixed: bool) -> None:
+        """The job starts on idle CPUs."""
+        self.capacity.take_now(need.parcel(self.machine, shares))
+        self._count(need, shares, add_fixed)
+
+    def promise(self, need: Need, shares: tuple[Share, ...], add_fixed: bool) -> None:
+        """The job will start on CPUs that are being freed."""
+        self.capacity.take_later(need.parcel(self.machine, shares))
+        self._count(need, shares, add_fixed)
+
+    def stop(self, victims: Iterable[tuple[Job, str]]) -> None:
+        """These jobs will be gone."""
+        for job, method in victims:
+            self.usage.remove(self.kinds.of(job).leaf, cpus_held(job))
+            self.capacity.give_later(parcel_of(self.machine, job, METHODS[method].frees_memory))
+
+    def _count(self, need: Need, shares: tuple[Share, ...], add_fixed: bool) -> None:
+        cpus = sum(share.cpus for share in shares)
+        self.usage.add(need.leaf, cpus)
+        if need.fixed and add_fixed:
+            self.usage.add_fixed(need.leaf, cpus)
