@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import islice
 from typing import NamedTuple
 
+from omfs_daemon.cluster.jobs import Request
 from omfs_daemon.cluster.nodes import Partition
 from omfs_daemon.slurm.fake_jobs import Record
 from omfs_daemon.slurm.fake_nodes import NodeBook, Placement, place
@@ -109,19 +110,32 @@ class Scheduler:
     def backfill_pass(self, now: float, running: Iterable[Record]) -> None:
         """Start lower jobs that delay no blocked higher one."""
         free = self._free_books()
+        if not any(free.values()):
+            return
         ends = _ends(now, running)
-        blocked: list[Reservation] = []
+        blocked: list[Record] = []
+        reservations: list[Reservation] = []
+        unfit: set[Request] = set()
         for record in islice(self.queue, self._bf_max_tested):
-            if not any(free.values()) or len(blocked) >= self._bf_max_blocked:
-                return
-            done_by = now + min(record.what.time_limit, UNLIMITED)
             names = [name for name in record.partitions if self._partitions[name].up]
-            kept = {node for one in blocked if one.at < done_by for node in one.nodes}
-            if not self._pinned_nodes_up(record) or self._all_started(record, names, free, kept):
+            if not self._pinned_nodes_up(record):
                 continue
-            reservation = self._reserve(record, names, now, ends)
-            if reservation and reservation.at < now + self._bf_window:
-                blocked.append(reservation)
+            if record.request in unfit:
+                blocked.append(record)
+                continue
+            if any(place(record.request, free[name], self._exclusive(record, name)) for name in names):
+                # Reservations are dear, so they are made only now that they matter.
+                reservations += self._reserve_all(blocked, now, ends)
+                blocked.clear()
+                if len(reservations) >= self._bf_max_blocked:
+                    return
+                done_by = now + min(record.what.time_limit, UNLIMITED)
+                kept = {node for one in reservations if one.at < done_by for node in one.nodes}
+                if self._all_started(record, names, free, kept):
+                    continue
+            else:
+                unfit.add(record.request)
+            blocked.append(record)
 
     def can_ever_run(self, record: Record) -> bool:
         """Whether its required nodes are in a partition of its and no more than it may have."""
@@ -158,6 +172,18 @@ class Scheduler:
         if down:
             record.reason, record.shown = f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}", None
         return not down
+
+    def _reserve_all(
+        self, blocked: Iterable[Record], now: float, ends: Sequence[tuple[float, Record]]
+    ) -> Iterator[Reservation]:
+        same: dict[Request, Reservation | None] = {}
+        for record in islice(blocked, self._bf_max_blocked):
+            if record.request not in same:
+                names = [name for name in record.partitions if self._partitions[name].up]
+                same[record.request] = self._reserve(record, names, now, ends)
+            reservation = same[record.request]
+            if reservation and reservation.at < now + self._bf_window:
+                yield reservation
 
     def _reserve(
         self, record: Record, names: Iterable[str], now: float, ends: Sequence[tuple[float, Record]]

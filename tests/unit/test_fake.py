@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, JobState, Request
@@ -172,3 +174,51 @@ def test_unchanged_jobs_are_the_same_objects(slurm: FakeSlurm, gateway: FakeGate
     waiting = slurm.submit(Submission(Request(1)))
     first = {job.id: job for job in gateway.jobs()}
     assert next(job for job in gateway.jobs() if job.id == waiting) is first[waiting]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_job_is_lost_and_no_cpu_given_twice_whatever_happens(seed: int) -> None:
+    dice = random.Random(seed)
+    clock = Clock()
+    slurm = FakeSlurm.uniform(clock)
+    gateway = FakeGateway(slurm)
+    for _ in range(150):
+        clock.wait(dice.expovariate(0.5))
+        _something_happens(dice, slurm, gateway)
+        assert max(slurm.processes().values()) <= 4
+        assert all(
+            0 <= node.cpus_taken <= node.cpus and 0 <= node.memory_taken <= node.memory for node in gateway.nodes()
+        )
+    for node in slurm.books:
+        slurm.node_up(node)
+    while jobs := gateway.jobs():
+        gateway.release([job.ref for job in jobs])
+        gateway.resume([job.ref for job in jobs if job.state is JobState.SUSPENDED][:1])
+        clock.wait(10)
+        assert clock.now < 1e6, jobs
+    assert {one.outcome for one in slurm.history.values()} <= {"COMPLETED", "NODE_FAIL"}
+    assert all(one.done == pytest.approx(20) for one in slurm.history.values() if one.outcome == "COMPLETED")
+    assert all((node.cpus_taken, node.memory_taken) == (0, 0) for node in gateway.nodes())
+
+
+def _something_happens(dice: random.Random, slurm: FakeSlurm, gateway: FakeGateway) -> None:
+    """Anything but a resume over busy CPUs."""
+    jobs = gateway.jobs()
+    ref = [dice.choice(jobs).ref] if jobs else []
+    node = dice.choice(list(slurm.books))
+    match dice.randrange(8):
+        case 0 | 1 | 2:
+            nodes = dice.choice((1, 1, 2))
+            request = Request(dice.choice((2, 3, 6)), nodes, memory_per_cpu=1 << 30)
+            array = (1, 2, 3) if dice.random() < 0.2 else ()
+            slurm.submit(Submission(request, run_time=20, array=array, requeue=dice.random() < 0.8))
+        case 3:
+            gateway.requeue_hold(ref)
+        case 4:
+            gateway.suspend(ref)
+        case 5:
+            gateway.release(ref)
+        case 6:
+            slurm.node_down(node)
+        case 7:
+            slurm.node_up(node)
