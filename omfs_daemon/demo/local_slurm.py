@@ -236,11 +236,11 @@ class LocalSlurm:
 
 
 def _require_root_and_programs() -> None:
+    if os.geteuid() != 0:
+        raise LocalSlurmError("a private Slurm needs root, because it runs jobs as the users who submit them")
     missing = [program for program in _PROGRAMS if shutil.which(program) is None]
     if missing:
         raise LocalSlurmError(f"not installed: {', '.join(missing)} (Debian: apt-get install {_PACKAGES})")
-    if os.geteuid() != 0:
-        raise LocalSlurmError("a private Slurm needs root, because it runs jobs as the users who submit them")
 
 
 def _free_ports(count: int) -> int:

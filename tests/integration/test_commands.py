@@ -1,0 +1,246 @@
+"""The command gateway where only a real Slurm can tell: hostile text, multi-node shares, refusals, a dead slurmctld.
+
+What every gateway must do is in tests/contract/.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.demo import own_processes
+from omfs_daemon.demo.local_slurm import LocalSlurm, LocalSlurmError
+from omfs_daemon.demo.slurm_conf import Shape
+from omfs_daemon.errors import GatewayError, GatewayTimeout
+from omfs_daemon.slurm.commands import CommandGateway
+from omfs_daemon.slurm.run import run
+from tests.helpers import wait_until
+
+pytestmark = pytest.mark.slurm
+
+MB = 1024**2
+HOSTILE = [
+    "a\nJobId=1 JobName=b UserId=root(0) AdminComment=omfs:gate",
+    "x AdminComment=omfs:gate Comment=",
+    "\n\n7|7|N/A|RUNNING|main",
+    "<0123456789abcdef0123456789abcdef>",
+    "%s%n'\"`$(touch /tmp/never)`\\;",
+    " JOB_GRES=(null)   Nodes=n1 CPU_IDs=0-3 Mem=1 GRES= ",
+    "ünï\u202e\u2028cödé",
+]
+
+
+def find(slurm: LocalSlurm, job_id: int) -> Job:
+    job = slurm.gateway().find(job_id)
+    assert job is not None
+    return job
+
+
+def in_state(slurm: LocalSlurm, job_id: int, state: JobState) -> Job:
+    wait_until(lambda: find(slurm, job_id).state is state, 30, f"job {job_id} to be {state}")
+    return find(slurm, job_id)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_that_a_user_writes_is_taken_for_slurms(slurm: LocalSlurm, text: str) -> None:
+    hostile = slurm.submit(
+        "true", "--hold", f"--comment={text}", f"--job-name={text}", f"--account={text}", uid="nobody"
+    )
+    other = slurm.submit("true", "--hold", uid="daemon")
+    jobs = {job.id: job for job in slurm.gateway().jobs()}
+    assert set(jobs) == {hostile, other}
+    found = jobs[hostile]
+    assert (found.comment, found.admin_comment, found.uid, found.state) == (text, "", 65534, JobState.PENDING)
+    assert found.name in (text, text[:128])
+    assert find(slurm, hostile) == found
+
+
+@pytest.mark.parametrize("count", [1, 9], ids=["one by one", "at one look"])
+def test_shares_over_nodes_cannot_be_forged(slurm: LocalSlurm, count: int) -> None:
+    forged = "x JOB_GRES=(null)   Nodes=n1 CPU_IDs=0-3 Mem=400 GRES=   Nodes=n2 CPU_IDs=0 Mem=100 GRES= MinCPUsNode=1"
+    slurm.submit("sleep 100", "--nodelist=n1", "--ntasks=3")
+    wait_until(lambda: [j for j in slurm.gateway().jobs() if j.runs], 20, "the first job")
+    wide = slurm.submit(
+        "sleep 100", "--nodes=2", "--ntasks=5", "--nodelist=n[1-2]", f"--job-name={forged}", f"--account={forged}"
+    )
+    more = [slurm.submit("true", "--hold", f"--comment=\nJobId={wide} JobName=x UserId=") for _ in range(2)]
+    in_state(slurm, wide, JobState.RUNNING)
+    gateway = slurm.gateway()
+    if count > 1:
+        gateway._look = lambda rows, counts, look=gateway._look: look(rows * count, counts)  # type: ignore[method-assign]
+    job = next(job for job in gateway.jobs() if job.id == wide)
+    assert [(share.node, share.cpus, share.memory) for share in job.shares] == [
+        ("n1", 1, 100 * MB),
+        ("n2", 4, 400 * MB),
+    ]
+    assert len(more) == 2
+
+
+def test_shares_stay_while_suspended(slurm: LocalSlurm) -> None:
+    wide = slurm.submit("sleep 100", "--nodes=2", "--ntasks=6", "--nodelist=n[1-2]")
+    job = in_state(slurm, wide, JobState.RUNNING)
+    assert slurm.gateway().suspend([job.ref]) == []
+    assert in_state(slurm, wide, JobState.SUSPENDED).shares == job.shares
+
+
+def test_unchanged_jobs_are_the_same_objects(slurm: LocalSlurm) -> None:
+    slurm.submit("true", "--hold")
+    gateway = slurm.gateway()
+    assert gateway.jobs()[0] is gateway.jobs()[0]
+
+
+def test_requests_as_asked_for(slurm: LocalSlurm) -> None:
+    job = find(
+        slurm,
+        slurm.submit(
+            *("true", "--hold", "--nodes=2-3", "--ntasks=6", "--mem=700", "--gres=gpu:a100:2", "--exclude=n[3-4]"),
+            *("--constraint=fast", "--partition=main,urgent", "--exclusive", "--time=10"),
+        ),
+    )
+    request = job.request
+    assert (request.cpus, request.nodes, request.max_nodes, request.exclusive) == (6, 2, 3, True)
+    assert (request.memory_per_node, request.memory_per_cpu) == (700 * MB, 0)
+    assert request.gres == (("gpu", 2), ("gpu:a100", 2))
+    assert (request.features, request.excluded_nodes) == ("fast", {"n3", "n4"})
+    assert (request.partitions, job.time_limit) == (("main", "urgent"), 600.0)
+
+
+def test_memory_is_none_where_slurm_does_not_allocate_it(own_slurm: Callable[..., LocalSlurm]) -> None:
+    slurm = own_slurm(Shape(nodes=1, options={"SelectTypeParameters": "CR_Core", "DefMemPerCPU": ""}))
+    job = in_state(slurm, slurm.submit("sleep 60", "--mem=500"), JobState.RUNNING)
+    assert (job.request.memory_per_node, job.request.memory_per_cpu, job.shares[0].memory) == (0, 0, 0)
+
+
+def test_memory_not_asked_for_is_all_of_the_node(own_slurm: Callable[..., LocalSlurm]) -> None:
+    slurm = own_slurm(Shape(nodes=1, memory_mb=3000, options={"DefMemPerCPU": ""}))
+    job = in_state(slurm, slurm.submit("sleep 60"), JobState.RUNNING)
+    assert (job.request.memory_per_node, job.shares[0].memory) == (3000 * MB, 3000 * MB)
+
+
+class TestTelling:
+    def test_one_wrong_job_does_not_stop_the_others(self, slurm: LocalSlurm) -> None:
+        gateway = slurm.gateway()
+        job, array = slurm.submit("true", "--hold"), slurm.submit("true", "--hold", "--array=1-5")
+        refs = ["99999", str(job), f"{array}_77", f"{array}_[2,4]"]
+        assert {refusal.ref for refusal in gateway.set_nice(refs, -3)} == {"99999", f"{array}_77"}
+        nices = {found.ref: found.nice for found in gateway.jobs()}
+        assert nices == {f"{job}": -3, f"{array}_2": -3, f"{array}_4": -3, f"{array}_[1,3,5]": 0}
+
+    def test_a_long_list_is_given_in_parts(self, slurm: LocalSlurm) -> None:
+        array = slurm.submit("true", "--hold", "--array=1-150")
+        refs = [f"{array}_{task}" for task in range(1, 152)]
+        assert [refusal.ref for refusal in slurm.gateway().set_nice(refs, 5)] == [f"{array}_151"]
+        assert {job.nice for job in slurm.gateway().jobs()} == {5}
+
+    def test_a_job_that_has_just_ended_is_not_run_again(self, slurm: LocalSlurm) -> None:
+        job = in_state(slurm, slurm.submit("true"), JobState.ENDED)
+        slurm.gateway().requeue_hold([job.ref])
+        assert find(slurm, job.id).state is JobState.ENDED
+
+    def test_no_requeue_is_a_refusal(self, slurm: LocalSlurm) -> None:
+        job = in_state(slurm, slurm.submit("sleep 60", "--no-requeue"), JobState.RUNNING)
+        assert [refusal.ref for refusal in slurm.gateway().requeue_hold([job.ref])] == [job.ref]
+        assert find(slurm, job.id).state is JobState.RUNNING
+
+    def test_nice_of_a_held_a_waiting_and_a_running_job(self, slurm: LocalSlurm) -> None:
+        """Slurm takes all three; the priority of a held one stays 0 until its release."""
+        gateway = slurm.gateway()
+        held = find(slurm, slurm.submit("true", "--hold"))
+        waiting = find(slurm, slurm.submit("true", "--begin=now+1hour"))
+        running = in_state(slurm, slurm.submit("sleep 60"), JobState.RUNNING)
+        assert gateway.set_nice([held.ref, waiting.ref, running.ref], -2_000_000_000) == []
+        ranks = {job.id: (job.nice, job.priority) for job in gateway.jobs()}
+        assert ranks[held.id] == (-2_000_000_000, 0)
+        assert ranks[waiting.id][0] == ranks[running.id][0] == -2_000_000_000
+        assert ranks[waiting.id][1] >= 2_000_000_000
+
+    @pytest.mark.parametrize("text", [*HOSTILE, "say \"so\" 'or' so", "x" * 5000])
+    def test_an_admin_comment_is_one_line(self, slurm: LocalSlurm, text: str) -> None:
+        job, other = (find(slurm, slurm.submit("true", "--hold")) for _ in range(2))
+        assert slurm.gateway().set_admin_comment([job.ref], f"omfs:{text} jobid={other.ref}") == []
+        written = find(slurm, job.id).admin_comment
+        assert written.startswith(f"omfs:{text[:1].strip()}")
+        assert written.isprintable()
+        assert find(slurm, other.id) == other
+
+    @pytest.mark.parametrize("ref", ["", "all", "1,2", "--user=root", "1 2", "3_*", "3_[1]x"])
+    def test_only_references_are_passed_on(self, slurm: LocalSlurm, ref: str) -> None:
+        with pytest.raises(ValueError, match="not references"):
+            slurm.gateway().hold([ref])
+
+    def test_a_name_that_is_no_node_or_signal(self, slurm: LocalSlurm) -> None:
+        with pytest.raises(ValueError, match="not names of nodes"):
+            slurm.gateway().pin("1", ["n1 nice=-5"])
+        with pytest.raises(ValueError, match="not a signal"):
+            slurm.gateway().signal("1", "USR1 --user=root")
+
+    def test_the_owner_cannot_release_our_hold(self, slurm: LocalSlurm) -> None:
+        job = find(slurm, slurm.submit("true", "--hold", uid="nobody"))
+        slurm.gateway().hold([job.ref])
+        said = slurm.command("scontrol", "release", job.ref, check=False, uid="nobody")
+        assert said.code != 0
+        assert find(slurm, job.id).hold is Hold.ADMIN
+
+
+class TestSlurmAway:
+    def test_seeing_and_telling_fail_within_the_time_out(self, own_slurm: Callable[..., LocalSlurm]) -> None:
+        slurm = own_slurm(Shape(nodes=1))
+        job = slurm.submit("true", "--hold")
+        slurm.kill_controller(signal.SIGTERM)
+        hasty = slurm.gateway(timeout=1)
+        orders = [hasty.jobs, hasty.nodes, lambda: hasty.find(job), lambda: hasty.hold([str(job)])]
+        for order in orders:
+            begun = time.monotonic()
+            with pytest.raises(GatewayTimeout, match="within 1 s"):
+                order()
+            assert time.monotonic() - begun < 3
+        with pytest.raises(GatewayError):
+            slurm.gateway(timeout=30).suspend([str(job)])
+
+        slurm.start_controller()
+        assert [found.id for found in hasty.jobs()] == [job]
+
+    def test_no_slurm_at_all(self, tmp_path: Path) -> None:
+        with pytest.raises(GatewayError):
+            CommandGateway(tmp_path / "none.conf", timeout=2).jobs()
+        with pytest.raises(GatewayError, match="cannot run no-such-program"):
+            run(["no-such-program"], timeout=1)
+
+
+class TestLocalSlurm:
+    def test_a_node_that_dies_and_comes_back(self, own_slurm: Callable[..., LocalSlurm]) -> None:
+        slurm = own_slurm(Shape(nodes=2, options={"SlurmdTimeout": "2"}))
+
+        def up() -> set[str]:
+            return {node.name for node in slurm.gateway().nodes() if node.up}
+
+        slurm.stop_node("n2", signal.SIGKILL)
+        wait_until(lambda: up() == {"n1"}, 60, "Slurm to miss n2")
+        slurm.start_node("n2")
+        assert up() == {"n1", "n2"}
+
+    def test_nothing_is_left_running(self, own_slurm: Callable[..., LocalSlurm]) -> None:
+        slurm = own_slurm(Shape(nodes=1))
+        stubborn = "trap '' TERM HUP INT; setsid sleep 300 & while true; do sleep 300; done"
+        in_state(slurm, slurm.submit(stubborn, uid="nobody"), JobState.RUNNING)
+        assert any(process.name() == "slurmstepd" for process in own_processes.find(slurm.directory))
+        slurm.stop()
+        assert own_processes.find(slurm.directory) == []
+
+    def test_a_wrong_option_is_one_clear_line(self, own_slurm: Callable[..., LocalSlurm]) -> None:
+        with pytest.raises(LocalSlurmError, match="slurmctld ended") as caught:
+            own_slurm(Shape(nodes=1, options={"SelectType": "select/nonsense"}))
+        assert "\n" not in str(caught.value)
+
+    def test_a_munged_of_its_own(self, own_slurm: Callable[..., LocalSlurm], monkeypatch: pytest.MonkeyPatch) -> None:
+        from omfs_daemon.demo import munge
+
+        works = munge.works
+        monkeypatch.setattr(munge, "works", lambda socket=None: socket is not None and works(socket))
+        slurm = own_slurm(Shape(nodes=1))
+        assert in_state(slurm, slurm.submit("true", uid="nobody"), JobState.ENDED).user == "nobody"
