@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
@@ -131,7 +131,8 @@ class Service:
                 self._wake.clear()
                 if self._reload_wanted.is_set():
                     self._reload_wanted.clear()
-                    self._reload()
+                    with suppress(ConfigError, GatewayError):  # told in the log; the old one stays in force
+                        self._reload()
         finally:
             self._notifier.stopping()
             self._log.info("omfsd ends; jobs that it holds stay held until it is back, or until the failsafe")

@@ -1,0 +1,180 @@
+"""omfsd on a real Slurm: what a site is promised."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Hold, JobState
+from tests.end_to_end.daemons import OMFSD, Daemon
+from tests.helpers import wait_until
+
+pytestmark = pytest.mark.slurm
+
+
+def fill(daemon: Daemon, method: str = "requeue", seconds: float = 12) -> list[int]:
+    """bio borrows the whole machine."""
+    jobs = [daemon.submit("bio", seconds, method=method) for _ in range(4)]
+    daemon.wait_running(*jobs)
+    return jobs
+
+
+def test_an_entitled_account_takes_back_its_cpus_and_no_more(daemon: Daemon) -> None:
+    daemon.start()
+    bio = fill(daemon)
+    physics = [daemon.submit("physics", 3, method="requeue") for _ in range(2)]
+    daemon.wait_running(*physics)
+    left = [job for job in bio if daemon.runs(job)]
+    assert len(left) == 2, "the borrower keeps what nobody claims"
+    daemon.wait_rest()
+    assert daemon.completed(bio + physics)
+    restarts = {job: daemon.job(job).restarts for job in bio}
+    assert sorted(restarts.values()) == [0, 0, 1, 1], "SLURM_RESTART_COUNT says who was stopped"
+    history = daemon.ask("history")["stops"]
+    assert {stop["outcome"] for stop in history} == {"started"}
+    assert {int(victim["job"]) for stop in history for victim in stop["victims"]} == set(bio) - set(left)
+    why = daemon.ask("why", str(next(job for job in bio if restarts[job])))
+    assert [event["event"] for event in why["events"]] == ["stopped", "runs_again"]
+
+
+def test_an_urgent_job_preempts_by_suspension_and_the_victim_goes_on(daemon: Daemon) -> None:
+    daemon.start()
+    bio = fill(daemon, method="suspend", seconds=6)
+    began = time.monotonic()
+    urgent = daemon.submit("alarm", 2, "-p", "urgent")
+    daemon.wait_running(urgent)
+    assert time.monotonic() - began < 10
+    (victim,) = [job for job in bio if daemon.job(job).state is JobState.SUSPENDED]
+    daemon.wait_rest()
+    assert daemon.completed([*bio, urgent])
+    assert daemon.job(victim).restarts == 0
+    assert 5 <= daemon.job(victim).run_time <= 9, "it went on where it was: six seconds of work in all"
+
+
+def test_a_job_that_may_never_be_stopped_waits_beyond_its_entitlement(daemon: Daemon) -> None:
+    daemon.start()
+    first = [daemon.submit("bio", 6) for _ in range(2)]
+    daemon.wait_running(*first)
+    # Without the plug-in only best effort: the machine must be full for a moment, so that omfsd sees the job wait.
+    filler = [daemon.submit("physics", 6, method="requeue") for _ in range(2)]
+    third = daemon.submit("bio", 1, uid="nobody")
+    wait_until(lambda: daemon.job(third).hold is Hold.ADMIN, 10, "the hold")
+    refused = daemon.slurm.command("scontrol", "release", str(third), uid="nobody", check=False)
+    assert refused.code != 0, "its owner cannot get past an administrator's hold"
+    assert "may never be stopped" in daemon.ask("why", str(third))["now"]
+    daemon.wait_rest()
+    assert daemon.completed([*first, *filler, third])
+
+
+def test_the_controller_goes_away_in_mid_stop(daemon: Daemon) -> None:
+    daemon.start()
+    bio = fill(daemon, seconds=20)
+    daemon.slurm.command("scontrol", "update", "jobid=" + ",".join(map(str, bio)), "timelimit=10")
+    daemon.kill()
+    from tests.end_to_end.daemons import dying_at
+
+    physics = daemon.submit("physics", 3, method="requeue")
+    daemon.start(dying_at("stopping", after_orders=False), ready=False)
+    daemon.wait_for_death(20)
+    daemon.slurm.kill_controller(signal.SIGTERM)
+    try:
+        daemon.start(ready=False)
+        wait_until(lambda: "Slurm does not answer" in daemon.log.read_text(), 40, "omfsd to notice the outage")
+    finally:
+        daemon.slurm.start_controller()
+    daemon.wait_running(physics, limit=40)
+    daemon.wait_rest(90)
+    assert daemon.completed([*bio, physics])
+
+
+def test_the_failsafe_lets_everything_go_once_the_daemon_stays_dead(daemon: Daemon) -> None:
+    daemon.start()
+    bio = fill(daemon, method="suspend", seconds=8)
+    held = [daemon.submit("physics", 2) for _ in range(3)]
+    wait_until(lambda: daemon.held(), 15, "the third to be held")
+    wait_until(lambda: any(daemon.job(job).state is JobState.SUSPENDED for job in bio), 15, "a suspended job")
+    assert daemon.omfs("failsafe").returncode == 0
+    assert daemon.held(), "while the daemon lives the failsafe does nothing"
+    daemon.kill()
+    wait_until(
+        lambda: daemon.omfs("failsafe", check=False).returncode == 0 and not daemon.held(),
+        30,
+        "the failsafe to be done",
+    )
+    daemon.wait_rest()
+    assert daemon.completed([*bio, *held])
+
+
+def test_one_daemon_a_directory_and_a_clean_end(daemon: Daemon) -> None:
+    daemon.start()
+    first = daemon.process
+    daemon.start(ready=False)
+    assert daemon.process is not None
+    assert daemon.process.wait(10) == 1
+    assert "another omfsd" in daemon.log.read_text()
+    daemon.process = first
+    began = time.monotonic()
+    assert daemon.stop() == 0
+    assert time.monotonic() - began < 5
+
+
+def test_a_bad_file_on_reload_leaves_the_running_configuration_in_force(daemon: Daemon) -> None:
+    daemon.start()
+    good = daemon.config.read_text()
+    daemon.config.write_text(good.replace("percent = 50", "percent = 70"))
+    assert daemon.process is not None
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "stays in force" in daemon.log.read_text(), 10, "the refusal")
+    daemon.config.write_text(good)
+    rows = {row["account"]: row["entitled"] for row in daemon.ask("status")["accounts"]}
+    assert rows == {"bio": 8, "physics": 8}
+    daemon.config.write_text(good.replace("percent = 50", "percent = 25"))
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "taken over" in daemon.log.read_text(), 10, "the new configuration")
+    wait_until(lambda: daemon.ask("status")["accounts"][0]["entitled"] == 4, 10, "the new entitlement")
+
+
+def test_entitlements_change_at_once_and_survive_a_restart(daemon: Daemon) -> None:
+    daemon.start()
+    bio = fill(daemon)
+    daemon.omfs("entitlements", "set", "bio", "25")
+    daemon.omfs("entitlements", "set", "physics", "75")
+    physics = [daemon.submit("physics", 2, method="requeue") for _ in range(3)]
+    daemon.wait_running(*physics)
+    daemon.stop()
+    daemon.start()
+    assert {row["account"]: row["percent"] for row in daemon.ask("entitlements", "list")["entitlements"]} == {
+        "bio": "25",
+        "physics": "75",
+    }
+    refused = daemon.omfs("entitlements", "set", "bio", "30", check=False)
+    assert refused.returncode == 2
+    assert "at most 100" in refused.stderr
+    daemon.wait_rest()
+    assert daemon.completed(bio + physics)
+
+
+def test_once_and_dry_run_order_nothing(daemon: Daemon) -> None:
+    bio = fill(daemon)
+    physics = daemon.submit("physics", 1, method="requeue")
+    daemon.start(OMFSD, "--once", "--dry-run", ready=False)
+    assert daemon.process is not None
+    assert daemon.process.wait(20) == 0
+    assert "dry run: would stop" in daemon.log.read_text()
+    assert daemon.runs(*bio)
+    assert daemon.job(physics).state is JobState.PENDING
+
+
+def test_paused_it_keeps_its_hands_off(daemon: Daemon) -> None:
+    daemon.start()
+    bio = fill(daemon)
+    daemon.omfs("pause", "--reason", "maintenance")
+    physics = daemon.submit("physics", 1, method="requeue")
+    polled = daemon.ask("status")["last_poll"]
+    wait_until(lambda: daemon.ask("status")["last_poll"] > polled + 1, 10, "another look")
+    assert daemon.runs(*bio)
+    assert daemon.ask("status")["paused"]["reason"] == "maintenance"
+    daemon.omfs("resume")
+    daemon.wait_running(physics)

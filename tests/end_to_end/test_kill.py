@@ -1,0 +1,37 @@
+"""``kill -9`` between every two steps of a stop on a real Slurm, then a restart: no job lost, none stuck."""
+
+from __future__ import annotations
+
+import pytest
+
+from omfs_daemon.cluster.jobs import JobState
+from tests.end_to_end.daemons import Daemon, dying_at
+from tests.helpers import wait_until
+
+pytestmark = pytest.mark.slurm
+
+POINTS = [
+    (step, after_orders)
+    for step in ("planned", "preparing", "stopping", "starting", "returning", "done")
+    for after_orders in (False, True)
+    if not (step == "planned" and after_orders)
+]
+
+
+@pytest.mark.parametrize("method", ["requeue", "suspend"])
+@pytest.mark.parametrize(("step", "after_orders"), POINTS)
+def test_killed_and_started_again(daemon: Daemon, step: str, after_orders: bool, method: str) -> None:
+    bio = [daemon.submit("bio", 3, method=method) for _ in range(4)]
+    daemon.wait_running(*bio)
+    physics = daemon.submit("physics", 2, method="requeue")
+    daemon.start(dying_at(step, after_orders), ready=False)
+    daemon.wait_for_death(20)
+    daemon.start()
+    daemon.wait_rest()
+    assert daemon.completed([*bio, physics])
+    status = daemon.ask("status")
+    wait_until(lambda: not daemon.ask("status")["stops_under_way"], 10, "the stop to be over")
+    assert status["held"] == 0
+    stopped = [job for job in bio if daemon.job(job).restarts]
+    assert len(stopped) <= (1 if method == "requeue" else 0)
+    assert all(daemon.job(job).state is JobState.ENDED for job in bio)
