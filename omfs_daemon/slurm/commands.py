@@ -129,6 +129,13 @@ class CommandGateway:
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
         if not _SIGNAL.fullmatch(signal):
             raise ValueError(f"not a signal: {signal!r}")
+        if not _REF.fullmatch(ref):
+            raise ValueError(f"not a reference of a job: {ref!r}")
+        # scancel tries again for minutes if the job waits, and says nothing if it has ended.
+        state = self._state(ref)
+        if state not in _HAS_SHARES:
+            what = "Invalid job id specified" if state is None else f"Job is {state}"
+            return [Refusal(ref, what)]
         options = [f"--signal={signal}", *(["--batch"] if batch_only else [])]
         return self._tell([ref], lambda listed: ["scancel", *options, listed])
 
@@ -150,6 +157,16 @@ class CommandGateway:
 
     def _answers(self) -> bool:
         return "is UP" in self._run("scontrol", "ping", check=False).stdout
+
+    def _state(self, ref: str) -> JobState | None:
+        """Of a job or of one task; an array's waiting rest waits."""
+        if "[" in ref:
+            return JobState.PENDING
+        try:
+            rows = self._rows("--states=all", f"--jobs={ref}")
+        except _NoSuchJobError:
+            return None
+        return parse.job_state(rows[0].state) if rows else None
 
     def _rows(self, *options: str) -> list[parse.JobRow]:
         secret = _secret()
