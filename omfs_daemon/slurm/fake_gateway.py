@@ -306,5 +306,8 @@ def _not_active(record: Record) -> str | None:
 
 
 def _listed(job: Job) -> Job:
-    """A job as lists show it: the administrator's comment is read for held jobs only."""
-    return job if job.hold is not Hold.NONE or not job.admin_comment else replace(job, admin_comment="")
+    """A job as lists show it: without what only ``find`` reads."""
+    comment = job.admin_comment if job.hold is not Hold.NONE else ""
+    if job.requeue and comment == job.admin_comment:
+        return job
+    return replace(job, requeue=True, admin_comment=comment)

@@ -155,6 +155,7 @@ class Record:
             array_id=self.array_id,
             task_ids=self.tasks,
             restarts=self.restarts,
+            requeue=self.what.requeue,
             comment=self.what.comment,
             admin_comment=self.admin_comment,
             name=self.what.name,

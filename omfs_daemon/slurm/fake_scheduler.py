@@ -113,29 +113,26 @@ class Scheduler:
         if not any(free.values()):
             return
         ends = _ends(now, running)
-        blocked: list[Record] = []
-        reservations: list[Reservation] = []
-        unfit: set[Request] = set()
+        blocked: dict[Request, Record] = {}
+        reserved: dict[Request, Reservation | None] = {}
         for record in islice(self.queue, self._bf_max_tested):
-            names = [name for name in record.partitions if self._partitions[name].up]
             if not self._pinned_nodes_up(record):
                 continue
-            if record.request in unfit:
-                blocked.append(record)
+            names = self._open_partitions(record)
+            if record.request in blocked:
                 continue
-            if any(place(record.request, free[name], self._exclusive(record, name)) for name in names):
-                # Reservations are dear, so they are made only now that they matter.
-                reservations += self._reserve_all(blocked, now, ends)
-                blocked.clear()
-                if len(reservations) >= self._bf_max_blocked:
-                    return
-                done_by = now + min(record.what.time_limit, UNLIMITED)
-                kept = {node for one in reservations if one.at < done_by for node in one.nodes}
-                if self._all_started(record, names, free, kept):
-                    continue
-            else:
-                unfit.add(record.request)
-            blocked.append(record)
+            if not self._fits(record, names, free):
+                blocked[record.request] = record
+                continue
+            # Reservations are dear, so they are made only now that they matter.
+            for request, other in blocked.items():
+                if request not in reserved:
+                    reserved[request] = self._reserve(other, now, ends)
+            if len(blocked) >= self._bf_max_blocked:
+                return
+            done_by = now + min(record.what.time_limit, UNLIMITED)
+            kept = {node for one in reserved.values() if one and one.at < done_by for node in one.nodes}
+            self._all_started(record, names, free, kept)
 
     def can_ever_run(self, record: Record) -> bool:
         """Whether its required nodes are in a partition of its and no more than it may have."""
@@ -173,23 +170,19 @@ class Scheduler:
             record.reason, record.shown = f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}", None
         return not down
 
-    def _reserve_all(
-        self, blocked: Iterable[Record], now: float, ends: Sequence[tuple[float, Record]]
-    ) -> Iterator[Reservation]:
-        same: dict[Request, Reservation | None] = {}
-        for record in islice(blocked, self._bf_max_blocked):
-            if record.request not in same:
-                names = [name for name in record.partitions if self._partitions[name].up]
-                same[record.request] = self._reserve(record, names, now, ends)
-            reservation = same[record.request]
-            if reservation and reservation.at < now + self._bf_window:
-                yield reservation
+    def _open_partitions(self, record: Record) -> list[str]:
+        return [name for name in record.partitions if self._partitions[name].up]
 
-    def _reserve(
-        self, record: Record, names: Iterable[str], now: float, ends: Sequence[tuple[float, Record]]
-    ) -> Reservation | None:
-        """The earliest time at which the job fits if all running ones use their time limits; None: never."""
-        for name in names:
+    def _fits(self, record: Record, names: Iterable[str], free: Mapping[str, list[NodeBook]]) -> bool:
+        return any(place(record.request, free[name], self._exclusive(record, name)) for name in names)
+
+    def _reserve(self, record: Record, now: float, ends: Sequence[tuple[float, Record]]) -> Reservation | None:
+        """The earliest start if all running jobs use their time limits; None if that is beyond bf_window.
+
+        Equal requests share one reservation, where Slurm would find each a place of its own.
+        """
+        ends = [end for end in ends if end[0] < now + self._bf_window]
+        for name in self._open_partitions(record):
             best = self._fits_after(record, name, ends)
             if best is None:
                 continue

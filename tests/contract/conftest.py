@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from worlds import SHAPE, FakeWorld, RealWorld, World
 
 from omfs_daemon.demo.local_slurm import LocalSlurm
+from tests.contract.worlds import SHAPE, FakeWorld, RealWorld, World
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from worlds import World
-
 from omfs_daemon.cluster.jobs import Hold, JobState, Request
 from omfs_daemon.slurm.fake_jobs import Submission
+from tests.contract.worlds import World
 
 FULL = Submission(Request(16, nodes=4, max_nodes=4))
 WAITING = Submission(Request(4, max_nodes=1), array=(1, 2, 3, 4, 5))

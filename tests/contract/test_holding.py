@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from worlds import World
 
 from omfs_daemon.cluster.jobs import Hold, JobState, Request
 from omfs_daemon.slurm.fake_jobs import Submission
+from tests.contract.worlds import World
 
 FULL = Submission(Request(16, nodes=4, max_nodes=4))
 ONE = Submission(Request(1))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from worlds import MB, NODES, World
-
 from omfs_daemon.cluster.jobs import Request
 from omfs_daemon.slurm.fake_jobs import Submission
+from tests.contract.worlds import MB, NODES, World
 
 N1 = frozenset({"n1"})
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from worlds import MB, World
 
 from omfs_daemon.cluster.jobs import Hold, JobState, Request
 from omfs_daemon.slurm.fake_jobs import Submission
+from tests.contract.worlds import MB, World
 
 
 def test_a_job_starts_on_idle_nodes_at_once(world: World) -> None:
@@ -95,6 +95,11 @@ def test_a_cancelled_job_ends(world: World) -> None:
     job_id = world.running(Submission(Request(1)))
     world.cancel(job_id)
     world.until(lambda: world.is_in(job_id, JobState.ENDED))
+
+
+@pytest.mark.parametrize("may", [True, False])
+def test_a_found_job_says_whether_it_may_be_requeued(world: World, may: bool) -> None:
+    assert world.job(world.running(Submission(Request(1), requeue=may))).requeue is may
 
 
 def test_an_unknown_job_is_not_found(world: World) -> None:

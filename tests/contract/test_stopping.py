@@ -6,11 +6,11 @@ import contextlib
 from dataclasses import replace
 
 import pytest
-from worlds import MB, World
 
 from omfs_daemon.cluster.jobs import Hold, JobState, Request
 from omfs_daemon.errors import GatewayTimeout
 from omfs_daemon.slurm.fake_jobs import REQUEUED_HELD, Submission
+from tests.contract.worlds import MB, World
 
 ONE = Submission(Request(1))
 N1 = frozenset({"n1"})
