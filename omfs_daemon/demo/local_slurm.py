@@ -245,7 +245,9 @@ def _require_root_and_programs() -> None:
 
 def _free_ports(count: int) -> int:
     """The first of ``count`` consecutive ports that nobody listens on; at random, as others look at the same time."""
-    for base in random.sample(range(_PORTS.start, _PORTS.stop - count, count), k=50):
+    bases = list(range(_PORTS.start, _PORTS.stop - count, count))
+    random.shuffle(bases)
+    for base in bases:
         if all(_is_free(port) for port in range(base, base + count)):
             return base
     raise LocalSlurmError(f"no {count} free consecutive ports between {_PORTS.start} and {_PORTS.stop}")
