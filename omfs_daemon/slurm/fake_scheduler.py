@@ -114,12 +114,14 @@ class Scheduler:
             return
         ends = _ends(now, running)
         blocked: dict[Request, Record] = {}
+        refused: set[tuple[Request, float]] = set()
         reserved: dict[Request, Reservation | None] = {}
         for record in islice(self.queue, self._bf_max_tested):
             if not self._pinned_nodes_up(record):
                 continue
             names = self._open_partitions(record)
-            if record.request in blocked:
+            trial = (record.request, record.what.time_limit)
+            if record.request in blocked or trial in refused:
                 continue
             if not self._fits(record, names, free):
                 blocked[record.request] = record
@@ -132,7 +134,8 @@ class Scheduler:
                 return
             done_by = now + min(record.what.time_limit, UNLIMITED)
             kept = {node for one in reserved.values() if one and one.at < done_by for node in one.nodes}
-            self._all_started(record, names, free, kept)
+            if not self._all_started(record, names, free, kept):
+                refused.add(trial)
 
     def can_ever_run(self, record: Record) -> bool:
         """Whether its required nodes are in a partition of its and no more than it may have."""
