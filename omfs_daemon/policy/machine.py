@@ -94,9 +94,9 @@ class Machine:
 
     def cpus_of(self, request: Request) -> int:
         """The most CPUs that a job with this request can come to hold: whole nodes if it is exclusive."""
-        request = self.normal(request)
-        if not request.exclusive:
+        if not request.exclusive and not self._is_exclusive(request.partitions):
             return request.cpus
+        request = self.normal(request)
         sizes = [self.cpus[suitable.nodes] for suitable in self.suitable(request) if len(suitable.nodes)]
         if not sizes:
             return request.cpus

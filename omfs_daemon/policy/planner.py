@@ -19,7 +19,9 @@ group that was refused, are looked at afresh in the next cycle only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState, Share
 from omfs_daemon.cluster.snapshot import Ledger, Snapshot
@@ -43,13 +45,34 @@ def plan(snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float) -> Plan:
 
 @dataclass(slots=True)
 class _Group:
-    """Waiting jobs that are alike. ``beyond``: its account is not entitled to one more; ``shut``: why the next one
-    cannot start; ``ranked``: no further one gets a rank."""
+    """Waiting jobs that are alike. ``tasks``: how many; ``beyond``: its account is not entitled to one more; ``shut``:
+    why the next one cannot start; ``ranked``: no further one gets a rank."""
 
     need: Need
+    tasks: int = 0
     beyond: bool = False
     shut: Reason | None = None
     ranked: bool = False
+
+
+class _Queue:
+    """Jobs, each with its group. Two lists, since a hundred thousand pairs would keep the garbage collector busy."""
+
+    def __init__(self) -> None:
+        self._jobs: list[Job] = []
+        self._groups: list[_Group] = []
+
+    def add(self, job: Job, group: _Group) -> None:
+        self._jobs.append(job)
+        self._groups.append(group)
+
+    def as_added(self) -> Iterator[tuple[Job, _Group]]:
+        return zip(self._jobs, self._groups, strict=True)
+
+    def in_turn(self) -> Iterator[tuple[Job, _Group]]:
+        """By Slurm's own priority, then by age."""
+        order = in_order(self._jobs).tolist()
+        return zip(map(self._jobs.__getitem__, order), map(self._groups.__getitem__, order), strict=True)
 
 
 class _Pass:
@@ -62,6 +85,7 @@ class _Pass:
         self.in_transit = {ref for stop in ledger.commitments for ref in (stop.beneficiary, *stop.victims)}
         self.gating = Gating(self.standing)
         self.ranking = Ranking(self.usage, rules.rank_depth)
+        self._groups: dict[tuple[object, ...], _Group] = {}
         self._pool: Pool | None = None
         self._stops_left = rules.max_stops_per_cycle
         self._in_vain: dict[tuple[int, bool], Frontier] = {}
@@ -74,9 +98,9 @@ class _Pass:
     # -- the pass ---------------------------------------------------------------------------------------
     def run(self) -> Plan:
         heads, urgent, regular = self._sorted_out()
-        for job, group in _ordered(urgent):
+        for job, group in urgent.in_turn():
             self._urgent(job, group)
-        self._regular([*_ordered(heads), *_ordered(regular)])
+        self._regular(chain(heads.in_turn(), regular.in_turn()))
         beneficiaries = {reclaim.beneficiary for reclaim in self.reclaims}
         holds, releases = self.gating.changes(beneficiaries)
         waiting = self.standing.crowd.waiting
@@ -92,27 +116,26 @@ class _Pass:
             releases=releases,
             ranks=ranks,
             waits=tuple(self.waits),
-            accounts=account_rows(self.usage, waiting),
+            accounts=account_rows(self.usage, self._pending()),
             promises=tuple(self.promises),
         )
 
     def _sorted_out(self) -> tuple[_Queue, _Queue, _Queue]:
         """The jobs that could start, each with its group: stopped ones, urgent ones, all others."""
-        heads: _Queue = []
-        urgent: _Queue = []
-        regular: _Queue = []
-        groups: dict[tuple[object, ...], _Group] = {}
+        heads, urgent, regular = _Queue(), _Queue(), _Queue()
+        groups = self._groups
         unheld: list[Job] = []
         stopped, in_transit, none, now = self.ledger.stopped, self.in_transit, Hold.NONE, self.now
         for job in self.standing.crowd.waiting:
-            if in_transit and not self._refs(job):
-                continue
             held = job.hold is not none
             # Parsers share equal requests, so identity is a good key (and only costs time where they do not).
             key = (held, id(job.request), job.account, job.partition, job.qos, job.comment)
             group = groups.get(key)
             if group is None:
                 group = groups[key] = _Group(self.standing.need_of(job))
+            group.tasks += len(job.task_ids) or 1
+            if in_transit and not self._refs(job):
+                continue
             if not group.need.fixed:
                 if held:
                     self.gating.let_go(job)
@@ -122,15 +145,15 @@ class _Pass:
                 unheld.append(job)
             if could_start(job, now):
                 if group.need.urgent:
-                    urgent.append((job, group))
+                    urgent.add(job, group)
                 elif stopped and job.ref in stopped:
-                    heads.append((job, group))
+                    heads.add(job, group)
                 else:
-                    regular.append((job, group))
+                    regular.add(job, group)
         self.gating.admit(unheld, self._refs)
         for job in self.standing.crowd.suspended:
             if job.ref in stopped and job.ref not in in_transit:
-                heads.append((job, _Group(self.standing.need_of(job))))
+                heads.add(job, _Group(self.standing.need_of(job)))
         return heads, urgent, regular
 
     def _refs(self, job: Job) -> list[str]:
@@ -149,22 +172,33 @@ class _Pass:
             if group.shut is not None:
                 return
 
-    def _regular(self, queue: _Queue) -> None:
-        borrowers: list[tuple[Job, _Group, int]] = []
+    def _pending(self) -> list[int]:
+        """CPUs that wait, by entity."""
+        pending = [0] * len(self.usage.entitled)
+        for group in self._groups.values():
+            for index in group.need.leaf.path:
+                pending[index] += group.need.request.cpus * group.tasks
+        return pending
+
+    def _regular(self, queue: Iterable[tuple[Job, _Group]]) -> None:
+        borrowers = _Queue()
+        firsts: dict[int, int] = {}
         for job, group in queue:
             if group.beyond:
-                borrowers.append((job, group, 0))
+                borrowers.add(job, group)
             elif group.shut is not None and group.ranked:
-                self._wait(job, job.ref, group.shut)
+                self.waits.append(Wait(job.ref, job.account, group.shut))
             else:
                 first = self._entitled(job, group)
                 if first is not None:
-                    borrowers.append((job, group, first))
-        for job, group, first in borrowers:
-            if group.shut is not None and not self.ledger.stopped:
-                self._wait(job, job.ref, group.shut)
+                    borrowers.add(job, group)
+                    firsts[job.id] = first
+        any_stopped = bool(self.ledger.stopped)
+        for job, group in borrowers.as_added():
+            if group.shut is not None and not any_stopped:
+                self.waits.append(Wait(job.ref, job.account, group.shut))
             else:
-                self._borrow(job, group, first)
+                self._borrow(job, group, firsts.get(job.id, 0))
 
     def _entitled(self, job: Job, group: _Group) -> int | None:
         """Start or make room for what its account owns; returns which task is the first beyond it."""
@@ -307,10 +341,3 @@ class _Pass:
             standing = self.standing
             self._pool = Pool(standing.crowd, standing.machine, standing.kinds, self.ledger, self.now)
         return self._pool
-
-
-_Queue = list[tuple[Job, _Group]]
-
-
-def _ordered(queue: _Queue) -> _Queue:
-    return [queue[i] for i in in_order([job for job, _ in queue])]

@@ -17,6 +17,9 @@ Floats = NDArray[np.float64]
 OUR_MARK = "omfs:"
 """An AdminComment that begins so marks a hold as ours. Users cannot write it (scontrol(1), AdminComment)."""
 
+STOPPED_MARK = f"{OUR_MARK}stopped"
+"""The mark of a job that was stopped for another; it stays until the job runs again."""
+
 BAND_STEP = 250_000_000
 """Distance between two bands, above any priority that Slurm's factors add up to in practice."""
 
@@ -24,8 +27,15 @@ _WAITS_FOR_NODES = ("None", "Resources", "Priority", "ReqNodeNotAvail", "Nodes_r
 
 
 def is_held_by_us(job: Job) -> bool:
-    """Whether the hold is the submit plug-in's or the daemon's; any other hold is none of our business."""
-    return job.hold is not Hold.NONE and job.admin_comment.startswith(OUR_MARK)
+    """Whether the hold is the submit plug-in's or the daemon's; any other hold is none of our business.
+
+    A stopped job that waits for its turn may be held by its owner; Slurm then says JobHeldUser, while the hold that comes
+    with a requeue has a reason of its own.
+    """
+    if job.hold is Hold.NONE or not job.admin_comment.startswith(OUR_MARK):
+        return False
+    is_owners = job.hold is Hold.USER and job.reason == "JobHeldUser" and job.admin_comment.startswith(STOPPED_MARK)
+    return not is_owners
 
 
 def could_start(job: Job, now: float) -> bool:

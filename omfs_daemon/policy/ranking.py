@@ -45,11 +45,10 @@ class Ranking:
         for ref, (job, band) in self._bands.items():
             if ref not in leave_alone and band_of(job) is not band:
                 found.append(Rank(ref, band, nice_in(job, band)))
-        for job in waiting:
-            if has_band(job):
-                found += [
-                    Rank(ref, Band.NONE, nice_in(job, Band.NONE))
-                    for ref in task_refs(job)
-                    if ref not in self._bands and ref not in leave_alone
-                ]
+        for job in [job for job in waiting if job.nice and has_band(job)]:
+            found += [
+                Rank(ref, Band.NONE, nice_in(job, Band.NONE))
+                for ref in task_refs(job)
+                if ref not in self._bands and ref not in leave_alone
+            ]
         return tuple(found)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy.accounts import AccountTree, Entity
 from omfs_daemon.policy.crowd import Crowd
-from omfs_daemon.policy.kinds import Kind, Kinds
+from omfs_daemon.policy.kinds import Kinds
 from omfs_daemon.policy.plan import AccountUse
 
 
@@ -57,16 +57,16 @@ class Usage:
 
 def count_running(usage: Usage, crowd: Crowd, ledger: Ledger, kinds: Kinds) -> None:
     """Fill in what runs, and the stops under way."""
-    held: dict[Kind, int] = {}
+    held = [0] * len(usage.all)
+    held_fixed = [0] * len(usage.all)
     for job in crowd.running:
         kind = kinds.of(job)
-        held[kind] = held.get(kind, 0) + cpus_held(job)
-    for kind, cpus in held.items():
-        for index in kind.leaf.path:
-            usage.real[index] += cpus
-        usage.add(kind.leaf, cpus)
-        if kind.fixed:
-            usage.add_fixed(kind.leaf, cpus)
+        (held_fixed if kind.fixed else held)[kind.leaf.index] += cpus_held(job)
+    for entity in usage.tree.entities:
+        fixed = held_fixed[entity.index]
+        usage.add(entity, held[entity.index] + fixed)
+        usage.add_fixed(entity, fixed)
+    usage.real[:] = usage.all
     if ledger.commitments:
         _count_stops(usage, crowd, ledger, kinds)
 
@@ -97,21 +97,13 @@ def cpus_held(job: Job) -> int:
     return sum([share[1] for share in shares]) or job.request.cpus
 
 
-def account_rows(usage: Usage, waiting: Iterable[Job]) -> tuple[AccountUse, ...]:
-    """One row per entity, for people and metrics; ``used`` is what runs at this instant.
+def account_rows(usage: Usage, pending: Sequence[int]) -> tuple[AccountUse, ...]:
+    """One row per entity, for people and metrics; ``used`` is what runs now, ``pending`` the CPUs that wait.
 
     ``lent`` shares out what leaf accounts borrow among those that leave part of their entitlement unused, in
     proportion; so over the leaves, lent adds up to at most borrowed.
     """
     tree, real = usage.tree, usage.real
-    pending = [0] * len(tree.entities)
-    by_account: dict[str, int] = {}
-    for job in waiting:
-        cpus = job.request.cpus * (len(job.task_ids) or 1)
-        by_account[job.account] = by_account.get(job.account, 0) + cpus
-    for account, cpus in by_account.items():
-        for index in tree.leaf(account).path:
-            pending[index] += cpus
     unused = [max(0, usage.entitled[e.index] - real[e.index]) if e.is_leaf else 0 for e in tree.entities]
     borrowed = [max(0, real[e.index] - usage.entitled[e.index]) for e in tree.entities]
     total_borrowed = sum(borrowed[e.index] for e in tree.entities if e.is_leaf)
