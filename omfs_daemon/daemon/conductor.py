@@ -51,12 +51,10 @@ class Conductor:
 
     # -- beginning ------------------------------------------------------------------------------------------
     def begin(self, reclaim: Reclaim, picture: Picture, limits: Limits, retry_after: float) -> Stop | None:
-        """Start a stop that the gate let pass; None if a victim turns out not to allow it."""
+        """Start a stop that the gate let pass; None if one of its jobs is gone."""
         beneficiary = picture.job(reclaim.beneficiary)
         victims = [picture.job(victim.ref) for victim in reclaim.victims]
         if beneficiary is None or any(victim is None for victim in victims):
-            return None
-        if not self._may_all_be_requeued(reclaim, [victim for victim in victims if victim is not None], retry_after):
             return None
         now = self._clock()
         stop = Stop(
@@ -75,18 +73,6 @@ class Conductor:
         self._journal.write(StopChanged(stop))
         self._tell_begin(stop)
         return self.advance(stop, picture, limits, retry_after)
-
-    def _may_all_be_requeued(self, reclaim: Reclaim, jobs: list[Job], retry_after: float) -> bool:
-        """Slurm refuses to requeue a job that was submitted with --no-requeue: found out before anybody is stopped."""
-        for victim, job in zip(reclaim.victims, jobs, strict=True):
-            if METHODS[victim.method].keeps_work:
-                continue
-            known = self._gateway.find(job.id)
-            if known is not None and not known.requeue:
-                self._journal.write(Spared(job.ref, self._clock() + retry_after))
-                self._log.warning("cannot be requeued (--no-requeue)", job=job.ref, account=job.account)
-                return False
-        return True
 
     # -- going on -------------------------------------------------------------------------------------------
     def advance(self, stop: Stop, picture: Picture, limits: Limits, retry_after: float) -> Stop:

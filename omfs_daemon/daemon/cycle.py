@@ -8,21 +8,23 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.methods import SUSPEND
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.conductor import Conductor, with_clock_moved
 from omfs_daemon.daemon.journal import Journal
 from omfs_daemon.daemon.picture import Observer, Picture
 from omfs_daemon.daemon.reconcile import reconcile
 from omfs_daemon.daemon.sentence import sentence
-from omfs_daemon.daemon.state import JobStopped, LetGo, LettingGo, StopChanged
-from omfs_daemon.daemon.stop import MARK, Limits
+from omfs_daemon.daemon.state import JobStopped, StopChanged
+from omfs_daemon.daemon.stop import Limits
 from omfs_daemon.daemon.story import Event, Story
 from omfs_daemon.errors import GatewayError, GatewayTimeout, JournalError, ParseError
 from omfs_daemon.metrics import Metrics
 from omfs_daemon.policy.gate import REFUSAL_TEXT, Conditions, Verdict, judge
 from omfs_daemon.policy.plan import TEXT, Change, Plan
 from omfs_daemon.policy.planner import plan
-from omfs_daemon.policy.queue import OUR_MARK
+from omfs_daemon.policy.queue import OUR_MARK, STOPPED_MARK
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Gateway
@@ -142,15 +144,14 @@ class Cycle:
     def _find_marked(self, snapshot: Snapshot) -> None:
         """After a start: suspended jobs that carry our mark, though the journal does not know them (it was lost)."""
         state = self._journal.state
-        under_way = {ref for stop in state.stops.values() for ref in stop.refs}
-        for job in snapshot.jobs.values():
-            if job.state.value == "SUSPENDED" and job.ref not in state.stopped and job.ref not in under_way:
-                known = self._gateway.find(job.id)
-                if known is not None and known.admin_comment.startswith(MARK):
-                    self._journal.write(JobStopped(job.ref, self._clock(), "suspend", ""))
-        if state.letting_go:
-            self._take_marks_off(sorted(state.letting_go & {job.ref for job in snapshot.jobs.values()}))
-            self._journal.write(LetGo(tuple(sorted(state.letting_go))))
+        known = {ref for stop in state.stops.values() for ref in stop.refs}.union(state.stopped)
+        lost = [
+            JobStopped(job.ref, self._clock(), SUSPEND.name, "")
+            for job in snapshot.jobs.values()
+            if job.state is JobState.SUSPENDED and job.ref not in known and job.admin_comment.startswith(STOPPED_MARK)
+        ]
+        if lost:
+            self._journal.write(*lost)
 
     def _go_on(self, snapshot: Snapshot, settings: Settings) -> None:
         picture = Picture(snapshot, self._journal.state.ledger())
@@ -179,20 +180,12 @@ class Cycle:
         give(self._gateway, [orders.SetNice(tuple(refs), nice) for nice, refs in by_nice.items()])
 
     def _release(self, changes: tuple[Change, ...], picture: Picture) -> None:
-        """End holds of ours. The marks go last; the journal knows of them until they are off."""
+        """End holds of ours; their marks are taken off once they are seen ended."""
         if not changes:
             return
-        refs = tuple(change.ref for change in changes)
-        self._journal.write(LettingGo(refs))
-        refusals = give(self._gateway, [orders.Release(refs)])
-        self._take_marks_off(refs)
-        self._journal.write(LetGo(refs))
+        refusals = give(self._gateway, [orders.Release(tuple(change.ref for change in changes))])
         refused = {refusal.ref for refusal in refusals}
         self._story.tell(self._events("let_go", [c for c in changes if c.ref not in refused], picture))
-
-    def _take_marks_off(self, refs: tuple[str, ...] | list[str]) -> None:
-        if refs:
-            give(self._gateway, [orders.Comment(tuple(refs), "[omfs] was held for a while; let go")])
 
     def _hold(self, changes: tuple[Change, ...], picture: Picture) -> None:
         """An administrator's hold, marked as ours before it is set; the submit plug-in's jobs carry a mark already."""

@@ -19,10 +19,9 @@ from omfs_daemon.daemon.journal import Journal
 from omfs_daemon.daemon.lock import DirectoryLock, LockError
 from omfs_daemon.daemon.picture import Observer, Picture
 from omfs_daemon.daemon.state import State
-from omfs_daemon.daemon.stop import MARK
 from omfs_daemon.errors import JournalError
 from omfs_daemon.policy.plan import Band
-from omfs_daemon.policy.queue import band_of, is_held_by_us, own_nice
+from omfs_daemon.policy.queue import STOPPED_MARK, band_of, is_held_by_us, own_nice
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Gateway
 from omfs_daemon.slurm.orders import Order, give
@@ -79,7 +78,7 @@ def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float
     jobs = list(picture.snapshot.jobs.values())
     held = [job for job in jobs if is_held_by_us(job)]
     ranked = [job for job in jobs if job.state is JobState.PENDING and band_of(job) is not Band.NONE]
-    suspended = [job for job in jobs if job.state is JobState.SUSPENDED and _is_ours(job, state, gateway)]
+    suspended = [job for job in jobs if job.state is JobState.SUSPENDED and _is_ours(job, state)]
     ready = [job for job in suspended if picture.cpus_free(job)]
     wanted: list[Order] = [orders.SetNice((job.ref,), own_nice(job)) for job in ranked]
     wanted += [orders.Pin(ref, nodes) for ref, nodes in _pins(state) if _waits(picture, ref)]
@@ -99,11 +98,8 @@ def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float
     return len(suspended) - len(ready)
 
 
-def _is_ours(job: Job, state: State, gateway: Gateway) -> bool:
-    if job.ref in state.stopped or any(job.ref in stop.refs for stop in state.stops.values()):
-        return True
-    known = gateway.find(job.id)
-    return known is not None and known.admin_comment.startswith(MARK)
+def _is_ours(job: Job, state: State) -> bool:
+    return job.ref in state.stopped or job.admin_comment.startswith(STOPPED_MARK)
 
 
 def _pins(state: State) -> Iterable[tuple[str, tuple[str, ...]]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.methods import METHODS, SUSPEND
 from omfs_daemon.daemon.picture import Picture
 from omfs_daemon.daemon.state import JobBack, JobsGone, JobStopped, Record, State, Unpinned
 from omfs_daemon.daemon.story import Event
+from omfs_daemon.policy.queue import OUR_MARK
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.orders import Order
 
@@ -40,8 +41,23 @@ def reconcile(state: State, picture: Picture, now: float) -> Findings:
         if job is not None and job.state is JobState.PENDING and ref not in under_way:
             found.orders.append(orders.Pin(ref, nodes))
             found.records.append(Unpinned(ref))
+    _take_marks_off(found, state, picture, under_way)
     _suspend_overcommitted(found, state, picture, now)
     return found
+
+
+def _take_marks_off(found: Findings, state: State, picture: Picture, under_way: set[str]) -> None:
+    """Jobs that nothing of ours holds any more: a hold that an administrator sets later is to be seen as his."""
+    stale = [
+        job.ref
+        for job in picture.snapshot.jobs.values()
+        if job.admin_comment.startswith(OUR_MARK)
+        and job.hold is Hold.NONE
+        and job.ref not in state.stopped
+        and job.ref not in under_way
+    ]
+    if stale:
+        found.orders.append(orders.Comment(tuple(stale), "[omfs] was held for a while; let go"))
 
 
 def _runs_again(found: Findings, job: Job, method: str, at: float, beneficiary: str, now: float) -> None:

@@ -74,20 +74,6 @@ class Unpinned:
 
 
 @dataclass(frozen=True, slots=True)
-class LettingGo:
-    """Holds are being ended; until ``LetGo`` their marks may still stand in Slurm."""
-
-    refs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LetGo:
-    """Those holds have ended and their marks are off."""
-
-    refs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Pause:
     """Somebody told the daemon to keep its hands off."""
 
@@ -105,7 +91,7 @@ class PauseEnded:
 @dataclass(frozen=True, slots=True)
 class State:
     """Everything remembered. ``stops`` holds those that are not over; ``pins`` the nodes that a beneficiary had asked
-    for before it was pinned; ``letting_go`` marks that may still be on."""
+    for before it was pinned."""
 
     stops: dict[int, Stop] = field(default_factory=dict)
     next_stop: int = 1
@@ -115,7 +101,6 @@ class State:
     backoff: dict[str, float] = field(default_factory=dict)
     spared: dict[str, float] = field(default_factory=dict)
     pins: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    letting_go: frozenset[str] = frozenset()
     pause: Pause | None = None
 
     def ledger(self) -> Ledger:
@@ -131,7 +116,7 @@ class State:
     def known_refs(self) -> frozenset[str]:
         """Every job about which something is remembered."""
         by_ref = (self.stopped, self.running_since, self.stop_times, self.backoff, self.spared, self.pins)
-        return self.letting_go.union(*by_ref)
+        return frozenset().union(*by_ref)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +127,12 @@ class Remembered:
 
 
 Record = (
-    Remembered
-    | StopChanged
-    | JobStopped
-    | JobBack
-    | JobsGone
-    | TriedInVain
-    | Spared
-    | Unpinned
-    | LettingGo
-    | LetGo
-    | Pause
-    | PauseEnded
+    Remembered | StopChanged | JobStopped | JobBack | JobsGone | TriedInVain | Spared | Unpinned | Pause | PauseEnded
 )
 _RECORDS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)
     for kind in (
-        Remembered, StopChanged, JobStopped, JobBack, JobsGone, TriedInVain, Spared, Unpinned, LettingGo, LetGo, Pause,
+        Remembered, StopChanged, JobStopped, JobBack, JobsGone, TriedInVain, Spared, Unpinned, Pause,
         PauseEnded,
     )
 }  # fmt: skip
@@ -189,10 +163,6 @@ def apply(state: State, record: Record) -> State:
             return replace(state, spared={**state.spared, ref: until})
         case Unpinned(ref):
             return replace(state, pins=_without(state.pins, ref))
-        case LettingGo(refs):
-            return replace(state, letting_go=state.letting_go.union(refs))
-        case LetGo(refs):
-            return replace(state, letting_go=state.letting_go.difference(refs))
         case Pause():
             return replace(state, pause=record)
         case PauseEnded():
@@ -225,7 +195,6 @@ def _forget(state: State, refs: frozenset[str]) -> State:
         backoff=kept(state.backoff),
         spared=kept(state.spared),
         pins=kept(state.pins),
-        letting_go=state.letting_go - refs,
     )
 
 

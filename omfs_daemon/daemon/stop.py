@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 from omfs_daemon.cluster.jobs import Hold, Job, JobState, Share
 from omfs_daemon.cluster.snapshot import Commitment
 from omfs_daemon.methods.registry import STOP_METHODS
+from omfs_daemon.policy.queue import STOPPED_MARK
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Refusal
 from omfs_daemon.slurm.orders import Order
@@ -132,9 +133,6 @@ class Limits(NamedTuple):
     start: float
 
 
-MARK = "omfs:stopped"
-
-
 # -- the next state --------------------------------------------------------------------------------------
 def next_state(stop: Stop, view: View, now: float, limits: Limits) -> Stop:
     """The state that follows from what is seen; the same object if nothing follows yet."""
@@ -238,7 +236,7 @@ def _prepare(stop: Stop, view: View) -> list[Order]:
 
 def _mark(stop: Stop) -> str:
     kind = "urgent" if stop.beneficiary.urgent else "entitled"
-    return f"{MARK} for job {stop.beneficiary.ref} ({kind}, account {stop.beneficiary.account})"
+    return f"{STOPPED_MARK} for job {stop.beneficiary.ref} ({kind}, account {stop.beneficiary.account})"
 
 
 def _stop_running(stop: Stop, view: View) -> list[Order]:

@@ -121,7 +121,7 @@ class FakeGateway:
         return self._ask("settings", lambda: SlurmSettings("22.05.8", values))
 
     def jobs(self) -> list[Job]:
-        return self._ask("jobs", lambda: [self.faults.bend(_listed(job)) for job in self.slurm.live()])
+        return self._ask("jobs", lambda: [self.faults.bend(job) for job in self.slurm.live()])
 
     def find(self, job_id: int) -> Job | None:
         return self._ask("find", lambda: self._found(job_id))
@@ -232,7 +232,7 @@ class FakeGateway:
         record = self.slurm.records.get(job_id)
         if record is None:
             return None
-        return replace(self.faults.bend(record.view(self.slurm.now)), requeue=record.what.requeue)
+        return self.faults.bend(record.view(self.slurm.now))
 
     # -- faults and references ---------------------------------------------------------------------
     def _ask(self, method: str, look: Callable[[], Answer]) -> Answer:
@@ -303,11 +303,3 @@ def _not_active(record: Record) -> str | None:
     if record.state is JobState.ENDED:
         return FINISHED
     return None if record.active else PENDING
-
-
-def _listed(job: Job) -> Job:
-    """A job as lists show it: without what only ``find`` reads."""
-    comment = job.admin_comment if job.hold is not Hold.NONE else ""
-    if job.requeue and comment == job.admin_comment:
-        return job
-    return replace(job, requeue=True, admin_comment=comment)

@@ -49,16 +49,10 @@ class Gateway(Protocol):
     def settings(self) -> SlurmSettings: ...
 
     def jobs(self) -> list[Job]:
-        """All jobs that Slurm lists as not ended (COMPLETING ones too), array tasks as in ``Job``.
-
-        ``admin_comment`` is filled for held jobs only.
-        """
+        """All jobs that Slurm lists as not ended (COMPLETING ones too), array tasks as in ``Job``."""
 
     def find(self, job_id: int) -> Job | None:
-        """One job, ended ones too while Slurm still knows them (MinJobAge); None if it does not.
-
-        ``admin_comment`` is always filled.
-        """
+        """One job, ended ones too while Slurm still knows them (MinJobAge); None if it does not."""
 
     def nodes(self) -> list[Node]: ...
 
@@ -75,7 +69,7 @@ class Gateway(Protocol):
         """End any hold; Slurm computes the priority anew, ``nice`` stays."""
 
     def set_nice(self, refs: Sequence[str], nice: int) -> list[Refusal]:
-        """The rank: priority = Slurm's own - nice. Works on held jobs too; ended and running ones refuse."""
+        """The rank: priority = Slurm's own - nice. Works on held jobs too; on running ones without effect."""
 
     def pin(self, ref: str, nodes: Sequence[str]) -> list[Refusal]:
         """The waiting job may run on these nodes only (ReqNodeList); no nodes: unpin."""

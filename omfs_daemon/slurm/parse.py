@@ -248,7 +248,7 @@ def _hold(row: JobRow) -> Hold:
 def _admin_comment(row: JobRow, hold: Hold) -> str:
     """The job's own, or the gate's mark where job_submit.lua could write it into the comment only: Slurm refuses an
     AdminComment in the update with which an owner ends his hold."""
-    if hold is Hold.USER and not values.text(row.admin_comment) and WAITS in row.comment.split():
+    if hold is Hold.USER and WAITS in row.comment.split():
         return GATE
     return values.text(row.admin_comment)[:_COMMENT_KEPT]
 
