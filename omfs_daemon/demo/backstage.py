@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
@@ -68,29 +69,31 @@ class Interrupts:
             raise Interrupted(f"ended by {self._pending}")
 
 
-def left_running(directory: Path) -> list[str]:
-    """Processes of the demo that do not end: our children, and whoever names the directory."""
+def end_left(directory: Path) -> list[str]:
+    """Kill children of ours that still work in the directory; what then still runs there, whoever started it.
+
+    A signal may come between the start of a process and the moment in which its number is remembered.
+    """
+    ours = set(psutil.Process().children(recursive=True))
+    for process in ours.intersection(_working_in(directory)):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     end = time.monotonic() + _LEAVE_LIMIT
-    while (found := _of_demo(directory)) and time.monotonic() < end:
+    while (left := _working_in(directory)) and time.monotonic() < end:
         time.sleep(_POLL)
-    return found
+    return [str(process.pid) for process in left]
 
 
-def _of_demo(directory: Path) -> list[str]:
-    here = psutil.Process()
-    children = set(here.children(recursive=True))
+def _working_in(directory: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
-        try:
-            if process != here and (process in children or _names(process, str(directory))):
-                found.append(f"{process.name()} ({process.pid})")
-        except psutil.Error:  # it ended while we looked, or is none of ours
-            continue
+        with suppress(psutil.Error):  # it ended while we looked, or is somebody else's
+            if process.pid != os.getpid() and _names(process, str(directory)):
+                found.append(process)
     return found
 
 
 def _names(process: psutil.Process, directory: str) -> bool:
-    if process.status() == psutil.STATUS_ZOMBIE:
-        return False
+    """Zombies have no command line any more."""
     texts = (*process.cmdline(), process.cwd(), *process.environ().values())
     return any(directory in text for text in texts)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from omfs_daemon.cli.output import clean, show
-from omfs_daemon.demo.backstage import Interrupted, Interrupts, left_running, make_directory
+from omfs_daemon.demo.backstage import Interrupted, Interrupts, end_left, make_directory
 from omfs_daemon.demo.fake_stage import FakeStage
 from omfs_daemon.demo.local_slurm import LocalSlurmError
 from omfs_daemon.demo.real_stage import RealStage
@@ -41,8 +41,8 @@ def main(fake: bool) -> int:
         except Exception as error:
             play.broken.append(f"the story broke off: {error!r}")
             bug = error
-        # Nothing is printed before all is down: printing may fail, too.
-        failed = _take_down(stages, directory)
+        finally:
+            failed = _take_down(stages, directory)  # before anything is printed, which may fail, too
     if not failed:
         print("Everything is taken down, nothing is left running.", flush=True)
     if bug is not None:
@@ -75,8 +75,8 @@ def _take_down(stages: Iterable[Stage], directory: Path) -> list[str]:
             stage.close()
         except Exception as error:
             failed.append(f"{stage.name} cannot be taken down: {error}")
-    if left := left_running(directory):
-        failed.append(f"left running: {', '.join(left)}")
+    if left := end_left(directory):
+        failed.append(f"processes left running: {', '.join(left)}")
     shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():
         failed.append(f"{directory} cannot be removed")
