@@ -29,8 +29,8 @@ _WAITS_FOR_NODES = ("None", "Resources", "Priority", "ReqNodeNotAvail", "Nodes_r
 def is_held_by_us(job: Job) -> bool:
     """Whether the hold is the submit plug-in's or the daemon's; any other hold is none of our business.
 
-    A stopped job that waits for its turn may be held by its owner; Slurm then says JobHeldUser, while the hold that comes
-    with a requeue has a reason of its own.
+    A stopped job that waits for its turn may be held by its owner; Slurm then says JobHeldUser, while the hold that
+    comes with a requeue has a reason of its own.
     """
     if job.hold is Hold.NONE or not job.admin_comment.startswith(OUR_MARK):
         return False

@@ -127,7 +127,7 @@ def used_by_entity(owners: AccountTree, jobs: Sequence[Job]) -> list[int]:
     return used
 
 
-# -- an obvious second way to place a job, for small machines --------------------------------------------------------
+# -- an obvious second way to place a job, for small machines ---
 def idle(machine: Sequence[Node], jobs: Sequence[Job]) -> dict[str, list[int]]:
     """CPUs, bytes, GPUs that are free by node; suspended jobs keep their memory and GPUs."""
     free = {node.name: [node.cpus, node.memory, dict(node.gres).get("gpu", 0)] for node in machine}
@@ -305,7 +305,7 @@ def test_what_could_start_lawfully_does(mix: tuple[World, list[Job]]) -> None:
             assert not can_hold(free, site.machine, job), job.ref
 
 
-# -- urgent jobs -----------------------------------------------------------------------------------------------------
+# -- urgent jobs ---
 @laws
 @given(mixes(), st.data())
 def test_laws_of_urgent_jobs(mix: tuple[World, list[Job]], data: st.DataObject) -> None:
@@ -378,7 +378,7 @@ def test_stopped_jobs_are_at_the_head(mix: tuple[World, list[Job]]) -> None:
     assert site.jobs[951].runs or not site.jobs[950].runs
 
 
-# -- the plan and the gate --------------------------------------------------------------------------------------------
+# -- the plan and the gate ---
 @laws
 @given(mixes(), st.randoms(use_true_random=False))
 def test_the_plan_is_deterministic(mix: tuple[World, list[Job]], draw: Any) -> None:
