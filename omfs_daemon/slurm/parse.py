@@ -22,7 +22,8 @@ _COMMENT_KEPT = 1024  # Slurm's own limit of a comment
 _NAME_KEPT = 128
 _SHOWN = 160
 
-GATE = "omfs:gate"
+_OUR_MARK = "omfs:"
+GATE = f"{_OUR_MARK}gate"
 """The AdminComment of a job that job_submit.lua holds."""
 
 WAITS = "omfs:wait"
@@ -248,9 +249,9 @@ def _hold(row: JobRow) -> Hold:
 def _admin_comment(row: JobRow, hold: Hold) -> str:
     """The job's own, or the gate's mark where job_submit.lua could write it into the comment only: Slurm refuses an
     AdminComment in the update with which an owner ends his hold."""
-    if hold is Hold.USER and WAITS in row.comment.split():
-        return GATE
-    return values.text(row.admin_comment)[:_COMMENT_KEPT]
+    written = values.text(row.admin_comment)[:_COMMENT_KEPT]
+    is_waiting = hold is Hold.USER and WAITS in row.comment.split()
+    return GATE if is_waiting and not written.startswith(_OUR_MARK) else written
 
 
 def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> Request:
