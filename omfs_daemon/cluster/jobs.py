@@ -69,7 +69,8 @@ class Job:
 
     ``id`` is Slurm's raw job id, unique; ``ref`` is what commands take: ``"7"``, ``"3_1"`` for one task of an
     array, ``"3_[4-5]"`` for its waiting rest. Name, comment and user are written by users: hostile text.
-    ``requeue``: Slurm would requeue it (not submitted with --no-requeue). ``required_nodes`` in the request is the *present* ReqNodeList, so it shows a pin of ours as well.
+    ``requeue``: Slurm would requeue it (not submitted with --no-requeue). ``required_nodes`` in the request is the
+    *present* ReqNodeList, so it shows a pin of ours as well.
     """
 
     id: int

@@ -82,11 +82,11 @@ def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float
     ready = [job for job in suspended if picture.cpus_free(job)]
     wanted: list[Order] = [orders.SetNice((job.ref,), own_nice(job)) for job in ranked]
     wanted += [orders.Pin(ref, nodes) for ref, nodes in _pins(state) if _waits(picture, ref)]
+    for job in ready:  # before the held ones, which could take the very CPUs
+        wanted += [orders.Resume((job.ref,)), orders.Comment((job.ref,), _COMMENT)]
     if held:
         refs = tuple(job.ref for job in held)
         wanted += [orders.Release(refs), orders.Comment(refs, _COMMENT)]
-    for job in ready:
-        wanted += [orders.Resume((job.ref,)), orders.Comment((job.ref,), _COMMENT)]
     refusals = give(gateway, wanted)
     log.warning(
         "everything is let go",

@@ -78,6 +78,7 @@ class Service:
         self._slurm_version = ""
         self._report = Report(clock(), "starting: Slurm has not been asked yet")
         self._last_poll: float | None = None
+        self._foreseen: tuple[tuple[float, int], Plan | None] = ((0.0, 0), None)
         self._begin()
 
     def _begin(self) -> None:
@@ -253,7 +254,7 @@ class Service:
         )
 
     def plan(self, caller: Caller) -> PlanView:
-        suggested = self._fresh_plan()
+        suggested = self._foresee()
         report, state, settings = self._report, self._journal.state, self._settings
         if suggested is None or report.snapshot is None:
             return PlanView(time=report.at, sentence=report.sentence, actions=[], refused=[])
@@ -265,16 +266,20 @@ class Service:
             view = answers.only_of(caller, view, report.snapshot)
         return view
 
-    def _fresh_plan(self) -> Plan | None:
-        """What would happen now, from the latest picture; changes nothing."""
-        report = self._report
+    def _foresee(self) -> Plan | None:
+        """What would happen now, from the latest picture; changes nothing. Made once a cycle, however many ask."""
+        report, settings = self._report, self._settings
         if report.snapshot is None:
             return None
-        return plan(report.snapshot, self._journal.state.ledger(), self._settings.rules, self._clock())
+        made_for, foreseen = self._foreseen
+        if made_for != (report.at, id(settings)) or foreseen is None:
+            foreseen = plan(report.snapshot, self._journal.state.ledger(), settings.rules, self._clock())
+            self._foreseen = ((report.at, id(settings)), foreseen)
+        return foreseen
 
     def why(self, caller: Caller, job: str) -> WhyView:
         return answers.why_view(
-            caller, job, self._report, self._journal.state, self._settings.rules, self._story, self._fresh_plan()
+            caller, job, self._report, self._journal.state, self._settings.rules, self._story, self._foresee()
         )
 
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:

@@ -1,0 +1,204 @@
+"""The service on the fake: answers to callers, pause, reload, heartbeat, lock, failsafe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.config import parse
+from omfs_daemon.daemon.callers import Caller, Role
+from omfs_daemon.daemon.failsafe import rescue
+from omfs_daemon.daemon.heartbeat import age
+from omfs_daemon.daemon.lock import LockError
+from omfs_daemon.daemon.service import Service
+from omfs_daemon.errors import ConfigError, ControlError
+from omfs_daemon.slurm.fake import FakeSlurm
+from omfs_daemon.slurm.fake_gateway import FakeGateway, Fault
+from omfs_daemon.slurm.fake_jobs import Submission
+from omfs_daemon.slurm.gateway import AccountRow
+
+ROOT = Caller(0, 0, "root", Role.OPERATOR)
+ALICE = Caller(1000, 1000, "alice", Role.USER)
+BOB = Caller(1001, 1001, "bob", Role.USER)
+
+TEXT = """
+[daemon]
+state_dir = "{directory}/state"
+run_dir = "{directory}/run"
+failsafe_grace_seconds = 60
+[policy]
+quantum_seconds = 0
+[entitlements.bio]
+percent = 50
+[entitlements.physics]
+percent = 50
+[[class]]
+name = "regular"
+methods = ["requeue", "suspend"]
+"""
+
+
+class Stand:
+    """A service, its fake Slurm and the virtual time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.now = 1_000_000.0
+        self.path = directory / "omfs.toml"
+        self.path.write_text(TEXT.format(directory=directory))
+        self.config = parse(self.path.read_text(), str(self.path))
+        names = frozenset(f"n{i}" for i in range(1, 5))
+        nodes = [Node(name, 4, 8000 << 20) for name in sorted(names)]
+        self.slurm = FakeSlurm(lambda: self.now, nodes, [Partition("main", names)])
+        self.gateway = FakeGateway(self.slurm, [AccountRow("bio", ""), AccountRow("physics", "")])
+        self.service = self.serve()
+
+    def serve(self, dry_run: bool = False) -> Service:
+        return Service(self.config, self.path, self.gateway, lambda: self.now, dry_run=dry_run)
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.service.once()
+            self.now += 0.5
+
+    def submit(self, user: str, account: str, method: str = "requeue", run_time: float = 100) -> int:
+        request = Request(4, partitions=("main",), max_nodes=1)
+        comment = f"omfs:method={method}" if method else ""
+        return self.slurm.submit(Submission(request, user=user, account=account, run_time=run_time, comment=comment))
+
+
+@pytest.fixture
+def stand(tmp_path: Path) -> Iterator[Stand]:
+    found = Stand(tmp_path)
+    yield found
+    found.service.close()
+
+
+def reclaimed(stand: Stand) -> tuple[list[int], int]:
+    bio = [stand.submit("alice", "bio") for _ in range(4)]
+    stand.run(1)
+    physics = stand.submit("bob", "physics")
+    stand.run(4)
+    return bio, physics
+
+
+def test_status_shows_shares_to_all_and_jobs_to_operators(stand: Stand) -> None:
+    reclaimed(stand)
+    rows = {row["account"]: row for row in stand.service.status(ALICE)["accounts"]}
+    assert (rows["bio"]["used"], rows["bio"]["borrowed"], rows["physics"]["lent"]) == (12, 4, 4)
+    assert stand.service.status(ALICE)["stopped"] == []
+    assert len(stand.service.status(ROOT)["stopped"]) == 1
+
+
+def test_a_story_is_told_to_its_owner_and_to_operators_only(stand: Stand) -> None:
+    _bio, physics = reclaimed(stand)
+    (stop,) = stand.service.history(ROOT, 10, 0)["stops"]
+    victim = stop["victims"][0]["job"]
+    assert stand.service.why(ALICE, victim)["events"][0]["event"] == "stopped"
+    assert stand.service.why(ROOT, str(physics))["state"] == "RUNNING"
+    with pytest.raises(ControlError, match="not yours"):
+        stand.service.why(BOB, victim)
+    with pytest.raises(ControlError, match="does not list it"):
+        stand.service.why(ROOT, "4711")
+    assert len(stand.service.history(BOB, 10, 0)["stops"]) == 1, "his job was the beneficiary"
+    assert stand.service.history(Caller(9, 9, "eve", Role.USER), 10, 0)["stops"] == []
+
+
+def test_a_plan_is_foreseen_without_being_carried_out(stand: Stand) -> None:
+    for _ in range(4):
+        stand.submit("alice", "bio")
+    stand.run(1)
+    stand.service.pause(ROOT, "")
+    stand.submit("bob", "physics")
+    stand.run(1)
+    view = stand.service.plan(ROOT)
+    assert [action["job"] for action in view["refused"]] == ["5"]
+    stand.service.resume(ROOT)
+    stand.service.close()
+    stand.service = stand.serve(dry_run=True)
+    stand.run(1)
+    (action,) = [action for action in stand.service.plan(ROOT)["actions"] if action["kind"] == "stop for"]
+    assert (action["job"], action["victims"][0]["account"]) == ("5", "bio")
+    assert stand.service.plan(Caller(9, 9, "eve", Role.USER))["actions"] == []
+
+
+def test_entitlements_change_at_once_with_an_audit_line(stand: Stand, tmp_path: Path) -> None:
+    stand.run(1)
+    stand.service.change_entitlements(ROOT, {"op": "set", "account": "bio", "percent": "25"})
+    stand.run(0.5)
+    rows = {row["account"]: row["entitled"] for row in stand.service.status(ROOT)["accounts"]}
+    assert rows == {"bio": 4, "physics": 8, "(others)": 4}
+    audit = json.loads((tmp_path / "state" / "audit.jsonl").read_text())
+    assert (audit["user"], audit["time"]) == ("root", stand.now - 0.5)
+    with pytest.raises(ConfigError, match="at most 100"):
+        stand.service.change_entitlements(ROOT, {"op": "set", "account": "bio", "percent": "60"})
+    with pytest.raises(ConfigError, match="chemistry"):
+        stand.service.change_entitlements(ROOT, {"op": "set", "account": "chemistry", "percent": "10"})
+
+
+def test_a_bad_file_leaves_the_running_configuration_in_force(stand: Stand) -> None:
+    good = stand.path.read_text()
+    stand.path.write_text(good.replace("percent = 50", "percent = 51"))
+    with pytest.raises(ConfigError, match="at most 100"):
+        stand.service.reload(ROOT)
+    stand.path.write_text(good.replace("run_dir", "run_dir_"))
+    with pytest.raises(ConfigError, match="run_dir_"):
+        stand.service.reload(ROOT)
+    stand.path.write_text(good.replace("/run", "/elsewhere"))
+    with pytest.raises(ConfigError, match="restart"):
+        stand.service.reload(ROOT)
+    stand.run(0.5)
+    assert stand.service.status(ROOT)["accounts"][0]["entitled"] == 8
+    stand.path.write_text(good.replace("percent = 50", "percent = 25"))
+    stand.service.reload(ROOT)
+    stand.run(0.5)
+    assert stand.service.status(ROOT)["accounts"][0]["entitled"] == 4
+
+
+def test_the_heart_beats_only_while_it_acts(stand: Stand) -> None:
+    heartbeat = stand.config.daemon.heartbeat
+    stand.run(1)
+    beaten = stand.now
+    assert age(heartbeat, stand.now) == pytest.approx(0.5, abs=1)
+    stand.gateway.faults.inject(Fault.DEAD)
+    stand.run(30)
+    assert "Slurm does not answer" in stand.service.status(ROOT)["sentence"]
+    assert stand.service.status(ROOT)["last_poll"] == beaten - 0.5
+    assert (age(heartbeat, stand.now) or 0) >= 30
+    stand.gateway.faults.clear()
+    stand.service.pause(ROOT, "")
+    stand.run(30)
+    assert (age(heartbeat, stand.now) or 0) >= 60
+
+
+def test_one_service_a_directory(stand: Stand) -> None:
+    with pytest.raises(LockError, match="another omfsd"):
+        stand.serve()
+
+
+def test_the_failsafe_waits_for_its_grace_time_and_then_lets_everything_go(stand: Stand) -> None:
+    suspended = [stand.submit("alice", "bio", "suspend", run_time=30) for _ in range(4)]
+    stand.run(1)
+    owned = [stand.submit("bob", "physics", "", run_time=100) for _ in range(3)]
+    stand.run(3)
+    assert stand.service.status(ROOT)["held"] == 1
+    assert rescue(stand.config, stand.gateway, lambda: stand.now) == 0
+    stand.service.close()
+    stand.now += 30
+    assert rescue(stand.config, stand.gateway, lambda: stand.now) == 0
+    assert stand.slurm.history[owned[2]].starts == [], "the daemon may come back: nothing is done yet"
+    stand.now += 40
+    assert rescue(stand.config, stand.gateway, lambda: stand.now) == 1, "CPUs of suspended jobs are taken"
+    stand.now += 2
+    assert all(stand.slurm.history[job].starts for job in owned)
+    stand.now += 50
+    assert rescue(stand.config, stand.gateway, lambda: stand.now) == 0
+    stand.now += 200
+    outcomes = {stand.slurm.history[job].outcome for job in (*suspended, *owned)}
+    assert outcomes == {"COMPLETED"}
+    stand.service = stand.serve()
