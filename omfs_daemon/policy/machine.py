@@ -105,7 +105,8 @@ class Machine:
             return request.nodes * largest
         if largest == smallest:
             return -(-request.cpus // largest) * largest
-        return max(request.nodes * largest, request.cpus + largest - 1)
+        most = max(request.nodes * largest, request.cpus + largest - 1)
+        return min(most, request.max_nodes * largest) if request.max_nodes else most
 
     def suitable(self, request: Request) -> tuple[Suitable, ...]:
         """The nodes that suit a (normal) request, for each of its partitions."""

@@ -61,10 +61,11 @@ class _Queue:
     def __init__(self) -> None:
         self._jobs: list[Job] = []
         self._groups: list[_Group] = []
+        self._add_job, self._add_group = self._jobs.append, self._groups.append
 
     def add(self, job: Job, group: _Group) -> None:
-        self._jobs.append(job)
-        self._groups.append(group)
+        self._add_job(job)
+        self._add_group(group)
 
     def as_added(self) -> Iterator[tuple[Job, _Group]]:
         return zip(self._jobs, self._groups, strict=True)
@@ -132,7 +133,7 @@ class _Pass:
             key = (held, id(job.request), job.account, job.partition, job.qos, job.comment)
             group = groups.get(key)
             if group is None:
-                group = groups[key] = _Group(self.standing.need_of(job))
+                group = groups[key] = self._group_of(job)
             group.tasks += len(job.task_ids) or 1
             if in_transit and not self._refs(job):
                 continue
@@ -155,6 +156,11 @@ class _Pass:
             if job.ref in stopped and job.ref not in in_transit:
                 heads.add(job, _Group(self.standing.need_of(job)))
         return heads, urgent, regular
+
+    def _group_of(self, job: Job) -> _Group:
+        """Most accounts are full, so for most groups it is plain from the start that they are beyond."""
+        need = self.standing.need_of(job)
+        return _Group(need, beyond=not need.urgent and not self.usage.entitles(need.leaf, need.cpus))
 
     def _refs(self, job: Job) -> list[str]:
         """The job, or the tasks of a waiting array, apart from those that are part of a stop already."""
@@ -193,8 +199,10 @@ class _Pass:
                 if first is not None:
                     borrowers.add(job, group)
                     firsts[job.id] = first
-        any_stopped = bool(self.ledger.stopped)
+        any_stopped, now = bool(self.ledger.stopped), self.capacity.now
         for job, group in borrowers.as_added():
+            if group.shut is None and group.need.request.cpus > now.total and not group.need.fixed:
+                group.shut = Reason.BEYOND_ENTITLEMENT
             if group.shut is not None and not any_stopped:
                 self.waits.append(Wait(job.ref, job.account, group.shut))
             else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -26,8 +25,7 @@ WINDOWS = 16
 Pick = Callable[[int], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """What is to become free: ``request`` anywhere, or exactly ``shares``' CPUs for a suspended job.
 
     ``cpus``: the most that the job will come to hold.
@@ -74,8 +72,11 @@ def choose(need: Need, pool: Pool, free: Free, usage: Usage, rules: Rules) -> Ch
         touching = pool.on_suitable(machine.suitable(machine.normal(need.request)))
     eligible = pool.alive & touching
     if not need.urgent:
-        eligible &= pool.mature & _givers(need, usage)[pool.leaf]
-    if need.cpus > free.total + int(pool.cpus[eligible].sum()):
+        eligible &= pool.mature
+        if eligible.any():
+            eligible &= _givers(need, usage)[pool.leaf]
+    least = need.cpus if need.shares else need.request.cpus
+    if least > free.total + int(pool.cpus[eligible].sum()):
         return None
     for pick in (pool.preferred, pool.most_freeing) if pool.has_choice else (pool.preferred,):
         search = _Search(need, pool, free, usage, rules, pick)

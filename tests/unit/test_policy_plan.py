@@ -177,6 +177,13 @@ def test_urgent_fits_preempts_or_waits() -> None:
     assert why_waiting(decide(nodes(1), [*others, urgent(9)], HALVES)) == {"9": "NOT_ENOUGH_TO_STOP"}
 
 
+def test_an_exclusive_urgent_job_takes_a_whole_node_of_an_uneven_machine() -> None:
+    machine = [*nodes(1, 6), replace(nodes(1)[0], name="odd", cpus=1)]
+    jobs = [running(1, "bio", on="n0"), running(2, "bio", on="odd", comment="")]
+    suggested = decide(machine, [*jobs, urgent(9, asks=request(2, exclusive=True))], HALVES)
+    assert stopped_for(suggested) == {"9": {"1"}}
+
+
 def test_urgent_spares_owners_if_it_can_or_must() -> None:
     jobs = [*full("bio", 2), *full("stranger", 2, first=3), urgent(9, cpus=1)]
     assert stopped_for(decide(nodes(1), jobs, HALVES))["9"] <= {"3", "4"}
