@@ -38,6 +38,7 @@ class Pool:
         self.leaf: Ints = np.array([leaf.index for leaf in self.leaves], dtype=np.int64)
         self.cpus: Ints = np.array([cpus_held(job) for job in self.jobs], dtype=np.int64)
         self.mature: Bools = np.array([is_mature(job, ledger, kinds.rules, now) for job in self.jobs], dtype=bool)
+        self.mature_cpus = int(self.cpus[self.mature].sum())
         self.alive: Bools = np.ones(len(self.jobs), dtype=bool)
         self.has_choice = any(_most_freeing(methods) != methods[0] for methods in set(self.methods))
         self._machine = machine
@@ -107,6 +108,7 @@ class Pool:
     def remove(self, gone: Iterable[int]) -> None:
         for at in gone:
             self.alive[at] = False
+            self.mature_cpus -= int(self.cpus[at]) if self.mature[at] else 0
 
 
 def _most_freeing(methods: tuple[str, ...]) -> str:

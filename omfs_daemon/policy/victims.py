@@ -66,16 +66,16 @@ def choose(need: Need, pool: Pool, free: Free, usage: Usage, rules: Rules) -> Ch
     that the accounts have given all they must before the job fits anywhere, node by node, the emptiest first.
     """
     machine = free.machine
+    least = need.cpus if need.shares else need.request.cpus
+    if not need.urgent and least > free.total + pool.mature_cpus:
+        return None
     if need.shares:
         touching = pool.on(machine.mask_of(share.node for share in need.shares))
     else:
         touching = pool.on_suitable(machine.suitable(machine.normal(need.request)))
     eligible = pool.alive & touching
     if not need.urgent:
-        eligible &= pool.mature
-        if eligible.any():
-            eligible &= _givers(need, usage)[pool.leaf]
-    least = need.cpus if need.shares else need.request.cpus
+        eligible &= pool.mature & _givers(need, usage)[pool.leaf]
     if least > free.total + int(pool.cpus[eligible].sum()):
         return None
     for pick in (pool.preferred, pool.most_freeing) if pool.has_choice else (pool.preferred,):
