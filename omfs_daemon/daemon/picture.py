@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
@@ -66,4 +67,7 @@ class Observer:
             self._partitions = {partition.name: partition for partition in self._gateway.partitions()}
             now = self._clock()
             self._nodes_again_at = now + (now - taken) * (1 / NODES_SHARE_OF_TIME - 1)
+        elif any(node.cpus_taken for node in self._nodes.values()):
+            # Slurm's books of the nodes are as old as the look at them: the jobs of this look tell more.
+            self._nodes = {name: replace(node, cpus_taken=0, memory_taken=0) for name, node in self._nodes.items()}
         return Snapshot(taken, jobs, self._nodes, self._partitions)

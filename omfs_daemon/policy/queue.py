@@ -23,7 +23,7 @@ STOPPED_MARK = f"{OUR_MARK}stopped"
 BAND_STEP = 250_000_000
 """Distance between two bands, above any priority that Slurm's factors add up to in practice."""
 
-_WAITS_FOR_NODES = ("None", "Resources", "Priority", "ReqNodeNotAvail", "Nodes_required_for_job_are_DOWN")
+_WAITS_FOR_NODES = ("None", "Resources", "Priority", "ReqNodeNotAvail", "Nodes required for job are DOWN")
 
 
 def is_held_by_us(job: Job) -> bool:
