@@ -19,7 +19,7 @@ from omfs_daemon.policy.free import Parcel, parcel_of
 from omfs_daemon.policy.kinds import Kinds
 from omfs_daemon.policy.machine import Bools, Ints, Machine, Suitable
 from omfs_daemon.policy.queue import own_priorities
-from omfs_daemon.policy.stopping import has_stops_left, is_mature
+from omfs_daemon.policy.stopping import has_stops_left, is_mature, takes_method
 from omfs_daemon.policy.usage import cpus_held
 
 
@@ -34,7 +34,7 @@ class Pool:
         order = np.lexsort((-ids, -started, own_priorities(found)))
         self.jobs = [found[i] for i in order]
         self.leaves: list[Entity] = [kinds.of(job).leaf for job in self.jobs]
-        self.methods = [kinds.of(job).job_class.methods for job in self.jobs]
+        self.methods = [methods_for(job, kinds) for job in self.jobs]
         self.leaf: Ints = np.array([leaf.index for leaf in self.leaves], dtype=np.int64)
         self.cpus: Ints = np.array([cpus_held(job) for job in self.jobs], dtype=np.int64)
         self.mature: Bools = np.array([is_mature(job, ledger, kinds.rules, now) for job in self.jobs], dtype=bool)
@@ -111,6 +111,12 @@ class Pool:
             self.mature_cpus -= int(self.cpus[at]) if self.mature[at] else 0
 
 
+def methods_for(job: Job, kinds: Kinds) -> tuple[str, ...]:
+    """What its class allows and the job itself bears, in order of preference; none: it is not stopped."""
+    methods = kinds.of(job).job_class.methods
+    return methods if job.requeue else tuple(name for name in methods if takes_method(job, name))
+
+
 def _most_freeing(methods: tuple[str, ...]) -> str:
     return next((name for name in methods if METHODS[name].frees_memory), methods[0])
 
@@ -118,7 +124,7 @@ def _most_freeing(methods: tuple[str, ...]) -> str:
 def _stoppable(crowd: Crowd, kinds: Kinds, ledger: Ledger, now: float) -> Iterable[Job]:
     busy = {ref for commitment in ledger.commitments for ref in (*commitment.victims, commitment.beneficiary)}
     for job in crowd.running:
-        if not kinds.of(job).job_class.methods or job.ref in busy:
+        if not methods_for(job, kinds) or job.ref in busy:
             continue
         if ledger.spared.get(job.ref, 0.0) > now:
             continue

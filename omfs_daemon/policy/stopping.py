@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.methods import METHODS
 from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy.accounts import Entity, may_take
 from omfs_daemon.policy.rules import Rules
@@ -27,6 +28,11 @@ def is_mature(job: Job, ledger: Ledger, rules: Rules, now: float) -> bool:
 def has_stops_left(job: Job, ledger: Ledger, rules: Rules, now: float) -> bool:
     recent = [at for at in ledger.stop_times.get(job.ref, ()) if at > now - HOUR]
     return len(recent) < rules.max_stops_per_hour
+
+
+def takes_method(job: Job, method: str) -> bool:
+    """Whether the job comes back after a stop by this method: one that Slurm would not requeue must keep its work."""
+    return job.requeue or METHODS[method].keeps_work
 
 
 def takes_fairly(taker: Entity, cpus: int, givers: Iterable[tuple[Entity, int]], usage: Usage) -> bool:

@@ -98,7 +98,8 @@ def any_job(draw: st.DrawFn, number: int, names: Sequence[str], simple: bool = F
         return gated(number, account, **fields)
     if kind == 1 and not simple:
         return urgent(number, account, **fields)
-    return waiting(number, account, comment=draw(st.sampled_from(METHODS)), **fields)
+    requeue = simple or kind != 2
+    return waiting(number, account, comment=draw(st.sampled_from(METHODS)), requeue=requeue, **fields)
 
 
 @st.composite
@@ -109,6 +110,11 @@ def mixes(draw: st.DrawFn, simple: bool = False, most: int = 14) -> tuple[World,
     first, later = draw(st.integers(0, most)), draw(st.integers(0, most))
     jobs = [draw(any_job(number, names, simple)) for number in range(1, first + later + 1)]
     return world(machine, jobs[:first], by), jobs[first:]
+
+
+def stopped_by(site: World, job: Job) -> tuple[str, ...]:
+    """How the job may be stopped: as its class says, but what Slurm would not requeue only by suspending it."""
+    return tuple(name for name in classify(site.rules, job).methods if job.requeue or name == "suspend")
 
 
 def arrive(site: World, jobs: Sequence[Job]) -> None:
@@ -223,7 +229,7 @@ def test_evictions_are_lawful_in_every_cycle(mix: tuple[World, list[Job]]) -> No
             for job in before:
                 if job.ref in victims:
                     job_class = classify(site.rules, job)
-                    assert job.runs and not job_class.urgent and victims[job.ref] in job_class.methods
+                    assert job.runs and not job_class.urgent and victims[job.ref] in stopped_by(site, job)
         assert_machine_holds(site)
         for reclaim in verdict.reclaims:
             beneficiary = next(job for job in site.jobs.values() if job.ref == reclaim.beneficiary)
@@ -318,10 +324,10 @@ def test_laws_of_urgent_jobs(mix: tuple[World, list[Job]], data: st.DataObject) 
     job = urgent(900, "stranger", asks=data.draw(any_request()))
     arrive(site, [job])
     jobs = [other for other in site.jobs.values() if other.shares]
-    stays = [other for other in jobs if not classify(site.rules, other).methods or (other.state is JobState.SUSPENDED)]
+    stays = [other for other in jobs if not stopped_by(site, other) or (other.state is JobState.SUSPENDED)]
     fits = can_hold(idle(site.machine, jobs), site.machine, job)
     # A job that is suspended keeps its memory; one that may be requeued gives all.
-    suspended = [replace(o, state=JobState.SUSPENDED) for o in jobs if classify(site.rules, o).methods == ("suspend",)]
+    suspended = [replace(o, state=JobState.SUSPENDED) for o in jobs if stopped_by(site, o) == ("suspend",)]
     may_fit = can_hold(idle(site.machine, [*stays, *(o for o in suspended if o not in stays)]), site.machine, job)
     _, _, suggested, verdict = site.step()
     now_runs = site.jobs[900].runs
@@ -442,7 +448,7 @@ def test_the_gate_refuses_spoilt_plans(mix: tuple[World, list[Job]]) -> None:
         elif other.runs and other.ref not in {victim.ref for victim in reclaim.victims}:
             extra = replace(first, ref=other.ref, method=classify(site.rules, other).methods[0])
             assert refuses(with_victims(*reclaim.victims, extra)) in (
-                Refusal.NEEDLESS, Refusal.NOT_OVER, Refusal.TOO_MANY,
+                Refusal.NEEDLESS, Refusal.NOT_OVER, Refusal.TOO_MANY, Refusal.NOT_REQUEUEABLE,
             )  # fmt: skip
 
 

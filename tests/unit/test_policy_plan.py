@@ -8,7 +8,7 @@ import pytest
 
 from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.cluster.snapshot import Ledger, Stopped
-from omfs_daemon.policy.gate import judge
+from omfs_daemon.policy.gate import REFUSAL_TEXT, Refusal, judge
 from omfs_daemon.policy.plan import Band
 from omfs_daemon.policy.queue import BAND_STEP
 from tests.unit.policy_builders import (
@@ -136,6 +136,27 @@ def test_a_committed_fixed_job_counts_as_never_stopped() -> None:
     jobs = [*full(), gated(8, "physics", 2), gated(9, "physics", 1)]
     ledger = Ledger(commitments=(commitment("8", "physics", [("n0", 2)], "1", "2"),))
     assert why_waiting(decide(nodes(1), jobs, HALVES, ledger)) == {"9": "NON_PREEMPTIBLE_BEYOND"}
+
+
+def test_a_job_that_slurm_would_not_requeue_is_stopped_only_if_it_keeps_its_work() -> None:
+    owner = waiting(9, "physics", 2)
+    lost = [replace(job, requeue=False) for job in full()]
+    suggested = decide(nodes(1), [*lost, owner], HALVES)
+    assert not suggested.reclaims and why_waiting(suggested) == {"9": "NOT_ENOUGH_TO_STOP"}
+    assert not suggested.holds  # its class stays what it is: it may borrow
+    for comment in ("omfs:method=suspend", "omfs:method=requeue,suspend"):
+        kept = [replace(job, comment=comment) for job in lost]
+        (reclaim,) = decide(nodes(1), [*kept, owner], HALVES).reclaims
+        assert {victim.method for victim in reclaim.victims} == {"suspend"}
+
+
+def test_the_gate_refuses_to_requeue_what_slurm_would_not() -> None:
+    jobs = [*full(), waiting(9, "physics", 2)]
+    suggested = decide(nodes(1), jobs, HALVES)
+    lost = [replace(job, requeue=False) for job in jobs]
+    verdict = judge(suggested, snapshot(nodes(1), lost), Ledger(), HALVES, NOW, FRESH)
+    assert not verdict.reclaims and [one.reason for one in verdict.refused] == [Refusal.NOT_REQUEUEABLE]
+    assert "requeue" in REFUSAL_TEXT[Refusal.NOT_REQUEUEABLE] and set(REFUSAL_TEXT) == set(Refusal)
 
 
 # -- jobs that are never stopped ---
