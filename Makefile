@@ -29,7 +29,7 @@ demo: $(READY)
 
 test: $(READY)
 	@deploy/setup.sh
-	@$(AS_ROOT) $(PYTHON) -m pytest
+	@$(AS_ROOT) $(PYTHON) -m pytest -n 4 --dist worksteal
 
 bench: $(READY)
 	@$(PYTHON) -m benchmarks.plan

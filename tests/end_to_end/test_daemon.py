@@ -92,7 +92,7 @@ def test_the_controller_goes_away_in_mid_stop(daemon: Daemon) -> None:
 def test_the_failsafe_lets_everything_go_once_the_daemon_stays_dead(daemon: Daemon) -> None:
     daemon.start()
     bio = fill(daemon, method="suspend", seconds=8)
-    held = [daemon.submit("physics", 2) for _ in range(3)]
+    held = [daemon.submit("physics", 8) for _ in range(3)]
     wait_until(lambda: daemon.held(), 15, "the third to be held")
     wait_until(lambda: any(daemon.job(job).state is JobState.SUSPENDED for job in bio), 15, "a suspended job")
     assert daemon.omfs("failsafe").returncode == 0

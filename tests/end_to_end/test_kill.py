@@ -21,10 +21,10 @@ POINTS = [
 @pytest.mark.parametrize("method", ["requeue", "suspend"])
 @pytest.mark.parametrize(("step", "after_orders"), POINTS)
 def test_killed_and_started_again(daemon: Daemon, step: str, after_orders: bool, method: str) -> None:
-    bio = [daemon.submit("bio", 3, method=method) for _ in range(4)]
+    daemon.start(dying_at(step, after_orders))
+    bio = [daemon.submit("bio", 6, method=method) for _ in range(4)]
     daemon.wait_running(*bio)
     physics = daemon.submit("physics", 2, method="requeue")
-    daemon.start(dying_at(step, after_orders), ready=False)
     daemon.wait_for_death(20)
     daemon.start()
     daemon.wait_rest()
