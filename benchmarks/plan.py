@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -126,8 +127,9 @@ def full_cluster(jobs: int, nodes: int) -> Snapshot:
 
 
 def afresh(snapshot: Snapshot) -> Snapshot:
-    """An equal snapshot that shares nothing with earlier ones that could be remembered."""
-    return Snapshot(NOW, dict(snapshot.jobs), dict(snapshot.nodes), dict(snapshot.partitions))
+    """An equal snapshot of jobs and nodes that were never seen before, so that nothing about them is remembered."""
+    jobs = {job.id: copy(job) for job in snapshot.jobs.values()}
+    return Snapshot(NOW, jobs, dict(snapshot.nodes), dict(snapshot.partitions))
 
 
 def seconds(call: Callable[[], object], prepare: Callable[[], object] | None = None) -> float:

@@ -11,7 +11,7 @@ Two books over the same nodes:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Capacity:
 
     def __init__(self, snapshot: Snapshot, ledger: Ledger, crowd: Crowd | None = None) -> None:
         self.machine = Machine.of(snapshot)
-        crowd = crowd if crowd is not None else Crowd(snapshot)
+        crowd = crowd if crowd is not None else Crowd.of(snapshot)
         leaving = {ref for commitment in ledger.commitments for ref in commitment.victims}
         keeping = {ref for ref, stopped in ledger.stopped.items() if not METHODS[stopped.method].frees_memory}
         self.now, soon = self._count(crowd, leaving, keeping)
@@ -44,32 +44,29 @@ class Capacity:
     def _count(self, crowd: Crowd, leaving: set[str], keeping: set[str]) -> tuple[Free, list[Parcel]]:
         """What is idle now, and what is about to be."""
         machine = self.machine
-        index = machine.index
-        used_cpus, used_memory = [0] * len(machine.names), [0] * len(machine.names)
-        soon = []
-        for job in crowd.present:
+        places = crowd.places(machine)
+        used_cpus: Ints = np.zeros(len(machine.names), dtype=np.int64)
+        used_memory: Ints = np.zeros(len(machine.names), dtype=np.int64)
+        np.add.at(used_cpus, places.nodes, places.cpus)
+        np.add.at(used_memory, places.nodes, places.memory)
+        for job in crowd.others:  # suspended jobs "free their CPUs, not their memory" (scontrol(1), suspend)
             for node, cpus, memory in job.shares:
-                i = index.get(node)
+                i = machine.index.get(node)
                 if i is not None:
-                    used_cpus[i] += cpus
+                    used_cpus[i] += cpus if job.holds_cpus else 0
                     used_memory[i] += memory
-            if job.state is JobState.COMPLETING or job.ref in leaving:
-                soon.append(parcel_of(machine, job, job.ref not in keeping))
-        for job in crowd.suspended:  # "free their CPUs, not their memory" (scontrol(1), suspend)
-            for node, _, memory in job.shares:
-                i = index.get(node)
-                if i is not None:
-                    used_memory[i] += memory
+        running = crowd.running.jobs.tolist()
+        soon = crowd.completing + ([job for job in running if job.ref in leaving] if leaving else [])
         now = Free(
             machine,
-            np.where(machine.up, machine.cpus - np.array(used_cpus, dtype=np.int64), 0),
-            machine.memory - np.array(used_memory, dtype=np.int64),
+            np.where(machine.up, machine.cpus - used_cpus, 0),
+            machine.memory - used_memory,
             {name: total.copy() for name, total in machine.gres.items()},
         )
-        for job in (*crowd.present, *crowd.suspended):
+        for job in (*running, *crowd.others):
             if job.request.gres:
                 now.take(parcel(machine, [Share(node, 0, 0) for node, _, _ in job.shares], job.request.gres))
-        return now, soon
+        return now, [parcel_of(machine, job, job.ref not in keeping) for job in soon]
 
     def _trust_lower_books(self, unsettled: set[str]) -> None:
         """Where Slurm's own books say that less is free than the jobs tell, believe the books."""
@@ -120,25 +117,22 @@ def has_free_cpus(free: Free, shares: Iterable[Share]) -> bool:
     return all(i is not None and bool(machine.up[i]) and free.cpus[i] >= cpus for i, cpus in wanted)
 
 
-def size_of(machine: Machine, running: Sequence[Job]) -> int:
+def size_of(machine: Machine, crowd: Crowd) -> int:
     """CPUs that are shared out: those of nodes that are up, and those of others on which jobs still run."""
     total = int(machine.cpus[machine.up].sum())
     if bool(machine.up.all()):
         return total
+    places = crowd.places(machine)
     used: Ints = np.zeros(len(machine.names), dtype=np.int64)
-    for job in running:
-        for node, cpus, _ in job.shares:
-            i = machine.index.get(node)
-            if i is not None and not machine.up[i]:
-                used[i] += cpus
-    return total + int(np.minimum(used, machine.cpus).sum())
+    np.add.at(used, places.nodes, places.cpus)
+    return total + int(np.minimum(used, machine.cpus)[~machine.up].sum())
 
 
 def _unsettled(crowd: Crowd, ledger: Ledger, leaving: set[str]) -> set[str]:
     """Nodes on which stops are under way: there the books are about to change."""
     nodes = {share.node for commitment in ledger.commitments for share in commitment.shares}
     if leaving:
-        for job in (*crowd.present, *crowd.suspended):
+        for job in (*crowd.running.jobs.tolist(), *crowd.others):
             if job.ref in leaving:
                 nodes.update(job.on_nodes)
     return nodes

@@ -15,6 +15,7 @@ from omfs_daemon.cluster.jobs import Job, JobState, Share
 from omfs_daemon.cluster.methods import METHODS
 from omfs_daemon.cluster.snapshot import Ledger, Snapshot
 from omfs_daemon.policy.capacity import has_free_cpus
+from omfs_daemon.policy.crowd import cpus_held
 from omfs_daemon.policy.free import parcel_of
 from omfs_daemon.policy.placing import serves
 from omfs_daemon.policy.plan import Plan, Reclaim, Resume, Start
@@ -22,7 +23,6 @@ from omfs_daemon.policy.queue import could_start
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.policy.standing import Standing
 from omfs_daemon.policy.stopping import has_stops_left, is_mature, takes_fairly, takes_from_borrowers, takes_method
-from omfs_daemon.policy.usage import cpus_held
 from omfs_daemon.policy.victims import Need
 
 
@@ -213,7 +213,7 @@ class _Judge:
             return Refusal.NOT_ALLOWED
         if not takes_method(job, method):
             return Refusal.NOT_REQUEUEABLE
-        if not has_stops_left(job, self.ledger, self.rules, self.now):
+        if not has_stops_left(job.ref, self.ledger, self.rules, self.now):
             return Refusal.STOPPED_TOO_OFTEN
         if not urgent and not is_mature(job, self.ledger, self.rules, self.now):
             return Refusal.IN_QUANTUM

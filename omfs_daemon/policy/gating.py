@@ -33,7 +33,7 @@ class Gating:
 
     def strengthen(self, job: Job) -> None:
         """Its owner could release a hold made at submit; an administrator's he cannot."""
-        if is_held_by_us(job) and job.hold is Hold.USER:
+        if job.hold is Hold.USER and is_held_by_us(job):
             self.holds.append(Change(job.ref, job.account, Reason.NON_PREEMPTIBLE_BEYOND))
 
     def admit(self, unheld: Iterable[Job], refs_of: Callable[[Job], list[str]]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from operator import eq
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.cluster.jobs import Job, Share
 
 
 class Reason(StrEnum):
@@ -132,6 +133,35 @@ class Wait(NamedTuple):
     reason: Reason
 
 
+class Waits(Collection[Wait]):
+    """Why jobs do not start now: some told one by one, and whole jobs each with its reason.
+
+    There may be as many as jobs wait, and seldom is each of them asked for; so they are made when they are.
+    """
+
+    def __init__(self, single: Sequence[Wait] = (), jobs: Sequence[Job] = (), reasons: Sequence[Reason] = ()) -> None:
+        self._single, self._jobs, self._reasons = single, jobs, reasons
+
+    def __iter__(self) -> Iterator[Wait]:
+        yield from self._single
+        for job, reason in zip(self._jobs, self._reasons, strict=True):
+            yield Wait(job.ref, job.account, reason)
+
+    def __len__(self) -> int:
+        return len(self._single) + len(self._jobs)
+
+    def __contains__(self, wait: object) -> bool:
+        return any(wait == known for known in self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Waits) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Waits({list(self)!r})"
+
+
 @dataclass(frozen=True, slots=True)
 class AccountUse:
     """CPUs of one account: of ``entitled``, ``used`` ones run; ``borrowed`` is beyond, ``lent`` is used by others."""
@@ -161,7 +191,7 @@ class Plan:
     holds: tuple[Change, ...] = ()
     releases: tuple[Change, ...] = ()
     ranks: tuple[Rank, ...] = ()
-    waits: tuple[Wait, ...] = ()
+    waits: Waits = field(default_factory=Waits)
     accounts: tuple[AccountUse, ...] = ()
     promises: tuple[Start, ...] = ()
 

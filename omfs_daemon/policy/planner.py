@@ -19,18 +19,20 @@ group that was refused, are looked at afresh in the next cycle only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+
+import numpy as np
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState, Share
 from omfs_daemon.cluster.snapshot import Ledger, Snapshot
-from omfs_daemon.policy.crowd import task_refs
+from omfs_daemon.policy.crowd import Waiting, task_refs
 from omfs_daemon.policy.free import Frontier
 from omfs_daemon.policy.gating import Gating
-from omfs_daemon.policy.plan import Band, Change, Plan, Reason, Reclaim, Resume, Start, Victim, Wait
+from omfs_daemon.policy.machine import Bools, Ints
+from omfs_daemon.policy.plan import Band, Change, Plan, Reason, Reclaim, Resume, Start, Victim, Wait, Waits
 from omfs_daemon.policy.pool import Pool
-from omfs_daemon.policy.queue import could_start, in_order
+from omfs_daemon.policy.queue import in_order
 from omfs_daemon.policy.ranking import Ranking
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.policy.standing import Standing
@@ -49,31 +51,55 @@ class _Group:
     why the next one cannot start; ``ranked``: no further one gets a rank."""
 
     need: Need
-    tasks: int = 0
+    tasks: int = 1
     beyond: bool = False
     shut: Reason | None = None
     ranked: bool = False
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether nothing that its account owns is left for the next one."""
+        return self.beyond or (self.shut is not None and self.ranked)
 
-class _Queue:
-    """Jobs, each with its group. Two lists, since a hundred thousand pairs would keep the garbage collector busy."""
+    @property
+    def is_shut(self) -> bool:
+        return self.shut is not None
 
-    def __init__(self) -> None:
-        self._jobs: list[Job] = []
-        self._groups: list[_Group] = []
-        self._add_job, self._add_group = self._jobs.append, self._groups.append
 
-    def add(self, job: Job, group: _Group) -> None:
-        self._add_job(job)
-        self._add_group(group)
+_Queue = list[tuple[Job, _Group]]
 
-    def as_added(self) -> Iterator[tuple[Job, _Group]]:
-        return zip(self._jobs, self._groups, strict=True)
+_STEP = 1024
 
-    def in_turn(self) -> Iterator[tuple[Job, _Group]]:
-        """By Slurm's own priority, then by age."""
-        order = in_order(self._jobs).tolist()
-        return zip(map(self._jobs.__getitem__, order), map(self._groups.__getitem__, order), strict=True)
+
+class _Line:
+    """The waiting jobs that could start, in turn. Those of a closed group are passed over, many at a time."""
+
+    def __init__(self, waiting: Waiting, places: Ints, groups: Mapping[int, _Group]) -> None:
+        order = waiting.in_turn(places)
+        self._jobs, self._numbers, self._groups = waiting.jobs[order], waiting.alike[order], groups
+        self._left: Bools = np.ones(len(order), dtype=bool)
+
+    def walk(self, is_closed: Callable[[_Group], bool]) -> Iterator[tuple[int, Job, _Group]]:
+        """Those who are left and whose group is open when their turn comes, with their places in the line."""
+        closed: Bools = np.zeros(max(self._groups, default=-1) + 1, dtype=bool)
+        closed[[number for number, group in self._groups.items() if is_closed(group)]] = True
+        for begin in range(0, len(self._jobs), _STEP):
+            numbers = self._numbers[begin : begin + _STEP]
+            for at in np.flatnonzero(self._left[begin : begin + _STEP] & ~closed[numbers]).tolist():
+                number = int(numbers[at])
+                if not closed[number]:
+                    group = self._groups[number]
+                    yield begin + at, self._jobs[begin + at], group
+                    closed[number] = is_closed(group)
+
+    def leave(self, at: int) -> None:
+        """What becomes of this one is noted."""
+        self._left[at] = False
+
+    def rest(self) -> tuple[list[Job], list[Reason]]:
+        """All who are left, with the reasons of their groups."""
+        reasons = {number: group.shut or Reason.BEYOND_ENTITLEMENT for number, group in self._groups.items()}
+        return self._jobs[self._left].tolist(), [reasons[number] for number in self._numbers[self._left].tolist()]
 
 
 class _Pass:
@@ -86,7 +112,7 @@ class _Pass:
         self.in_transit = {ref for stop in ledger.commitments for ref in (stop.beneficiary, *stop.victims)}
         self.gating = Gating(self.standing)
         self.ranking = Ranking(self.usage, rules.rank_depth)
-        self._groups: dict[tuple[object, ...], _Group] = {}
+        self._groups: dict[int, _Group] = {}
         self._pool: Pool | None = None
         self._stops_left = rules.max_stops_per_cycle
         self._in_vain: dict[tuple[int, bool], Frontier] = {}
@@ -98,15 +124,17 @@ class _Pass:
 
     # -- the pass ---------------------------------------------------------------------------------------
     def run(self) -> Plan:
-        heads, urgent, regular = self._sorted_out()
-        for job, group in urgent.in_turn():
+        heads, urgent, line = self._sorted_out()
+        for job, group in urgent:
             self._urgent(job, group)
-        self._regular(chain(heads.in_turn(), regular.in_turn()))
+        self._regular(heads, line)
+        waits = Waits(self.waits, *line.rest())
         beneficiaries = {reclaim.beneficiary for reclaim in self.reclaims}
         holds, releases = self.gating.changes(beneficiaries)
         waiting = self.standing.crowd.waiting
+        banded = waiting.jobs[waiting.banded].tolist()
         # Where nobody waits, order does not matter and nothing is told to Slurm.
-        ranks = self.ranking.changes(waiting, beneficiaries | self.in_transit) if self.waits else ()
+        ranks = self.ranking.changes(banded, beneficiaries | self.in_transit) if waits else ()
         return Plan(
             taken=self.taken,
             now=self.now,
@@ -116,51 +144,60 @@ class _Pass:
             holds=holds,
             releases=releases,
             ranks=ranks,
-            waits=tuple(self.waits),
+            waits=waits,
             accounts=account_rows(self.usage, self._pending()),
             promises=tuple(self.promises),
         )
 
-    def _sorted_out(self) -> tuple[_Queue, _Queue, _Queue]:
+    def _sorted_out(self) -> tuple[_Queue, _Queue, _Line]:
         """The jobs that could start, each with its group: stopped ones, urgent ones, all others."""
-        heads, urgent, regular = _Queue(), _Queue(), _Queue()
-        groups = self._groups
-        unheld: list[Job] = []
-        stopped, in_transit, none, now = self.ledger.stopped, self.in_transit, Hold.NONE, self.now
-        for job in self.standing.crowd.waiting:
-            held = job.hold is not none
-            # Parsers share equal requests, so identity is a good key (and only costs time where they do not).
-            key = (held, id(job.request), job.account, job.partition, job.qos, job.comment)
-            group = groups.get(key)
-            if group is None:
-                group = groups[key] = self._group_of(job)
-            group.tasks += len(job.task_ids) or 1
-            if in_transit and not self._refs(job):
-                continue
-            if not group.need.fixed:
-                if held:
-                    self.gating.let_go(job)
-            elif held:
+        waiting, patterns = self.standing.crowd.waiting, self.standing.crowd.patterns.first
+        groups, stopped = self._groups, self.ledger.stopped
+        by_number = np.zeros((2, len(patterns)), dtype=bool)
+        is_urgent, is_gated = by_number
+        for number, tasks in enumerate(np.bincount(waiting.alike, weights=waiting.tasks).tolist()):
+            if tasks:
+                group = groups[number] = self._group_of(patterns[number], int(tasks))
+                is_urgent[number] = group.need.urgent
+                is_gated[number] = group.need.fixed or patterns[number].hold is not Hold.NONE
+        left = ~self._all_in_transit(waiting)
+        self._gate(waiting.jobs[left & is_gated[waiting.alike]].tolist())
+        ready = left & (waiting.ready <= self.now)
+        urgent = ready & is_urgent[waiting.alike]
+        heads: Bools = np.zeros(len(ready), dtype=bool)
+        if stopped:
+            heads = ready & ~urgent & np.array([job.ref in stopped for job in waiting.jobs.tolist()], dtype=bool)
+        queues: list[_Queue] = [
+            [(waiting.jobs[at], groups[int(waiting.alike[at])]) for at in np.flatnonzero(mask)]
+            for mask in (heads, urgent)
+        ]
+        for job in self.standing.crowd.suspended:
+            if job.ref in stopped and job.ref not in self.in_transit:
+                queues[0].append((job, _Group(self.standing.need_of(job))))
+        first, second = ([queue[at] for at in in_order([job for job, _ in queue])] for queue in queues)
+        return first, second, _Line(waiting, np.flatnonzero(ready & ~urgent & ~heads), groups)
+
+    def _all_in_transit(self, waiting: Waiting) -> Bools:
+        """Which waiting jobs are part of a stop with all their tasks."""
+        known = self.standing.crowd.find(self.in_transit).values()
+        return np.isin(waiting.ids, [job.id for job in known if not self._refs(job)])
+
+    def _gate(self, jobs: Iterable[Job]) -> None:
+        """Look after holds: of jobs that are never stopped, and of all that are held."""
+        unheld = []
+        for job in jobs:
+            if not self.standing.kinds.of(job).fixed:
+                self.gating.let_go(job)
+            elif job.hold is not Hold.NONE:
                 self.gating.strengthen(job)
             else:
                 unheld.append(job)
-            if could_start(job, now):
-                if group.need.urgent:
-                    urgent.add(job, group)
-                elif stopped and job.ref in stopped:
-                    heads.add(job, group)
-                else:
-                    regular.add(job, group)
         self.gating.admit(unheld, self._refs)
-        for job in self.standing.crowd.suspended:
-            if job.ref in stopped and job.ref not in in_transit:
-                heads.add(job, _Group(self.standing.need_of(job)))
-        return heads, urgent, regular
 
-    def _group_of(self, job: Job) -> _Group:
+    def _group_of(self, job: Job, tasks: int) -> _Group:
         """Most accounts are full, so for most groups it is plain from the start that they are beyond."""
         need = self.standing.need_of(job)
-        return _Group(need, beyond=not need.urgent and not self.usage.entitles(need.leaf, need.cpus))
+        return _Group(need, tasks, beyond=not need.urgent and not self.usage.entitles(need.leaf, need.cpus))
 
     def _refs(self, job: Job) -> list[str]:
         """The job, or the tasks of a waiting array, apart from those that are part of a stop already."""
@@ -186,27 +223,27 @@ class _Pass:
                 pending[index] += group.need.request.cpus * group.tasks
         return pending
 
-    def _regular(self, queue: Iterable[tuple[Job, _Group]]) -> None:
-        borrowers = _Queue()
+    def _regular(self, heads: _Queue, line: _Line) -> None:
+        borrowers: list[tuple[Job, _Group, int]] = []
         firsts: dict[int, int] = {}
-        for job, group in queue:
-            if group.beyond:
-                borrowers.add(job, group)
-            elif group.shut is not None and group.ranked:
-                self.waits.append(Wait(job.ref, job.account, group.shut))
+        for job, group in heads:
+            first = 0 if group.beyond else self._entitled(job, group)
+            if first is not None:
+                borrowers.append((job, group, first))
+        for at, job, group in line.walk(lambda group: group.is_decided):
+            first = self._entitled(job, group)
+            if first is None:
+                line.leave(at)
             else:
-                first = self._entitled(job, group)
-                if first is not None:
-                    borrowers.add(job, group)
-                    firsts[job.id] = first
-        any_stopped, now = bool(self.ledger.stopped), self.capacity.now
-        for job, group in borrowers.as_added():
-            if group.shut is None and group.need.request.cpus > now.total and not group.need.fixed:
+                firsts[at] = first
+        for job, group, first in borrowers:
+            self._borrow(job, group, first)
+        for group in self._groups.values():
+            if group.shut is None and not group.need.fixed and group.need.request.cpus > self.capacity.now.total:
                 group.shut = Reason.BEYOND_ENTITLEMENT
-            if group.shut is not None and not any_stopped:
-                self.waits.append(Wait(job.ref, job.account, group.shut))
-            else:
-                self._borrow(job, group, firsts.get(job.id, 0))
+        for at, job, group in line.walk(lambda group: group.is_shut):
+            self._borrow(job, group, firsts.get(at, 0))
+            line.leave(at)
 
     def _entitled(self, job: Job, group: _Group) -> int | None:
         """Start or make room for what its account owns; returns which task is the first beyond it."""

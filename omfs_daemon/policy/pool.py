@@ -5,7 +5,7 @@ Arrays over the jobs, so that choosing among tens of thousands costs microsecond
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -14,13 +14,11 @@ from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.methods import METHODS
 from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy.accounts import Entity
-from omfs_daemon.policy.crowd import Crowd
+from omfs_daemon.policy.crowd import Crowd, Places, Running
 from omfs_daemon.policy.free import Parcel, parcel_of
 from omfs_daemon.policy.kinds import Kinds
 from omfs_daemon.policy.machine import Bools, Ints, Machine, Suitable
-from omfs_daemon.policy.queue import own_priorities
-from omfs_daemon.policy.stopping import has_stops_left, is_mature, takes_method
-from omfs_daemon.policy.usage import cpus_held
+from omfs_daemon.policy.stopping import has_stops_left, is_mature, latest_mature_start, takes_method
 
 
 class Pool:
@@ -28,20 +26,27 @@ class Pool:
     equals the one that started last, which has the least to lose."""
 
     def __init__(self, crowd: Crowd, machine: Machine, kinds: Kinds, ledger: Ledger, now: float) -> None:
-        found = list(_stoppable(crowd, kinds, ledger, now))
-        started = np.array([job.start or 0.0 for job in found], dtype=np.float64)
-        ids = np.array([job.id for job in found], dtype=np.int64)
-        order = np.lexsort((-ids, -started, own_priorities(found)))
-        self.jobs = [found[i] for i in order]
-        self.leaves: list[Entity] = [kinds.of(job).leaf for job in self.jobs]
-        self.methods = [methods_for(job, kinds) for job in self.jobs]
+        running, alike = crowd.running, crowd.patterns.first
+        kind_of = {number: kinds.of(alike[number]) for number in np.flatnonzero(np.bincount(running.alike)).tolist()}
+        methods = {number: methods_for(alike[number], kinds) for number in kind_of}
+        found = np.flatnonzero(_stoppable(running, methods, kinds, ledger, now))
+        order = found[np.lexsort((-running.ids[found], -running.since[found], running.priority[found]))]
+        numbers = running.alike[order].tolist()
+        self.jobs: list[Job] = running.jobs[order].tolist()
+        self.leaves: list[Entity] = [kind_of[number].leaf for number in numbers]
+        self.methods = [methods[number] for number in numbers]
         self.leaf: Ints = np.array([leaf.index for leaf in self.leaves], dtype=np.int64)
-        self.cpus: Ints = np.array([cpus_held(job) for job in self.jobs], dtype=np.int64)
-        self.mature: Bools = np.array([is_mature(job, ledger, kinds.rules, now) for job in self.jobs], dtype=bool)
+        self.cpus = running.cpus[order]
+        self.mature: Bools = running.since[order] <= latest_mature_start(kinds.rules, now)
+        if ledger.running_since:
+            for at, job in enumerate(self.jobs):
+                if job.ref in ledger.running_since:
+                    self.mature[at] = is_mature(job, ledger, kinds.rules, now)
         self.mature_cpus = int(self.cpus[self.mature].sum())
         self.alive: Bools = np.ones(len(self.jobs), dtype=bool)
         self.has_choice = any(_most_freeing(methods) != methods[0] for methods in set(self.methods))
         self._machine = machine
+        self._places = _of_these(crowd.places(machine), order, len(running.jobs))
         self._parcels: dict[tuple[int, str], Parcel] = {}
         self._touching: dict[tuple[int, ...], tuple[tuple[Suitable, ...], Bools]] = {}
 
@@ -52,24 +57,10 @@ class Pool:
         order: Ints = np.argsort(-remaining, kind="stable").astype(np.int64)
         return order
 
-    @cached_property
-    def _places(self) -> tuple[Ints, Ints]:
-        """Node and job of every share."""
-        index = self._machine.index
-        nodes, owners = [], []
-        for at, job in enumerate(self.jobs):
-            for share in job.shares:
-                i = index.get(share[0])
-                if i is not None:
-                    nodes.append(i)
-                    owners.append(at)
-        return np.array(nodes, dtype=np.int64), np.array(owners, dtype=np.int64)
-
     def on(self, mask: Bools) -> Bools:
         """Which jobs are on one of these nodes at least."""
-        nodes, owners = self._places
         on: Bools = np.zeros(len(self.jobs), dtype=bool)
-        on[owners[mask[nodes]]] = True
+        on[self._places.owners[mask[self._places.nodes]]] = True
         return on
 
     def on_suitable(self, suitable: tuple[Suitable, ...]) -> Bools:
@@ -83,12 +74,9 @@ class Pool:
 
     def cpus_by_node(self, chosen: Bools) -> Ints:
         """CPUs that these jobs hold, by node."""
-        index = self._machine.index
         held: Ints = np.zeros(len(self._machine.names), dtype=np.int64)
-        for at in np.flatnonzero(chosen):
-            for node, cpus, _ in self.jobs[at].shares:
-                if node in index:
-                    held[index[node]] += cpus
+        of_chosen = chosen[self._places.owners]
+        np.add.at(held, self._places.nodes[of_chosen], self._places.cpus[of_chosen])
         return held
 
     def parcel(self, at: int, method: str) -> Parcel:
@@ -121,12 +109,25 @@ def _most_freeing(methods: tuple[str, ...]) -> str:
     return next((name for name in methods if METHODS[name].frees_memory), methods[0])
 
 
-def _stoppable(crowd: Crowd, kinds: Kinds, ledger: Ledger, now: float) -> Iterable[Job]:
-    busy = {ref for commitment in ledger.commitments for ref in (*commitment.victims, commitment.beneficiary)}
-    for job in crowd.running:
-        if not methods_for(job, kinds) or job.ref in busy:
-            continue
-        if ledger.spared.get(job.ref, 0.0) > now:
-            continue
-        if job.ref not in ledger.stop_times or has_stops_left(job, ledger, kinds.rules, now):
-            yield job
+def _stoppable(
+    running: Running, methods: Mapping[int, tuple[str, ...]], kinds: Kinds, ledger: Ledger, now: float
+) -> Bools:
+    """Which of the running jobs may be stopped by some method, and are not left alone for the time being."""
+    by_number: Bools = np.zeros(max(methods, default=-1) + 1, dtype=bool)
+    by_number[[number for number, allowed in methods.items() if allowed]] = True
+    stoppable: Bools = by_number[running.alike]
+    left_alone = {ref for commitment in ledger.commitments for ref in (*commitment.victims, commitment.beneficiary)}
+    left_alone.update(ref for ref, until in ledger.spared.items() if until > now)
+    left_alone.update(ref for ref in ledger.stop_times if not has_stops_left(ref, ledger, kinds.rules, now))
+    if left_alone:
+        stoppable &= np.array([job.ref not in left_alone for job in running.jobs.tolist()], dtype=bool)
+    return stoppable
+
+
+def _of_these(places: Places, order: Ints, count: int) -> Places:
+    """The shares of jobs in this order, out of ``count`` jobs; the others' are left out."""
+    at: Ints = np.full(count, -1, dtype=np.int64)
+    at[order] = np.arange(len(order))
+    owners = at[places.owners]
+    kept = owners >= 0
+    return Places(places.nodes[kept], owners[kept], places.cpus[kept], places.memory[kept])

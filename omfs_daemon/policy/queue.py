@@ -40,11 +40,16 @@ def is_held_by_us(job: Job) -> bool:
 
 def could_start(job: Job, now: float) -> bool:
     """Whether only nodes are missing: no dependency, no begin time, no limit, no foreign hold."""
+    return ready_from(job) <= now
+
+
+def ready_from(job: Job) -> float:
+    """From when on only nodes are missing, as far as one can tell; -inf: already, inf: never."""
     if job.hold is not Hold.NONE:
-        return is_held_by_us(job)
-    if job.eligible is not None and job.eligible > now:
-        return False
-    return not job.reason or job.reason.startswith(_WAITS_FOR_NODES)
+        return -inf if is_held_by_us(job) else inf
+    if job.reason and not job.reason.startswith(_WAITS_FOR_NODES):
+        return inf
+    return -inf if job.eligible is None else job.eligible
 
 
 def has_band(job: Job) -> bool:
@@ -82,8 +87,11 @@ def own_priorities(jobs: Sequence[Job]) -> Floats:
 
 
 def in_order(jobs: Sequence[Job]) -> Ints:
-    """Indices of the jobs by Slurm's own priority, then by age, then by id."""
+    """Indices of the jobs in the order in which they are looked at."""
     submitted = np.array([job.submit for job in jobs], dtype=np.float64)
-    ids = np.array([job.id for job in jobs], dtype=np.int64)
-    order: Ints = np.lexsort((ids, submitted, -own_priorities(jobs))).astype(np.int64)
-    return order
+    return in_turn(own_priorities(jobs), submitted, np.array([job.id for job in jobs], dtype=np.int64))
+
+
+def in_turn(own: Floats, submitted: Floats, ids: Ints) -> Ints:
+    """The order of the queue: by Slurm's own priority, then by age, then by id."""
+    return np.lexsort((ids, submitted, -own)).astype(np.int64)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.policy.crowd import task_refs
 from omfs_daemon.policy.plan import Band, Rank
-from omfs_daemon.policy.queue import band_of, has_band, nice_in
+from omfs_daemon.policy.queue import band_of, nice_in
 from omfs_daemon.policy.usage import Usage
 from omfs_daemon.policy.victims import Need
 
@@ -39,13 +39,14 @@ class Ranking:
             self._expected[index] += need.cpus
         return True
 
-    def changes(self, waiting: Iterable[Job], leave_alone: set[str]) -> tuple[Rank, ...]:
-        """The ranks that differ from what Slurm has; jobs that have a band and should not are put back."""
+    def changes(self, banded: Iterable[Job], leave_alone: set[str]) -> tuple[Rank, ...]:
+        """The ranks that differ from what Slurm has; jobs that have a band (all of ``banded``) and should not are put
+        back."""
         found = []
         for ref, (job, band) in self._bands.items():
             if ref not in leave_alone and band_of(job) is not band:
                 found.append(Rank(ref, band, nice_in(job, band)))
-        for job in [job for job in waiting if job.nice and has_band(job)]:
+        for job in banded:
             found += [
                 Rank(ref, Band.NONE, nice_in(job, Band.NONE))
                 for ref in task_refs(job)

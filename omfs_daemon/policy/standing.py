@@ -8,11 +8,11 @@ from omfs_daemon.cluster.jobs import Job, JobState, Share
 from omfs_daemon.cluster.methods import METHODS
 from omfs_daemon.cluster.snapshot import Ledger, Snapshot
 from omfs_daemon.policy.capacity import Capacity, size_of
-from omfs_daemon.policy.crowd import Crowd
+from omfs_daemon.policy.crowd import Crowd, cpus_held
 from omfs_daemon.policy.free import parcel_of
 from omfs_daemon.policy.kinds import Kinds
 from omfs_daemon.policy.rules import Rules
-from omfs_daemon.policy.usage import Usage, count_running, cpus_held
+from omfs_daemon.policy.usage import Usage, count_running
 from omfs_daemon.policy.victims import Need
 
 
@@ -21,11 +21,11 @@ class Standing:
 
     def __init__(self, snapshot: Snapshot, ledger: Ledger, rules: Rules) -> None:
         self.ledger = ledger
-        self.crowd = Crowd(snapshot)
+        self.crowd = Crowd.of(snapshot)
         self.kinds = Kinds(rules)
         self.capacity = Capacity(snapshot, ledger, self.crowd)
         self.machine = self.capacity.machine
-        self.usage = Usage(rules.tree, size_of(self.machine, self.crowd.running))
+        self.usage = Usage(rules.tree, size_of(self.machine, self.crowd))
         count_running(self.usage, self.crowd, ledger, self.kinds)
 
     def need_of(self, job: Job) -> Need:

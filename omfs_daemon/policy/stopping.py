@@ -8,6 +8,7 @@ from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.methods import METHODS
 from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy.accounts import Entity, may_take
+from omfs_daemon.policy.crowd import started
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.policy.usage import Usage
 
@@ -16,17 +17,22 @@ HOUR = 3600.0
 
 def running_since(job: Job, ledger: Ledger) -> float:
     """Since when the job has run uninterrupted."""
-    start = job.start if job.start is not None else job.submit
+    start = started(job)
     return max(start, ledger.running_since.get(job.ref, start))
 
 
 def is_mature(job: Job, ledger: Ledger, rules: Rules, now: float) -> bool:
     """Whether the job has run uninterrupted for its quantum (OMFS, section II)."""
-    return now - running_since(job, ledger) >= rules.quantum
+    return bool(latest_mature_start(rules, now) >= running_since(job, ledger))
 
 
-def has_stops_left(job: Job, ledger: Ledger, rules: Rules, now: float) -> bool:
-    recent = [at for at in ledger.stop_times.get(job.ref, ()) if at > now - HOUR]
+def latest_mature_start(rules: Rules, now: float) -> float:
+    """A job that runs since then or longer has run for its quantum."""
+    return now - rules.quantum
+
+
+def has_stops_left(ref: str, ledger: Ledger, rules: Rules, now: float) -> bool:
+    recent = [at for at in ledger.stop_times.get(ref, ()) if at > now - HOUR]
     return len(recent) < rules.max_stops_per_hour
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omfs_daemon.cluster.jobs import Job, JobState
+import numpy as np
+
+from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy.accounts import AccountTree, Entity
-from omfs_daemon.policy.crowd import Crowd
+from omfs_daemon.policy.crowd import Crowd, cpus_held
 from omfs_daemon.policy.kinds import Kinds
 from omfs_daemon.policy.plan import AccountUse
 
@@ -59,9 +61,10 @@ def count_running(usage: Usage, crowd: Crowd, ledger: Ledger, kinds: Kinds) -> N
     """Fill in what runs, and the stops under way."""
     held = [0] * len(usage.all)
     held_fixed = [0] * len(usage.all)
-    for job in crowd.running:
-        kind = kinds.of(job)
-        (held_fixed if kind.fixed else held)[kind.leaf.index] += cpus_held(job)
+    cpus = np.bincount(crowd.running.alike, weights=crowd.running.cpus)
+    for number in np.flatnonzero(cpus).tolist():
+        kind = kinds.of(crowd.patterns.first[number])
+        (held_fixed if kind.fixed else held)[kind.leaf.index] += int(cpus[number])
     for entity in usage.tree.entities:
         fixed = held_fixed[entity.index]
         usage.add(entity, held[entity.index] + fixed)
@@ -87,14 +90,6 @@ def _count_stops(usage: Usage, crowd: Crowd, ledger: Ledger, kinds: Kinds) -> No
             usage.add(kind.leaf, cpus)
             if kind.fixed:
                 usage.add_fixed(kind.leaf, cpus)
-
-
-def cpus_held(job: Job) -> int:
-    """CPUs that a running job holds: whole nodes for an exclusive one."""
-    shares = job.shares
-    if len(shares) == 1:
-        return shares[0][1]
-    return sum([share[1] for share in shares]) or job.request.cpus
 
 
 def account_rows(usage: Usage, pending: Sequence[int]) -> tuple[AccountUse, ...]:

@@ -111,7 +111,7 @@ def _in_turn(need: Need, pool: Pool, usage: Usage, eligible: Bools) -> Iterator[
     """
     trial, entitled, path = _with(need, usage), usage.entitled, need.leaf.path
     spent: set[int] = set()
-    todo = [int(at) for at in np.flatnonzero(eligible)]
+    todo = np.flatnonzero(eligible).tolist()
     while todo:
         passed_over = []
         for at in todo:
