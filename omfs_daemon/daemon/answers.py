@@ -159,7 +159,7 @@ def why_view(
 def _find(report: Report, state: State, ref: str) -> Job | None:
     if report.snapshot is None:
         raise ControlError("Slurm has not answered yet: try again")
-    picture = Picture(report.snapshot, state.ledger())
+    picture = Picture(report.snapshot)
     found = picture.job(ref)
     if found is None and ref.isdecimal():
         found = report.snapshot.jobs.get(int(ref))

@@ -21,9 +21,11 @@ from omfs_daemon.daemon.stop import (
     VictimState,
     absorb,
     next_state,
+    orders_after_stopping,
     orders_for,
 )
 from omfs_daemon.daemon.story import Event, Story
+from omfs_daemon.errors import GatewayError, JournalError
 from omfs_daemon.metrics import Metrics
 from omfs_daemon.policy.plan import TEXT, Band, Reason, Reclaim
 from omfs_daemon.policy.queue import is_held_by_us, nice_in, own_nice
@@ -31,12 +33,16 @@ from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Gateway, Refusal
 from omfs_daemon.slurm.orders import give
 
+DECISION_KEEPS = 30.0
+"""Seconds for which the decision to stop somebody holds; after that nobody is stopped on it who still runs."""
+
 _AGAIN_AFTER = 2.0
 """Seconds after which orders that had no visible effect are given once more."""
 
 
 class Conductor:
-    """The stops under way live in the journal's state; this holds nothing but when orders were last given."""
+    """The stops under way live in the journal's state; this holds only which of them this very process began without
+    a fault since, and when orders were last given."""
 
     def __init__(
         self, gateway: Gateway, journal: Journal, story: Story, metrics: Metrics, clock: Callable[[], float]
@@ -47,6 +53,7 @@ class Conductor:
         self._metrics = metrics
         self._clock = clock
         self._ordered: dict[int, float] = {}
+        self._fresh: set[int] = set()
         self._log = structlog.get_logger("stop")
 
     # -- beginning ------------------------------------------------------------------------------------------
@@ -71,15 +78,24 @@ class Conductor:
             ),
         )
         self._journal.write(StopChanged(stop))
+        self._fresh.add(stop.id)
         self._tell_begin(stop)
         return self.advance(stop, picture, limits, retry_after)
 
     # -- going on -------------------------------------------------------------------------------------------
     def advance(self, stop: Stop, picture: Picture, limits: Limits, retry_after: float) -> Stop:
-        """As far as it goes on what is seen. Raises GatewayError or JournalError; the stop then stays at its step."""
+        """As far as it goes on what is seen. Raises GatewayError or JournalError; the stop then stays at its step, and
+        nobody is stopped any more on the old decision."""
+        try:
+            return self._advance(stop, picture, limits, retry_after)
+        except (GatewayError, JournalError):
+            self._fresh.discard(stop.id)
+            raise
+
+    def _advance(self, stop: Stop, picture: Picture, limits: Limits, retry_after: float) -> Stop:
         while not stop.step.is_over:
             self._note_let_go(stop, picture)
-            following = next_state(stop, picture, self._clock(), limits)
+            following = next_state(stop, picture, self._clock(), limits, self._is_fresh(stop))
             if following is stop:
                 return self._repeat(stop, picture)
             if following.step.is_over:
@@ -89,8 +105,12 @@ class Conductor:
             if stop.step in (Step.STOPPING, Step.STARTING, Step.RETURNING, Step.UNDOING):
                 return stop
         self._ordered.pop(stop.id, None)
+        self._fresh.discard(stop.id)
         self._comment_end(stop, picture)
         return stop
+
+    def _is_fresh(self, stop: Stop) -> bool:
+        return stop.id in self._fresh and self._clock() - stop.begun <= DECISION_KEEPS
 
     def _repeat(self, stop: Stop, picture: Picture) -> Stop:
         if self._clock() - self._ordered.get(stop.id, float("-inf")) < _AGAIN_AFTER:
@@ -104,6 +124,8 @@ class Conductor:
         weighty = [refusal for refusal in refusals if self._matters(stop, refusal)]
         for refusal in refusals:
             self._log.info("slurm refused", stop=stop.id, step=stop.step.value, job=refusal.ref, said=refusal.message)
+        if stop.step is Step.STOPPING and not weighty:
+            give(self._gateway, orders_after_stopping(stop))
         noted = absorb(stop, weighty)
         if noted is not stop:
             self._journal.write(StopChanged(noted))
@@ -131,6 +153,8 @@ class Conductor:
     def _consequences(self, stop: Stop, retry_after: float) -> list[Record]:
         """What a stop that did not help teaches: not to try the same again at once."""
         if stop.step is not Step.UNDOING:
+            return []
+        if stop.outcome is Outcome.TOO_OLD:
             return []
         until = self._clock() + retry_after
         if stop.outcome is Outcome.VICTIM_STAYED or stop.outcome is Outcome.REFUSED:
@@ -171,6 +195,7 @@ class Conductor:
             Outcome.NOT_STARTED: "did not start in time on the nodes that were freed; undone",
             Outcome.VICTIM_STAYED: "a job did not stop in time; undone",
             Outcome.REFUSED: "Slurm refused: " + "; ".join(message for _, message in stop.refused[:3]),
+            Outcome.TOO_OLD: "the decision was too old when it could be carried out; undone, and decided anew",
             Outcome.CHANGED: "the situation changed before anything was done",
         }[outcome]
         self._story.tell([Event(now, b.ref, b.user, b.account, outcome.value, text, {"stop": stop.id})])

@@ -126,7 +126,7 @@ class Cycle:
         self._note_refusals(verdict, now)
         text = sentence(suggested, verdict, state, settings.dry_run)
         if not settings.dry_run:
-            self._enact(suggested, verdict, Picture(snapshot, state.ledger()), settings)
+            self._enact(suggested, verdict, Picture(snapshot), settings)
             self._journal.compact_if_large()
         return Report(began, text, snapshot, suggested, verdict)
 
@@ -154,7 +154,7 @@ class Cycle:
             self._journal.write(*lost)
 
     def _go_on(self, snapshot: Snapshot, settings: Settings) -> None:
-        picture = Picture(snapshot, self._journal.state.ledger())
+        picture = Picture(snapshot)
         for _, stop in sorted(self._journal.state.stops.items()):
             self._conductor.advance(stop, picture, settings.limits, settings.retry_after)
         found = reconcile(self._journal.state, picture, self._clock())

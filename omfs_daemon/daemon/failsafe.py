@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.config import Config
 from omfs_daemon.daemon.heartbeat import age
 from omfs_daemon.daemon.journal import Journal
@@ -31,7 +31,7 @@ _COMMENT = "[omfs] let go by the failsafe: the daemon was away"
 
 def run(config: Config) -> int:
     """Release everything if the daemon is dead for its grace time. Exit code 0: done, or nothing to do; 1: something
-    could not be brought back yet, so run it again."""
+    could not be brought back yet, so run it again; or a daemon runs that decides nothing."""
     from omfs_daemon.slurm.commands import CommandGateway
 
     gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
@@ -52,8 +52,8 @@ def rescue(config: Config, gateway: Gateway, clock: Callable[[], float]) -> int:
     try:
         lock = DirectoryLock(daemon.state_dir)
     except LockError:
-        log.info("the daemon runs: nothing is done")
-        return 0
+        log.error("omfsd runs but decides nothing: paused, or blind; see `omfs status`", seconds=dead_for)
+        return 1
     try:
         left = _let_everything_go(gateway, _remembered(daemon.state_dir / "journal"), clock)
     finally:
@@ -74,12 +74,14 @@ def _remembered(path: Path) -> State:
 def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float]) -> int:
     """Give the orders; returns how many suspended jobs must wait, for their CPUs are taken."""
     log = structlog.get_logger("failsafe")
-    picture = Picture(Observer(gateway, clock).look(), state.ledger())
+    picture = Picture(Observer(gateway, clock).look())
     jobs = list(picture.snapshot.jobs.values())
-    held = [job for job in jobs if is_held_by_us(job)]
+    victims = {victim.ref for stop in state.stops.values() for victim in stop.victims}.union(state.stopped)
+    held = [job for job in jobs if is_held_by_us(job) or (job.ref in victims and _is_held_by_requeue(job))]
     ranked = [job for job in jobs if job.state is JobState.PENDING and band_of(job) is not Band.NONE]
     suspended = [job for job in jobs if job.state is JobState.SUSPENDED and _is_ours(job, state)]
-    ready = [job for job in suspended if picture.cpus_free(job)]
+    fitting = picture.fit_together(suspended)
+    ready = [job for job in suspended if job.ref in fitting]
     wanted: list[Order] = [orders.SetNice((job.ref,), own_nice(job)) for job in ranked]
     wanted += [orders.Pin(ref, nodes) for ref, nodes in _pins(state) if _waits(picture, ref)]
     for job in ready:  # before the held ones, which could take the very CPUs
@@ -96,6 +98,11 @@ def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float
         refused=[f"{refusal.ref}: {refusal.message}" for refusal in refusals],
     )
     return len(suspended) - len(ready)
+
+
+def _is_held_by_requeue(job: Job) -> bool:
+    """The hold that came with our own requeue, its mark not yet written or lost."""
+    return job.hold is not Hold.NONE and job.reason != "JobHeldUser"
 
 
 def _is_ours(job: Job, state: State) -> bool:

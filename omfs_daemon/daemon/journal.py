@@ -24,6 +24,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.state, self._size, torn = replay(path)
+        self._is_torn = False
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             if torn:
@@ -35,7 +36,11 @@ class Journal:
     def write(self, *records: Record) -> None:
         """Append and fsync. When this returns, the records survive a crash; when it raises, none of them count."""
         data = b"".join(_line(record) for record in records)
+        if self._is_torn:
+            self._cut_back()
         try:
+            if self._is_torn:
+                raise OSError(5, "a half line cannot be cut off")
             written = os.write(self._fd, data)
             if written != len(data):
                 raise OSError(28, "No space left on device")
@@ -50,11 +55,13 @@ class Journal:
             self.state = apply(self.state, record)
 
     def _cut_back(self) -> None:
-        """Leave no half line behind; if even that fails, the next start cuts it."""
+        """Leave no half line behind; until that succeeds nothing more is written."""
         try:
             os.ftruncate(self._fd, self._size)
         except OSError:
-            return
+            self._is_torn = True
+        else:
+            self._is_torn = False
 
     def compact_if_large(self, at: int = COMPACT_AT) -> bool:
         """Replace a large file by one that holds the present state only; atomic."""
@@ -63,20 +70,22 @@ class Journal:
         temporary = self.path.with_suffix(".new")
         data = _line(Remembered(self.state))
         try:
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            temporary.unlink(missing_ok=True)
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
                 if os.write(fd, data) != len(data):
                     raise OSError(28, "No space left on device")
                 os.fsync(fd)
-            finally:
+                temporary.replace(self.path)
+            except OSError:
                 os.close(fd)
-            temporary.replace(self.path)
-            _sync_directory(self.path.parent)
+                raise
+            # From here on the path names the new file, whatever else fails.
             os.close(self._fd)
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            self._fd, self._size, self._is_torn = fd, len(data), False
+            _sync_directory(self.path.parent)
         except OSError as error:
             raise JournalError(f"{self.path}: cannot be compacted: {error.strerror}") from error
-        self._size = len(data)
         return True
 
     def close(self) -> None:

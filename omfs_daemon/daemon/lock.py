@@ -17,7 +17,10 @@ class DirectoryLock:
     """An advisory lock that ends with the process, however it ends."""
 
     def __init__(self, directory: Path) -> None:
-        self._fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise OmfsError(f"{directory}: cannot be locked: {error.strerror}") from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

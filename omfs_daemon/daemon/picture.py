@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
-from omfs_daemon.cluster.snapshot import Ledger, Snapshot
-from omfs_daemon.policy.capacity import Capacity
+from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.slurm.gateway import Gateway
 
 NODES_SHARE_OF_TIME = 0.1
@@ -18,9 +18,8 @@ NODES_SHARE_OF_TIME = 0.1
 class Picture:
     """One snapshot with its jobs by reference; the :class:`~omfs_daemon.daemon.stop.View` of the stops."""
 
-    def __init__(self, snapshot: Snapshot, ledger: Ledger) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._ledger = ledger
         self._by_ref: dict[str, Job] = {}
         for job in snapshot.jobs.values():
             self._by_ref[job.ref] = job
@@ -32,20 +31,31 @@ class Picture:
         """The job; for a task that waits in its array, the array's record."""
         return self._by_ref.get(ref)
 
-    def cpus_free(self, job: Job) -> bool:
-        """Whether the CPUs on which a suspended job would run on are free, jobs' claims apart."""
-        only_jobs = Ledger(stopped=self._ledger.stopped)
-        return Capacity(self.snapshot, only_jobs).has_free_cpus(job.shares)
+    def fit_together(self, jobs: Sequence[Job]) -> set[str]:
+        """Which of these suspended jobs could run on side by side on what no job runs on: the first ones first."""
+        taken = _cpus_by_node(job for job in self.snapshot.jobs.values() if job.holds_cpus)
+        free = {name: node.cpus - taken[name] for name, node in self.snapshot.nodes.items() if node.up}
+        fitting = set()
+        for job in jobs:
+            if all(free.get(share.node, 0) >= share.cpus for share in job.shares):
+                fitting.add(job.ref)
+                for share in job.shares:
+                    free[share.node] -= share.cpus
+        return fitting
 
     def overcommitted(self) -> set[str]:
         """Nodes on which more CPUs run than there are: what a resume over busy CPUs leads to."""
-        running: dict[str, int] = {}
-        for job in self.snapshot.jobs.values():
-            if job.runs:
-                for share in job.shares:
-                    running[share.node] = running.get(share.node, 0) + share.cpus
+        running = _cpus_by_node(job for job in self.snapshot.jobs.values() if job.runs)
         nodes = self.snapshot.nodes
         return {name for name, cpus in running.items() if name in nodes and cpus > nodes[name].cpus}
+
+
+def _cpus_by_node(jobs: Iterable[Job]) -> Counter[str]:
+    held: Counter[str] = Counter()
+    for job in jobs:
+        for share in job.shares:
+            held[share.node] += share.cpus
+    return held
 
 
 class Observer:

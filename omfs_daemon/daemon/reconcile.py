@@ -39,8 +39,11 @@ def reconcile(state: State, picture: Picture, now: float) -> Findings:
     for ref, nodes in state.pins.items():
         job = picture.job(ref)
         if job is not None and job.state is JobState.PENDING and ref not in under_way:
-            found.orders.append(orders.Pin(ref, nodes))
-            found.records.append(Unpinned(ref))
+            # Forgotten only once it is *seen* to be off: the order may get lost.
+            if job.request.required_nodes == frozenset(nodes):
+                found.records.append(Unpinned(ref))
+            else:
+                found.orders.append(orders.Pin(ref, nodes))
     _take_marks_off(found, state, picture, under_way)
     _suspend_overcommitted(found, state, picture, now)
     return found

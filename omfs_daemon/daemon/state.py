@@ -174,7 +174,7 @@ def _with_stop(state: State, stop: Stop) -> State:
     pins = state.pins
     if stop.step.is_over:
         del stops[stop.id]
-        if stop.outcome is Outcome.STARTED and not stop.beneficiary.suspended:
+        if stop.outcome is not Outcome.CHANGED and not stop.beneficiary.suspended:
             pins = {**pins, stop.beneficiary.ref: stop.beneficiary.required_before}
     return replace(state, stops=stops, pins=pins, next_stop=max(state.next_stop, stop.id + 1))
 

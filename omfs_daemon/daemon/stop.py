@@ -13,7 +13,7 @@ within a tenth of a second (Slurm schedules at once when a job ends).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from omfs_daemon.cluster.jobs import Hold, Job, JobState, Share
 from omfs_daemon.cluster.snapshot import Commitment
 from omfs_daemon.methods.registry import STOP_METHODS
-from omfs_daemon.policy.queue import STOPPED_MARK
+from omfs_daemon.policy.queue import STOPPED_MARK, is_held_by_us
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Refusal
 from omfs_daemon.slurm.orders import Order
@@ -53,6 +53,7 @@ class Outcome(StrEnum):
     VICTIM_STAYED = "victim_did_not_stop"
     REFUSED = "refused_by_slurm"
     CHANGED = "situation_changed"
+    TOO_OLD = "decision_too_old"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,8 @@ class View(Protocol):
     def job(self, ref: str) -> Job | None:
         """The job, also one task of an array that waits as a whole; None if Slurm lists it no longer."""
 
-    def cpus_free(self, job: Job) -> bool:
-        """Whether the CPUs on which a suspended job would run on are free."""
+    def fit_together(self, jobs: Sequence[Job]) -> set[str]:
+        """Which of these suspended jobs could run on side by side now: the first ones first."""
 
 
 class Limits(NamedTuple):
@@ -134,17 +135,22 @@ class Limits(NamedTuple):
 
 
 # -- the next state --------------------------------------------------------------------------------------
-def next_state(stop: Stop, view: View, now: float, limits: Limits) -> Stop:
-    """The state that follows from what is seen; the same object if nothing follows yet."""
+def next_state(stop: Stop, view: View, now: float, limits: Limits, is_fresh: bool) -> Stop:
+    """The state that follows from what is seen; the same object if nothing follows yet.
+
+    ``is_fresh``: the gate let this stop pass on a picture that is still good. After a crash, an outage, or too long a
+    time it is not: then nobody is stopped any more who still runs, and the policy decides anew.
+    """
     match stop.step:
         case Step.PLANNED:
-            return _enter(stop, Step.PREPARING, now) if _still_as_planned(stop, view) else _changed(stop, now)
+            unchanged = is_fresh and _still_as_planned(stop, view)
+            return _enter(stop, Step.PREPARING, now) if unchanged else _enter(stop, Step.UNDONE, now, Outcome.CHANGED)
         case Step.PREPARING:
-            return (
-                _enter(stop, Step.UNDOING, now, Outcome.REFUSED) if stop.refused else _enter(stop, Step.STOPPING, now)
-            )
+            if stop.refused:
+                return _enter(stop, Step.UNDOING, now, Outcome.REFUSED)
+            return _enter(stop, Step.STOPPING, now) if is_fresh else _enter(stop, Step.UNDOING, now, Outcome.TOO_OLD)
         case Step.STOPPING:
-            return _after_stopping(stop, view, now, limits)
+            return _after_stopping(stop, view, now, limits, is_fresh)
         case Step.STARTING:
             return _after_starting(stop, view, now, limits)
         case Step.RETURNING:
@@ -156,11 +162,6 @@ def next_state(stop: Stop, view: View, now: float, limits: Limits) -> Stop:
 
 def _enter(stop: Stop, step: Step, now: float, outcome: Outcome | None = None) -> Stop:
     return replace(stop, step=step, since=now, outcome=outcome or stop.outcome)
-
-
-def _changed(stop: Stop, now: float) -> Stop:
-    """Nothing was done yet, so there is nothing to undo."""
-    return _enter(stop, Step.UNDONE, now, Outcome.CHANGED)
 
 
 def _still_as_planned(stop: Stop, view: View) -> bool:
@@ -182,11 +183,13 @@ def _has_let_go(victim: VictimState, view: View) -> bool:
     return STOP_METHODS[victim.method].has_let_go(job)
 
 
-def _after_stopping(stop: Stop, view: View, now: float, limits: Limits) -> Stop:
+def _after_stopping(stop: Stop, view: View, now: float, limits: Limits, is_fresh: bool) -> Stop:
     if all(_has_let_go(victim, view) for victim in stop.victims):
         return _enter(stop, Step.STARTING, now)
     if any(_runs_still(v, view) for v in stop.victims if v.ref in dict(stop.refused)):
         return _enter(stop, Step.UNDOING, now, Outcome.REFUSED)
+    if not is_fresh and any(_runs_still(victim, view) for victim in stop.victims):
+        return _enter(stop, Step.UNDOING, now, Outcome.TOO_OLD)
     if now - stop.since > limits.stop:
         return _enter(stop, Step.UNDOING, now, Outcome.VICTIM_STAYED)
     return stop
@@ -210,9 +213,9 @@ def orders_for(stop: Stop, view: View) -> list[Order]:
         case Step.PREPARING:
             return _prepare(stop, view)
         case Step.STOPPING:
-            return [*_stop_running(stop, view), *_keep_stopped(stop, view)]
+            return [*_beneficiary_first(stop, view), *_stop_running(stop, view), *_keep_stopped(stop, view)]
         case Step.STARTING:
-            return [*_keep_stopped(stop, view), *_resume_beneficiary(stop, view)]
+            return [*_beneficiary_first(stop, view), *_keep_stopped(stop, view), *_resume_beneficiary(stop, view)]
         case Step.RETURNING:
             return [*_bring_back(stop, view)]
         case Step.UNDOING:
@@ -222,14 +225,23 @@ def orders_for(stop: Stop, view: View) -> list[Order]:
 
 def _prepare(stop: Stop, view: View) -> list[Order]:
     """Mark the victims as ours; put the beneficiary first and let it go, on its nodes only."""
-    wanted: list[Order] = [orders.Comment(tuple(victim.ref for victim in stop.victims), _mark(stop))]
+    mark = orders.Comment(tuple(victim.ref for victim in stop.victims), _mark(stop))
+    return [mark, *_beneficiary_first(stop, view)]
+
+
+def _beneficiary_first(stop: Stop, view: View) -> list[Order]:
+    """What the waiting beneficiary still lacks. A hold that somebody else set meanwhile is left alone."""
     beneficiary = stop.beneficiary
     job = view.job(beneficiary.ref)
-    if job is None or beneficiary.suspended:
-        return wanted
-    wanted.append(orders.Pin(beneficiary.ref, tuple(share.node for share in beneficiary.shares)))
-    wanted.append(orders.SetNice((beneficiary.ref,), beneficiary.nice))
-    if job.hold is not Hold.NONE:
+    if job is None or beneficiary.suspended or job.state is not JobState.PENDING:
+        return []
+    wanted: list[Order] = []
+    nodes = tuple(share.node for share in beneficiary.shares)
+    if job.request.required_nodes != frozenset(nodes):
+        wanted.append(orders.Pin(beneficiary.ref, nodes))
+    if job.nice != beneficiary.nice:
+        wanted.append(orders.SetNice((beneficiary.ref,), beneficiary.nice))
+    if is_held_by_us(job):
         wanted.append(orders.Release((beneficiary.ref,)))
     return wanted
 
@@ -257,22 +269,32 @@ def _keep_stopped(stop: Stop, view: View) -> list[Order]:
     return wanted
 
 
+def orders_after_stopping(stop: Stop) -> list[Order]:
+    """To be given right behind the orders that stop the victims, if Slurm took them all.
+
+    A suspended beneficiary runs on before anybody else is given the CPUs: Slurm has taken a stopped job off its
+    books when it has taken the order, and starts nobody on a node until that job has left.
+    """
+    return [orders.Resume((stop.beneficiary.ref,))] if stop.beneficiary.suspended else []
+
+
 def _resume_beneficiary(stop: Stop, view: View) -> list[Order]:
     job = view.job(stop.beneficiary.ref)
     if not stop.beneficiary.suspended or job is None or job.state is not JobState.SUSPENDED:
         return []
-    return [orders.Resume((job.ref,))] if view.cpus_free(job) else []
+    return [orders.Resume((job.ref,))] if view.fit_together([job]) else []
 
 
 def _bring_back(stop: Stop, view: View) -> list[Order]:
     """Requeued victims get their turn again. Suspended ones wait for free CPUs under the policy's eye, except in
     an undo, where the CPUs that nobody took are given back at once."""
     wanted: list[Order] = []
-    undoing = stop.step is Step.UNDOING
-    for victim in stop.victims:
-        job = view.job(victim.ref)
-        if job is not None and not (job.state is JobState.SUSPENDED and not undoing):
-            wanted += STOP_METHODS[victim.method].bring_back(job, undoing and view.cpus_free(job))
+    found = [(victim, view.job(victim.ref)) for victim in stop.victims]
+    suspended = [job for _, job in found if job is not None and job.state is JobState.SUSPENDED]
+    fitting = view.fit_together(suspended) if stop.step is Step.UNDOING else set()
+    for victim, job in found:
+        if job is not None:
+            wanted += STOP_METHODS[victim.method].bring_back(job, job.ref in fitting)
     return wanted
 
 
