@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal, TextIO
+from contextlib import suppress
+from typing import Literal, TextIO, cast
 
 import structlog
 from structlog.typing import Processor
@@ -26,9 +27,25 @@ def set_up(log_format: LogFormat, level: str, stream: TextIO | None = None) -> N
             *_last(log_format, out),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.WriteLoggerFactory(out),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _Lenient(out))),
         cache_logger_on_first_use=False,
     )
+
+
+class _Lenient:
+    """A stream that loses lines rather than end the daemon: on a full disk, or when nobody reads any more."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            return self._stream.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def _last(log_format: LogFormat, out: TextIO) -> list[Processor]:

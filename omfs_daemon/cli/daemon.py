@@ -42,7 +42,7 @@ def main(
         log.set_up(log_format.value if log_format else config.daemon.log_format, config.daemon.log_level)
         from omfs_daemon.daemon import service
 
-        code = service.main(config, config_path, once=once, dry_run=dry_run or config.daemon.dry_run)
+        code = service.main(config, config_path, once=once, dry_run=dry_run)
     except OmfsError as error:
         typer.echo(f"omfsd: {clean(str(error))}", err=True)
         raise typer.Exit(exit_code(error)) from None

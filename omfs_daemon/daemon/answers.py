@@ -201,28 +201,22 @@ def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str
     return "waits"
 
 
-def past_stops(caller: Caller, stops: list[PastStop]) -> list[PastStopView]:
-    """An operator sees all; others see the stops in which a job of theirs took part."""
-    views = []
-    for stop in stops:
-        if not caller.is_operator and caller.user not in (stop.user, *(victim["user"] for victim in stop.victims)):
-            continue
-        views.append(
-            PastStopView(
-                time=stop.time,
-                beneficiary=stop.beneficiary,
-                account=stop.account,
-                urgent=stop.urgent,
-                reason=TEXT[Reason(stop.reason)],
-                victims=[
-                    VictimView(job=str(v["job"]), account=str(v["account"]), method=str(v["method"]))
-                    for v in stop.victims
-                ],
-                waited_seconds=stop.waited,
-                outcome=stop.outcome,
-            )
+def past_stops(stops: list[PastStop]) -> list[PastStopView]:
+    return [
+        PastStopView(
+            time=stop.time,
+            beneficiary=stop.beneficiary,
+            account=stop.account,
+            urgent=stop.urgent,
+            reason=TEXT[Reason(stop.reason)],
+            victims=[
+                VictimView(job=str(v["job"]), account=str(v["account"]), method=str(v["method"])) for v in stop.victims
+            ],
+            waited_seconds=stop.waited,
+            outcome=stop.outcome,
         )
-    return views
+        for stop in stops
+    ]
 
 
 def only_of(caller: Caller, view: PlanView, snapshot: Snapshot) -> PlanView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -19,7 +19,7 @@ from omfs_daemon.daemon.sentence import sentence
 from omfs_daemon.daemon.state import JobStopped, StopChanged
 from omfs_daemon.daemon.stop import Limits
 from omfs_daemon.daemon.story import Event, Story
-from omfs_daemon.errors import GatewayError, GatewayTimeout, JournalError, ParseError
+from omfs_daemon.errors import GatewayError, GatewayTimeout, OmfsError, ParseError
 from omfs_daemon.metrics import Metrics
 from omfs_daemon.policy.gate import REFUSAL_TEXT, Conditions, Verdict, judge
 from omfs_daemon.policy.plan import TEXT, Change, Plan
@@ -27,10 +27,13 @@ from omfs_daemon.policy.planner import plan
 from omfs_daemon.policy.queue import OUR_MARK, STOPPED_MARK
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.gateway import Gateway, Refusal
 from omfs_daemon.slurm.orders import give
 
 HOLD_MARK = f"{OUR_MARK}hold"
+
+REFUSED_FOR = 60.0
+"""Seconds for which a hold or release that Slurm refused is not ordered again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one cycle saw and did. ``error``: why it saw or did nothing."""
+    """What one cycle saw and did, by which rules. ``error``: why it saw or did nothing."""
 
     at: float
     sentence: str
+    rules: Rules = field(default_factory=Rules)
     snapshot: Snapshot | None = None
     plan: Plan | None = None
     verdict: Verdict | None = None
@@ -84,11 +88,12 @@ class Cycle:
         self._conductor = Conductor(gateway, journal, story, metrics, clock)
         self._away_since: float | None = None
         self._is_first = True
+        self._refused_until: dict[str, float] = {}
         self._refused_before: frozenset[tuple[str, str]] = frozenset()
         self._log = structlog.get_logger("cycle")
 
     def run(self) -> Report:
-        """One cycle. Errors of Slurm and of the journal become part of the report: the daemon waits and tries again."""
+        """One cycle. Errors become part of the report: the daemon waits and tries again, it never gives up."""
         began = self._clock()
         try:
             report = self._run(began)
@@ -97,16 +102,17 @@ class Cycle:
             self._away_since = began if self._away_since is None else self._away_since
             self._metrics.count_slurm_error(_kind(error))
             away = began - self._away_since
-            report = Report(
-                began,
-                f"Slurm does not answer ({error}): waiting for {away:.0f} s, nothing is decided",
-                error=str(error),
-            )
-        except JournalError as error:
-            report = Report(began, f"{error}", error=str(error))
-        took = self._clock() - began
-        self._metrics.observe_cycle(took)
-        return Report(report.at, report.sentence, report.snapshot, report.plan, report.verdict, report.error, took)
+            text = f"Slurm does not answer ({error}): waiting for {away:.0f} s, nothing is decided"
+            report = Report(began, text, error=str(error))
+        except OmfsError as error:
+            report = Report(began, str(error), error=str(error))
+        except Exception as error:
+            # A fault of ours must not end the daemon, for then nothing would let go what it holds.
+            self._log.exception("a fault in omfsd itself: nothing is decided in this cycle")
+            report = Report(began, f"a fault in omfsd itself ({type(error).__name__}): see the log", error=str(error))
+        report = replace(report, took=self._clock() - began)
+        self._metrics.observe_cycle(report.took)
+        return report
 
     def _run(self, began: float) -> Report:
         settings = self._settings()
@@ -128,7 +134,7 @@ class Cycle:
         if not settings.dry_run:
             self._enact(suggested, verdict, Picture(snapshot), settings)
             self._journal.compact_if_large()
-        return Report(began, text, snapshot, suggested, verdict)
+        return Report(began, text, settings.rules, snapshot, suggested, verdict)
 
     # -- what was begun before --------------------------------------------------------------------------------
     def _forgive_outage(self, now: float) -> None:
@@ -181,42 +187,48 @@ class Cycle:
 
     def _release(self, changes: tuple[Change, ...], picture: Picture) -> None:
         """End holds of ours; their marks are taken off once they are seen ended."""
-        if not changes:
-            return
-        refusals = give(self._gateway, [orders.Release(tuple(change.ref for change in changes))])
-        refused = {refusal.ref for refusal in refusals}
-        self._story.tell(self._events("let_go", [c for c in changes if c.ref not in refused], picture))
+        changes = self._not_refused_lately(changes)
+        if changes:
+            refusals = give(self._gateway, [orders.Release(tuple(change.ref for change in changes))])
+            self._tell_changes("let_go", changes, refusals, picture)
 
     def _hold(self, changes: tuple[Change, ...], picture: Picture) -> None:
         """An administrator's hold, marked as ours before it is set; the submit plug-in's jobs carry a mark already."""
+        changes = self._not_refused_lately(changes)
         if not changes:
             return
         refs = tuple(change.ref for change in changes)
-        unmarked = []
-        for ref in refs:
-            job = picture.job(ref)
-            if job is not None and not job.admin_comment.startswith(OUR_MARK):
-                unmarked.append(ref)
+        jobs = [(ref, picture.job(ref)) for ref in refs]
+        unmarked = [ref for ref, job in jobs if job is not None and not job.admin_comment.startswith(OUR_MARK)]
         wanted: list[orders.Order] = []
         if unmarked:
             wanted.append(orders.Comment(tuple(unmarked), f"{HOLD_MARK}: {TEXT[changes[0].reason]}"))
-        give(self._gateway, [*wanted, orders.Hold(refs)])
-        self._story.tell(self._events("held", changes, picture))
+        refusals = give(self._gateway, [*wanted, orders.Hold(refs)])
+        self._tell_changes("held", changes, refusals, picture)
+
+    def _not_refused_lately(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+        now = self._clock()
+        self._refused_until = {ref: until for ref, until in self._refused_until.items() if until > now}
+        return tuple(change for change in changes if change.ref not in self._refused_until)
+
+    def _tell_changes(self, event: str, changes: tuple[Change, ...], refusals: list[Refusal], picture: Picture) -> None:
+        """What was done goes into the stories, what Slurm refused into the log; that is not ordered again at once."""
+        now = self._clock()
+        for refusal in refusals:
+            self._refused_until[refusal.ref] = now + REFUSED_FOR
+            self._log.warning("slurm refused", order=event, job=refusal.ref, said=refusal.message)
+        done = [change for change in changes if change.ref not in self._refused_until]
+        jobs = [(change, picture.job(change.ref)) for change in done]
+        self._story.tell(
+            Event(now, change.ref, job.user if job else "", change.account, event, TEXT[change.reason])
+            for change, job in jobs
+        )
 
     def _resume(self, verdict: Verdict, picture: Picture) -> None:
         """Suspended jobs run on. That they do is seen, and remembered, in the next cycle."""
         refs = tuple(resume.ref for resume in verdict.resumes)
         if refs:
             give(self._gateway, [orders.Resume(refs)])
-
-    def _events(self, event: str, changes: tuple[Change, ...] | list[Change], picture: Picture) -> list[Event]:
-        now = self._clock()
-        found = []
-        for change in changes:
-            job = picture.job(change.ref)
-            user = job.user if job is not None else ""
-            found.append(Event(now, change.ref, user, change.account, event, TEXT[change.reason]))
-        return found
 
     def _note_refusals(self, verdict: Verdict, now: float) -> None:
         """Refusals are recorded like acts, once for as long as they stay the same."""

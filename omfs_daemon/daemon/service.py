@@ -42,17 +42,40 @@ from omfs_daemon.metrics import Metrics
 from omfs_daemon.policy.gate import Conditions, judge
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import plan
-from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
 
 QUICK_POLL = 0.2
 """Seconds between two looks while a stop is under way."""
+
+BEAT_EVERY = 2.0
+"""Seconds between two heartbeats while nothing happens; the submit plug-in takes ten for the daemon's end."""
+
+KEEP_HISTORY = 400 * 86400.0
+"""Seconds after which history is dropped, when the daemon starts."""
+
+ONLY_AT_START = (
+    ("daemon", "state_dir"),
+    ("daemon", "run_dir"),
+    ("daemon", "operators_group"),
+    ("daemon", "log_format"),
+    ("daemon", "log_level"),
+    ("slurm", "conf"),
+    ("slurm", "timeout_seconds"),
+    ("metrics", "enabled"),
+    ("metrics", "address"),
+    ("metrics", "port"),
+)
+"""What is read once; a reload that would change it is refused, rather than half applied."""
 
 IDLE_SHARE = 4.0
 """Between two looks passes at least so many times what a look took, so that Slurm is asked a fifth of the time."""
 
 
 class Service:
-    """One daemon: owns the state directory, runs cycles, answers on the socket. ``dry_run`` overrides the file's."""
+    """One daemon: owns the state directory, runs cycles, answers on the socket.
+
+    ``always_dry``: order nothing, whatever the file says.
+    """
 
     def __init__(
         self,
@@ -60,14 +83,14 @@ class Service:
         config_path: Path,
         gateway: Gateway,
         clock: Callable[[], float] = time.time,
-        dry_run: bool = False,
+        always_dry: bool = False,
         notifier: Notifier | None = None,
     ) -> None:
         self.config = config
         self._path = config_path
         self._gateway = gateway
         self._clock = clock
-        self._dry_run = dry_run
+        self._always_dry = always_dry
         self._notifier = notifier or Notifier()
         self._log = structlog.get_logger("omfsd")
         self._open = ExitStack()
@@ -75,7 +98,10 @@ class Service:
         self._ending = Flag()
         self._reload_wanted = Flag()
         self._state_lock = Lock()
+        self._change_lock = Lock()
         self._slurm_version = ""
+        self._slurm_uid: int | None = None
+        self._fitness_known = False
         self._report = Report(clock(), "starting: Slurm has not been asked yet")
         self._last_poll: float | None = None
         self._foreseen: tuple[tuple[float, int], Plan | None] = ((0.0, 0), None)
@@ -92,6 +118,7 @@ class Service:
         self._open.callback(self._journal.close)
         self._story = Story(daemon.state_dir / "history.sqlite")
         self._open.callback(self._story.close)
+        self._story.forget_before(self._clock() - KEEP_HISTORY)
         self._metrics = Metrics(__version__)
         self._settings = self._settings_of(self.config)
         self._cycle = Cycle(
@@ -106,30 +133,26 @@ class Service:
             stop_timeout=policy.stop_timeout_seconds,
             retry_after=policy.retry_after_seconds,
             max_age=max(30.0, 3 * config.slurm.timeout_seconds),
-            dry_run=self._dry_run,
+            dry_run=self._always_dry or config.daemon.dry_run,
         )
 
     # -- the loop --------------------------------------------------------------------------------------------
     def serve(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
         self._on_signals()
-        slurm_uid = self._slurm_uid()
-        control = ControlServer(
-            self.config.daemon.socket, self, operators(slurm_uid, self.config.daemon.operators_group)
-        )
+        group = self.config.daemon.operators_group
+        control = ControlServer(self.config.daemon.socket, self, lambda peer: operators(self._slurm_uid, group)(peer))
         control.start()
         self._open.callback(control.close)
         metrics = self.config.metrics
         if metrics.enabled:
             self._open.callback(self._metrics.serve(metrics.address, metrics.port).close)
-        self._log.info("omfsd serves", version=__version__, gateway=self._gateway.name, dry_run=self._dry_run)
+        self._log.info("omfsd serves", version=__version__, gateway=self._gateway.name, dry_run=self._settings.dry_run)
         self._notifier.ready()
         try:
             while not self._ending.is_set():
                 report = self.once()
-                self._notifier.alive(report.sentence)
-                self._wake.wait(self._pause_after(report))
-                self._wake.clear()
+                self._rest(report)
                 if self._reload_wanted.is_set():
                     self._reload_wanted.clear()
                     with suppress(ConfigError, GatewayError):  # told in the log; the old one stays in force
@@ -140,36 +163,58 @@ class Service:
             self.close()
         return 0
 
+    def _rest(self, report: Report) -> None:
+        """Wait until the next look, with the heart beating; a signal or a change ends it early."""
+        left = self._pause_after(report)
+        self._notifier.alive(report.sentence)
+        while left > 0 and not self._wake.wait(min(left, BEAT_EVERY)):
+            left -= BEAT_EVERY
+            self._beat(report)
+            self._notifier.alive(report.sentence)
+        self._wake.clear()
+
     def once(self) -> Report:
         """One cycle, with its heartbeat and its sentence in the log."""
         with self._state_lock:
-            report = self._cycle.run()
+            report = self._refused() or self._cycle.run()
             if report.error is None:
                 self._last_poll = report.at
             previous, self._report = self._report, report if report.snapshot else _carried(report, self._report)
-            paused = self._journal.state.pause is not None
-        if report.error is None and not self._dry_run and not paused:
-            self._beat()
-        self._publish(report, paused)
+        self._beat(report)
+        self._publish(report)
         if report.sentence != previous.sentence:
             (self._log.info if report.error is None else self._log.error)(report.sentence, took=round(report.took, 4))
         return report
 
-    def _beat(self) -> None:
+    def _beat(self, report: Report) -> None:
+        """While it decides and acts; else the submit plug-in is to hold nothing."""
+        if report.error is not None or self._settings.dry_run or self._journal.state.pause is not None:
+            return
         try:
             beat(self.config.daemon.heartbeat, self._clock())
         except OSError as error:
             self._log.error("the heartbeat cannot be written: new jobs are not held at submit", error=str(error))
 
-    def _publish(self, report: Report, paused: bool) -> None:
-        self._metrics.observe_mode(paused, self._dry_run)
-        if self._last_poll is not None:
-            self._metrics.observe_poll(self._last_poll)
+    def _publish(self, report: Report) -> None:
+        self._metrics.observe_mode(self._journal.state.pause is not None, self._settings.dry_run)
         if report.plan is not None:
-            self._metrics.observe_accounts(answers.account_views(report.plan.accounts, self._settings.rules.tree))
-        if not self._slurm_version and report.error is None:
-            self._slurm_version = self._version()
-            self._metrics.observe_versions(__version__, self._slurm_version)
+            self._metrics.observe_accounts(answers.account_views(report.plan.accounts, report.rules.tree))
+
+    def _refused(self) -> Report | None:
+        """Before the first cycle that finds Slurm there: whether this Slurm can be worked with at all."""
+        if self._fitness_known:
+            return None
+        try:
+            settings = self._gateway.settings()
+            refuse_unfit(settings)
+            check_shares(self._entitlements.shares, self._gateway.accounts())
+        except OmfsError as error:
+            return Report(self._clock(), str(error), error=str(error))
+        self._fitness_known = True
+        self._slurm_version = settings.version
+        self._slurm_uid = _uid_in(settings.values.get("SlurmUser", ""))
+        self._metrics.observe_versions(__version__, settings.version)
+        return None
 
     def _pause_after(self, report: Report) -> float:
         if self._journal.state.stops:
@@ -210,43 +255,30 @@ class Service:
         return f"the configuration in {self._path} is in force"
 
     def _take_over(self, config: Config) -> None:
-        for name in ("state_dir", "run_dir"):
-            if getattr(config.daemon, name) != getattr(self.config.daemon, name):
-                raise ConfigError(f"{self._path}: daemon.{name} cannot change while omfsd runs: restart it")
-        self._entitlements.configured(config.shares)
-        self.config = config
-        self._settings = self._settings_of(config)
-
-    def _slurm_uid(self) -> int | None:
-        try:
-            user = self._gateway.settings().values.get("SlurmUser", "")
-        except GatewayError:
-            return None
-        found = user[user.find("(") + 1 : user.find(")")]
-        return int(found) if found.isdecimal() else None
-
-    def _version(self) -> str:
-        try:
-            return self._gateway.settings().version
-        except GatewayError:
-            return ""
+        old, new = self.config.model_dump(), config.model_dump()
+        for section, name in ONLY_AT_START:
+            if old[section][name] != new[section][name]:
+                raise ConfigError(f"{self._path}: {section}.{name} cannot change while omfsd runs: restart it")
+        with self._change_lock:
+            self._entitlements.configured(config.shares)
+            self.config = config
+            self._settings = self._settings_of(config)
 
     # -- answers on the socket (other threads) ---------------------------------------------------------------------
     def status(self, caller: Caller) -> StatusView:
         report, state = self._report, self._journal.state
-        tree = self._settings.rules.tree
         return StatusView(
             version=__version__,
             time=self._clock(),
             gateway=self._gateway.name,
             slurm_version=self._slurm_version,
             paused=answers.pause_view(state),
-            dry_run=self._dry_run,
+            dry_run=self._settings.dry_run,
             last_poll=self._last_poll,
-            last_error=report.error,
-            sentence=report.sentence,
+            last_error=report.error if caller.is_operator else None,
+            sentence=report.sentence if caller.is_operator else "",
             cluster=answers.cluster_view(report),
-            accounts=answers.account_views(report.plan.accounts, tree) if report.plan else [],
+            accounts=answers.account_views(report.plan.accounts, report.rules.tree) if report.plan else [],
             stops_under_way=answers.stops_under_way(state) if caller.is_operator else [],
             stopped=answers.stopped_jobs(state) if caller.is_operator else [],
             held=answers.held_count(report),
@@ -283,15 +315,17 @@ class Service:
         )
 
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
-        return HistoryView(stops=answers.past_stops(caller, self._story.stops(limit, since)))
+        user = None if caller.is_operator else caller.user
+        return HistoryView(stops=answers.past_stops(self._story.stops(limit, since, user)))
 
     def entitlements(self, caller: Caller) -> EntitlementsView:
         return answers.entitlements_view(self._entitlements)
 
     def change_entitlements(self, caller: Caller, change: dict[str, object]) -> EntitlementsView:
         check_shares(named(change), self._gateway.accounts())
-        changed = apply(self._entitlements, change, caller)
-        self._settings = replace(self._settings, rules=rules(self.config, self._entitlements.shares))
+        with self._change_lock:
+            changed = apply(self._entitlements, change, caller)
+            self._settings = replace(self._settings, rules=rules(self.config, self._entitlements.shares))
         self._log.info("entitlements changed", by=caller.user, changed=changed)
         self._wake.set()
         return {**answers.entitlements_view(self._entitlements), "changed": changed}
@@ -316,7 +350,9 @@ class Service:
 
 def _carried(report: Report, previous: Report) -> Report:
     """A cycle that saw nothing keeps the last picture for people to look at, with its error."""
-    return replace(report, snapshot=previous.snapshot, plan=previous.plan, verdict=previous.verdict)
+    return replace(
+        report, rules=previous.rules, snapshot=previous.snapshot, plan=previous.plan, verdict=previous.verdict
+    )
 
 
 def _make_directory(path: Path, mode: int) -> None:
@@ -333,9 +369,10 @@ def main(config: Config, config_path: Path, once: bool, dry_run: bool) -> int:
     from omfs_daemon.slurm.commands import CommandGateway
 
     gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
-    service = Service(config, config_path, gateway, dry_run=dry_run)
+    with suppress(GatewayError):  # Slurm is away: the loop waits for it, and asks then
+        refuse_unfit(gateway.settings())
+    service = Service(config, config_path, gateway, always_dry=dry_run)
     try:
-        _refuse_unfit_slurm(service, gateway)
         if once:
             report = service.once()
             return 0 if report.error is None else 1
@@ -344,16 +381,17 @@ def main(config: Config, config_path: Path, once: bool, dry_run: bool) -> int:
         service.close()
 
 
-def _refuse_unfit_slurm(service: Service, gateway: Gateway) -> None:
+def refuse_unfit(settings: SlurmSettings) -> None:
     """Under priority/basic any owner can release any hold by ``nice=``: then nothing that we hold is held."""
-    try:
-        settings = gateway.settings()
-        check_shares(service.config.shares, gateway.accounts())
-    except GatewayError:
-        return  # Slurm is away: the loop waits for it and says so
     kind = settings.values.get("PriorityType", "")
     if kind != "priority/multifactor":
         raise OmfsError(
             f"slurm.conf: PriorityType = {kind}: must be priority/multifactor (its weights may all be 0): "
             "under priority/basic the owner of a job can release any hold"
         )
+
+
+def _uid_in(text: str) -> int | None:
+    """The number in ``slurm(64030)``."""
+    found = text[text.find("(") + 1 : text.find(")")]
+    return int(found) if found.isdecimal() else None

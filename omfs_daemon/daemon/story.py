@@ -56,13 +56,23 @@ class PastStop(NamedTuple):
 
 
 class Story:
-    """Owns the file; usable from several threads. ``path`` may be ``":memory:"``."""
+    """Owns the file; usable from several threads. A damaged file is moved aside."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path) -> None:
         self._lock = Lock()
         self._log = structlog.get_logger("story")
-        self._database = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
-        self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + _TABLES)
+        try:
+            self._database = _opened(path)
+        except sqlite3.Error as error:
+            aside = path.with_suffix(".damaged")
+            self._log.error("history cannot be read: begun anew", error=str(error), moved_to=str(aside))
+            path.replace(aside)
+            self._database = _opened(path)
+
+    def forget_before(self, time: float) -> None:
+        """Drop what happened earlier, so that the file does not grow for ever."""
+        self._write("DELETE FROM event WHERE time < ?", [(time,)])
+        self._write("DELETE FROM stop WHERE time < ?", [(time,)])
 
     def tell(self, events: Iterable[Event]) -> None:
         rows = [(*event[:6], json.dumps(dict(event.data))) for event in events]
@@ -96,16 +106,28 @@ class Story:
             rows = self._database.execute("SELECT * FROM event WHERE job = ? ORDER BY time, rowid", (job,)).fetchall()
         return [Event._make((*row[:6], json.loads(row[6]))) for row in rows]
 
-    def stops(self, limit: int, since: float) -> list[PastStop]:
-        """The newest stops that began at or after ``since``, newest first."""
+    def stops(self, limit: int, since: float, user: str | None = None) -> list[PastStop]:
+        """The newest stops that began at or after ``since``, newest first; with ``user``, those with a job of his."""
         with self._lock:
             rows = self._database.execute(
                 "SELECT time, beneficiary, user, account, urgent, reason, waited, outcome, victims FROM stop"
-                " WHERE time >= ? ORDER BY time DESC, id DESC LIMIT ?",
-                (since, limit),
+                " WHERE time >= :since AND (:user IS NULL OR user = :user OR EXISTS"
+                " (SELECT 1 FROM json_each(victims) WHERE json_extract(value, '$.user') = :user))"
+                " ORDER BY time DESC, id DESC LIMIT :limit",
+                {"since": since, "user": user, "limit": limit},
             ).fetchall()
         return [PastStop._make((*row[:4], bool(row[4]), *row[5:8], json.loads(row[8]))) for row in rows]
 
     def close(self) -> None:
         with self._lock:
             self._database.close()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
+    try:
+        database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + _TABLES)
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database

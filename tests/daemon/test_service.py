@@ -58,7 +58,7 @@ class Stand:
         self.service = self.serve()
 
     def serve(self, dry_run: bool = False) -> Service:
-        return Service(self.config, self.path, self.gateway, lambda: self.now, dry_run=dry_run)
+        return Service(self.config, self.path, self.gateway, lambda: self.now, always_dry=dry_run)
 
     def run(self, seconds: float) -> None:
         end = self.now + seconds
@@ -158,6 +158,88 @@ def test_a_bad_file_leaves_the_running_configuration_in_force(stand: Stand) -> N
     stand.service.reload(ROOT)
     stand.run(0.5)
     assert stand.service.status(ROOT)["accounts"][0]["entitled"] == 4
+
+
+def test_accounts_that_change_in_mid_cycle_do_no_harm(stand: Stand) -> None:
+    stand.run(1)
+    look = stand.gateway.jobs
+
+    def changing() -> object:
+        stand.service.change_entitlements(ROOT, {"op": "remove", "account": "physics"})
+        stand.gateway.jobs = look  # type: ignore[method-assign]
+        return look()
+
+    stand.gateway.jobs = changing  # type: ignore[method-assign, assignment]
+    stand.run(0.5)
+    assert stand.service.status(ROOT)["last_error"] is None
+    stand.service.change_entitlements(ROOT, {"op": "set", "account": "physics", "percent": "10"})
+    assert stand.service.status(ROOT)["accounts"], "the last report is shown by the rules it was made by"
+
+
+def test_a_fault_of_ours_is_logged_and_the_daemon_goes_on(stand: Stand) -> None:
+    look = stand.gateway.jobs
+
+    def faulty() -> object:
+        raise ZeroDivisionError
+
+    stand.gateway.jobs = faulty  # type: ignore[method-assign, assignment]
+    report = stand.service.once()
+    assert "a fault in omfsd itself (ZeroDivisionError)" in report.sentence
+    stand.gateway.jobs = look  # type: ignore[method-assign]
+    assert stand.service.once().error is None
+
+
+def test_dry_run_can_be_switched_in_the_file(stand: Stand) -> None:
+    for _ in range(4):
+        stand.submit("alice", "bio")
+    good = stand.path.read_text()
+    stand.path.write_text(good.replace("[daemon]", "[daemon]\ndry_run = true"))
+    stand.service.reload(ROOT)
+    stand.run(1)
+    physics = stand.submit("bob", "physics")
+    stand.run(2)
+    assert stand.service.status(ROOT)["dry_run"]
+    assert stand.slurm.history[physics].starts == []
+    stand.path.write_text(good)
+    stand.service.reload(ROOT)
+    stand.run(3)
+    assert stand.slurm.history[physics].starts
+
+
+def test_an_unfit_slurm_is_refused_also_when_it_comes_late(stand: Stand, tmp_path: Path) -> None:
+    stand.service.close()
+    stand.gateway = FakeGateway(stand.slurm, None, PriorityType="priority/basic")
+    stand.service = stand.serve()
+    stand.gateway.faults.inject(Fault.DEAD)
+    assert stand.service.once().error is not None
+    stand.gateway.faults.clear()
+    assert "must be priority/multifactor" in stand.service.once().sentence
+    assert age(stand.config.daemon.heartbeat, stand.now) is None
+
+
+def test_a_damaged_history_is_moved_aside(stand: Stand, tmp_path: Path) -> None:
+    stand.service.close()
+    (tmp_path / "state" / "history.sqlite").write_bytes(b"not a database at all" * 100)
+    stand.service = stand.serve()
+    reclaimed(stand)
+    assert len(stand.service.history(ROOT, 10, 0)["stops"]) == 1
+    assert (tmp_path / "state" / "history.damaged").exists()
+
+
+def test_orders_that_slurm_refuses_are_told_and_not_repeated_at_once(stand: Stand) -> None:
+    stand.run(1)
+    stand.gateway.faults.inject(Fault.REFUSE, ("hold",))
+    for _ in range(3):
+        stand.submit("bob", "physics", "")
+    for _ in range(2):
+        stand.submit("alice", "bio", run_time=1000)
+    calls: list[object] = []
+    hold = stand.gateway.hold
+    stand.gateway.hold = lambda refs: calls.append(refs) or hold(refs)  # type: ignore[method-assign, func-returns-value]
+    late = stand.submit("bob", "physics", "")
+    stand.run(20)
+    assert stand.slurm.history[late].starts == []
+    assert len(calls) == 1
 
 
 def test_the_heart_beats_only_while_it_acts(stand: Stand) -> None:
