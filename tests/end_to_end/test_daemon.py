@@ -178,3 +178,30 @@ def test_paused_it_keeps_its_hands_off(daemon: Daemon) -> None:
     assert daemon.ask("status")["paused"]["reason"] == "maintenance"
     daemon.omfs("resume")
     daemon.wait_running(physics)
+
+
+def test_a_suspended_owner_goes_on_before_a_backlog_gets_its_cpus(daemon: Daemon) -> None:
+    daemon.start()
+    physics = [daemon.submit("physics", 15, "--time=100", method="suspend") for _ in range(2)]
+    bio = [daemon.submit("bio", 15, "--time=20", method="requeue") for _ in range(2)]
+    daemon.wait_running(*physics, *bio)
+    backlog = [daemon.submit("bio", 4, "--time=20", method="requeue") for _ in range(6)]
+    urgent = daemon.submit("alarm", 1, "-p", "urgent", "--time=5")
+    wait_until(lambda: any(daemon.job(job).state is JobState.SUSPENDED for job in physics), 20, "a suspended job")
+    wait_until(lambda: daemon.job(urgent).state is JobState.ENDED, 20, "the urgent job's end")
+
+    def used() -> int:
+        jobs = [job for job in daemon.gateway.jobs() if job.runs]
+        by_node: dict[str, int] = {}
+        for job in jobs:
+            for share in job.shares:
+                by_node[share.node] = by_node.get(share.node, 0) + share.cpus
+        return max(by_node.values(), default=0)
+
+    daemon.wait_running(*physics, limit=20)
+    watched = [used() for _ in range(20)]
+    assert max(watched) <= 4, "nobody was started over it"
+    daemon.wait_rest(120)
+    assert daemon.completed([*physics, *bio, *backlog, urgent])
+    assert all(daemon.job(job).restarts == 0 for job in physics)
+    assert {stop["outcome"] for stop in daemon.ask("history")["stops"]} == {"started"}
