@@ -8,10 +8,13 @@
 --   heartbeat         = /run/omfs/heartbeat   omfsd writes the seconds since the epoch into it
 --   max_age           = 10                    seconds after which omfsd counts as gone
 --   methods           = requeue,suspend       a job whose comment names one of these (omfs:method=NAME) is let in
---   let_in_partitions =                       jobs of these are always let in: the site's rules let us stop them
+--   let_in_partitions =                       jobs of these are let in: the site's rules let us stop them
 --   let_in_accounts   =
 --   let_in_qos        =
 --   privileged_uids   = 0                     who may release and rank; add SlurmUser and operators
+--
+-- A comment that names methods counts, whatever the lists say. A job with --no-requeue is let in only by a method that
+-- keeps its work; with JobRequeue=0 in slurm.conf, leave "requeue" out of methods.
 --
 -- The cost is two short files read per submit. A fault in here lets the job in and is logged: a broken gate must not
 -- stop a cluster from working.
@@ -19,6 +22,8 @@
 local NO_VAL, INFINITE = 4294967294, 4294967295 -- slurm.h: "not given"; a release arrives as INFINITE, a hold as 0
 local ACCESS_DENIED = 2002 -- slurm_errno.h
 local MARK, GATE = "omfs:", "omfs:gate"
+local METHOD = "omfs:method="
+local LOSES_WORK = "requeue" -- omfs_daemon/cluster/methods.py
 -- Slurm refuses an AdminComment in an owner's update, so an owner's release is noted in the job's comment.
 local WAITS = "omfs:wait"
 
@@ -73,25 +78,36 @@ local function all_listed(list, words)
   return any
 end
 
--- The same words as in omfs_daemon/policy/rules.py: (start or space) omfs:method=a,b (space or end)
+-- The words of (start or space) omfs:method=a,b (space or end); nil without any. What omfsd might read otherwise
+-- (chosen_methods in omfs_daemon/policy/rules.py) names nothing: "".
 local function method_words(comment)
-  return (" " .. (comment or "") .. " "):match("%somfs:method=([%l%d_,]+)%s") or ""
+  comment = comment or ""
+  local _, last = comment:find(METHOD, 1, true)
+  if not last then
+    return nil
+  end
+  local words = (" " .. comment .. " "):match("%s" .. METHOD .. "([a-z0-9_,]+)%s") or ""
+  if comment:find(METHOD, last + 1, true) or ("," .. words .. ","):find(",,", 1, true) then
+    return ""
+  end
+  return words
 end
 
-local function names_method(list, comment)
-  for name in method_words(comment):gmatch("[^,]+") do
-    if listed(list, name) then
+-- Whether omfsd may stop the job. requeues: Slurm would put it back into the queue (no --no-requeue).
+local function let_in(conf, job, requeues)
+  local words = method_words(job.comment)
+  for name in (words or ""):gmatch("[^,]+") do
+    if listed(conf.methods, name) and (requeues or name ~= LOSES_WORK) then
       return true
     end
   end
-  return false
-end
-
-local function let_in(conf, job)
-  return names_method(conf.methods, job.comment)
-    or all_listed(conf.let_in_partitions, job.partition)
-    or listed(conf.let_in_accounts, job.account)
-    or listed(conf.let_in_qos, job.qos)
+  return words == nil
+    and requeues
+    and (
+      all_listed(conf.let_in_partitions, job.partition)
+      or listed(conf.let_in_accounts, job.account)
+      or listed(conf.let_in_qos, job.qos)
+    )
 end
 
 local function default_partition(partitions)
@@ -142,10 +158,18 @@ local function submit(job, partitions)
     account = job.account or job.default_account,
     qos = job.qos or job.default_qos,
   }
-  if not let_in(conf, asked) then
+  if not let_in(conf, asked, job.requeue ~= 0) then
     job.priority = 0
     job.admin_comment = GATE
   end
+end
+
+local function changes_method(change, job)
+  if change.comment == nil then
+    return false
+  end
+  local words = method_words(change.comment)
+  return words == "" or words ~= method_words(job.comment)
 end
 
 -- Whether an owner's change of a job that is marked as ours would move it, raise it or change how it can be stopped.
@@ -158,7 +182,7 @@ local function touches_ours(change, job)
     or change.req_nodes ~= nil
     or change.exc_nodes ~= nil
     or change.licenses ~= nil
-    or (change.comment ~= nil and method_words(change.comment) ~= method_words(job.comment))
+    or changes_method(change, job)
 end
 
 local function after(change, job)
@@ -172,25 +196,28 @@ end
 
 local function modify(change, job, uid)
   local conf = settings()
+  local living, releases = alive(conf), change.priority == INFINITE
   if listed(conf.privileged_uids, string.format("%d", uid)) then
     return slurm.SUCCESS
   end
-  local living, releases = alive(conf), change.priority == INFINITE
-  local stays_let_in = let_in(conf, after(change, job))
-  local waited = has_waits(job.comment or "")
+  local later, waited = after(change, job), has_waits(job.comment or "")
   if change.nice ~= NO_VAL and change.nice < job.nice then
     return ACCESS_DENIED
   end
-  -- A job that was let in because it can be stopped stays one that can be stopped, running or not.
-  if let_in(conf, job) and not stays_let_in then
+  -- A job that was let in because it can be stopped stays one that can be stopped, running or not. Slurm does not show
+  -- here whether it would requeue the job: that is known only of one that is in because of it.
+  local in_by_requeue = let_in(conf, job, true) and not let_in(conf, job, false)
+  if let_in(conf, job, true) and not let_in(conf, later, in_by_requeue and change.requeue ~= 0) then
     return ACCESS_DENIED
   end
   if is_marked(job.admin_comment) and touches_ours(change, job) and (living or not releases) then
     return ACCESS_DENIED
   end
-  if change.priority == 0 and waited then
-    change.comment = without_waits(change.comment or job.comment) -- held by the owner again: wait no longer
-  elseif releases and job.priority == 0 and living and not stays_let_in then
+  if change.priority == 0 then
+    if waited then
+      change.comment = without_waits(change.comment or job.comment) -- held by the owner again: wait no longer
+    end
+  elseif releases and job.priority == 0 and living and not let_in(conf, later, false) then
     -- Keep the hold, and tell omfsd that the owner has ended his: from now on the job is like a gated one.
     change.priority = 0
     change.comment = with_waits(change.comment or job.comment or "")

@@ -101,6 +101,7 @@ def test_holds_nothing_without_a_readable_heartbeat(gate: LocalSlurm, content: s
         ("--comment=my text omfs:method=nonsense,suspend more",),
         ("--partition=urgent",),
         ("--account=free",),
+        ("--no-requeue", "--comment=omfs:method=requeue,suspend"),
     ],
 )
 def test_lets_in_what_the_rules_let_us_stop(gate: LocalSlurm, arguments: tuple[str, ...]) -> None:
@@ -113,6 +114,14 @@ def test_lets_in_what_the_rules_let_us_stop(gate: LocalSlurm, arguments: tuple[s
     [
         ("--comment=omfs:method=nonsense",),
         ("--comment=xomfs:method=requeue",),
+        ("--comment=omfs:method=requeue,",),
+        ("--comment=omfs:method=none\u00a0omfs:method=requeue",),
+        ("--comment=a omfs:method=requeue omfs:method=none",),
+        ("--no-requeue", "--comment=omfs:method=requeue"),
+        ("--no-requeue", "--account=free"),
+        ("--partition=urgent", "--comment=omfs:method=none"),
+        ("--account=free", "--comment=omfs:method=none"),
+        ("--account=free", "--comment=omfs:method=none\u00a0"),
         ("--partition=main,urgent",),
         ("--account=freedom",),
         ("--array=1-3",),
@@ -199,9 +208,50 @@ def test_nobody_brings_our_words_along(gate: LocalSlurm) -> None:
 
 
 def test_a_release_of_what_may_be_stopped_just_releases(gate: LocalSlurm) -> None:
-    job = submit(gate, "--hold", "--comment=omfs:method=requeue")
+    job = submit(gate, "--hold", "--comment=omfs:method=suspend")
     assert as_owner(gate, "release", job.ref) == ""
     assert look(gate, job.id).hold is Hold.NONE
+
+
+@pytest.mark.parametrize("option", ["--requeue", "--no-requeue"])
+def test_a_release_of_what_slurm_may_not_requeue_leads_to_the_gate(gate: LocalSlurm, option: str) -> None:
+    """Slurm does not show the plug-in which of the two it is."""
+    job = submit(gate, "--hold", "--comment=omfs:method=requeue", option)
+    assert as_owner(gate, "release", job.ref) == ""
+    assert look(gate, job.id).admin_comment == "omfs:gate"
+
+
+@pytest.mark.parametrize("beats", [True, False], ids=["daemon lives", "daemon gone"])
+@pytest.mark.parametrize(
+    ("arguments", "change"),
+    [
+        (("--comment=omfs:method=requeue",), "requeue=0"),
+        (("--account=free",), "requeue=0"),
+        (("--account=free",), "comment=omfs:method=none"),
+        (("--account=free",), "comment=omfs:method=none\u00a0"),
+        (("--comment=omfs:method=suspend",), "comment=omfs:method=requeue"),
+        (("--no-requeue", "--comment=omfs:method=suspend"), "comment=omfs:method=requeue"),
+    ],
+)
+def test_no_change_makes_a_running_job_one_that_cannot_be_stopped(
+    gate: LocalSlurm, arguments: tuple[str, ...], change: str, beats: bool
+) -> None:
+    job = submit(gate, *arguments)
+    wait_until(runs(gate, job), 20, "the job to run")
+    if not beats:
+        beat(gate, 30)
+    before = gate.command("scontrol", "show", "job", job.ref).stdout
+    assert "denied" in as_owner(gate, "update", f"jobid={job.id}", change)
+    after = gate.command("scontrol", "show", "job", job.ref).stdout
+    for word in ("Requeue=", "Comment="):
+        assert [line for line in after.splitlines() if word in line] == [
+            line for line in before.splitlines() if word in line
+        ]
+
+
+def test_requeue_may_be_forgone_where_another_method_is_named(gate: LocalSlurm) -> None:
+    job = submit(gate, "--comment=omfs:method=requeue,suspend")
+    assert as_owner(gate, "update", f"jobid={job.id}", "requeue=0") == ""
 
 
 def test_a_job_let_in_stays_one_that_can_be_stopped(gate: LocalSlurm) -> None:
