@@ -20,8 +20,10 @@
 -- stop a cluster from working.
 
 local NO_VAL, INFINITE = 4294967294, 4294967295 -- slurm.h: "not given"; a release arrives as INFINITE, a hold as 0
+local NO_VAL16 = 65534
+local PENDING = 0 -- enum job_states
 local ACCESS_DENIED = 2002 -- slurm_errno.h
-local MARK, GATE = "omfs:", "omfs:gate"
+local MARK, GATE, STOPPED = "omfs:", "omfs:gate", "omfs:stopped"
 local METHOD = "omfs:method="
 local LOSES_WORK = "requeue" -- omfs_daemon/cluster/methods.py
 -- Slurm refuses an AdminComment in an owner's update, so an owner's release is noted in the job's comment.
@@ -118,8 +120,9 @@ local function default_partition(partitions)
   end
 end
 
-local function is_marked(text)
-  return text ~= nil and text:sub(1, #MARK) == MARK
+local function is_marked(text, mark)
+  mark = mark or MARK
+  return text ~= nil and text:sub(1, #mark) == mark
 end
 
 local function has_waits(comment)
@@ -185,6 +188,26 @@ local function touches_ours(change, job)
     or changes_method(change, job)
 end
 
+-- Whether the job would be another one to omfsd, which had looked at its size, its account and when it may start.
+local function wants_other(change)
+  local function given(field)
+    local value = change[field]
+    return value ~= nil and value ~= NO_VAL and value ~= NO_VAL16
+  end
+  return change.partition ~= nil
+    or change.account ~= nil
+    or change.qos ~= nil
+    or change.begin_time ~= 0
+    or given("min_cpus")
+    or given("max_cpus")
+    or given("min_nodes")
+    or given("max_nodes")
+    or given("num_tasks")
+    or given("cpus_per_task")
+    or given("ntasks_per_node")
+    or given("pn_min_cpus")
+end
+
 local function after(change, job)
   return {
     comment = change.comment or job.comment,
@@ -213,12 +236,16 @@ local function modify(change, job, uid)
   if is_marked(job.admin_comment) and touches_ours(change, job) and (living or not releases) then
     return ACCESS_DENIED
   end
+  local starts_anew = job.priority ~= 0
+    and job.job_state == PENDING
+    and wants_other(change)
+    and not is_marked(job.admin_comment, STOPPED)
   if change.priority == 0 then
     if waited then
       change.comment = without_waits(change.comment or job.comment) -- held by the owner again: wait no longer
     end
-  elseif releases and job.priority == 0 and living and not let_in(conf, later, false) then
-    -- Keep the hold, and tell omfsd that the owner has ended his: from now on the job is like a gated one.
+  elseif (releases and job.priority == 0 or starts_anew) and living and not let_in(conf, later, false) then
+    -- Keep or set a hold, and tell omfsd that it is not the owner's: from now on the job is like a gated one.
     change.priority = 0
     change.comment = with_waits(change.comment or job.comment or "")
   elseif change.comment then

@@ -254,6 +254,73 @@ def test_requeue_may_be_forgone_where_another_method_is_named(gate: LocalSlurm) 
     assert as_owner(gate, "update", f"jobid={job.id}", "requeue=0") == ""
 
 
+def let_go(cluster: LocalSlurm, *arguments: str) -> Job:
+    """A job that may never be stopped, let go by the daemon; its begin time keeps it waiting."""
+    job = submit(cluster, "--begin=now+1hour", "--comment=words", *arguments)
+    assert cluster.gateway().release([job.ref]) == []
+    assert cluster.gateway().set_admin_comment([job.ref], "[omfs] let go") == []
+    assert look(cluster, job.id).hold is Hold.NONE
+    return job
+
+
+CHANGES_OF_WHAT_WAS_LET_GO = [
+    "numcpus=3",
+    "numcpus=1-3",
+    "numnodes=2",
+    "numtasks=3",
+    "cpuspertask=3",
+    "account=other",
+    "qos=other",
+    "partition=urgent",
+    "starttime=now",
+]
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_WHAT_WAS_LET_GO)
+def test_what_becomes_another_job_waits_at_the_gate_again(gate: LocalSlurm, change: str) -> None:
+    job = let_go(gate)
+    assert as_owner(gate, "update", f"jobid={job.id}", change) == ""
+    changed = look(gate, job.id)
+    assert (changed.hold, changed.admin_comment, changed.comment) == (Hold.USER, "omfs:gate", "words omfs:wait")
+    assert as_owner(gate, "release", job.ref) == ""
+    assert look(gate, job.id).hold is Hold.USER
+
+    gate.gateway().release([job.ref])
+    assert look(gate, job.id).hold is Hold.NONE
+    assert look(gate, job.id).comment == "words"
+
+
+def test_what_becomes_another_job_in_the_moment_of_its_release_waits_again(gate: LocalSlurm) -> None:
+    """The mark in its AdminComment is still the gate's."""
+    job = submit(gate, "--begin=now+1hour")
+    gate.gateway().release([job.ref])
+    assert as_owner(gate, "update", f"jobid={job.id}", "numcpus=3", "numnodes=2") == ""
+    changed = look(gate, job.id)
+    assert (changed.hold, changed.admin_comment, changed.request.nodes) == (Hold.USER, "omfs:gate", 2)
+    assert "denied" in as_owner(gate, "update", f"jobid={job.id}", "partition=urgent")
+
+
+def test_what_becomes_another_job_does_not_wait_without_a_daemon(gate: LocalSlurm) -> None:
+    job = let_go(gate)
+    beat(gate, 30)
+    assert as_owner(gate, "update", f"jobid={job.id}", "numcpus=3") == ""
+    assert look(gate, job.id).hold is Hold.NONE
+
+
+def test_other_changes_do_not_lead_back_to_the_gate(gate: LocalSlurm) -> None:
+    job = let_go(gate)
+    changes = ("timelimit=5", "comment=new", "nice=3", "jobname=other", "features=", "minmemorynode=50")
+    for change in changes:
+        assert as_owner(gate, "update", f"jobid={job.id}", change) == "", change
+    assert look(gate, job.id).hold is Hold.NONE
+    stoppable = submit(gate, "--begin=now+1hour", "--comment=omfs:method=suspend")
+    assert as_owner(gate, "update", f"jobid={stoppable.id}", "numcpus=3") == ""
+    assert look(gate, stoppable.id).hold is Hold.NONE
+    held = submit(gate, "--hold")
+    assert as_owner(gate, "update", f"jobid={held.id}", "numcpus=3") == ""
+    assert look(gate, held.id).admin_comment == ""
+
+
 def test_a_job_let_in_stays_one_that_can_be_stopped(gate: LocalSlurm) -> None:
     job = submit(gate, "--comment=omfs:method=requeue")
     wait_until(runs(gate, job), 20, "the job to run")
