@@ -217,10 +217,22 @@ local function after(change, job)
   }
 end
 
+-- The daemon's orders, and what an operator does by hand.
+local function modify_privileged(change, job, living)
+  if not has_waits(job.comment or "") or (change.priority ~= 0 and change.priority ~= INFINITE) then
+    return
+  end
+  change.comment = without_waits(change.comment or job.comment) -- else a later hold would look like the gate's
+  if change.priority == 0 and job.priority == 0 and living then
+    change.admin_comment = change.admin_comment or GATE -- the daemon strengthens the gate's hold: it stays its own
+  end
+end
+
 local function modify(change, job, uid)
   local conf = settings()
   local living, releases = alive(conf), change.priority == INFINITE
   if listed(conf.privileged_uids, string.format("%d", uid)) then
+    modify_privileged(change, job, living)
     return slurm.SUCCESS
   end
   local later, waited = after(change, job), has_waits(job.comment or "")

@@ -321,6 +321,34 @@ def test_other_changes_do_not_lead_back_to_the_gate(gate: LocalSlurm) -> None:
     assert look(gate, held.id).admin_comment == ""
 
 
+def test_roots_hold_of_a_job_that_was_let_go_is_not_the_gates(gate: LocalSlurm) -> None:
+    job = submit(gate, "--hold", "--begin=now+1hour", "--comment=words")
+    as_owner(gate, "release", job.ref)
+    assert look(gate, job.id).admin_comment == "omfs:gate"
+    gate.command("scontrol", "release", job.ref)
+    assert look(gate, job.id).comment == "words"
+    gate.command("scontrol", "uhold", job.ref)
+    held = look(gate, job.id)
+    assert (held.hold, held.admin_comment) == (Hold.USER, "")
+
+
+def test_roots_hold_without_a_daemon_is_not_the_gates(gate: LocalSlurm) -> None:
+    job = submit(gate, "--hold", "--comment=words")
+    as_owner(gate, "release", job.ref)
+    beat(gate, 30)
+    gate.command("scontrol", "uhold", job.ref)
+    held = look(gate, job.id)
+    assert (held.hold, held.admin_comment, held.comment) == (Hold.USER, "", "words")
+
+
+def test_the_daemons_hold_in_the_gates_place_stays_its_own(gate: LocalSlurm) -> None:
+    job = submit(gate, "--hold", "--comment=words")
+    as_owner(gate, "release", job.ref)
+    assert gate.gateway().hold([job.ref]) == []
+    held = look(gate, job.id)
+    assert (held.hold, held.admin_comment, held.comment) == (Hold.ADMIN, "omfs:gate", "words")
+
+
 def test_a_job_let_in_stays_one_that_can_be_stopped(gate: LocalSlurm) -> None:
     job = submit(gate, "--comment=omfs:method=requeue")
     wait_until(runs(gate, job), 20, "the job to run")
