@@ -184,8 +184,9 @@ class CommandGateway:
         return parse.excluded(printed, secret)
 
     def _squeue(self, options: Iterable[str], variables: dict[str, str]) -> str:
-        # Without --array-unique squeue merges a requeued task with the waiting rest and hides its hold.
-        arguments = ("squeue", "--noheader", "--array-unique", "--all", *options)
+        # Without --array-unique squeue merges a requeued task with the waiting rest and hides its hold, without
+        # --noconvert it writes 1024 CPUs as "1K".
+        arguments = ("squeue", "--noheader", "--array-unique", "--noconvert", "--all", *options)
         output = self._run(*arguments, variables=variables, check=False)
         if output.code == 0:
             return output.stdout

@@ -20,6 +20,9 @@ _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "Partition_Limit", "INVALID"})
 _IN_PARENTHESES = re.compile(r"\([^)]*\)")
 _NODES_KEPT = 4096
+# No node has more; users may ask for 18446744073709551610 devices, and the policy counts in 64 bits.
+_MOST_MEMORY = 2**50
+_MOST_GRES = 2**31 - 1
 
 
 def text(value: str) -> str:
@@ -51,8 +54,8 @@ def duration(value: str) -> float:
 
 
 def memory(value: str, unit: str = "M") -> int:
-    """``100M``, ``1.50G`` or a plain number in ``unit`` as bytes."""
-    return int(_amount(value, unit))
+    """``100M``, ``1.50G`` or a plain number in ``unit`` as bytes; at most 1 PiB."""
+    return min(int(_amount(value, unit)), _MOST_MEMORY)
 
 
 @lru_cache(maxsize=_NODES_KEPT)
@@ -111,7 +114,7 @@ def _gres_entry(entry: str) -> tuple[str, str, int]:
     words = re.sub(r"^gres[:/]", "", entry).replace("=", ":").split(":")
     count = 1
     if len(words) > 1 and _AMOUNT.fullmatch(words[-1]):
-        count = int(_amount(words.pop(), ""))
+        count = min(int(_amount(words.pop(), "")), _MOST_GRES)
     if not 1 <= len(words) <= 2 or not words[0]:
         raise ParseError(f"not a generic resource: {entry[:80]!r}")
     return words[0], words[1] if len(words) == 2 else "", count

@@ -110,6 +110,44 @@ def test_requests_as_asked_for(slurm: LocalSlurm) -> None:
     assert (request.partitions, job.time_limit) == (("main", "urgent"), 600.0)
 
 
+# What Slurm takes from a user, held or not, on nodes of 4 CPUs; what it does not take is no danger.
+UNUSUAL = [
+    *("--mem=0", "--mem=1", "--mem-per-cpu=3T", "--mem=999999999999", "--mem-per-cpu=0"),
+    *("--time=UNLIMITED", "--time=0", "--time=0:01", "--time=999999999", "--time=4294967290", "--time-min=1"),
+    *("--nice=2147483645", "--nice=-2147483645", "--begin=2099-01-01", "--begin=1970-01-01", "--deadline=now+1hour"),
+    *("--array=1-3%0", "--array=0-1000%1", "--array=1,5,7-9%2", "--array=1-10:3", "--array=5"),
+    *("--ntasks=0", "--ntasks=1024", "--ntasks=2147483647", "--cpus-per-task=65533", "--ntasks-per-node=70000"),
+    *("--nodes=1024", "--nodes=1-1000000", "--nodes=2147483647", "--nodes=0", "--mincpus=1024", "--mincpus=70000"),
+    *("--constraint=fast|ve", "--constraint=[fast*2&ve*1]", "--constraint=fast*1", "--constraint=(null)"),
+    *("--gres=ve", "--gres=ve:0", "--gres=ve:-1", "--gres=ve:1K", "--gres=ve:18446744073709551610", "--gres=none"),
+    *("--gres=ve:2,ve:1", "--gres=ve:x:1", "--gpus=1", "--gpus-per-task=1", "--gpus-per-node=a100:1"),
+    *("--dependency=singleton", "--dependency=afterok:999999", "--dependency=afterany:999998+5?afterok:999999"),
+    *("--nodelist=n1,n1", "--exclude=n[1-4]", "--exclusive", "--exclusive=user", "--exclusive=mcs", "--oversubscribe"),
+    *("--account=N/A", "--account=(null)", "--account=a,b|c", "--qos=x", "--licenses=x", "--job-name=", "--comment="),
+    *("--extra-node-info=2:2:2", "--core-spec=1", "--thread-spec=1", "--spread-job", "--use-min-nodes", "--overcommit"),
+    *("--partition=main,urgent", "--partition=main,main", "--signal=USR1@5", "--tmp=99999999", "--switches=3"),
+]
+
+
+def test_nothing_that_a_user_may_ask_for_blinds_us(slurm: LocalSlurm) -> None:
+    taken = 0
+    for hold in (["--hold"], []):
+        for option in UNUSUAL:
+            arguments = ("sbatch", "--parsable", *hold, option, "--wrap=true")
+            taken += slurm.command(*arguments, check=False, uid="nobody").code == 0
+    assert taken > len(UNUSUAL)
+    slurm.submit("true", "--hold", "--mincpus=1024")
+    found = slurm.gateway().jobs()
+    assert max(job.request.min_cpus_per_node for job in found) >= 1024
+    assert all(count < 2**31 for job in found for _, count in job.request.gres)
+
+
+@pytest.mark.parametrize("option", ["--mincpus=1024", "--ntasks=1024", "--nodes=1024"])
+def test_large_numbers_are_numbers(slurm: LocalSlurm, option: str) -> None:
+    request = find(slurm, slurm.submit("true", "--hold", option)).request
+    assert 1024 in (request.min_cpus_per_node, request.cpus, request.nodes)
+
+
 def test_memory_is_none_where_slurm_does_not_allocate_it(own_slurm: Callable[..., LocalSlurm]) -> None:
     slurm = own_slurm(Shape(nodes=1, options={"SelectTypeParameters": "CR_Core", "DefMemPerCPU": ""}))
     job = in_state(slurm, slurm.submit("sleep 60", "--mem=500"), JobState.RUNNING)

@@ -199,6 +199,8 @@ class TestRequest:
             ("tres_per_node", "gres:gpu:a100:2,gres:ve:1", {"gpu": 2, "gpu:a100": 2, "ve": 1}),
             ("tres_per_node", "gres/gpu:a100:2", {"gpu": 2, "gpu:a100": 2}),
             ("tres_per_node", "gres:gpu", {"gpu": 1}),
+            ("tres_per_node", "gres:ve:1K", {"ve": 1024}),
+            ("tres_per_node", "gres:ve:18446744073709551610", {"ve": 2**31 - 1}),
             ("tres_per_job", "gres:gpu:3", {"gpu": 2}),
             ("tres_per_task", "gres:gpu:1", {"gpu": 3}),
         ],
@@ -340,6 +342,13 @@ def test_accounts() -> None:
 )
 def test_durations(text: str, seconds: float) -> None:
     assert values.duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "most"), [("3T", 3 * 1024**4), ("976562496", 976562496 * MB), ("18446744073709551615M", 2**50)]
+)
+def test_memory_is_no_more_than_a_machine_could_have(text: str, most: int) -> None:
+    assert values.memory(text) == min(most, 2**50)
 
 
 class TestRefusals:
