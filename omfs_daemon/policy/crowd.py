@@ -210,6 +210,8 @@ def _merged(old: Roll, gone: Sequence[int], new: Roll) -> Roll:
     kept = ~np.isin(old.ids, np.array(gone, dtype=np.int64))
     if not len(new.ids) and kept.all():
         return old
+    if not kept.any():
+        return new
     at = np.searchsorted(old.ids[kept], new.ids)
     columns = (np.insert(column[kept], at, more) for column, more in zip(old, new, strict=True))
     return type(old)(*columns)

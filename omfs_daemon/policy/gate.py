@@ -22,7 +22,7 @@ from omfs_daemon.policy.plan import Plan, Reclaim, Resume, Start
 from omfs_daemon.policy.queue import could_start
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.policy.standing import Standing
-from omfs_daemon.policy.stopping import has_stops_left, is_mature, takes_fairly, takes_from_borrowers, takes_method
+from omfs_daemon.policy.stopping import has_stops_left, is_mature, takes_fairly, takes_from_borrowers
 from omfs_daemon.policy.victims import Need
 
 
@@ -36,7 +36,6 @@ class Refusal(StrEnum):
     NO_SUCH_VICTIM = "victim_not_running"
     ALREADY_BUSY = "already_part_of_a_stop"
     NOT_ALLOWED = "method_not_allowed"
-    NOT_REQUEUEABLE = "victim_not_requeueable"
     URGENT_VICTIM = "victim_is_urgent"
     NEVER_STOPPED = "victim_may_never_be_stopped"
     IN_QUANTUM = "victim_inside_its_quantum"
@@ -56,7 +55,6 @@ REFUSAL_TEXT: Mapping[Refusal, str] = {
     Refusal.NO_SUCH_VICTIM: "a job to be stopped does not run",
     Refusal.ALREADY_BUSY: "a job is part of another stop",
     Refusal.NOT_ALLOWED: "a job may not be stopped by this method",
-    Refusal.NOT_REQUEUEABLE: "a job would be requeued that was submitted with --no-requeue",
     Refusal.URGENT_VICTIM: "an urgent job is never stopped",
     Refusal.NEVER_STOPPED: "a job that may never be stopped would be",
     Refusal.IN_QUANTUM: "a job has not run for its quantum",
@@ -211,8 +209,6 @@ class _Judge:
             return Refusal.NEVER_STOPPED
         if method not in job_class.methods:
             return Refusal.NOT_ALLOWED
-        if not takes_method(job, method):
-            return Refusal.NOT_REQUEUEABLE
         if not has_stops_left(job.ref, self.ledger, self.rules, self.now):
             return Refusal.STOPPED_TOO_OFTEN
         if not urgent and not is_mature(job, self.ledger, self.rules, self.now):

@@ -36,20 +36,35 @@ class Gating:
         if job.hold is Hold.USER and is_held_by_us(job):
             self.holds.append(Change(job.ref, job.account, Reason.NON_PREEMPTIBLE_BEYOND))
 
-    def admit(self, unheld: Iterable[Job], refs_of: Callable[[Job], list[str]]) -> None:
-        """Count jobs that nothing holds for as long as they fit into the entitlement; the others are to be held."""
+    def admit(self, unheld: Iterable[Job], refs_of: Callable[[Job], list[str]], now: float) -> None:
+        """Count jobs that nothing holds for as long as they fit into the entitlement; the others are to be held.
+
+        A job that cannot start before a later time or another job's end is held meanwhile, and takes nobody's place.
+        """
         usage = self._standing.usage
         for job in sorted(unheld, key=lambda job: (job.submit, job.id)):
             leaf = self._standing.kinds.of(job).leaf
             cpus = self._standing.capacity.cpus_of(job.request)
+            is_for_later = job.eligible is not None and job.eligible > now
+            beyond = []
             for ref in refs_of(job):
-                if usage.admits_fixed(leaf, cpus):
+                if not is_for_later and usage.admits_fixed(leaf, cpus):
                     usage.add_fixed(leaf, cpus)
                 else:
-                    self.to_hold.add(ref)
-                    self.holds.append(Change(ref, job.account, Reason.NON_PREEMPTIBLE_BEYOND))
+                    beyond.append(ref)
+            if beyond:
+                self.to_hold.update(beyond)
+                ref = joined(job, beyond)
+                self.holds.append(Change(ref, job.account, Reason.NON_PREEMPTIBLE_BEYOND))
 
     def changes(self, beneficiaries: Iterable[str]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
         """Holds and releases. A job that may start in this very pass need not be held first."""
         free = {change.ref for change in self.releases}.union(beneficiaries)
         return tuple(change for change in self.holds if change.ref not in free), tuple(self.releases)
+
+
+def joined(job: Job, refs: list[str]) -> str:
+    """One reference for several tasks of a waiting array (``3_[4,5,7]``), so that they are held by one order."""
+    if len(refs) == len(job.task_ids) or len(refs) == 1:
+        return job.ref if len(refs) > 1 else refs[0]
+    return f"{job.array_id}_[{','.join(ref.partition('_')[2] for ref in refs)}]"

@@ -26,7 +26,7 @@ class Kinds:
 
     def of(self, job: Job) -> Kind:
         waits = job.state is JobState.PENDING
-        key = (waits, job.partition, job.request.partitions, job.qos, job.account, job.comment)
+        key = (waits, job.partition, job.request.partitions, job.qos, job.account, job.comment, job.requeue)
         kind = self._known.get(key)
         if kind is None:
             job_class = classify(self.rules, job)

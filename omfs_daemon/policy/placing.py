@@ -72,6 +72,8 @@ def _whole(free: Free, nodes: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]
 
 def _within(request: Request, free: Free, nodes: Ints, prefer: Free | None) -> Shares | None:
     least = max(1, request.min_cpus_per_node)
+    if request.nodes >= request.max_nodes > 0 and not request.exclusive:
+        least = max(least, request.cpus // request.nodes)  # evenly or not at all
     nodes = nodes[free.cpus[nodes] >= least]
     if request.memory_per_node:
         nodes = nodes[free.memory[nodes] >= request.memory_per_node]
@@ -127,14 +129,16 @@ def _evenly(request: Request, free: Free, nodes: Ints, usable: Ints, by: Ints, r
         return None
     if request.nodes == 1:
         fitting = np.flatnonzero(usable >= base)
-        if required.any():
+        if request.required_nodes:
             fitting = fitting[required[fitting] == 1]
         if not len(fitting):
             return None
         return _shares(request, free, [int(nodes[fitting[np.argmin(by[fitting])]])], [base])
     order = np.lexsort((nodes, by, -required))
     high = order[usable[order] > base][:more]
-    low = order[(usable[order] >= base) & ~np.isin(order, high)][: request.nodes - more]
+    left = usable >= base
+    left[high] = False
+    low = order[left[order]][: request.nodes - more]
     chosen = np.concatenate((high, low))
     if len(high) < more or len(chosen) < request.nodes or required[chosen].sum() < required.sum():
         return None

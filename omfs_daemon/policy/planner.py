@@ -24,11 +24,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from omfs_daemon.cluster.jobs import Hold, Job, JobState, Share
+from omfs_daemon.cluster.jobs import Hold, Job, JobState, Request, Share
 from omfs_daemon.cluster.snapshot import Ledger, Snapshot
 from omfs_daemon.policy.crowd import Waiting, task_refs
 from omfs_daemon.policy.free import Frontier
 from omfs_daemon.policy.gating import Gating
+from omfs_daemon.policy.kinds import Kind
 from omfs_daemon.policy.machine import Bools, Ints
 from omfs_daemon.policy.plan import Band, Change, Plan, Reason, Reclaim, Resume, Start, Victim, Wait, Waits
 from omfs_daemon.policy.pool import Pool
@@ -50,11 +51,13 @@ class _Group:
     """Waiting jobs that are alike. ``tasks``: how many; ``beyond``: its account is not entitled to one more; ``shut``:
     why the next one cannot start; ``ranked``: no further one gets a rank."""
 
-    need: Need
+    kind: Kind
+    request: Request
     tasks: int = 1
     beyond: bool = False
     shut: Reason | None = None
     ranked: bool = False
+    known_need: Need | None = None
 
     @property
     def is_decided(self) -> bool:
@@ -64,6 +67,12 @@ class _Group:
     @property
     def is_shut(self) -> bool:
         return self.shut is not None
+
+    def need(self, standing: Standing, job: Job) -> Need:
+        """What each of its jobs needs; most groups are never asked."""
+        if self.known_need is None:
+            self.known_need = standing.need_of(job)
+        return self.known_need
 
 
 _Queue = list[tuple[Job, _Group]]
@@ -113,6 +122,7 @@ class _Pass:
         self.gating = Gating(self.standing)
         self.ranking = Ranking(self.usage, rules.rank_depth)
         self._groups: dict[int, _Group] = {}
+        self._rooms: dict[int, int] = {}
         self._pool: Pool | None = None
         self._stops_left = rules.max_stops_per_cycle
         self._in_vain: dict[tuple[int, bool], Frontier] = {}
@@ -157,9 +167,11 @@ class _Pass:
         is_urgent, is_gated = by_number
         for number, tasks in enumerate(np.bincount(waiting.alike, weights=waiting.tasks).tolist()):
             if tasks:
-                group = groups[number] = self._group_of(patterns[number], int(tasks))
-                is_urgent[number] = group.need.urgent
-                is_gated[number] = group.need.fixed or patterns[number].hold is not Hold.NONE
+                kind = self._group_up(number, patterns[number], int(tasks))
+                if kind.job_class.urgent:
+                    is_urgent[number] = True
+                if kind.fixed or patterns[number].hold is not Hold.NONE:
+                    is_gated[number] = True
         left = ~self._all_in_transit(waiting)
         self._gate(waiting.jobs[left & is_gated[waiting.alike]].tolist())
         ready = left & (waiting.ready <= self.now)
@@ -173,7 +185,7 @@ class _Pass:
         ]
         for job in self.standing.crowd.suspended:
             if job.ref in stopped and job.ref not in self.in_transit:
-                queues[0].append((job, _Group(self.standing.need_of(job))))
+                queues[0].append((job, _Group(self.standing.kinds.of(job), job.request)))
         first, second = ([queue[at] for at in in_order([job for job, _ in queue])] for queue in queues)
         return first, second, _Line(waiting, np.flatnonzero(ready & ~urgent & ~heads), groups)
 
@@ -192,12 +204,17 @@ class _Pass:
                 self.gating.strengthen(job)
             else:
                 unheld.append(job)
-        self.gating.admit(unheld, self._refs)
+        self.gating.admit(unheld, self._refs, self.now)
 
-    def _group_of(self, job: Job, tasks: int) -> _Group:
+    def _group_up(self, number: int, job: Job, tasks: int) -> Kind:
         """Most accounts are full, so for most groups it is plain from the start that they are beyond."""
-        need = self.standing.need_of(job)
-        return _Group(need, tasks, beyond=not need.urgent and not self.usage.entitles(need.leaf, need.cpus))
+        kind = self.standing.kinds.of(job)
+        room = self._rooms.get(kind.leaf.index)
+        if room is None:
+            room = self._rooms[kind.leaf.index] = self.usage.room(kind.leaf)
+        beyond = not kind.job_class.urgent and self.capacity.cpus_of(job.request) > room
+        self._groups[number] = _Group(kind, job.request, tasks, beyond)
+        return kind
 
     def _refs(self, job: Job) -> list[str]:
         """The job, or the tasks of a waiting array, apart from those that are part of a stop already."""
@@ -219,8 +236,8 @@ class _Pass:
         """CPUs that wait, by entity."""
         pending = [0] * len(self.usage.entitled)
         for group in self._groups.values():
-            for index in group.need.leaf.path:
-                pending[index] += group.need.request.cpus * group.tasks
+            for index in group.kind.leaf.path:
+                pending[index] += group.request.cpus * group.tasks
         return pending
 
     def _regular(self, heads: _Queue, line: _Line) -> None:
@@ -239,7 +256,7 @@ class _Pass:
         for job, group, first in borrowers:
             self._borrow(job, group, first)
         for group in self._groups.values():
-            if group.shut is None and not group.need.fixed and group.need.request.cpus > self.capacity.now.total:
+            if group.shut is None and not group.kind.fixed and group.request.cpus > self.capacity.now.total:
                 group.shut = Reason.BEYOND_ENTITLEMENT
         for at, job, group in line.walk(lambda group: group.is_shut):
             self._borrow(job, group, firsts.get(at, 0))
@@ -247,7 +264,7 @@ class _Pass:
 
     def _entitled(self, job: Job, group: _Group) -> int | None:
         """Start or make room for what its account owns; returns which task is the first beyond it."""
-        need = group.need
+        need = group.need(self.standing, job)
         for at, ref in enumerate(self._refs(job)):
             if ref in self.gating.to_hold:
                 self._wait(job, ref, Reason.NON_PREEMPTIBLE_BEYOND)
@@ -279,9 +296,10 @@ class _Pass:
                 self._wait(job, ref, Reason.NON_PREEMPTIBLE_BEYOND)
                 return
             if group.shut is None and not self._is_beyond_for_good(job, group):
-                shares = group.need.place(self.capacity.now)
+                need = group.need(self.standing, job)
+                shares = need.place(self.capacity.now)
                 if shares is not None:
-                    self._start(job, ref, group.need, shares, Reason.BORROWS)
+                    self._start(job, ref, need, shares, Reason.BORROWS)
                     continue
                 group.shut = Reason.BEYOND_ENTITLEMENT
             self._wait(job, ref, group.shut or Reason.BEYOND_ENTITLEMENT)
@@ -292,8 +310,10 @@ class _Pass:
 
         One that nothing holds was counted already.
         """
-        need = group.need
-        if not need.fixed or job.hold is Hold.NONE or self.usage.admits_fixed(need.leaf, need.cpus):
+        if not group.kind.fixed or job.hold is Hold.NONE:
+            return False
+        need = group.need(self.standing, job)
+        if self.usage.admits_fixed(need.leaf, need.cpus):
             return False
         group.shut = Reason.NON_PREEMPTIBLE_BEYOND
         return True
@@ -301,7 +321,7 @@ class _Pass:
     # -- decisions ----------------------------------------------------------------------------------------
     def _make_room(self, job: Job, ref: str, group: _Group, reason: Reason) -> bool:
         """Start the job, promise it what is being freed, or stop others; False with the reason noted if none can be."""
-        need = group.need
+        need = group.need(self.standing, job)
         shares = need.place(self.capacity.now)
         if shares is not None:
             self._start(job, ref, need, shares, reason)

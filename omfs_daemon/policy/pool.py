@@ -18,7 +18,7 @@ from omfs_daemon.policy.crowd import Crowd, Places, Running
 from omfs_daemon.policy.free import Parcel, parcel_of
 from omfs_daemon.policy.kinds import Kinds
 from omfs_daemon.policy.machine import Bools, Ints, Machine, Suitable
-from omfs_daemon.policy.stopping import has_stops_left, is_mature, latest_mature_start, takes_method
+from omfs_daemon.policy.stopping import has_stops_left, is_mature, latest_mature_start
 
 
 class Pool:
@@ -28,7 +28,7 @@ class Pool:
     def __init__(self, crowd: Crowd, machine: Machine, kinds: Kinds, ledger: Ledger, now: float) -> None:
         running, alike = crowd.running, crowd.patterns.first
         kind_of = {number: kinds.of(alike[number]) for number in np.flatnonzero(np.bincount(running.alike)).tolist()}
-        methods = {number: methods_for(alike[number], kinds) for number in kind_of}
+        methods = {number: kinds.of(alike[number]).job_class.methods for number in kind_of}
         found = np.flatnonzero(_stoppable(running, methods, kinds, ledger, now))
         order = found[np.lexsort((-running.ids[found], -running.since[found], running.priority[found]))]
         numbers = running.alike[order].tolist()
@@ -97,12 +97,6 @@ class Pool:
         for at in gone:
             self.alive[at] = False
             self.mature_cpus -= int(self.cpus[at]) if self.mature[at] else 0
-
-
-def methods_for(job: Job, kinds: Kinds) -> tuple[str, ...]:
-    """What its class allows and the job itself bears, in order of preference; none: it is not stopped."""
-    methods = kinds.of(job).job_class.methods
-    return methods if job.requeue else tuple(name for name in methods if takes_method(job, name))
 
 
 def _most_freeing(methods: tuple[str, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import inf
 
 import numpy as np
@@ -45,11 +46,15 @@ def could_start(job: Job, now: float) -> bool:
 
 def ready_from(job: Job) -> float:
     """From when on only nodes are missing, as far as one can tell; -inf: already, inf: never."""
-    if job.hold is not Hold.NONE:
-        return -inf if is_held_by_us(job) else inf
-    if job.reason and not job.reason.startswith(_WAITS_FOR_NODES):
+    held = job.hold is not Hold.NONE
+    if (held and not is_held_by_us(job)) or (not held and not _waits_for_nodes(job.reason)):
         return inf
     return -inf if job.eligible is None else job.eligible
+
+
+@lru_cache(maxsize=1024)
+def _waits_for_nodes(reason: str) -> bool:
+    return not reason or reason.startswith(_WAITS_FOR_NODES)
 
 
 def has_band(job: Job) -> bool:
@@ -70,7 +75,8 @@ def own_nice(job: Job) -> int:
 
 def nice_in(job: Job, band: Band) -> int:
     """The ``nice`` that puts the job into a band and keeps its own rank inside."""
-    return own_nice(job) - band * BAND_STEP
+    most = BAND_STEP // 2 - 1  # a nice beyond that would be taken for another band
+    return max(-most, min(most, own_nice(job))) - band * BAND_STEP
 
 
 def own_priority(job: Job) -> float:

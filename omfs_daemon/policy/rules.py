@@ -105,9 +105,18 @@ def classify(rules: Rules, job: Job) -> JobClass:
     rule = _first_match(rules, partitions, job.qos, job.account)
     if rule.urgent:
         return JobClass(rule.name, True, ())
-    chosen = chosen_methods(job.comment)
-    methods = tuple(name for name in chosen if name in rule.methods) if chosen else rule.default
-    return JobClass(rule.name, False, methods)
+    return JobClass(rule.name, False, tuple(name for name in _methods(rule, job) if _bears(job, name)))
+
+
+def _methods(rule: ClassRule, job: Job) -> tuple[str, ...]:
+    """What the owner chose of what he may choose; a choice of nothing that he may is none."""
+    allowed = tuple(name for name in chosen_methods(job.comment) if name in rule.methods)
+    return allowed or rule.default
+
+
+def _bears(job: Job, method: str) -> bool:
+    """Whether the job comes back after a stop by this method: one that Slurm would not requeue must keep its work."""
+    return job.requeue or METHODS[method].keeps_work
 
 
 def _first_match(rules: Rules, partitions: tuple[str, ...], qos: str, account: str) -> ClassRule:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.methods import METHODS
 from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy.accounts import Entity, may_take
 from omfs_daemon.policy.crowd import started
@@ -34,11 +33,6 @@ def latest_mature_start(rules: Rules, now: float) -> float:
 def has_stops_left(ref: str, ledger: Ledger, rules: Rules, now: float) -> bool:
     recent = [at for at in ledger.stop_times.get(ref, ()) if at > now - HOUR]
     return len(recent) < rules.max_stops_per_hour
-
-
-def takes_method(job: Job, method: str) -> bool:
-    """Whether the job comes back after a stop by this method: one that Slurm would not requeue must keep its work."""
-    return job.requeue or METHODS[method].keeps_work
 
 
 def takes_fairly(taker: Entity, cpus: int, givers: Iterable[tuple[Entity, int]], usage: Usage) -> bool:

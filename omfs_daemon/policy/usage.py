@@ -43,11 +43,11 @@ class Usage:
 
     def entitles(self, leaf: Entity, cpus: int) -> bool:
         """Whether some account on the path reaches at most its entitlement with so many CPUs more."""
-        used, entitled = self.all, self.entitled
-        for index in leaf.path:  # noqa: SIM110 - a generator costs more than the loop
-            if used[index] + cpus <= entitled[index]:
-                return True
-        return False
+        return cpus <= self.room(leaf)
+
+    def room(self, leaf: Entity) -> int:
+        """The most CPUs that the entitlement of some account on the path still has room for."""
+        return max([self.entitled[index] - self.all[index] for index in leaf.path])
 
     def admits_fixed(self, leaf: Entity, cpus: int) -> bool:
         """Whether a job that is never stopped fits into the entitlement on every level (Algorithm 1, line 23)."""
