@@ -57,7 +57,7 @@ class CommandGateway:
         return self._settings
 
     def jobs(self) -> list[Job]:
-        rows = self._rows()
+        rows = parse.dependencies(self._rows())
         excluded = self._excluded() if any(parse.job_state(row.state) is JobState.PENDING for row in rows) else {}
         memory_counts = self._memory_counts()
         spread = self._shares(rows, memory_counts)
@@ -76,6 +76,7 @@ class CommandGateway:
         mine = [row for row in rows if row.job_id == str(job_id)]  # an array's id gives its tasks as well
         if not mine:
             return None
+        mine = self._dependencies(mine)
         memory_counts = self._memory_counts()
         excluded = self._excluded(f"--jobs={job_id}").get(str(job_id), "")
         spread = self._shares(mine, memory_counts, forget=False)
@@ -173,6 +174,15 @@ class CommandGateway:
         # The format goes by the environment: other users can read a command's arguments while it runs.
         printed = self._squeue(options, {"SQUEUE_FORMAT2": parse.job_format(secret)})
         return list(parse.job_rows(printed, secret))
+
+    def _dependencies(self, rows: list[parse.JobRow]) -> list[parse.JobRow]:
+        """Of a few jobs: ask for those that they name."""
+        named = {job_id for row in rows for job_id in parse.named(row)}
+        try:
+            others = self._rows(f"--jobs={','.join(sorted(named))}") if named else []
+        except _NoSuchJobError:
+            others = []
+        return parse.dependencies(rows, others)
 
     def _excluded(self, *options: str) -> dict[str, str]:
         secret = _secret()

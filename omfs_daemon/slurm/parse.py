@@ -8,8 +8,8 @@ on that alone. ParseError holds what was not understood.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from math import ceil
+from collections.abc import Iterable, Iterator, Sequence
+from math import ceil, inf
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState, Request, Share
@@ -62,6 +62,7 @@ class JobRow(NamedTuple):
     nice: str
     submit: str
     eligible: str
+    dependency: str
     start: str
     time_used: str
     time_limit: str
@@ -78,7 +79,7 @@ _SQUEUE_NAMES = (
     *("tres-alloc", "NumCPUs", "NumTasks", "MinCpus", "NumNodes", "MaxNodes", "MinMemory"),
     *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),
     *("OverSubscribe", "Feature", "ReqNodes", "NodeList", "PriorityLong", "Nice", "SubmitTime", "EligibleTime"),
-    *("StartTime", "TimeUsed", "TimeLimit", "RestartCnt", "Requeue", "Name", "Comment", "admin_comment"),
+    *("Dependency", "StartTime", "TimeUsed", "TimeLimit", "RestartCnt", "Requeue", "Name", "Comment", "admin_comment"),
 )
 
 # squeue(1), JOB STATE CODES; a job that takes no resources any more has ENDED, one that may still take some has not.
@@ -99,6 +100,11 @@ _STATES = {
 _NODE_WORKS = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "CLOUD", "DYNAMIC_NORM"})
 _NODE_MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN"}
 _NODE_MARKS |= {"$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}
+# "afterok:7(unfulfilled),after:8_3+5(unfulfilled)"; what is fulfilled Slurm takes off the list.
+_UNFULFILLED, _FAILED = "(unfulfilled)", "(failed)"
+_NAMED = re.compile(
+    r"(?P<kind>after|afterany|afterok|afternotok):(?P<id>\d+)(?:_\*|(?P<task>_\d+))?(?:\+\d+)?\(unfulfilled\)"
+)
 _REQUEUE = re.compile(r" Requeue=(\d+) Restarts=")
 _FIELD = re.compile(r"(\S+?)=(\S*)")
 _SETTING = re.compile(r"(\S+)\s*=\s?(.*)")
@@ -135,7 +141,12 @@ def excluded(printed: str, secret: str) -> dict[str, str]:
 
 
 def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Share, ...]) -> Job:
-    """The job of a row. ``memory_counts``: Slurm allocates memory (SelectTypeParameters with MEMORY)."""
+    """The job of a row. ``memory_counts``: Slurm allocates memory (SelectTypeParameters with MEMORY).
+
+    While a job is held, its reason names nothing but the hold, so ``eligible`` tells what else it waits for: its begin
+    time, infinity while a dependency is unfulfilled (see ``dependencies``), None if Slurm has not looked at it yet or
+    nothing is to wait for.
+    """
     state = job_state(row.state)
     waits = state is JobState.PENDING
     try:
@@ -156,7 +167,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Sha
             reason=values.text(row.reason),
             priority=values.whole(row.priority),
             nice=values.whole(row.nice),
-            eligible=values.epoch(row.eligible),
+            eligible=inf if waits and _depends(row.dependency) else values.epoch(row.eligible),
             start=None if waits else values.epoch(row.start),  # a waiting job's is only expected
             run_time=0.0 if row.time_used == "INVALID" else values.duration(row.time_used),
             time_limit=values.duration(row.time_limit),
@@ -171,6 +182,60 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Sha
         )
     except ParseError as error:
         raise ParseError(f"squeue, job {row.job_id[:_SHOWN]!r}: {error}") from None
+
+
+def dependencies(rows: Sequence[JobRow], others: Iterable[JobRow] | None = None) -> list[JobRow]:
+    """The rows, without the dependencies of held jobs that may be fulfilled by now.
+
+    Slurm does not look at a held job's dependencies before its release: they stay "(unfulfilled)" for ever. They are
+    taken for true only while a job that they name is among ``others``, the jobs that have not ended (None: ``rows``).
+    """
+    held = [row for row in rows if _may_be_stale(row)]
+    if not held:
+        return list(rows)
+    active = _active(rows if others is None else others)
+    over = {row.job_id for row in held if not _still_depends(row.dependency, active)}
+    return [row._replace(dependency="") if row.job_id in over else row for row in rows]
+
+
+def named(row: JobRow) -> list[str]:
+    """The ids of the jobs (or arrays) that a held job waits for, as far as they tell ("singleton" names none, tasks
+    wait for tasks with "aftercorr"); none of a job that is not held, whose dependency Slurm keeps up to date."""
+    return [match["id"] for match in _NAMED.finditer(row.dependency)] if _may_be_stale(row) else []
+
+
+def _may_be_stale(row: JobRow) -> bool:
+    if row.priority != "0" or job_state(row.state) is not JobState.PENDING:
+        return False
+    never = _FAILED in row.dependency and "?" not in row.dependency
+    return _UNFULFILLED in row.dependency and not never
+
+
+def _active(rows: Iterable[JobRow]) -> dict[str, bool]:
+    """Jobs, arrays and their tasks that have not ended, and whether (a part of) them has still to start."""
+    active: dict[str, bool] = {}
+    for row in rows:
+        state = job_state(row.state)
+        if state is JobState.ENDED:
+            continue
+        tasks = (f"{row.array_job_id}_{task}" for task in values.tasks(row.array_task_id))
+        for name in (row.job_id, row.array_job_id, *tasks):
+            active[name] = active.get(name, False) or state is JobState.PENDING
+    return active
+
+
+def _depends(dependency: str) -> bool:
+    return _UNFULFILLED in dependency or _FAILED in dependency
+
+
+def _still_depends(dependency: str, active: dict[str, bool]) -> bool:
+    outstanding = []
+    for entry in re.split(r"[,?]", dependency):
+        found = _NAMED.fullmatch(entry)
+        name = found["id"] + (found["task"] or "") if found else ""
+        waits = active.get(name)
+        outstanding.append(waits is not None and (waits or (found is not None and found["kind"] != "after")))
+    return all(outstanding) if "?" in dependency else any(outstanding)
 
 
 def may_be_requeued(printed: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,39 @@ def test_requests_as_asked_for(slurm: LocalSlurm) -> None:
     assert request.gres == (("gpu", 2), ("gpu:a100", 2))
     assert (request.features, request.excluded_nodes) == ("fast", {"n3", "n4"})
     assert (request.partitions, job.time_limit) == (("main", "urgent"), 600.0)
+
+
+def test_a_held_job_tells_what_else_it_waits_for(slurm: LocalSlurm) -> None:
+    first = slurm.submit("false", "--begin=now+1hour")
+    held = find(slurm, slurm.submit("true", "--hold"))
+    later = find(slurm, slurm.submit("true", "--hold", "--begin=now+1hour"))
+    assert held.eligible is None
+    assert later.eligible == pytest.approx(time.time() + 3600, abs=60)
+    depends = [
+        find(slurm, slurm.submit("true", *options, f"--dependency=afterok:{first}"))
+        for options in ([], ["--hold"], ["--hold", "--begin=now+1hour"])
+    ]
+    assert {job.eligible for job in depends} == {inf}
+    shown = {job.id: job.eligible for job in slurm.gateway().jobs()}
+    assert [shown[job.id] for job in depends] == [inf, inf, inf]
+
+    slurm.command("scancel", str(first))
+    wait_until(lambda: find(slurm, depends[0].id).reason == "DependencyNeverSatisfied", 20, "Slurm to give it up")
+    assert find(slurm, depends[0].id).eligible == inf
+
+
+def test_a_dependency_that_names_no_job_is_not_believed_while_held(slurm: LocalSlurm) -> None:
+    held = find(slurm, slurm.submit("true", "--hold", "--dependency=singleton"))
+    assert held.eligible is None
+
+
+def test_a_fulfilled_dependency_is_none(slurm: LocalSlurm) -> None:
+    first = slurm.submit("true")
+    held = slurm.submit("true", "--hold", f"--dependency=afterany:{first}")
+    assert find(slurm, held).eligible == inf
+    in_state(slurm, first, JobState.ENDED)
+    assert find(slurm, held).eligible is None
+    assert {job.id: job.eligible for job in slurm.gateway().jobs()}[held] is None
 
 
 # What Slurm takes from a user, held or not, on nodes of 4 CPUs; what it does not take is no danger.

@@ -48,6 +48,7 @@ ROW = parse.JobRow(
     nice="0",
     submit="1795227992",
     eligible="1795227992",
+    dependency="(null)",
     start="1795227993",
     time_used="0:02",
     time_limit="365-00:00:00",
@@ -138,6 +139,53 @@ class TestJob:
         row = WAITING._replace(priority="0", reason="JobHeldUser", comment=comment, admin_comment=admin_comment)
         assert job(row).admin_comment == shown
         assert job(row._replace(priority="1")).admin_comment != "omfs:gate"
+
+    @pytest.mark.parametrize(
+        ("dependency", "eligible", "expected"),
+        [
+            ("(null)", "1795231592", 1795231592.0),
+            ("", "N/A", None),
+            ("afterok:7(unfulfilled)", "1795231592", inf),
+            ("singleton(unfulfilled),afterok:7(unfulfilled)", "N/A", inf),
+            ("afterok:7_*(failed)", "N/A", inf),
+        ],
+    )
+    def test_what_a_held_job_waits_for_besides(self, dependency: str, eligible: str, expected: float | None) -> None:
+        row = WAITING._replace(priority="0", reason="JobHeldUser", dependency=dependency, eligible=eligible)
+        assert job(row).eligible == expected
+        assert job(ROW._replace(dependency=dependency)).eligible == 1795227992.0
+
+    @pytest.mark.parametrize(
+        ("dependency", "kept"),
+        [
+            ("afterok:7(unfulfilled)", True),
+            ("afterok:9(unfulfilled)", False),
+            ("afterok:9(unfulfilled),afterany:7(unfulfilled)", True),
+            ("afterok:9(unfulfilled)?afterany:7(unfulfilled)", False),
+            ("afterok:6(unfulfilled)?afterany:7(unfulfilled)", True),
+            ("after:6+5(unfulfilled)", True),
+            ("after:7(unfulfilled)", False),
+            ("afterany:4_*(unfulfilled)", True),
+            ("afterany:4_3(unfulfilled)", True),
+            ("afterany:4_4(unfulfilled)", False),
+            ("singleton(unfulfilled)", False),
+            ("afterok:9(failed)", True),
+            ("afterok:9(failed),afterany:9(unfulfilled)", True),
+            ("afterok:9(failed)?afterany:9(unfulfilled)", False),
+        ],
+    )
+    def test_a_held_jobs_dependency_counts_while_what_it_names_lives(self, dependency: str, kept: bool) -> None:
+        others = [
+            ROW._replace(job_id="7", array_job_id="7"),
+            WAITING._replace(job_id="6", array_job_id="6"),
+            WAITING._replace(job_id="4", array_job_id="4", array_task_id="2-3"),
+            ROW._replace(job_id="9", array_job_id="9", state="COMPLETED"),
+        ]
+        held = WAITING._replace(priority="0", dependency=dependency)
+        assert parse.dependencies([held, *others])[0].dependency == (dependency if kept else "")
+        assert parse.dependencies([held], others)[0].dependency == (dependency if kept else "")
+        released = held._replace(priority="1")
+        assert parse.dependencies([released, *others])[0] == released
 
     def test_every_state_of_the_manual(self) -> None:
         states = """BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PENDING
