@@ -22,6 +22,7 @@ from omfs_daemon.slurm.advice import Facts, Finding, Level, PlugIn, findings
 from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
 from omfs_daemon.slurm.run import run
 
+_MAX_AGE = 10.0  # the default of plugins/job_submit.lua
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
 
@@ -46,9 +47,9 @@ def daemon(client: Client) -> Finding:
     try:
         status = client.status()
     except UnreachableError as error:
-        return Finding(Level.WARN, "omfsd", f"not running: {error}", "systemctl start omfsd")
+        return Finding(Level.WARN, "omfsd", f"not running: {error}", "start omfsd")
     except OmfsError as error:
-        return Finding(Level.WARN, "omfsd", f"does not answer as it should: {error}", "systemctl restart omfsd")
+        return Finding(Level.WARN, "omfsd", f"does not answer as it should: {error}", "start omfsd again")
     if status["last_error"]:
         what = f"running; last look at Slurm {when(status['last_poll'])}, then: {status['last_error']}"
         return Finding(Level.WARN, "omfsd", what, "mend what it says; it goes on by itself")
@@ -79,6 +80,10 @@ def _facts(config: Config, settings: SlurmSettings, client: Client) -> Facts:
         heartbeat=heartbeat,
         heartbeat_age=age(heartbeat, time.time()),
         watched=watched(settings),
+        max_age=max_age(settings),
+        privileged_uids=privileged_uids(settings),
+        poll_seconds=config.slurm.poll_seconds,
+        running=_runs(client),
         shares=_shares(config, client),
     )
 
@@ -104,12 +109,40 @@ def plug_in(settings: SlurmSettings) -> PlugIn:
 
 def watched(settings: SlurmSettings) -> Path:
     """The heartbeat that the plug-in looks at: ``heartbeat=PATH`` in its omfs_job_submit.conf, else the default one."""
+    given = _plug_ins(settings).get("heartbeat")
+    return Path(given) if given else Config().daemon.heartbeat
+
+
+def max_age(settings: SlurmSettings) -> float:
+    """Seconds after which the plug-in takes the daemon for gone."""
+    try:
+        return float(_plug_ins(settings)["max_age"])
+    except (KeyError, ValueError):
+        return _MAX_AGE
+
+
+def privileged_uids(settings: SlurmSettings) -> frozenset[str]:
+    """Whose releases the plug-in takes."""
+    return frozenset(re.sub(r"\s", "", _plug_ins(settings).get("privileged_uids", "0")).split(","))
+
+
+def _plug_ins(settings: SlurmSettings) -> dict[str, str]:
+    """The plug-in's own settings, read as it reads them: the last line of a name counts."""
     try:
         text = _beside(settings, "omfs_job_submit.conf").read_text(errors="replace")
     except OSError:
-        text = ""
-    given = re.search(r"(?m)^\s*heartbeat\s*=\s*(\S+)", text)
-    return Path(given[1]) if given else Config().daemon.heartbeat
+        return {}
+    return dict(re.findall(r"(?m)^[^\S\n]*(\w+)[^\S\n]*=[^\S\n]*(.*?)[^\S\n]*$", text))
+
+
+def _runs(client: Client) -> bool:
+    try:
+        client.status()
+    except UnreachableError:
+        return False
+    except OmfsError:
+        return True
+    return True
 
 
 def _beside(settings: SlurmSettings, name: str) -> Path:

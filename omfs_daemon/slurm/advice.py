@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +55,10 @@ class Facts:
     uid          of whoever will tell Slurm what to do: the user that runs omfsd
     admin_level  his AdminLevel in slurmdbd ("Operator", "Administrator"); "" if none or unknown
     heartbeat    the file that omfsd writes; ``heartbeat_age`` in seconds, None if there is none
-    watched      the file that the plug-in looks at (its omfs_job_submit.conf)
+    watched      the file that the plug-in looks at (its omfs_job_submit.conf), and ``max_age``, ``privileged_uids``
+                 from there
+    poll_seconds of the configuration
+    running      whether omfsd answers
     shares       the entitlements in force
     """
 
@@ -64,6 +68,10 @@ class Facts:
     heartbeat: Path
     heartbeat_age: float | None
     watched: Path
+    max_age: float
+    privileged_uids: frozenset[str]
+    poll_seconds: float
+    running: bool
     shares: Sequence[AccountShare]
 
 
@@ -79,6 +87,7 @@ def findings(settings: SlurmSettings, facts: Facts) -> list[Finding]:
         _kill_wait(values),
         _scheduler(values),
         _plug_in(values, facts),
+        *_releases(values, facts),
         _preempt_type(values),
         _select(values),
         _memory(values),
@@ -207,8 +216,30 @@ def _plug_in(values: dict[str, str], facts: Facts) -> Finding:
         what = f"the plug-in looks at {facts.watched}, but omfsd writes {facts.heartbeat}: {effort}"
         mend = f"heartbeat={facts.heartbeat} in omfs_job_submit.conf beside slurm.conf"
         return Finding(Level.WARN, subject, what, mend)
+    if facts.poll_seconds >= facts.max_age:
+        what = (
+            f"omfsd looks every {facts.poll_seconds:g} s, but the plug-in takes it for gone after {facts.max_age:g} s"
+        )
+        mend = f"max_age={ceil(2 * facts.poll_seconds) + 5} in omfs_job_submit.conf, or a smaller slurm.poll_seconds"
+        return Finding(Level.WARN, subject, what, mend)
     age = "never written" if facts.heartbeat_age is None else f"{facts.heartbeat_age:.0f} s old"
+    if facts.running and (facts.heartbeat_age is None or facts.heartbeat_age > facts.max_age):
+        what = f"omfsd runs, but its heartbeat {facts.heartbeat} is {age}: the gate holds nothing"
+        mend = "see what omfs status says: it rests while omfsd is paused, in dry run or without an answer of Slurm's"
+        return Finding(Level.WARN, subject, what, mend)
     return Finding(Level.OK, subject, f"the plug-in holds jobs at submit while {facts.heartbeat} is fresh ({age})")
+
+
+def _releases(values: dict[str, str], facts: Facts) -> list[Finding]:
+    """Whether our plug-in takes the daemon's orders."""
+    if "lua" not in values.get("JobSubmitPlugins", "").split(",") or facts.plugin is not PlugIn.OURS:
+        return []
+    subject, uid = "privileged_uids", str(facts.uid)
+    if uid in facts.privileged_uids:
+        return [Finding(Level.OK, subject, f"the plug-in takes orders of uid {uid}")]
+    what = f"the plug-in takes no orders of uid {uid}: jobs held at submit could not be released"
+    mend = f"privileged_uids={','.join(sorted({*facts.privileged_uids, uid} - {''}))} in omfs_job_submit.conf"
+    return [Finding(Level.FAIL, subject, what, f"{mend}, or run omfsd (and this check) as one of them")]
 
 
 def _preempt_type(values: dict[str, str]) -> Finding:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from omfs_daemon.cli import check
 from omfs_daemon.policy.accounts import AccountShare
 from omfs_daemon.slurm.advice import Facts, Finding, Level, PlugIn, findings
 from omfs_daemon.slurm.gateway import SlurmSettings
@@ -29,6 +30,10 @@ FACTS = Facts(
     heartbeat=Path("/run/omfs/heartbeat"),
     heartbeat_age=1.0,
     watched=Path("/run/omfs/heartbeat"),
+    max_age=10.0,
+    privileged_uids=frozenset({"0"}),
+    poll_seconds=1.0,
+    running=True,
     shares=(AccountShare("bio", Fraction(50)),),
 )
 
@@ -120,6 +125,41 @@ def test_plug_in_that_looks_at_another_heartbeat() -> None:
     finding = found(facts=replace(FACTS, watched=Path("/elsewhere")))["JobSubmitPlugins"]
     assert finding.level is Level.WARN
     assert finding.mend == "heartbeat=/run/omfs/heartbeat in omfs_job_submit.conf beside slurm.conf"
+
+
+@pytest.mark.parametrize("heartbeat_age", [None, 11.0])
+def test_a_heartbeat_that_rests_while_the_daemon_runs(heartbeat_age: float | None) -> None:
+    facts = replace(FACTS, heartbeat_age=heartbeat_age)
+    finding = found(facts=facts)["JobSubmitPlugins"]
+    assert finding.level is Level.WARN and "the gate holds nothing" in finding.what
+    assert found(facts=replace(facts, running=False))["JobSubmitPlugins"].level is Level.OK
+    assert found(facts=replace(facts, max_age=1e9, heartbeat_age=11.0))["JobSubmitPlugins"].level is Level.OK
+
+
+def test_a_daemon_that_looks_too_seldom_for_the_plug_in() -> None:
+    finding = found(facts=replace(FACTS, poll_seconds=10.0))["JobSubmitPlugins"]
+    assert (finding.level, finding.mend.split()[0]) == (Level.WARN, "max_age=25")
+
+
+def test_the_plug_in_must_take_the_daemons_orders() -> None:
+    assert found()["privileged_uids"].level is Level.OK
+    finding = found(facts=replace(FACTS, uid=64030))["privileged_uids"]
+    assert finding.level is Level.FAIL and finding.mend.startswith("privileged_uids=0,64030 ")
+    assert "privileged_uids" not in found(facts=replace(FACTS, uid=64030, plugin=PlugIn.MISSING))
+
+
+@pytest.mark.parametrize(
+    ("text", "age", "uids"),
+    [
+        ("", 10.0, {"0"}),
+        ("# x\nmax_age = 30\n privileged_uids = 0, 64030 \n", 30.0, {"0", "64030"}),
+        ("max_age=5\nmax_age=soon\nprivileged_uids=\n", 10.0, {""}),
+    ],
+)
+def test_the_plug_ins_settings(tmp_path: Path, text: str, age: float, uids: set[str]) -> None:
+    settings = SlurmSettings("22.05.8", {"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    (tmp_path / "omfs_job_submit.conf").write_text(text)
+    assert (check.max_age(settings), check.privileged_uids(settings)) == (age, uids)
 
 
 def test_entitlements_that_leave_nothing_for_others() -> None:
