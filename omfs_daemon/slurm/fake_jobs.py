@@ -147,7 +147,7 @@ class Record:
             reason=self._reason(),
             priority=self.priority,
             nice=self.nice,
-            eligible=self.eligible,
+            eligible=self.eligible if self.eligible is not None else self.what.begin or None,
             start=None if waiting else self.started,
             run_time=self.ran_until(now),
             time_limit=self.what.time_limit,

@@ -259,3 +259,59 @@ def test_a_full_disk_stops_nothing_and_says_so(site: Site, monkeypatch: pytest.M
     assert "No space left" in site.reports[-1].sentence
     site.journal.write = write  # type: ignore[method-assign]
     site.run_until(lambda: site.runs(physics), limit=5)
+
+
+def test_a_gated_job_for_later_makes_nobody_give(site: Site) -> None:
+    bio = [site.submit("bio", run_time=300) for _ in range(4)]
+    site.run(2)
+    gated = {"method": "", "hold": Hold.USER, "admin_comment": f"{OUR_MARK}gate"}
+    later = site.submit("physics", begin=site.now + 1000, **gated)  # type: ignore[arg-type]
+    site.run(30)
+    assert site.runs(*bio)
+    assert site.job(later).hold is Hold.ADMIN
+    site.rest()
+    assert all_completed(site)
+
+
+def test_a_job_for_later_takes_nobodys_place(site: Site) -> None:
+    for _ in range(2):
+        site.submit("physics", method="", begin=site.now + 5000)
+    site.run(2)
+    now = site.submit("physics", method="", hold=Hold.USER, admin_comment=f"{OUR_MARK}gate")
+    site.run_until(lambda: site.runs(now), limit=10)
+    site.run_until(lambda: set(site.outcomes().values()) == {"COMPLETED"}, limit=8000, step=5)
+
+
+@pytest.mark.parametrize("nice", [130_000_000, 2_147_483_645])
+def test_a_large_nice_of_its_owner_raises_no_rank(site: Site, nice: int) -> None:
+    for _ in range(4):
+        site.submit("bio", run_time=60)
+    site.run(1)
+    humble = site.submit("physics", cpus=4, nice=nice)
+    site.run_until(lambda: site.runs(humble), limit=10)
+    rows = [site.submit("physics", cpus=4, nice=each, run_time=30) for each in (nice, 0, 0)]
+    site.run(5)
+    waiting = [site.job(job) for job in rows if site.state(job) is JobState.PENDING]
+    assert all(job.priority <= max(other.priority for other in waiting if other.id != rows[0]) for job in waiting)
+    site.rest()
+    assert all_completed(site)
+
+
+def test_a_large_array_is_held_by_a_few_orders(site: Site) -> None:
+    site.submit("physics", method="", array=tuple(range(1, 501)), run_time=1)
+    acts = site.fuse.acts
+    site.run(2)
+    assert site.fuse.acts - acts < 60
+    assert len(site.gateway.jobs()) < 12
+
+
+def test_a_job_that_nothing_may_stop_is_one_that_is_never_stopped(site: Site) -> None:
+    stubborn = [site.submit("bio", method="requeue", requeue=False) for _ in range(2)]
+    other = [site.submit("physics") for _ in range(2)]
+    site.run(1)
+    third = site.submit("bio", method="requeue", requeue=False)
+    site.run(2)
+    assert site.runs(*stubborn, *other)
+    assert site.job(third).hold is Hold.ADMIN
+    site.rest()
+    assert all_completed(site)

@@ -448,7 +448,7 @@ def test_the_gate_refuses_spoilt_plans(mix: tuple[World, list[Job]]) -> None:
         elif other.runs and other.ref not in {victim.ref for victim in reclaim.victims}:
             extra = replace(first, ref=other.ref, method=classify(site.rules, other).methods[0])
             assert refuses(with_victims(*reclaim.victims, extra)) in (
-                Refusal.NEEDLESS, Refusal.NOT_OVER, Refusal.TOO_MANY, Refusal.NOT_REQUEUEABLE,
+                Refusal.NEEDLESS, Refusal.NOT_OVER, Refusal.TOO_MANY,
             )  # fmt: skip
 
 
