@@ -189,7 +189,7 @@ def table(rows: list[dict[str, float]]) -> str:
 def main() -> int:
     rows = []
     for jobs, nodes in SIZES:
-        command = [sys.executable, __file__, str(jobs), str(nodes)]
+        command = [sys.executable, "-m", "benchmarks.plan", str(jobs), str(nodes)]
         rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
         print(f"measured {jobs:,} jobs on {nodes:,} nodes", file=sys.stderr, flush=True)
     print(table(rows))
