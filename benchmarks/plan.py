@@ -29,6 +29,7 @@ from omfs_daemon.policy.accounts import AccountShare, AccountTree
 from omfs_daemon.policy.gate import Conditions, judge
 from omfs_daemon.policy.planner import plan
 from omfs_daemon.policy.rules import ClassRule, Rules
+from omfs_daemon.policy.scene import Scene
 
 SIZES = ((1_000, 100), (10_000, 1_000), (100_000, 10_000))
 ROUNDS = 5
@@ -158,9 +159,15 @@ def measure(jobs: int, nodes: int) -> dict[str, float]:
     draw = random.Random(2)  # noqa: S311
     waiting = [job for job in snapshot.jobs.values() if job.state is JobState.PENDING]
     changed = [replace(job, priority=job.priority + 1) for job in draw.sample(waiting, min(CHANGED, len(waiting)))]
-    delta = seconds(lambda: plan(snapshot.with_jobs(NOW, changed), Ledger(), RULES, NOW))
-    suggested = plan(snapshot, Ledger(), RULES, NOW)
-    gate = seconds(lambda: judge(suggested, snapshot, Ledger(), RULES, NOW, Conditions(60)))
+    scene = Scene(snapshot)
+
+    def move_on() -> None:
+        later = snapshot.with_jobs(NOW, changed)
+        plan(later, Ledger(), RULES, NOW, Scene(later, scene))
+
+    delta = seconds(move_on)
+    suggested = plan(snapshot, Ledger(), RULES, NOW, scene)
+    gate = seconds(lambda: judge(suggested, snapshot, Ledger(), RULES, NOW, Conditions(60), scene))
     refused = len(judge(suggested, snapshot, Ledger(), RULES, NOW, Conditions(60)).refused)
     sort = seconds(lambda: sorted(waiting, key=lambda job: (-job.priority, job.submit, job.id)))
     return {

@@ -26,6 +26,7 @@ from omfs_daemon.policy.plan import TEXT, Change, Plan
 from omfs_daemon.policy.planner import plan
 from omfs_daemon.policy.queue import OUR_MARK, STOPPED_MARK
 from omfs_daemon.policy.rules import Rules
+from omfs_daemon.policy.scene import Scene
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Gateway, Refusal
 from omfs_daemon.slurm.orders import give
@@ -87,6 +88,7 @@ class Cycle:
         self._observer = Observer(gateway, clock)
         self._conductor = Conductor(gateway, journal, story, metrics, clock)
         self._away_since: float | None = None
+        self._scene: Scene | None = None
         self._is_first = True
         self._refused_until: dict[str, float] = {}
         self._refused_before: frozenset[tuple[str, str]] = frozenset()
@@ -126,9 +128,10 @@ class Cycle:
         self._is_first = False
         state = self._journal.state
         now = self._clock()
-        suggested = plan(snapshot, state.ledger(), settings.rules, now)
+        self._scene = Scene(snapshot, self._scene)
+        suggested = plan(snapshot, state.ledger(), settings.rules, now, self._scene)
         conditions = Conditions(settings.max_age, paused=state.pause is not None)
-        verdict = judge(suggested, snapshot, state.ledger(), settings.rules, now, conditions)
+        verdict = judge(suggested, snapshot, state.ledger(), settings.rules, now, conditions, self._scene)
         self._note_refusals(verdict, now)
         text = sentence(suggested, verdict, state, settings.dry_run)
         if not settings.dry_run:

@@ -17,18 +17,18 @@ import numpy as np
 
 from omfs_daemon.cluster.jobs import Job, JobState, Request, Share
 from omfs_daemon.cluster.methods import METHODS
-from omfs_daemon.cluster.snapshot import Commitment, Ledger, Snapshot
+from omfs_daemon.cluster.snapshot import Commitment, Ledger
 from omfs_daemon.policy.crowd import Crowd
 from omfs_daemon.policy.free import Free, Parcel, parcel, parcel_of
 from omfs_daemon.policy.machine import Ints, Machine
+from omfs_daemon.policy.scene import Scene
 
 
 class Capacity:
     """The two books of one snapshot. Errors: none; nodes and jobs that do not fit together are left out."""
 
-    def __init__(self, snapshot: Snapshot, ledger: Ledger, crowd: Crowd | None = None) -> None:
-        self.machine = Machine.of(snapshot)
-        crowd = crowd if crowd is not None else Crowd.of(snapshot)
+    def __init__(self, scene: Scene, ledger: Ledger) -> None:
+        self.machine, crowd = scene.machine, scene.crowd
         leaving = {ref for commitment in ledger.commitments for ref in commitment.victims}
         keeping = {ref for ref, stopped in ledger.stopped.items() if not METHODS[stopped.method].frees_memory}
         self.now, soon = self._count(crowd, leaving, keeping)

@@ -7,14 +7,12 @@ the one before, and only jobs that are not the very same objects are looked at.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.policy.machine import Bools, Ints, Machine
 from omfs_daemon.policy.queue import has_band, in_turn, own_priorities, ready_from
 
@@ -157,18 +155,6 @@ class Crowd:
             self.completing = _same(before.completing, jobs, self.completing)
             self._places = before._places
 
-    @staticmethod
-    def of(snapshot: Snapshot) -> Crowd:
-        """The jobs of a snapshot, made from the latest crowd."""
-        with _LOCK:
-            known = _LATEST[0] if _LATEST else None
-            if known is not None and known._jobs is snapshot.jobs:
-                return known
-            if known is not None and len(known.patterns.first) > 2 * len(snapshot.jobs):
-                known = None  # most patterns have no jobs any more
-            _LATEST[:] = [Crowd(snapshot.jobs, known)]
-            return _LATEST[0]
-
     def places(self, machine: Machine) -> Places:
         """Where the running jobs are; kept for as long as neither nodes nor running jobs change."""
         known = self._places
@@ -198,9 +184,6 @@ class Crowd:
                 found[job.ref] = job
         return found
 
-
-_LATEST: list[Crowd] = []
-_LOCK = Lock()
 
 Roll = TypeVar("Roll", Waiting, Running)
 

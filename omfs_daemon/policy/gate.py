@@ -21,6 +21,7 @@ from omfs_daemon.policy.placing import serves
 from omfs_daemon.policy.plan import Plan, Reclaim, Resume, Start
 from omfs_daemon.policy.queue import could_start
 from omfs_daemon.policy.rules import Rules
+from omfs_daemon.policy.scene import Scene
 from omfs_daemon.policy.standing import Standing
 from omfs_daemon.policy.stopping import has_stops_left, is_mature, takes_fairly, takes_from_borrowers
 from omfs_daemon.policy.victims import Need
@@ -91,15 +92,23 @@ class Verdict(NamedTuple):
     refused: tuple[Refused, ...]
 
 
-def judge(plan: Plan, snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float, conditions: Conditions) -> Verdict:
-    """Let pass the stops and resumes of a plan that are safe; pure."""
+def judge(
+    plan: Plan,
+    snapshot: Snapshot,
+    ledger: Ledger,
+    rules: Rules,
+    now: float,
+    conditions: Conditions,
+    scene: Scene | None = None,
+) -> Verdict:
+    """Let pass the stops and resumes of a plan that are safe; pure. ``scene``: as for the planner."""
     if not plan.reclaims and not plan.resumes:
         return Verdict((), (), ())
     blanket = _blanket_refusal(snapshot, now, conditions)
     if blanket is not None:
         refused = [Refused(r.beneficiary, r.account, blanket) for r in plan.reclaims]
         return Verdict((), (), (*refused, *(Refused(r.ref, r.account, blanket) for r in plan.resumes)))
-    return _Judge(snapshot, ledger, rules, now).judge(plan)
+    return _Judge(scene or Scene(snapshot), ledger, rules, now).judge(plan)
 
 
 def _blanket_refusal(snapshot: Snapshot, now: float, conditions: Conditions) -> Refusal | None:
@@ -111,9 +120,9 @@ def _blanket_refusal(snapshot: Snapshot, now: float, conditions: Conditions) -> 
 class _Judge:
     """The books while one plan is judged, carried on in the order in which the plan was made."""
 
-    def __init__(self, snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float) -> None:
+    def __init__(self, scene: Scene, ledger: Ledger, rules: Rules, now: float) -> None:
         self.ledger, self.rules, self.now = ledger, rules, now
-        self.standing = Standing(snapshot, ledger, rules)
+        self.standing = Standing(scene, ledger, rules)
         self.capacity, self.usage = self.standing.capacity, self.standing.usage
         self.busy = {ref for stop in ledger.commitments for ref in (stop.beneficiary, *stop.victims)}
         self.stops_left = rules.max_stops_per_cycle

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from omfs_daemon.cluster.jobs import Request
 from omfs_daemon.cluster.nodes import Node, Partition
-from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.policy.features import satisfies
 
 Ints = NDArray[np.int64]
@@ -45,14 +44,9 @@ class Machine:
         self._named: dict[tuple[str, str], Bools] = {}
         self._exclusive: dict[tuple[str, ...], bool] = {}
 
-    @staticmethod
-    def of(snapshot: Snapshot) -> Machine:
-        """The machine of a snapshot; built once for as long as nodes and partitions are the very same objects."""
-        known = _LATEST[0] if _LATEST else None
-        if known is None or known._nodes is not snapshot.nodes or known._partitions is not snapshot.partitions:
-            known = Machine(snapshot.nodes, snapshot.partitions)
-            _LATEST[:] = [known]
-        return known
+    def is_of(self, nodes: Mapping[str, Node], partitions: Mapping[str, Partition]) -> bool:
+        """Whether it was made from these very objects."""
+        return self._nodes is nodes and self._partitions is partitions
 
     def mask_of(self, names: Iterable[str]) -> Bools:
         mask = np.zeros(len(self.names), dtype=bool)
@@ -138,6 +132,3 @@ class Machine:
             having = [satisfies(features, node.features) for node in self._nodes.values()]
             mask = mask & np.array(having, dtype=bool)
         return mask
-
-
-_LATEST: list[Machine] = []

@@ -36,14 +36,15 @@ from omfs_daemon.policy.pool import Pool
 from omfs_daemon.policy.queue import in_order
 from omfs_daemon.policy.ranking import Ranking
 from omfs_daemon.policy.rules import Rules
+from omfs_daemon.policy.scene import Scene
 from omfs_daemon.policy.standing import Standing
 from omfs_daemon.policy.usage import account_rows
 from omfs_daemon.policy.victims import Choice, Need, choose
 
 
-def plan(snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float) -> Plan:
-    """What should happen now. Pure: no I/O, no clock of its own."""
-    return _Pass(snapshot, ledger, rules, now).run()
+def plan(snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float, scene: Scene | None = None) -> Plan:
+    """What should happen now. Pure: no I/O, no clock of its own. ``scene``: the snapshot's, if it is laid out."""
+    return _Pass(snapshot.taken, scene or Scene(snapshot), ledger, rules, now).run()
 
 
 @dataclass(slots=True)
@@ -114,9 +115,9 @@ class _Line:
 class _Pass:
     """The working state of one pass; lives for one call of :func:`plan`."""
 
-    def __init__(self, snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float) -> None:
-        self.taken, self.ledger, self.rules, self.now = snapshot.taken, ledger, rules, now
-        self.standing = Standing(snapshot, ledger, rules)
+    def __init__(self, taken: float, scene: Scene, ledger: Ledger, rules: Rules, now: float) -> None:
+        self.taken, self.ledger, self.rules, self.now = taken, ledger, rules, now
+        self.standing = Standing(scene, ledger, rules)
         self.capacity, self.usage = self.standing.capacity, self.standing.usage
         self.in_transit = {ref for stop in ledger.commitments for ref in (stop.beneficiary, *stop.victims)}
         self.gating = Gating(self.standing)

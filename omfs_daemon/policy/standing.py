@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 from omfs_daemon.cluster.jobs import Job, JobState, Share
 from omfs_daemon.cluster.methods import METHODS
-from omfs_daemon.cluster.snapshot import Ledger, Snapshot
+from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy.capacity import Capacity, size_of
-from omfs_daemon.policy.crowd import Crowd, cpus_held
+from omfs_daemon.policy.crowd import cpus_held
 from omfs_daemon.policy.free import parcel_of
 from omfs_daemon.policy.kinds import Kinds
 from omfs_daemon.policy.rules import Rules
+from omfs_daemon.policy.scene import Scene
 from omfs_daemon.policy.usage import Usage, count_running
 from omfs_daemon.policy.victims import Need
 
@@ -19,11 +20,11 @@ from omfs_daemon.policy.victims import Need
 class Standing:
     """Capacity and usage of a snapshot with the stops under way, to be carried on decision by decision."""
 
-    def __init__(self, snapshot: Snapshot, ledger: Ledger, rules: Rules) -> None:
+    def __init__(self, scene: Scene, ledger: Ledger, rules: Rules) -> None:
         self.ledger = ledger
-        self.crowd = Crowd.of(snapshot)
+        self.crowd = scene.crowd
         self.kinds = Kinds(rules)
-        self.capacity = Capacity(snapshot, ledger, self.crowd)
+        self.capacity = Capacity(scene, ledger)
         self.machine = self.capacity.machine
         self.usage = Usage(rules.tree, size_of(self.machine, self.crowd))
         count_running(self.usage, self.crowd, ledger, self.kinds)

@@ -12,6 +12,7 @@ from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.policy.crowd import Crowd
 from omfs_daemon.policy.machine import Machine
 from omfs_daemon.policy.queue import BAND_STEP
+from omfs_daemon.policy.scene import Scene
 from tests.unit.policy_builders import nodes, running, snapshot, waiting
 
 STATES = tuple(JobState)
@@ -49,8 +50,9 @@ def told(crowd: Crowd, machine: Machine) -> dict[str, object]:
 @given(st.lists(st.tuples(st.lists(one(), max_size=4), st.sets(st.integers(1, 9), max_size=3)), max_size=6))
 def test_a_crowd_that_moved_on_is_as_one_made_afresh(steps: list[tuple[list[Job], set[int]]]) -> None:
     seen = snapshot(nodes(2), [])
-    machine = Machine.of(seen)
-    crowd = Crowd.of(seen)
+    machine = Machine(seen.nodes, seen.partitions)
+    scene = Scene(seen)
+    crowd = scene.crowd
     for number, (changed, removed) in enumerate(steps):
         before, stayed = told(crowd, machine), crowd.running
         seen = seen.with_jobs(float(number), changed, removed)
@@ -60,5 +62,5 @@ def test_a_crowd_that_moved_on_is_as_one_made_afresh(steps: list[tuple[list[Job]
         if not any(job.runs for job in changed) and not removed and not {j.id for j in changed} & set(stayed.ids):
             assert later.running is stayed
         crowd = later
-    assert told(Crowd.of(seen), machine) == told(crowd, machine)
-    assert Crowd.of(seen) is Crowd.of(seen)
+    assert told(Scene(seen, scene).crowd, machine) == told(crowd, machine)
+    assert Scene(seen, scene).machine is scene.machine

@@ -10,13 +10,14 @@ from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy.capacity import Capacity
 from omfs_daemon.policy.placing import place, serves
+from omfs_daemon.policy.scene import Scene
 from tests.unit.policy_builders import GB, commitment, nodes, request, running, snapshot, suspended, waiting
 
 
 def where(
     asks: Request, machine: list[Node], jobs: Iterable[Job] = (), ledger: Ledger | None = None, **partition: object
 ) -> dict[str, int] | None:
-    capacity = Capacity(snapshot(machine, jobs, **partition), ledger or Ledger())
+    capacity = Capacity(Scene(snapshot(machine, jobs, **partition)), ledger or Ledger())
     shares = place(asks, capacity.now)
     assert shares is None or serves(asks, capacity.now, shares)
     return None if shares is None else {share.node: share.cpus for share in shares}
@@ -96,11 +97,11 @@ def test_slurms_own_books_are_believed_where_they_say_less() -> None:
 def test_victims_still_there_are_idle_later_but_not_now() -> None:
     ledger = Ledger(commitments=(commitment("9", "bio", [("n0", 3)], "1"),))
     seen = snapshot(nodes(1), [running(1, cpus=4), waiting(9, cpus=3)])
-    capacity = Capacity(seen, ledger)
+    capacity = Capacity(Scene(seen), ledger)
     assert capacity.now.total == 0 and capacity.then.total == 1
-    gone = Capacity(snapshot(nodes(1), [waiting(1, cpus=4), waiting(9, cpus=3)]), ledger)
+    gone = Capacity(Scene(snapshot(nodes(1), [waiting(1, cpus=4), waiting(9, cpus=3)])), ledger)
     assert gone.now.total == gone.then.total == 1  # the beneficiary's three are not lent meanwhile
-    there = Capacity(snapshot(nodes(1), [running(9, cpus=3)]), ledger)
+    there = Capacity(Scene(snapshot(nodes(1), [running(9, cpus=3)])), ledger)
     assert there.now.total == there.then.total == 1
     asleep = suspended(1, asks=request(4, memory_per_node=16))
-    assert Capacity(snapshot(nodes(1), [asleep]), ledger).then.memory[0] == 0 * GB
+    assert Capacity(Scene(snapshot(nodes(1), [asleep])), ledger).then.memory[0] == 0 * GB
