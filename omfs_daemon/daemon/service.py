@@ -208,6 +208,9 @@ class Service:
             settings = self._gateway.settings()
             refuse_unfit(settings)
             check_shares(self._entitlements.shares, self._gateway.accounts())
+        except GatewayError as error:
+            text = f"Slurm does not answer ({error}): waiting, nothing is decided"
+            return Report(self._clock(), text, error=str(error))
         except OmfsError as error:
             return Report(self._clock(), str(error), error=str(error))
         self._fitness_known = True
