@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Protocol
 
 from omfs_daemon.config import read_text
+from omfs_daemon.daemon.disk import sync_directory
 from omfs_daemon.daemon.entitlement_text import from_rows, from_toml, share_from, to_rows, to_toml
 from omfs_daemon.errors import ConfigError, ControlError
 from omfs_daemon.percent import percent_text
@@ -106,7 +107,7 @@ class EntitlementStore:
         except OSError as error:
             raise ControlError(f"nothing was changed: {self._file.parent}: {error.strerror}") from error
         self._own = shares
-        _sync_directory(self._file.parent)
+        sync_directory(self._file.parent)
         return changed
 
     def _record(self, changed: Sequence[str], shares: Sequence[AccountShare], who: Changer) -> None:
@@ -182,11 +183,3 @@ def _append_synced(path: Path, line: str) -> None:
         file.write((b"\n" if torn else b"") + line.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

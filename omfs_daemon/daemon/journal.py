@@ -11,6 +11,7 @@ import os
 import zlib
 from pathlib import Path
 
+from omfs_daemon.daemon.disk import sync_directory
 from omfs_daemon.daemon.state import Record, Remembered, State, apply, from_json, to_json
 from omfs_daemon.errors import JournalError
 
@@ -29,7 +30,7 @@ class Journal:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             if torn:
                 os.ftruncate(self._fd, self._size)
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
         except OSError as error:
             raise JournalError(f"{path}: cannot be opened for writing: {error.strerror}") from error
 
@@ -83,7 +84,7 @@ class Journal:
             # From here on the path names the new file, whatever else fails.
             os.close(self._fd)
             self._fd, self._size, self._is_torn = fd, len(data), False
-            _sync_directory(self.path.parent)
+            sync_directory(self.path.parent)
         except OSError as error:
             raise JournalError(f"{self.path}: cannot be compacted: {error.strerror}") from error
         return True
@@ -126,11 +127,3 @@ def _record(line: bytes) -> Record:
     if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(text):
         raise JournalError("the line is damaged")
     return from_json(json.loads(text))
-
-
-def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
