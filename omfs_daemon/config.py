@@ -84,7 +84,7 @@ class SlurmSection(Section):
         examples=[30.0],
     )
     poll_seconds: SomeSeconds = Field(
-        1.0,
+        0.5,
         description="Pause between two looks at Slurm; a look takes it about 0.1 ms per job.",
         examples=[2.5],
     )
