@@ -194,7 +194,3 @@ class Plan:
     waits: Waits = field(default_factory=Waits)
     accounts: tuple[AccountUse, ...] = ()
     promises: tuple[Start, ...] = ()
-
-    @property
-    def does_something(self) -> bool:
-        return bool(self.reclaims or self.resumes or self.holds or self.releases or self.ranks)

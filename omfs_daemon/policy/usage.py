@@ -53,9 +53,6 @@ class Usage:
         """Whether a job that is never stopped fits into the entitlement on every level (Algorithm 1, line 23)."""
         return all(self.fixed[index] + cpus <= self.entitled[index] for index in leaf.path)
 
-    def is_borrowing(self, leaf: Entity) -> bool:
-        return self.all[leaf.index] > self.entitled[leaf.index]
-
 
 def count_running(usage: Usage, crowd: Crowd, ledger: Ledger, kinds: Kinds) -> None:
     """Fill in what runs, and the stops under way."""
