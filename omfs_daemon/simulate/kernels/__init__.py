@@ -1,0 +1,1 @@
+"""The scheduling loops, compiled by numba: arrays in, arrays out, nothing else."""

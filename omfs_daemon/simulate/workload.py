@@ -1,0 +1,119 @@
+"""A workload: jobs in order of submission, one array a property."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class Way(IntEnum):
+    """How a job can be stopped. NEVER: non-preemptible; KILL: its work is lost and it starts over; CHECKPOINT: written
+    to disk, goes on anywhere; SWAP: moved to the host's memory, goes on on the same nodes (UJFB, section IV-A)."""
+
+    NEVER = 0
+    KILL = 1
+    CHECKPOINT = 2
+    SWAP = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """All arrays have one entry a job, in order of submission (jobs of one instant: in the order of the trace).
+
+    name      for people, e.g. the trace's file name
+    origin    seconds since the epoch at time 0; 0 if the trace does not say
+    accounts  the names that ``account`` numbers
+    job_id    as in the trace; unique
+    submit    seconds after time 0, which is the first kept record's submission
+    cpus      processors it runs on
+    run       seconds that it runs if nobody ends it
+    limit     seconds that it asked for; inf: not known or none
+    account   index into ``accounts``
+    urgent    whether it is an urgent job
+    way       ``Way``, how it can be stopped
+    memory    bytes of the whole job; 0: not known
+    swap      bytes that a swap moves for each of its processes' engines together; 0: as ``memory``
+    """
+
+    name: str
+    origin: float
+    accounts: tuple[str, ...]
+    job_id: Ints
+    submit: Floats
+    cpus: Ints
+    run: Floats
+    limit: Floats
+    account: Ints
+    urgent: Bools
+    way: Ints
+    memory: Floats
+    swap: Floats
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+    def take(self, chosen: Ints | Bools) -> Workload:
+        """The workload of these jobs only (indices in order, or a mask); time 0 stays where it is."""
+        return replace(self, **{name: getattr(self, name)[chosen] for name in COLUMNS})
+
+
+COLUMNS = tuple(field.name for field in fields(Workload) if field.name not in ("name", "origin", "accounts"))
+
+
+def workload(
+    name: str,
+    submit: Floats,
+    cpus: Ints,
+    run: Floats,
+    *,
+    origin: float = 0.0,
+    accounts: tuple[str, ...] = ("all",),
+    job_id: Ints | None = None,
+    limit: Floats | None = None,
+    account: Ints | None = None,
+    urgent: Bools | None = None,
+    way: Ints | None = None,
+    memory: Floats | None = None,
+    swap: Floats | None = None,
+) -> Workload:
+    """A workload from what is known, put in order of submission; what is not known: no limit, one account, regular,
+    to be stopped by swapping, sizes unknown."""
+    count = len(submit)
+    order = np.argsort(submit, kind="stable")
+
+    def column(values: NDArray[np.generic] | None, default: float, kind: type) -> NDArray[np.generic]:
+        full = np.full(count, default) if values is None else np.asarray(values)
+        return np.ascontiguousarray(full[order], dtype=kind)
+
+    return Workload(
+        name=name,
+        origin=origin,
+        accounts=accounts,
+        job_id=column(np.arange(1, count + 1) if job_id is None else job_id, 0, np.int64),
+        submit=column(submit, 0.0, np.float64),
+        cpus=column(cpus, 1, np.int64),
+        run=column(run, 0.0, np.float64),
+        limit=column(limit, np.inf, np.float64),
+        account=column(account, 0, np.int64),
+        urgent=column(urgent, False, np.bool_),
+        way=column(way, Way.SWAP, np.int64),
+        memory=column(memory, 0.0, np.float64),
+        swap=column(swap, 0.0, np.float64),
+    )
+
+
+def merged(first: Workload, second: Workload) -> Workload:
+    """Both workloads on one clock (time 0 of the first); accounts of one name are one account."""
+    names = list(dict.fromkeys((*first.accounts, *second.accounts)))
+    renumbered = np.array([names.index(name) for name in second.accounts], dtype=np.int64)
+    columns = {name: np.concatenate((getattr(first, name), getattr(second, name))) for name in COLUMNS}
+    columns["account"] = np.concatenate((first.account, renumbered[second.account]))
+    submit, cpus, run = columns.pop("submit"), columns.pop("cpus"), columns.pop("run")
+    return workload(first.name, submit, cpus, run, origin=first.origin, accounts=tuple(names), **columns)
