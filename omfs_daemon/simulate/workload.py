@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +89,7 @@ def workload(
     count = len(submit)
     order = np.argsort(submit, kind="stable")
 
-    def column(values: NDArray[np.generic] | None, default: float, kind: type) -> NDArray[np.generic]:
+    def column(values: NDArray[Any] | None, default: float, kind: type) -> Any:
         full = np.full(count, default) if values is None else np.asarray(values)
         return np.ascontiguousarray(full[order], dtype=kind)
 
