@@ -1,0 +1,65 @@
+"""Conservative backfilling on a counter of CPUs: every waiting job has a reserved start."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from omfs_daemon.simulate.kernels.profile import advance
+from omfs_daemon.simulate.kernels.reservations import (
+    compress,
+    give_back,
+    new_book,
+    next_due,
+    next_start,
+    reserve,
+    take,
+)
+from omfs_daemon.simulate.kernels.running import corrected, first_end, no_ends, pop_end, push_end
+from omfs_daemon.simulate.workload import Floats, Ints
+
+
+@njit(cache=True)
+def conservative(
+    submit: Floats, cpus: Ints, run: Floats, estimate: Floats, machine: int, compressing: bool
+) -> tuple[Floats, Floats]:
+    """When each job starts, and when it was first promised to start; nan for those wider than the machine.
+
+    ``compressing``: when a job ends before it was expected to, waiting jobs move up.
+    """
+    count = len(submit)
+    start, promised = np.full(count, np.nan), np.full(count, np.nan)
+    expected_end = np.full(count, np.inf)
+    ends, overdue = no_ends(count + 1), no_ends(count + 1)
+    book = new_book(machine, cpus, estimate, np.arange(count))
+    arrived = 0
+    while True:
+        now = min(first_end(ends), first_end(overdue), next_start(book))
+        if arrived < count:
+            now = min(now, submit[arrived])
+        if now == np.inf:
+            return start, promised
+        advance(book.profile, now)
+        while first_end(ends) <= now:
+            job = pop_end(ends)
+            give_back(book, now, expected_end[job], cpus[job])
+        while first_end(overdue) <= now:
+            job = pop_end(overdue)
+            if start[job] + run[job] > now:
+                expected_end[job] = corrected(start[job], estimate[job], now)
+                take(book, now, expected_end[job], cpus[job], now)
+                push_end(overdue, expected_end[job], job)
+        while arrived < count and submit[arrived] <= now:
+            if cpus[arrived] <= machine:
+                promised[arrived] = reserve(book, arrived, now)
+            arrived += 1
+        if compressing:
+            compress(book, now)
+        job = next_due(book, now)
+        while job >= 0:
+            start[job] = now
+            expected_end[job] = now + estimate[job]
+            push_end(ends, now + run[job], job)
+            if run[job] > estimate[job]:
+                push_end(overdue, expected_end[job], job)
+            job = next_due(book, now)

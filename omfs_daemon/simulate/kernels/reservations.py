@@ -1,0 +1,197 @@
+"""Waiting jobs that each have a reserved start: the core of conservative backfilling.
+
+A reservation is made at the earliest time at which it disturbs no other one, and moves to an earlier time only
+(Mu'alem and Feitelson 2001, section 2.2), unless what runs changes for the worse: a job overstays, or an urgent one
+comes first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from omfs_daemon.simulate.kernels.profile import Profile, change, earliest, least_free, new_profile
+from omfs_daemon.simulate.workload import Floats, Ints
+
+
+class Book(NamedTuple):
+    """The waiting jobs ``order[ends[0]:ends[1]]``, by reserved start.
+
+    profile   CPUs free beside what runs and what is reserved
+    reserved  the start of each waiting job, by job
+    cpus, expected  CPUs, and seconds that it is expected to run, by job
+    rank      who gives way last when reservations clash: the lower, by job
+    gain      the time from gain[0] to gain[1] (empty: gain[0] > gain[1]) in which more became free than when the
+              waiting jobs last looked
+    """
+
+    profile: Profile
+    order: Ints
+    ends: Ints
+    reserved: Floats
+    cpus: Ints
+    expected: Floats
+    rank: Ints
+    gain: Floats
+
+
+@njit(cache=True)
+def new_book(machine: int, cpus: Ints, expected: Floats, rank: Ints) -> Book:
+    """Nobody waits, everything is free."""
+    count = len(cpus)
+    return Book(
+        new_profile(machine, 2 * count + 2),
+        np.empty(2 * count + 2, np.int64),
+        np.zeros(2, np.int64),
+        np.full(count, np.inf),
+        cpus,
+        expected,
+        rank,
+        np.array([np.inf, -np.inf]),
+    )
+
+
+@njit(cache=True)
+def next_start(book: Book) -> float:
+    """The earliest reserved start; inf if nobody waits."""
+    return book.reserved[book.order[book.ends[0]]] if book.ends[0] < book.ends[1] else np.inf
+
+
+@njit(cache=True)
+def _enlist(book: Book, job: int, before: int) -> None:
+    """Put a job among those at places before ``before``, behind all that start at the same time; the place ``before``
+    itself is free to be overwritten."""
+    low, high = book.ends[0], before
+    start = book.reserved[job]
+    while low < high:
+        middle = (low + high) >> 1
+        if book.reserved[book.order[middle]] <= start:
+            low = middle + 1
+        else:
+            high = middle
+    for at in range(before, low, -1):
+        book.order[at] = book.order[at - 1]
+    book.order[low] = job
+
+
+@njit(cache=True)
+def reserve(book: Book, job: int, now: float) -> float:
+    """Give a job the earliest start that there is, and return it."""
+    start = earliest(book.profile, book.cpus[job], book.expected[job], now, np.inf, np.inf)
+    change(book.profile, start, start + book.expected[job], -book.cpus[job])
+    book.reserved[job] = start
+    if book.ends[1] == len(book.order):
+        count = book.ends[1] - book.ends[0]
+        book.order[:count] = book.order[book.ends[0] : book.ends[1]].copy()
+        book.ends[0], book.ends[1] = 0, count
+    book.ends[1] += 1
+    _enlist(book, job, book.ends[1] - 1)
+    return start
+
+
+@njit(cache=True)
+def next_due(book: Book, now: float) -> int:
+    """Take a job off the book whose start has come, with what is reserved for it; -1 if there is none."""
+    if next_start(book) > now:
+        return -1
+    book.ends[0] += 1
+    return book.order[book.ends[0] - 1]
+
+
+@njit(cache=True)
+def give_back(book: Book, begin: float, end: float, cpus: int) -> None:
+    """CPUs are free that were not from begin to end."""
+    change(book.profile, begin, end, cpus)
+    if begin < end:
+        book.gain[0], book.gain[1] = min(book.gain[0], begin), max(book.gain[1], end)
+
+
+@njit(cache=True)
+def compress(book: Book, now: float) -> None:
+    """Every waiting job, in order of its reserved start, moves to an earlier one if it can.
+
+    A job that could not move when it last looked can do so only into time that was gained since, so the others are
+    passed over. What a move gains comes too late for those that have looked already: they look again the next time.
+    """
+    begin, end = max(book.gain[0], now), book.gain[1]
+    book.gain[0], book.gain[1] = np.inf, -np.inf
+    if begin >= end:
+        return
+    for at in range(book.ends[0], book.ends[1]):
+        job = book.order[at]
+        old, seconds, cpus = book.reserved[job], book.expected[job], book.cpus[job]
+        new = earliest(book.profile, cpus, seconds, max(now, begin - seconds), min(old, end), old)
+        if new < old:
+            change(book.profile, old, old + seconds, cpus)
+            change(book.profile, new, new + seconds, -cpus)
+            book.reserved[job] = new
+            _enlist(book, job, at)
+            begin, end = min(begin, old), max(end, old + seconds)
+            book.gain[0], book.gain[1] = min(book.gain[0], old), max(book.gain[1], old + seconds)
+
+
+@njit(cache=True)
+def take(book: Book, begin: float, end: float, cpus: int, now: float) -> None:
+    """CPUs are taken from begin to end, whatever is reserved: waiting jobs that clash with it give way.
+
+    Those of the highest rank go first, only as many as must, and get the earliest places that are left, in order of rank.
+    """
+    if begin >= end or change(book.profile, begin, end, -cpus) >= 0:
+        return
+    clashing = np.empty(book.ends[1] - book.ends[0], np.int64)
+    count = 0
+    for at in range(book.ends[0], book.ends[1]):
+        job = book.order[at]
+        if book.reserved[job] >= end:
+            break
+        if book.reserved[job] + book.expected[job] > begin:
+            clashing[count] = job
+            count += 1
+    clashing = clashing[:count]
+    clashing = clashing[np.argsort(-book.rank[clashing])]
+    for job in clashing:
+        start = book.reserved[job]
+        stop = start + book.expected[job]
+        if least_free(book.profile, max(begin, start), min(end, stop)) < 0:
+            give_back(book, start, stop, book.cpus[job])
+            book.reserved[job] = np.inf
+    _strike_off(book)
+    for job in clashing[::-1]:
+        if book.reserved[job] == np.inf:
+            reserve(book, job, now)
+
+
+@njit(cache=True)
+def _strike_off(book: Book) -> None:
+    """Take the jobs off the order that have no reservation any more."""
+    kept = book.ends[0]
+    for at in range(book.ends[0], book.ends[1]):
+        if book.reserved[book.order[at]] < np.inf:
+            book.order[kept] = book.order[at]
+            kept += 1
+    book.ends[1] = kept
+
+
+@njit(cache=True)
+def reserve_first(book: Book, job: int, now: float) -> None:
+    """Reserve for a job as if those of higher rank were not there; they get what is left, in order of rank."""
+    waiting = book.order[book.ends[0] : book.ends[1]].copy()
+    behind = waiting[book.rank[waiting] > book.rank[job]]
+    behind = behind[np.argsort(book.rank[behind])]
+    for other in behind:
+        change(book.profile, book.reserved[other], book.reserved[other] + book.expected[other], book.cpus[other])
+        book.reserved[other] = np.inf
+    _strike_off(book)
+    reserve(book, job, now)
+    for other in behind:
+        reserve(book, other, now)
+
+
+@njit(cache=True)
+def withdraw(book: Book, job: int) -> None:
+    """The job waits no longer; what was reserved for it is free."""
+    give_back(book, book.reserved[job], book.reserved[job] + book.expected[job], book.cpus[job])
+    book.reserved[job] = np.inf
+    _strike_off(book)
