@@ -15,6 +15,7 @@ from math import floor
 from typing import NamedTuple
 
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.policy.laws import all_over, reaches_at_most
 
 OTHERS = "(others)"
 
@@ -155,16 +156,3 @@ def may_take(usage: Sequence[int], entitled: Sequence[int], taker: tuple[int, ..
     """
     top, givers = sides(taker, giver)
     return reaches_at_most(usage, entitled, top) and all_over(usage, entitled, givers)
-
-
-def reaches_at_most(usage: Sequence[int], entitled: Sequence[int], top: int) -> bool:
-    """Whether the topmost entity on the taker's side is not above its entitlement (-1: there is none)."""
-    return top >= 0 and usage[top] <= entitled[top]
-
-
-def all_over(usage: Sequence[int], entitled: Sequence[int], givers: Sequence[int]) -> bool:
-    """Whether all entities on the giver's side are above their entitlement."""
-    for index in givers:  # noqa: SIM110 - a generator costs more than the loop
-        if usage[index] <= entitled[index]:
-            return False
-    return True

@@ -8,6 +8,7 @@ import numpy as np
 
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.snapshot import Ledger
+from omfs_daemon.policy import laws
 from omfs_daemon.policy.accounts import AccountTree, Entity
 from omfs_daemon.policy.crowd import Crowd, cpus_held
 from omfs_daemon.policy.kinds import Kinds
@@ -31,12 +32,10 @@ class Usage:
         self.real = [0] * len(tree.entities)
 
     def add(self, leaf: Entity, cpus: int) -> None:
-        for index in leaf.path:
-            self.all[index] += cpus
+        laws.add(self.all, leaf.path, cpus)
 
     def add_fixed(self, leaf: Entity, cpus: int) -> None:
-        for index in leaf.path:
-            self.fixed[index] += cpus
+        laws.add(self.fixed, leaf.path, cpus)
 
     def remove(self, leaf: Entity, cpus: int) -> None:
         self.add(leaf, -cpus)
@@ -47,11 +46,11 @@ class Usage:
 
     def room(self, leaf: Entity) -> int:
         """The most CPUs that the entitlement of some account on the path still has room for."""
-        return max([self.entitled[index] - self.all[index] for index in leaf.path])
+        return laws.room(self.all, self.entitled, leaf.path)
 
     def admits_fixed(self, leaf: Entity, cpus: int) -> bool:
         """Whether a job that is never stopped fits into the entitlement on every level (Algorithm 1, line 23)."""
-        return all(self.fixed[index] + cpus <= self.entitled[index] for index in leaf.path)
+        return laws.admits_fixed(self.fixed, self.entitled, leaf.path, cpus)
 
 
 def count_running(usage: Usage, crowd: Crowd, ledger: Ledger, kinds: Kinds) -> None:

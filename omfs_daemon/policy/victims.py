@@ -9,9 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.cluster.jobs import Request, Share
-from omfs_daemon.policy.accounts import Entity, all_over, reaches_at_most, sides
+from omfs_daemon.policy import laws
+from omfs_daemon.policy.accounts import Entity, sides
 from omfs_daemon.policy.capacity import has_free_cpus
 from omfs_daemon.policy.free import Free, Parcel, parcel
+from omfs_daemon.policy.laws import all_over, reaches_at_most
 from omfs_daemon.policy.machine import Bools, Ints, Machine
 from omfs_daemon.policy.placing import place
 from omfs_daemon.policy.pool import Pool
@@ -98,8 +100,7 @@ def _givers(need: Need, usage: Usage) -> Bools:
 def _with(need: Need, usage: Usage) -> list[int]:
     """Usage as it will be with the job running."""
     trial = list(usage.all)
-    for index in need.leaf.path:
-        trial[index] += need.cpus
+    laws.add(trial, need.leaf.path, need.cpus)
     return trial
 
 
@@ -125,8 +126,7 @@ def _in_turn(need: Need, pool: Pool, usage: Usage, eligible: Bools) -> Iterator[
                 passed_over.append(at)
             else:
                 yield at
-                for index in leaf.path:
-                    trial[index] -= int(pool.cpus[at])
+                laws.add(trial, leaf.path, -int(pool.cpus[at]))
         if len(passed_over) == len(todo):
             return
         todo = passed_over
