@@ -133,16 +133,16 @@ def _join(profile: Profile, at: int) -> None:
 
 @njit(cache=True)
 def change(profile: Profile, begin: float, end: float, cpus: int) -> int:
-    """``cpus`` more (below 0: fewer) are free from begin to end, both finite; returns the least that is free between."""
+    """``cpus`` more (below 0: fewer) are free from begin to end, both finite; returns the least free in between."""
     if begin >= end:
         return 0
     _cut(profile, begin)
     _cut(profile, end)
     first, last = _find(profile, begin), _find(profile, end)
-    least = profile.free[first] + cpus
+    least = int(profile.free[first]) + cpus
     for at in range(first, last):
         profile.free[at] += cpus
-        least = min(least, profile.free[at])
+        least = min(least, int(profile.free[at]))
     _sum_up(profile, first, last)
     _join(profile, last)
     _join(profile, _find(profile, begin))
@@ -153,10 +153,10 @@ def change(profile: Profile, begin: float, end: float, cpus: int) -> int:
 def least_free(profile: Profile, begin: float, end: float) -> int:
     """The least that is free at any time from begin to before end (begin < end)."""
     at = _find(profile, begin)
-    least = profile.free[at]
+    least = int(profile.free[at])
     at += 1
     while at < profile.ends[1] and profile.time[at] < end:
-        least = min(least, profile.free[at])
+        least = min(least, int(profile.free[at]))
         at += 1
     return least
 
@@ -184,7 +184,7 @@ def earliest(profile: Profile, cpus: int, seconds: float, begin: float, before: 
                     at += _BLOCK
         if at >= last:
             return np.inf
-        start = max(time[at], begin)
+        start = max(float(time[at]), begin)
         if start >= before:
             return np.inf
         # All that follow must have enough too.

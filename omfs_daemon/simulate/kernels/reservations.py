@@ -56,7 +56,7 @@ def new_book(machine: int, cpus: Ints, expected: Floats, rank: Ints) -> Book:
 @njit(cache=True)
 def next_start(book: Book) -> float:
     """The earliest reserved start; inf if nobody waits."""
-    return book.reserved[book.order[book.ends[0]]] if book.ends[0] < book.ends[1] else np.inf
+    return float(book.reserved[book.order[book.ends[0]]]) if book.ends[0] < book.ends[1] else np.inf
 
 
 @njit(cache=True)
@@ -97,7 +97,7 @@ def next_due(book: Book, now: float) -> int:
     if next_start(book) > now:
         return -1
     book.ends[0] += 1
-    return book.order[book.ends[0] - 1]
+    return int(book.order[book.ends[0] - 1])
 
 
 @njit(cache=True)
@@ -136,7 +136,7 @@ def compress(book: Book, now: float) -> None:
 def take(book: Book, begin: float, end: float, cpus: int, now: float) -> None:
     """CPUs are taken from begin to end, whatever is reserved: waiting jobs that clash with it give way.
 
-    Those of the highest rank go first, only as many as must, and get the earliest places that are left, in order of rank.
+    Those of the highest rank go first, only as many as must; then, in order of rank, they get the earliest places left.
     """
     if begin >= end or change(book.profile, begin, end, -cpus) >= 0:
         return
