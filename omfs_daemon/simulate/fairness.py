@@ -1,0 +1,91 @@
+"""How long accounts with demand stayed below what they own.
+
+An account's demand at a moment is the CPUs of its running jobs and of those that wait (submitted or stopped, and not
+holding CPUs). Below: it holds less than min(entitled, demand). A waiting job wider than the whole entitlement is no
+demand on it: such a job may only run on idle CPUs (OMFS, Algorithm 1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from omfs_daemon.simulate.outcome import Outcome
+from omfs_daemon.simulate.timeline import held_units, unit_cpus
+from omfs_daemon.simulate.workload import Bools, Floats, Ints
+
+HOUR = 3600.0
+
+
+class Fairness(NamedTuple):
+    """demand_hours     how long it had demand
+    below_hours      how long of that it was below
+    longest_hours    its longest spell below
+    below_cpu_hours  what was missing, times how long
+    """
+
+    demand_hours: float
+    below_hours: float
+    longest_hours: float
+    below_cpu_hours: float
+
+
+class _Intervals(NamedTuple):
+    """Times between two changes of one account, in order of account and time; none is empty."""
+
+    owner: Ints
+    seconds: Floats
+    held: Floats
+    demand: Floats
+
+
+def fairness(outcome: Outcome, owner: Ints, entitled: Ints) -> list[Fairness]:
+    """For each account: ``owner`` is the account of each job, ``entitled`` the units (CPUs, or whole nodes) of each
+    account."""
+    spans = _intervals(outcome, owner, entitled)
+    missing = np.maximum(np.minimum(entitled[spans.owner], spans.demand) - spans.held, 0.0)
+    below = missing > 0
+
+    def hours(weights: Floats | Bools) -> Floats:
+        return np.bincount(spans.owner, weights=weights * spans.seconds, minlength=len(entitled)) / HOUR
+
+    longest = _longest(spans, below, len(entitled)) / HOUR
+    columns = (hours(spans.demand > 0), hours(below), longest, hours(missing) * unit_cpus(outcome.machine))
+    return [Fairness(*row) for row in np.stack(columns, axis=1).tolist()]
+
+
+def _intervals(outcome: Outcome, owner: Ints, entitled: Ints) -> _Intervals:
+    jobs, stretches = np.flatnonzero(~outcome.rejected), outcome.segments
+    held_by = held_units(outcome)
+    last = max(stretches.end.max(initial=0.0), outcome.workload.submit.max(initial=0.0))
+    asking = jobs[held_by[jobs] <= entitled[owner[jobs]]]
+    holding = np.arange(len(stretches))
+    wide = holding[held_by[stretches.job] > entitled[owner[stretches.job]]]
+    leave = np.where(np.isnan(outcome.finish), last, outcome.finish)
+
+    # Four kinds of change: jobs come and go (demand), stretches begin and end (held; of wide jobs demand too).
+    job = np.concatenate((asking, asking, stretches.job, stretches.job))
+    time = np.concatenate((outcome.workload.submit[asking], leave[asking], stretches.begin, stretches.end))
+    sign = np.repeat((1.0, -1.0, 1.0, -1.0), (len(asking), len(asking), len(stretches), len(stretches)))
+    is_held = np.arange(len(job)) >= 2 * len(asking)
+    is_demand = ~is_held
+    is_demand[2 * len(asking) + wide] = True
+    is_demand[2 * len(asking) + len(stretches) + wide] = True
+
+    order = np.lexsort((time, owner[job]))
+    who, when, change = owner[job][order], time[order], (sign * held_by[job])[order]
+    # Each account's changes add up to 0, so the sums of the next one begin at 0 by themselves.
+    held, demand = np.cumsum(change * is_held[order]), np.cumsum(change * is_demand[order])
+    kept = np.flatnonzero((who[1:] == who[:-1]) & (when[1:] > when[:-1]))
+    return _Intervals(who[kept], when[kept + 1] - when[kept], held[kept], demand[kept])
+
+
+def _longest(spans: _Intervals, below: Bools, accounts: int) -> Floats:
+    """Seconds of each account's longest run of intervals below."""
+    longest = np.zeros(accounts)
+    first = np.flatnonzero(below & np.concatenate(((True,), ~below[:-1] | (spans.owner[1:] != spans.owner[:-1]))))
+    if len(first):
+        spells = np.add.reduceat(np.where(below, spans.seconds, 0.0), first)
+        np.maximum.at(longest, spans.owner[first], spells)
+    return longest

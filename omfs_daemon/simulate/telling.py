@@ -1,0 +1,80 @@
+"""What a simulation went by, in sentences: every result prints them, for they decide the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+
+from omfs_daemon.simulate.costs import CostModel, Link, Spread
+from omfs_daemon.simulate.outcome import Machine
+from omfs_daemon.simulate.policies import Policy
+from omfs_daemon.simulate.setting import Setting
+from omfs_daemon.simulate.workload import Way, Workload
+
+_NAMED = 6
+
+
+def sentences(setting: Setting, policy: Policy) -> tuple[str, ...]:
+    """Machine, conventions and entitlements; for a policy that stops jobs also what that costs."""
+    told = [_machine(setting.machine), *setting.conventions.sentences(), _entitlements(setting)]
+    if policy.stops:
+        told.append(f"a job runs {setting.rules.quantum:g} s before it may be stopped for an entitled one")
+        told += _costs(setting)
+    return tuple(told)
+
+
+def _machine(machine: Machine) -> str:
+    if machine.nodes:
+        return f"machine: {machine.cpus:,} CPUs in {machine.nodes:,} nodes; jobs get whole nodes"
+    return f"machine: {machine.cpus:,} CPUs, a flat counter"
+
+
+def _entitlements(setting: Setting) -> str:
+    shares = setting.rules.tree.shares
+    if not shares:
+        return "entitlements: none; all accounts together own the machine"
+    named = [
+        f"{share.name} {float(share.percent):.4g} %" + (f" of {share.parent}" if share.parent else "")
+        for share in shares[:_NAMED]
+    ]
+    more = f" and {len(shares) - _NAMED} more" if len(shares) > _NAMED else ""
+    return f"entitlements: {', '.join(named)}{more}"
+
+
+def _costs(setting: Setting) -> Iterator[str]:
+    costs, workload = setting.costs, setting.workload
+    yield f"between a decision and the first signal to a job: {costs.latency:g} s"
+    regular = workload.way[~workload.urgent]
+    for way, sentence in (
+        (Way.NEVER, "jobs are never stopped"),
+        (Way.KILL, f"jobs are killed in {costs.kill:g} s and start over"),
+        (Way.CHECKPOINT, f"checkpoints are written {_speed(costs.write)}, read {_speed(costs.read)}"),
+        (Way.SWAP, f"swaps take {_speed(costs.swap_out)} out, {_speed(costs.swap_in)} in{_area(costs)}"),
+    ):
+        if count := int((regular == way).sum()):
+            yield f"{sentence} ({count:,} regular jobs{_unknown_sizes(workload, way, costs)})"
+
+
+def _speed(link: Link | Spread) -> str:
+    if isinstance(link, Spread):
+        return f"{link.low:g} to {link.high:g} s (drawn for each job)"
+    limits = [
+        f"{speed / 1e9:.4g} GB/s {whose}"
+        for speed, whose in ((link.each, "for each CPU"), (link.together, "in all"))
+        if isfinite(speed)
+    ]
+    return f"at {' and '.join(limits)}" if limits else "no time"
+
+
+def _area(costs: CostModel) -> str:
+    return f", {costs.area / 1e9:.4g} GB at one time" if isfinite(costs.area) else ""
+
+
+def _unknown_sizes(workload: Workload, way: Way, costs: CostModel) -> str:
+    """How many jobs of this way have no known size, where the size counts."""
+    by_size = way is Way.CHECKPOINT or (way is Way.SWAP and Link in {type(costs.swap_out), type(costs.swap_in)})
+    if not by_size:
+        return ""
+    moved = workload.memory + (workload.swap if way is Way.SWAP else 0.0)
+    unknown = int(((workload.way == way) & ~workload.urgent & (moved == 0)).sum())
+    return f"; {unknown:,} of unknown size, which take no time" if unknown else ""
