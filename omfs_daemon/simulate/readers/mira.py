@@ -1,0 +1,75 @@
+"""The job log of Mira, an IBM Blue Gene/Q, as the DIR-LAB lumos archive offers it: CSV, one row a job.
+
+Jobs got whole nodes, so nodes are what ``cpus`` counts. Times of submission are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.simulate.readers.cells import Cells, Number, understood
+from omfs_daemon.simulate.readers.loaded import (
+    Facts,
+    Loaded,
+    Malformed,
+    Options,
+    Report,
+    check,
+    numbered_accounts,
+    repeated,
+)
+from omfs_daemon.simulate.workload import workload
+
+_RULES = (
+    Number("job", whole=True),
+    Number("user", whole=True),
+    Number("project", whole=True),
+    Number("node_num", 1, whole=True),
+    Number("submit_time"),
+    Number("run_time"),
+    Number("wall_time"),
+)
+_OWNERS = {"group": "project", "user": "user", "none": "project"}
+# The archive's logs of other machines have the same columns, so this counts only where the name says Mira.
+_MIRA = Facts(cpus=49152, nodes=49152, computer="IBM Blue Gene/Q Mira")
+
+
+def is_mira(cells: Cells) -> bool:
+    """Whether the header is that of this archive."""
+    return {rule.name for rule in _RULES} <= set(cells.names)
+
+
+def from_cells(cells: Cells, options: Options) -> Loaded:
+    """The jobs; an account is a project (``accounts`` group) or a user. ConfigError if the file cannot be used."""
+    if options.accounts not in _OWNERS:
+        raise ConfigError(
+            f"{cells.path}: accounts: {options.accounts!r} is not in this log: one of {', '.join(_OWNERS)}"
+        )
+    columns, faults = understood(cells, _RULES)
+    good = np.ones(len(cells.frame), dtype=np.bool_)
+    good[list(faults)] = False
+    again = np.flatnonzero(good)[repeated(columns["job"][good])]
+    good[again] = False
+    faults |= dict.fromkeys(again.tolist(), "its job number stood in a row before")
+    malformed = (*cells.ragged, *(Malformed(cells.place(row), faults[row]) for row in sorted(faults)))
+    report = Report(cells.path, len(cells.frame) + len(cells.ragged), (), malformed)
+    check(report, options.strict)
+
+    columns = {name: values[good] for name, values in columns.items()}
+    begin = float(columns["submit_time"].min())
+    accounts, account = numbered_accounts(options.accounts, columns[_OWNERS[options.accounts]])
+    limit = columns["wall_time"]
+    jobs = workload(
+        cells.path.name,
+        columns["submit_time"] - begin,
+        columns["node_num"],
+        columns["run_time"],
+        origin=begin,
+        accounts=accounts,
+        job_id=columns["job"],
+        limit=np.where(limit > 0, limit, np.inf),
+        account=account,
+        way=np.full(len(limit), options.way),
+    )
+    return Loaded(jobs, report, _MIRA if "mira" in cells.path.name.lower() else Facts())
