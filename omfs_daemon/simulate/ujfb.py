@@ -27,7 +27,7 @@ def _simulated(setting: Setting, name: str, order: int) -> Outcome:
     jobs, capacity = counted(setting)
     costs = stop_costs(workload, setting.costs, setting.seed)
     start, finish, stops, log = kernel.ujfb(*jobs, workload.urgent, costs, capacity, order)
-    count = int(log.count[0])
+    count = int(log.size[0])
     return Outcome(
         workload=workload,
         policy=name,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from omfs_daemon.simulate.kernels.compiling import kernel
 from omfs_daemon.simulate.kernels.profile import advance
 from omfs_daemon.simulate.kernels.reservations import (
     compress,
@@ -19,7 +19,7 @@ from omfs_daemon.simulate.kernels.running import corrected, first_end, no_ends, 
 from omfs_daemon.simulate.workload import Floats, Ints
 
 
-@njit(cache=True)
+@kernel
 def conservative(
     submit: Floats, cpus: Ints, run: Floats, estimate: Floats, machine: int, compressing: bool
 ) -> tuple[Floats, Floats]:

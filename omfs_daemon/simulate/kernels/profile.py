@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from omfs_daemon.simulate.kernels.compiling import part
 from omfs_daemon.simulate.workload import Floats, Ints
 
 _SHIFT = 5
@@ -29,7 +29,7 @@ class Profile(NamedTuple):
     most: Ints
 
 
-@njit(cache=True)
+@part
 def new_profile(cpus: int, capacity: int) -> Profile:
     """All CPUs free at all times. ``capacity``: stretches at most."""
     length = (2 * capacity + 2 * _BLOCK) // _BLOCK * _BLOCK
@@ -47,7 +47,7 @@ def new_profile(cpus: int, capacity: int) -> Profile:
     return profile
 
 
-@njit(cache=True)
+@part
 def _sum_up(profile: Profile, first: int, last: int) -> None:
     """Note least and most anew for the blocks of the places from first to before last."""
     begin, end = profile.ends[0], profile.ends[1]
@@ -62,10 +62,10 @@ def _sum_up(profile: Profile, first: int, last: int) -> None:
         profile.least[block], profile.most[block] = least, most
 
 
-@njit(cache=True)
+@part
 def _find(profile: Profile, time: float) -> int:
     """The stretch in which this time lies."""
-    low, high = profile.ends[0], profile.ends[1] - 1
+    low, high = int(profile.ends[0]), int(profile.ends[1]) - 1
     while low < high:
         middle = (low + high + 1) >> 1
         if profile.time[middle] <= time:
@@ -75,7 +75,7 @@ def _find(profile: Profile, time: float) -> int:
     return low
 
 
-@njit(cache=True)
+@part
 def _centre(profile: Profile) -> None:
     """Move all stretches to the middle of the array."""
     begin, end = profile.ends[0], profile.ends[1]
@@ -87,7 +87,7 @@ def _centre(profile: Profile) -> None:
     _sum_up(profile, to, to + count)
 
 
-@njit(cache=True)
+@part
 def _cut(profile: Profile, time: float) -> int:
     """See to it that a stretch begins at this time; return its place, as it is before the next change."""
     at = _find(profile, time)
@@ -112,7 +112,7 @@ def _cut(profile: Profile, time: float) -> int:
     return at + 1
 
 
-@njit(cache=True)
+@part
 def _join(profile: Profile, at: int) -> None:
     """Make one of a stretch and the one before it, if the same is free in both."""
     begin, end = profile.ends[0], profile.ends[1]
@@ -131,7 +131,7 @@ def _join(profile: Profile, at: int) -> None:
         _sum_up(profile, at, end)
 
 
-@njit(cache=True)
+@part
 def change(profile: Profile, begin: float, end: float, cpus: int) -> int:
     """``cpus`` more (below 0: fewer) are free from begin to end, both finite; returns the least free in between."""
     if begin >= end:
@@ -149,7 +149,7 @@ def change(profile: Profile, begin: float, end: float, cpus: int) -> int:
     return least
 
 
-@njit(cache=True)
+@part
 def least_free(profile: Profile, begin: float, end: float) -> int:
     """The least that is free at any time from begin to before end (begin < end)."""
     at = _find(profile, begin)
@@ -161,14 +161,14 @@ def least_free(profile: Profile, begin: float, end: float) -> int:
     return least
 
 
-@njit(cache=True)
+@part
 def advance(profile: Profile, now: float) -> None:
     """Forget what is over."""
     while profile.ends[0] + 1 < profile.ends[1] and profile.time[profile.ends[0] + 1] <= now:
         profile.ends[0] += 1
 
 
-@njit(cache=True)
+@part
 def earliest(profile: Profile, cpus: int, seconds: float, begin: float, before: float, own: float) -> float:
     """The first time from ``begin`` on, but earlier than ``before``, from which so many CPUs are free for so long;
     inf if there is none. From ``own`` on (not before ``before``) all is taken to be free: the asking job's own place.

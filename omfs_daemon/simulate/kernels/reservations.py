@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from omfs_daemon.simulate.kernels.compiling import part
 from omfs_daemon.simulate.kernels.profile import Profile, change, earliest, least_free, new_profile
 from omfs_daemon.simulate.workload import Floats, Ints
 
@@ -37,7 +37,7 @@ class Book(NamedTuple):
     gain: Floats
 
 
-@njit(cache=True)
+@part
 def new_book(machine: int, cpus: Ints, expected: Floats, rank: Ints) -> Book:
     """Nobody waits, everything is free."""
     count = len(cpus)
@@ -53,13 +53,13 @@ def new_book(machine: int, cpus: Ints, expected: Floats, rank: Ints) -> Book:
     )
 
 
-@njit(cache=True)
+@part
 def next_start(book: Book) -> float:
     """The earliest reserved start; inf if nobody waits."""
     return float(book.reserved[book.order[book.ends[0]]]) if book.ends[0] < book.ends[1] else np.inf
 
 
-@njit(cache=True)
+@part
 def _enlist(book: Book, job: int, before: int) -> None:
     """Put a job among those at places before ``before``, behind all that start at the same time; the place ``before``
     itself is free to be overwritten."""
@@ -76,7 +76,7 @@ def _enlist(book: Book, job: int, before: int) -> None:
     book.order[low] = job
 
 
-@njit(cache=True)
+@part
 def reserve(book: Book, job: int, now: float) -> float:
     """Give a job the earliest start that there is, and return it."""
     start = earliest(book.profile, book.cpus[job], book.expected[job], now, np.inf, np.inf)
@@ -91,7 +91,7 @@ def reserve(book: Book, job: int, now: float) -> float:
     return start
 
 
-@njit(cache=True)
+@part
 def next_due(book: Book, now: float) -> int:
     """Take a job off the book whose start has come, with what is reserved for it; -1 if there is none."""
     if next_start(book) > now:
@@ -100,7 +100,7 @@ def next_due(book: Book, now: float) -> int:
     return int(book.order[book.ends[0] - 1])
 
 
-@njit(cache=True)
+@part
 def give_back(book: Book, begin: float, end: float, cpus: int) -> None:
     """CPUs are free that were not from begin to end."""
     change(book.profile, begin, end, cpus)
@@ -108,7 +108,7 @@ def give_back(book: Book, begin: float, end: float, cpus: int) -> None:
         book.gain[0], book.gain[1] = min(book.gain[0], begin), max(book.gain[1], end)
 
 
-@njit(cache=True)
+@part
 def compress(book: Book, now: float) -> None:
     """Every waiting job, in order of its reserved start, moves to an earlier one if it can.
 
@@ -132,7 +132,7 @@ def compress(book: Book, now: float) -> None:
             book.gain[0], book.gain[1] = min(book.gain[0], old), max(book.gain[1], old + seconds)
 
 
-@njit(cache=True)
+@part
 def take(book: Book, begin: float, end: float, cpus: int, now: float) -> None:
     """CPUs are taken from begin to end, whatever is reserved: waiting jobs that clash with it give way.
 
@@ -163,7 +163,7 @@ def take(book: Book, begin: float, end: float, cpus: int, now: float) -> None:
             reserve(book, job, now)
 
 
-@njit(cache=True)
+@part
 def _strike_off(book: Book) -> None:
     """Take the jobs off the order that have no reservation any more."""
     kept = book.ends[0]
@@ -174,7 +174,7 @@ def _strike_off(book: Book) -> None:
     book.ends[1] = kept
 
 
-@njit(cache=True)
+@part
 def reserve_first(book: Book, job: int, now: float) -> None:
     """Reserve for a job as if those of higher rank were not there; they get what is left, in order of rank."""
     waiting = book.order[book.ends[0] : book.ends[1]].copy()
@@ -189,7 +189,7 @@ def reserve_first(book: Book, job: int, now: float) -> None:
         reserve(book, other, now)
 
 
-@njit(cache=True)
+@part
 def withdraw(book: Book, job: int) -> None:
     """The job waits no longer; what was reserved for it is free."""
     give_back(book, book.reserved[job], book.reserved[job] + book.expected[job], book.cpus[job])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from omfs_daemon.simulate.kernels.compiling import part
 from omfs_daemon.simulate.workload import Floats, Ints
 
 WORK, LOST, STOP, RESUME = 0, 1, 2, 3
@@ -14,16 +14,16 @@ WORK, LOST, STOP, RESUME = 0, 1, 2, 3
 
 
 class Log(NamedTuple):
-    """One entry a stretch; ``count`` has one entry."""
+    """One entry a stretch; ``size`` has one entry."""
 
     job: Ints
     begin: Floats
     end: Floats
     use: Ints
-    count: Ints
+    size: Ints
 
 
-@njit(cache=True)
+@part
 def new_log(capacity: int) -> Log:
     """Nothing logged yet."""
     return Log(
@@ -35,23 +35,23 @@ def new_log(capacity: int) -> Log:
     )
 
 
-@njit(cache=True)
+@part
 def with_room(log: Log, needed: int) -> Log:
     """The same log with room for so many stretches more."""
-    count = log.count[0]
+    count = log.size[0]
     if count + needed <= len(log.job):
         return log
     larger = new_log(2 * (count + needed))
     larger.job[:count], larger.begin[:count] = log.job[:count], log.begin[:count]
     larger.end[:count], larger.use[:count] = log.end[:count], log.use[:count]
-    larger.count[0] = count
+    larger.size[0] = count
     return larger
 
 
-@njit(cache=True)
+@part
 def note(log: Log, job: int, begin: float, end: float, use: int) -> None:
     """A stretch; one of no length is none."""
     if begin < end:
-        at = log.count[0]
+        at = log.size[0]
         log.job[at], log.begin[at], log.end[at], log.use[at] = job, begin, end, use
-        log.count[0] += 1
+        log.size[0] += 1

@@ -1,4 +1,5 @@
-"""UJFB (Agung et al. 2021, section IV-B): urgent jobs first, by stopping regular ones; those are backfilled conservatively.
+"""UJFB (Agung et al. 2021, section IV-B): urgent jobs first, by stopping regular ones; these are backfilled
+conservatively.
 
 An urgent job takes what is free, whatever is reserved there; then what swapped-out jobs keep and do not use; then it
 stops regular jobs, longest remaining first, none needlessly. If all of that is not enough, it waits in the urgent
@@ -10,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from omfs_daemon.simulate.costs import StopCosts
+from omfs_daemon.simulate.kernels.compiling import kernel, part
 from omfs_daemon.simulate.kernels.profile import advance
 from omfs_daemon.simulate.kernels.reservations import (
     Book,
@@ -91,7 +92,7 @@ class Site(NamedTuple):
 _VICTIMS, _ASLEEP, _URGENTS, _CPUS = 0, 1, 2, 3
 
 
-@njit(cache=True)
+@kernel
 def ujfb(
     submit: Floats,
     cpus: Ints,
@@ -141,7 +142,7 @@ def ujfb(
             job = next_due(site.book, now)
 
 
-@njit(cache=True)
+@part
 def _new_site(cpus: Ints, run: Floats, estimate: Floats, urgent: Bools, costs: StopCosts, machine: int) -> Site:
     count = len(cpus)
     # Urgent jobs give way last, then stopped ones (see _release), then all others; among equals the older ones.
@@ -178,7 +179,7 @@ def _new_site(cpus: Ints, run: Floats, estimate: Floats, urgent: Bools, costs: S
 
 
 # -- ends ------------------------------------------------------------------------------------------------
-@njit(cache=True)
+@part
 def _end(site: Site, log: Log, now: float) -> int:
     """Jobs that are done go; returns how many."""
     gone = 0
@@ -196,7 +197,7 @@ def _end(site: Site, log: Log, now: float) -> int:
     return gone
 
 
-@njit(cache=True)
+@part
 def _note_stretch(site: Site, log: Log, job: int, now: float, use: int) -> None:
     """The present stretch of a running job is over: it was brought back first, then it computed."""
     computing = min(site.computing[job], now)
@@ -204,7 +205,7 @@ def _note_stretch(site: Site, log: Log, job: int, now: float, use: int) -> None:
     note(log, job, computing, now, use)
 
 
-@njit(cache=True)
+@part
 def _release(site: Site, now: float) -> None:
     """Killed and checkpointed jobs are gone: what the urgent job does not need of theirs is free, and they wait at the
     head of the regular queue."""
@@ -218,7 +219,7 @@ def _release(site: Site, now: float) -> None:
         reserve_first(site.book, job, now)
 
 
-@njit(cache=True)
+@part
 def _correct(site: Site, now: float) -> None:
     """Jobs that should have ended and have not are expected to end later."""
     while first_end(site.overdue) <= now:
@@ -237,7 +238,7 @@ def _correct(site: Site, now: float) -> None:
 
 
 # -- starts ----------------------------------------------------------------------------------------------
-@njit(cache=True)
+@part
 def _start(site: Site, job: int, now: float) -> None:
     """A job whose reserved start has come."""
     occupy(site.units, job, site.cpus[job])
@@ -247,7 +248,7 @@ def _start(site: Site, job: int, now: float) -> None:
     _run_on(site, job, now, now + resume, now + site.book.expected[job])
 
 
-@njit(cache=True)
+@part
 def _run_on(site: Site, job: int, now: float, computing: float, until: float) -> None:
     """The job runs, computes from a time on, and is expected to be done at ``until``, for which the book has it."""
     site.state[job], site.since[job], site.computing[job], site.until[job] = RUNNING, now, computing, until
@@ -264,7 +265,7 @@ def _run_on(site: Site, job: int, now: float, computing: float, until: float) ->
         site.size[_CPUS] += site.cpus[job]
 
 
-@njit(cache=True)
+@part
 def _no_victim(site: Site, job: int) -> None:
     """The job can be stopped no more."""
     at = site.place[job]
@@ -276,7 +277,7 @@ def _no_victim(site: Site, job: int) -> None:
     site.size[_CPUS] -= site.cpus[job]
 
 
-@njit(cache=True)
+@part
 def _wake(site: Site, now: float) -> None:
     """Swapped-out jobs go on whose own units nobody uses any more."""
     kept = 0
@@ -294,7 +295,7 @@ def _wake(site: Site, now: float) -> None:
     site.size[_ASLEEP] = kept
 
 
-@njit(cache=True)
+@part
 def _set_until(site: Site, job: int, until: float, now: float) -> None:
     """The book counts the job's own units as taken until then."""
     if until > site.until[job]:
@@ -304,7 +305,7 @@ def _set_until(site: Site, job: int, until: float, now: float) -> None:
     site.until[job] = until
 
 
-@njit(cache=True)
+@part
 def _keep_until(site: Site, job: int, borrowed_until: float, now: float) -> None:
     """A swapped-out job keeps its units while they are lent, and then as long as it still needs."""
     until = borrowed_until + site.costs.resume[job] + site.left[job]
@@ -313,7 +314,7 @@ def _keep_until(site: Site, job: int, borrowed_until: float, now: float) -> None
 
 
 # -- urgent jobs -----------------------------------------------------------------------------------------
-@njit(cache=True)
+@part
 def _leave_queue(site: Site, job: int) -> None:
     """The urgent job waits no longer."""
     kept = 0
@@ -324,7 +325,7 @@ def _leave_queue(site: Site, job: int) -> None:
     site.size[_URGENTS] = kept
 
 
-@njit(cache=True)
+@part
 def _serve_urgent(site: Site, log: Log, submit: Floats, now: float, order: int) -> None:
     """Start urgent jobs as far as that is possible; those that must wait get a reservation before all regular jobs."""
     queue = site.urgents[: site.size[_URGENTS]].copy()
@@ -341,10 +342,10 @@ def _serve_urgent(site: Site, log: Log, submit: Floats, now: float, order: int) 
             reserve_first(site.book, job, now)
 
 
-@njit(cache=True)
+@part
 def _make_room(site: Site, log: Log, job: int, now: float) -> bool:
     """Start an urgent job, now or as soon as its victims are gone; False if not enough may be stopped."""
-    units, costs, wanted = site.units, site.costs, site.cpus[job]
+    units, wanted = site.units, site.cpus[job]
     missing = wanted - units.spare[0]
     for at in range(site.size[_ASLEEP]):
         missing -= units.owned[site.asleep[at]] - units.lent[site.asleep[at]]
@@ -383,7 +384,7 @@ def _make_room(site: Site, log: Log, job: int, now: float) -> bool:
     return True
 
 
-@njit(cache=True)
+@part
 def _victims(site: Site, missing: int, now: float) -> Ints:
     """Longest remaining first (section IV-B), then who started last; nobody who is not needed; none if all are not
     enough, or the swap area is too small."""
@@ -412,7 +413,7 @@ def _victims(site: Site, missing: int, now: float) -> Ints:
     return chosen[needed]
 
 
-@njit(cache=True)
+@part
 def _stop(site: Site, log: Log, victims: Ints, now: float) -> float:
     """Stop these jobs together; returns when the last one is gone (the preemption delay: UJFB, Equation 3).
 

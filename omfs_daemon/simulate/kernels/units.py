@@ -1,7 +1,7 @@
 """Which units (CPUs of a flat machine, or nodes) belong to which job.
 
 A unit has at most one *home*: the job that it was given to, and which keeps it while swapped out, for a swapped
-process comes back to the same engine only (UJFB, section IV-A). Meanwhile a *borrower* may compute on it: an urgent job.
+process comes back to the same engine only (UJFB, section IV-A). Meanwhile an urgent job may compute on it, its *borrower*.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from omfs_daemon.simulate.kernels.compiling import part
 from omfs_daemon.simulate.workload import Ints
 
 NOBODY = -1
@@ -18,7 +18,7 @@ NOBODY = -1
 
 class Units(NamedTuple):
     """By unit: home, borrower, and the next unit of the same home and of the same borrower. By job: the first ones,
-    how many it is home to, and how many of those are lent. ``free``: a stack of units without a home, ``spare[0]`` of them.
+    how many it is home to, and how many of those are lent. ``free``: a stack of units without a home, ``spare[0]`` high.
     """
 
     home: Ints
@@ -33,7 +33,7 @@ class Units(NamedTuple):
     spare: Ints
 
 
-@njit(cache=True)
+@part
 def new_units(count: int, jobs: int) -> Units:
     """All free. The lowest numbers are given out first."""
     return Units(
@@ -50,7 +50,7 @@ def new_units(count: int, jobs: int) -> Units:
     )
 
 
-@njit(cache=True)
+@part
 def _settle(units: Units, unit: int, job: int) -> None:
     units.home[unit] = job
     units.next_at_home[unit] = units.first_at_home[job]
@@ -58,17 +58,17 @@ def _settle(units: Units, unit: int, job: int) -> None:
     units.owned[job] += 1
 
 
-@njit(cache=True)
+@part
 def occupy(units: Units, job: int, wanted: int) -> int:
     """Give a job free units, as many as it wants or there are; returns how many."""
-    given = min(wanted, units.spare[0])
+    given = min(wanted, int(units.spare[0]))
     for _ in range(given):
         units.spare[0] -= 1
         _settle(units, units.free[units.spare[0]], job)
     return given
 
 
-@njit(cache=True)
+@part
 def vacate(units: Units, job: int) -> int:
     """Free what is left of a job's own units, none of them lent; returns how many."""
     unit = units.first_at_home[job]
@@ -77,15 +77,15 @@ def vacate(units: Units, job: int) -> int:
         units.free[units.spare[0]] = unit
         units.spare[0] += 1
         unit = units.next_at_home[unit]
-    given = units.owned[job]
+    given = int(units.owned[job])
     units.first_at_home[job], units.owned[job] = NOBODY, 0
     return given
 
 
-@njit(cache=True)
+@part
 def hand_over(units: Units, giver: int, taker: int, wanted: int) -> int:
     """Make units of one job the other's own, as many as it wants or there are; returns how many."""
-    given = min(wanted, units.owned[giver])
+    given = min(wanted, int(units.owned[giver]))
     for _ in range(given):
         unit = units.first_at_home[giver]
         units.first_at_home[giver] = units.next_at_home[unit]
@@ -94,9 +94,9 @@ def hand_over(units: Units, giver: int, taker: int, wanted: int) -> int:
     return given
 
 
-@njit(cache=True)
+@part
 def lend(units: Units, owner: int, borrower: int, wanted: int) -> int:
-    """Lend units that their owner does not use and has not lent, as many as are wanted or there are; returns how many."""
+    """Lend units of a job that does not run, as many as are wanted or not lent already; returns how many."""
     given = 0
     unit = units.first_at_home[owner]
     while unit != NOBODY and given < wanted:
@@ -110,7 +110,7 @@ def lend(units: Units, owner: int, borrower: int, wanted: int) -> int:
     return given
 
 
-@njit(cache=True)
+@part
 def bring_back(units: Units, borrower: int) -> None:
     """End all loans of a borrower."""
     unit = units.first_borrowed[borrower]
