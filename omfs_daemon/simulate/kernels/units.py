@@ -1,7 +1,8 @@
 """Which units (CPUs of a flat machine, or nodes) belong to which job.
 
 A unit has at most one *home*: the job that it was given to, and which keeps it while swapped out, for a swapped
-process comes back to the same engine only (UJFB, section IV-A). Meanwhile an urgent job may compute on it, its *borrower*.
+process comes back to the same engine only (UJFB, section IV-A). Meanwhile an urgent job may compute on it, its
+*borrower*.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ NOBODY = -1
 
 class Units(NamedTuple):
     """By unit: home, borrower, and the next unit of the same home and of the same borrower. By job: the first ones,
-    how many it is home to, and how many of those are lent. ``free``: a stack of units without a home, ``spare[0]`` high.
+    how many it is home to, and how many of those are lent. ``free``: a stack of units without a home, of height
+    ``spare[0]``.
     """
 
     home: Ints
