@@ -1,0 +1,200 @@
+"""Which jobs to stop for one, on a counter of CPUs: as ``policy/pool.py`` and ``policy/victims.py`` choose them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from omfs_daemon.policy import laws
+from omfs_daemon.simulate.kernels.omfs_state import (
+    LAST,
+    MATURE,
+    PASS,
+    POOL,
+    RUNS,
+    THEN,
+    Cast,
+    Notes,
+    State,
+    Terms,
+    Tree,
+    path_of,
+)
+from omfs_daemon.simulate.workload import Floats, Ints
+
+
+@njit(cache=True)
+def has_stops_left(s: State, notes: Notes, job: int, most: int, now: float) -> bool:
+    entry, counted = s.last_stop[job], 0
+    while entry >= 0 and counted < most and laws.counts_in_hour(notes.log[entry][0], now):
+        counted += 1
+        entry = notes.log[entry][3]
+    return counted < most
+
+
+@njit(cache=True)
+def fill_pool(
+    cast: Cast, terms: Terms, s: State, notes: Notes, books: Ints, area: float, room_made: int, now: float
+) -> None:
+    """All that could be stopped at the beginning of this pass: the one that started last comes first.
+
+    ``area``, ``room_made``: bytes of the swap area that were free then, and how often some became free before.
+    """
+    size, mature, latest = 0, 0, laws.latest_mature_start(now, terms.quantum)
+    job = s.count[LAST]
+    while job >= 0:
+        if (
+            s.state[job] == RUNS
+            and cast.stoppable[job]
+            and s.started_in[job] != s.count[PASS]
+            and cast.size[job] <= area
+            and s.spared[job] != room_made
+            and has_stops_left(s, notes, job, terms.stops_per_hour, now)
+        ):
+            s.pool[size] = job
+            s.mature[size] = s.runs_since[job] <= latest
+            s.gone[size] = False
+            mature += cast.cpus[job] if s.mature[size] else 0
+            size += 1
+        job = s.earlier[job]
+    books[POOL], books[MATURE] = size, mature
+
+
+@njit(cache=True)
+def choose(cast: Cast, tree: Tree, terms: Terms, s: State, books: Ints, job: int, now: float) -> Ints:
+    """Places in the pool of the victims for this job, none of them needless; none if not enough may be stopped."""
+    if cast.urgent[job]:
+        taken, freed = _in_turn_for_urgent(cast, tree, terms, s, books, job, now)
+    else:
+        taken, freed = _in_turn(cast, tree, s, books, job)
+    wanted, idle = cast.cpus[job], books[THEN]
+    if idle + freed < wanted:
+        return taken[:0]
+    needed = np.ones(len(taken), dtype=np.bool_)
+    for at in range(len(taken) - 1, -1, -1):
+        cpus = cast.cpus[s.pool[taken[at]]]
+        if idle + freed - cpus >= wanted:
+            needed[at] = False
+            freed -= cpus
+    keep = taken[needed]
+    return keep if _is_fair(cast, tree, terms, s, job, keep) else keep[:0]
+
+
+@njit(cache=True)
+def _in_turn(cast: Cast, tree: Tree, s: State, books: Ints, job: int) -> tuple[Ints, int]:
+    """Least priority first, from leaves above their entitlement, for as long as they are; as many as are enough.
+
+    What a leaf gives up may bring an account, which it shares with the taker, down to its entitlement, and so let the
+    taker take from outside: those that were passed over come again then.
+    """
+    wanted, idle, taker = cast.cpus[job], books[THEN], cast.leaf[job]
+    nobody = np.empty(0, dtype=np.int64)
+    if wanted > max(idle, 0) + books[MATURE]:
+        return nobody, 0
+    trial = s.pass_used.copy()
+    laws.add(trial, path_of(tree, taker), wanted)
+    is_spent = np.ones(len(trial), dtype=np.bool_)
+    for leaf in tree.leaves:
+        is_spent[leaf] = not laws.all_over(trial, tree.entitled, _givers(tree, taker, leaf))
+    todo, count, eligible = np.empty(books[POOL], dtype=np.int64), 0, 0
+    for place in range(books[POOL]):
+        if s.mature[place] and not s.gone[place] and not is_spent[cast.leaf[s.pool[place]]]:
+            todo[count] = place
+            eligible += cast.cpus[s.pool[place]]
+            count += 1
+    if wanted > max(idle, 0) + eligible:
+        return nobody, 0
+    taken, size, freed = np.empty(count, dtype=np.int64), 0, 0
+    while count > 0:
+        passed_over = 0
+        for at in range(count):
+            place = todo[at]
+            leaf, cpus = cast.leaf[s.pool[place]], cast.cpus[s.pool[place]]
+            if is_spent[leaf]:
+                continue
+            if not laws.all_over(trial, tree.entitled, _givers(tree, taker, leaf)):
+                is_spent[leaf] = True
+            elif not laws.reaches_at_most(trial, tree.entitled, tree.top[taker, leaf]):
+                todo[passed_over] = place
+                passed_over += 1
+            else:
+                taken[size] = place
+                size += 1
+                freed += cpus
+                if idle + freed >= wanted:
+                    return taken[:size], freed
+                laws.add(trial, path_of(tree, leaf), -cpus)
+        if passed_over == count:
+            break
+        count = passed_over
+    return taken[:size], freed
+
+
+@njit(cache=True)
+def _in_turn_for_urgent(
+    cast: Cast, tree: Tree, terms: Terms, s: State, books: Ints, job: int, now: float
+) -> tuple[Ints, int]:
+    """Longest remaining first; borrowers' jobs before those of accounts that only use their own. No quantum protects
+    from urgent jobs (UJFB, section IV)."""
+    wanted, idle, size, freed = cast.cpus[job], books[THEN], 0, 0
+    taken = np.empty(books[POOL], dtype=np.int64)
+    owned, owners = np.empty(books[POOL], dtype=np.int64), 0
+    trial = s.pass_used.copy()
+    for place in _by_remaining(cast, s, books[POOL], now):
+        if s.gone[place]:
+            continue
+        leaf, cpus = cast.leaf[s.pool[place]], cast.cpus[s.pool[place]]
+        if trial[leaf] <= tree.entitled[leaf]:
+            owned[owners] = place
+            owners += 1
+            continue
+        trial[leaf] -= cpus
+        taken[size] = place
+        size += 1
+        freed += cpus
+        if idle + freed >= wanted:
+            return taken[:size], freed
+    if terms.urgent_may_take_entitled:
+        for place in owned[:owners]:
+            taken[size] = place
+            size += 1
+            freed += cast.cpus[s.pool[place]]
+            if idle + freed >= wanted:
+                break
+    return taken[:size], freed
+
+
+@njit(cache=True)
+def _by_remaining(cast: Cast, s: State, size: int, now: float) -> Ints:
+    remaining: Floats = np.empty(size, dtype=np.float64)
+    for place in range(size):
+        job = s.pool[place]
+        worked = s.done[job] + max(0.0, now - s.works_from[job])
+        remaining[place] = max(0.0, cast.estimate[job] - worked)
+    return np.argsort(-remaining, kind="mergesort")
+
+
+@njit(cache=True)
+def _givers(tree: Tree, taker: int, giver: int) -> Ints:
+    """The giver's path below the first account that both share."""
+    return tree.paths[giver, : tree.parted[taker, giver]]
+
+
+@njit(cache=True)
+def _is_fair(cast: Cast, tree: Tree, terms: Terms, s: State, job: int, keep: Ints) -> bool:
+    if cast.urgent[job] and terms.urgent_may_take_entitled:
+        return True
+    cpus = cast.cpus[s.pool[keep]]
+    order = np.argsort(cpus, kind="mergesort")
+    cpus, leaves = cpus[order], cast.leaf[s.pool[keep]][order]
+    trial, taker = s.pass_used.copy(), cast.leaf[job]
+    if cast.urgent[job]:
+        return laws.takes_from_borrowers(trial, tree.entitled, leaves, cpus)
+    laws.add(trial, path_of(tree, taker), cast.cpus[job])
+    paths = tree.paths[leaves]
+    givers = paths.copy()
+    tops = np.empty(len(leaves), dtype=np.int64)
+    for at, leaf in enumerate(leaves):
+        tops[at] = tree.top[taker, leaf]
+        givers[at, tree.parted[taker, leaf] :] = leaf  # a rule over all of them may be told one twice
+    return laws.takes_fairly(trial, tree.entitled, tops, givers, paths, cpus)
