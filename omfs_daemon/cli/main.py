@@ -12,7 +12,7 @@ import typer
 
 from omfs_daemon import __version__, log
 from omfs_daemon.cli import check as checks
-from omfs_daemon.cli import configuration, entitlements, tables
+from omfs_daemon.cli import configuration, entitlements, simulate, tables
 from omfs_daemon.cli.faults import EXIT_CODES, Exit, FaultLine
 from omfs_daemon.cli.output import clean, print_json, show
 from omfs_daemon.cli.session import Session, session_of
@@ -29,6 +29,9 @@ app = typer.Typer(
 )
 app.add_typer(entitlements.app, name="entitlements")
 app.add_typer(configuration.app, name="config")
+app.command(epilog="Example: omfs simulate --trace hpc2n.swf.gz --policy easy --procs 240 --out result")(
+    simulate.simulate
+)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

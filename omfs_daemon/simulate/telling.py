@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite
+from typing import Any
 
+from omfs_daemon import __version__
 from omfs_daemon.simulate.costs import CostModel, Link, Spread
+from omfs_daemon.simulate.measure import Measures
 from omfs_daemon.simulate.outcome import Machine
 from omfs_daemon.simulate.policies import Policy
 from omfs_daemon.simulate.setting import Setting
@@ -21,6 +24,19 @@ def sentences(setting: Setting, policy: Policy) -> tuple[str, ...]:
         told.append(f"a job runs {setting.rules.quantum:g} s before it may be stopped for an entitled one")
         told += _costs(setting)
     return tuple(told)
+
+
+def summary(setting: Setting, policy: Policy, told: Sequence[str], measures: Measures) -> dict[str, Any]:
+    """The content of summary.json; ``told``: all sentences that the figures rest on."""
+    return {
+        "version": __version__,
+        "workload": setting.workload.name,
+        "policy": policy.name,
+        "machine": {"cpus": setting.machine.cpus, "nodes": setting.machine.nodes},
+        "seed": setting.seed,
+        "conventions": list(told),
+        **measures.as_json(),
+    }
 
 
 def _machine(machine: Machine) -> str:

@@ -1,0 +1,167 @@
+"""From what people ask for, as text and numbers, to the setting of a simulation; for every command that simulates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isfinite
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from omfs_daemon import config
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.percent import percent
+from omfs_daemon.policy.accounts import AccountShare, AccountTree
+from omfs_daemon.policy.rules import Rules
+from omfs_daemon.simulate.conventions import Conventions, UserLimits
+from omfs_daemon.simulate.costs import CostModel, Link, Spread
+from omfs_daemon.simulate.outcome import Machine
+from omfs_daemon.simulate.setting import Setting
+from omfs_daemon.simulate.workload import Workload
+
+Estimates = Literal["user", "exact"]
+
+# UJFB, Table 3: 5.1 GB in 0.84 s, for each engine by itself.
+_SWAP = Link(each=6e9)
+# Mira's file system (WCJS): 4 GB/s for 128 nodes, 216 GB/s in all.
+_FILE_SYSTEM = Link(each=4e9 / 128, together=216e9)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How to simulate, as typed; the names are those of the options.
+
+    procs         CPUs of the machine; None: what the trace's header says
+    nodes         0: a flat counter of CPUs
+    swap_out, swap_in  ``LO:HI`` in seconds; None: by size, at the speed that the paper measured
+    entitlement   ``NAME=PERCENT`` each; none: those of ``config``, else equal shares
+    config        a daemon's configuration, for entitlements, quantum and limits
+    quantum       seconds; None: that of ``config``
+    """
+
+    procs: int | None = None
+    nodes: int = 0
+    estimates: Estimates = "user"
+    kill: bool = True
+    bound: float = 10.0
+    latency: float = 0.0
+    swap_out: str | None = None
+    swap_in: str | None = None
+    entitlement: tuple[str, ...] = ()
+    config: Path | None = None
+    quantum: float | None = None
+    seed: int = 0
+
+
+class Understood(NamedTuple):
+    """``notes``: what was decided where nothing was asked for, in sentences."""
+
+    setting: Setting
+    notes: tuple[str, ...]
+
+
+def setting_for(asked: Asked, workload: Workload, header_cpus: int | None) -> Understood:
+    """The setting for a workload whose header names so many CPUs (None: it names none); ConfigError."""
+    machine, said = machine_for(asked, header_cpus)
+    rules, whose = rules_for(asked, workload)
+    setting = Setting(workload, machine, conventions_for(asked), costs_for(asked), rules, _seed(asked.seed))
+    return Understood(setting, (*said, whose))
+
+
+def machine_for(asked: Asked, header_cpus: int | None) -> tuple[Machine, tuple[str, ...]]:
+    """The machine, and a sentence if its size is the header's."""
+    cpus = asked.procs if asked.procs is not None else header_cpus
+    if cpus is None:
+        raise ConfigError("--procs is needed: the workload does not say how many CPUs the machine has")
+    if cpus < 1:
+        raise ConfigError(f"--procs = {cpus}: must be at least 1")
+    if asked.nodes < 0 or asked.nodes > cpus or (asked.nodes and cpus % asked.nodes):
+        raise ConfigError(f"--nodes = {asked.nodes}: must divide the {cpus} CPUs into equal nodes (0: no nodes)")
+    said = () if asked.procs is not None else (f"--procs not given: {cpus:,} CPUs, as the trace's header says",)
+    return Machine(cpus, asked.nodes), said
+
+
+def conventions_for(asked: Asked) -> Conventions:
+    if not (isfinite(asked.bound) and asked.bound > 0):
+        raise ConfigError(f"--bound = {asked.bound:g}: must be seconds above 0")
+    return Conventions(UserLimits() if asked.estimates == "user" else None, asked.kill, asked.bound)
+
+
+def costs_for(asked: Asked) -> CostModel:
+    return CostModel(
+        latency=_seconds("--latency", asked.latency),
+        write=_FILE_SYSTEM,
+        read=_FILE_SYSTEM,
+        swap_out=_SWAP if asked.swap_out is None else spread("--swap-out", asked.swap_out),
+        swap_in=_SWAP if asked.swap_in is None else spread("--swap-in", asked.swap_in),
+    )
+
+
+def rules_for(asked: Asked, workload: Workload) -> tuple[Rules, str]:
+    """Entitlements, quantum and limits, and a sentence that says whose the entitlements are."""
+    loaded = config.load(asked.config) if asked.config else config.Config()
+    shares, whose = loaded.shares, f"entitlements of {asked.config}"
+    if asked.entitlement:
+        shares, whose = tuple(share(text) for text in asked.entitlement), "entitlements as asked for"
+    if not shares:
+        shares = equal_shares(workload)
+        whose = f"no entitlements given: equal shares for the accounts that have regular jobs ({len(shares)})"
+    try:
+        AccountTree(shares)
+    except ConfigError as error:
+        raise ConfigError(f"--entitlement: {error}" if asked.entitlement else f"entitlements: {error}") from error
+    if asked.quantum is not None:
+        quantum = _seconds("--quantum", asked.quantum)
+        section = loaded.policy.model_copy(update={"quantum_seconds": quantum})
+        loaded = loaded.model_copy(update={"policy": section})
+    return config.rules(loaded, shares), whose
+
+
+def estimates_named(name: str) -> Estimates:
+    """``user`` or ``exact``; ConfigError for another word."""
+    if name not in ("user", "exact"):
+        raise ConfigError(f"--estimates = {name!r}: must be user or exact")
+    return "user" if name == "user" else "exact"
+
+
+def equal_shares(workload: Workload) -> tuple[AccountShare, ...]:
+    """The whole machine, in equal parts for the accounts that have regular jobs."""
+    present = [workload.accounts[index] for index in np.unique(workload.account[~workload.urgent]).tolist()]
+    return tuple(AccountShare(name, Fraction(100, len(present))) for name in present)
+
+
+def share(text: str) -> AccountShare:
+    """``NAME=PERCENT``; ConfigError for anything else."""
+    name, equals, amount = text.rpartition("=")
+    try:
+        if not equals or not name.strip():
+            raise ValueError("must be NAME=PERCENT")
+        return AccountShare(name.strip(), percent(amount))
+    except ValueError as error:
+        raise ConfigError(f"--entitlement = {text!r}: {error}") from None
+
+
+def spread(option: str, text: str) -> Spread:
+    """``LO:HI``, seconds from 0 on; ConfigError for anything else."""
+    low_text, _, high_text = text.partition(":")
+    try:
+        low, high = float(low_text), float(high_text)
+    except ValueError:
+        low, high = 0.0, -1.0
+    if not (0 <= low <= high and isfinite(high)):
+        raise ConfigError(f"{option} = {text!r}: must be LO:HI in seconds, 0 <= LO <= HI, such as 0.2:2")
+    return Spread(low, high)
+
+
+def _seconds(option: str, value: float) -> float:
+    if not (isfinite(value) and value >= 0):
+        raise ConfigError(f"{option} = {value:g}: must be seconds, 0 or more")
+    return value
+
+
+def _seed(seed: int) -> int:
+    if seed < 0:
+        raise ConfigError(f"--seed = {seed}: must be 0 or more")
+    return seed
