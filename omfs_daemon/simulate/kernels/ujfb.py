@@ -328,10 +328,9 @@ def _leave_queue(site: Site, job: int) -> None:
 @part
 def _serve_urgent(site: Site, log: Log, submit: Floats, now: float, order: int) -> None:
     """Start urgent jobs as far as that is possible; those that must wait get a reservation before all regular jobs."""
-    queue = site.urgents[: site.size[_URGENTS]].copy()
     if order == BY_SLOWDOWN:
-        expected = np.maximum(site.estimate[queue], 1.0)
-        queue = queue[np.argsort(-(now - submit[queue] + expected) / expected, kind="mergesort")]
+        _put_in_order(site, submit, now)
+    queue = site.urgents[: site.size[_URGENTS]].copy()
     for job in queue:
         if _make_room(site, log, job, now):
             _leave_queue(site, job)
@@ -340,6 +339,29 @@ def _serve_urgent(site: Site, log: Log, submit: Floats, now: float, order: int) 
     for job in site.urgents[: site.size[_URGENTS]]:
         if site.book.reserved[job] == np.inf:
             reserve_first(site.book, job, now)
+
+
+@part
+def _put_in_order(site: Site, submit: Floats, now: float) -> None:
+    """The urgent queue by the slowdown that each would have if it started now; it was nearly in order before."""
+    queue = site.urgents
+    for at in range(1, site.size[_URGENTS]):
+        job = queue[at]
+        slowdown = _slowdown(site, submit, job, now)
+        while at > 0:
+            other = _slowdown(site, submit, queue[at - 1], now)
+            if other > slowdown or (other == slowdown and queue[at - 1] < job):
+                break
+            queue[at] = queue[at - 1]
+            at -= 1
+        queue[at] = job
+
+
+@part
+def _slowdown(site: Site, submit: Floats, job: int, now: float) -> float:
+    """Response over run time, as expected, of a job that starts now."""
+    expected = max(float(site.estimate[job]), 1.0)
+    return (now - submit[job] + expected) / expected
 
 
 @part
@@ -388,29 +410,41 @@ def _make_room(site: Site, log: Log, job: int, now: float) -> bool:
 def _victims(site: Site, missing: int, now: float) -> Ints:
     """Longest remaining first (section IV-B), then who started last; nobody who is not needed; none if all are not
     enough, or the swap area is too small."""
-    found = site.victims[: site.size[_VICTIMS]].copy() if missing > 0 else np.empty(0, np.int64)
-    found = np.sort(found)[::-1]
-    found = found[np.argsort(-site.since[found], kind="mergesort")]
-    found = found[np.argsort(-site.until[found], kind="mergesort")]
+    chosen, count, rest = site.victims[: site.size[_VICTIMS]].copy(), 0, site.size[_VICTIMS]
     area = site.costs.area - site.swapped[0]
-    count = 0
-    for job in found:
-        if missing <= 0:
-            break
+    while missing > 0 and count < rest:
+        best = count
+        for at in range(count + 1, rest):
+            if _goes_before(site, chosen[at], chosen[best]):
+                best = at
+        job = chosen[best]
         if site.costs.size[job] <= area:
             area -= site.costs.size[job]
             missing -= site.cpus[job]
-            found[count] = job
+            chosen[best], chosen[count] = chosen[count], job
             count += 1
+        else:
+            rest -= 1
+            chosen[best] = chosen[rest]
     if missing > 0:
         return np.empty(0, np.int64)
-    chosen = found[:count]
+    chosen = chosen[:count]
     needed = np.ones(count, np.bool_)
     for at in range(count - 1, -1, -1):
         if missing + site.cpus[chosen[at]] <= 0:
             missing += site.cpus[chosen[at]]
             needed[at] = False
     return chosen[needed]
+
+
+@part
+def _goes_before(site: Site, job: int, other: int) -> bool:
+    """Whether the one is stopped rather than the other."""
+    if site.until[job] != site.until[other]:
+        return bool(site.until[job] > site.until[other])
+    if site.since[job] != site.since[other]:
+        return bool(site.since[job] > site.since[other])
+    return job > other
 
 
 @part
