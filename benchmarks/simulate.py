@@ -1,0 +1,157 @@
+"""How many jobs a second the simulator replays, beside plain Python, and what all of Curie takes.
+
+Prints a table and writes ``build/bench/sim.json``: a list of ``name``, ``workload``, ``jobs``, ``jobs_per_second``
+(median of the runs; a run is from the workload in memory to its outcome in memory, compiled before), ``ratio_to_plain``
+(how many times as fast as ``benchmarks/plain.py`` on the same work in the same process; null where there is none) and
+``runs``. Curie under the policies that stop jobs has ``seconds`` and ``peak_rss_mb`` too, and runs once, in a process
+of its own. Traces: in the directory OMFS_TRACES, else in ``../shared/traces``.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from benchmarks import plain
+from omfs_daemon.policy.accounts import AccountShare, AccountTree
+from omfs_daemon.policy.rules import Rules
+from omfs_daemon.simulate.conventions import Conventions, Jobs, UserLimits
+from omfs_daemon.simulate.locate import VARIABLE, trace
+from omfs_daemon.simulate.outcome import Machine
+from omfs_daemon.simulate.policies import policy_named
+from omfs_daemon.simulate.readers.any import load
+from omfs_daemon.simulate.setting import Setting
+from omfs_daemon.simulate.units import counted
+from omfs_daemon.simulate.workload import Way, Workload
+
+RUNS = 5
+OUTPUT = Path("build/bench/sim.json")
+ESTIMATES = {"user": UserLimits(), "exact": None}
+PLAIN: dict[str, Callable[[Jobs, int], list[float]]] = {"fcfs": plain.fcfs, "easy": plain.easy}
+QUEUED = (("fcfs", "exact"), ("easy", "user"), ("easy", "exact"), ("conservative", "user"), ("conservative", "exact"))
+STOPPING = ("ujfb", "omfs")
+URGENT = 0.01
+OWNERS = 10
+
+
+def recorded(name: str, squeeze: float = 1.0) -> Workload:
+    """The trace with all times between submissions multiplied by ``squeeze``."""
+    directory = None if os.environ.get(VARIABLE) else Path("../shared/traces")
+    workload = load(trace(name, directory, os.environ)).workload
+    return replace(workload, submit=workload.submit * squeeze)
+
+
+def machines() -> dict[str, Setting]:
+    """What the policies that stop nobody are measured on; the second has queues of thousands."""
+    return {
+        "hpc2n": Setting(recorded("hpc2n-excerpt.swf.gz"), Machine(240)),
+        "KTH-SP2 x0.7": Setting(recorded("KTH-SP2-1996-2.1-cln.swf.gz", 0.7), Machine(100)),
+    }
+
+
+def curie() -> Setting:
+    """All of Curie, with one job in a hundred urgent, and ten owners: the groups that used most, with 8 % each."""
+    jobs = recorded("CEA-Curie-2011-2.1-cln.swf.gz")
+    urgent = np.random.default_rng(1).random(len(jobs)) < URGENT
+    used = np.bincount(jobs.account, jobs.cpus * jobs.run, len(jobs.accounts))
+    owners = [AccountShare(jobs.accounts[index], Fraction(8)) for index in np.argsort(-used)[:OWNERS]]
+    jobs = replace(jobs, urgent=urgent, way=np.where(urgent, Way.NEVER, jobs.way))
+    return Setting(jobs, Machine(93312), Conventions(estimates=UserLimits()), rules=Rules(tree=AccountTree(owners)))
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """The median of some runs; the garbage of one is not paid for by the next."""
+    times = []
+    for _ in range(RUNS):
+        gc.collect()
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return median(times)
+
+
+def measured(name: str, estimates: str, place: str, setting: Setting) -> dict[str, Any]:
+    """One row of a policy that stops nobody, beside its rival; AssertionError if they disagree."""
+    policy = policy_named(name)
+    setting = replace(setting, conventions=Conventions(estimates=ESTIMATES[estimates]))
+    count, outcome = len(setting.workload), policy.simulate(setting)
+    taken, ratio = seconds(lambda: policy.simulate(setting)), None
+    if name in PLAIN:
+        jobs, capacity = counted(setting)
+        if not np.array_equal(outcome.start, PLAIN[name](jobs, capacity)):
+            raise AssertionError(f"{name} on {place}: plain Python and the compiled policy disagree")
+        ratio = round(seconds(lambda: PLAIN[name](jobs, capacity)) / taken, 1)
+    title = name if name == "fcfs" else f"{name} ({estimates})"
+    return {
+        "name": title,
+        "workload": place,
+        "jobs": count,
+        "jobs_per_second": round(count / taken),
+        "ratio_to_plain": ratio,
+        "runs": RUNS,
+    }
+
+
+def stopping(name: str) -> dict[str, Any]:
+    """Curie's row of a policy that stops jobs; to be called in a process of its own, so that its memory is its own."""
+    policy, setting = policy_named(name), curie()
+    policy.simulate(replace(setting, workload=setting.workload.take(np.arange(100))))
+    begin = time.perf_counter()
+    policy.simulate(setting)
+    taken = time.perf_counter() - begin
+    return {
+        "name": name,
+        "workload": "Curie",
+        "jobs": len(setting.workload),
+        "jobs_per_second": round(len(setting.workload) / taken),
+        "ratio_to_plain": None,
+        "runs": 1,
+        "seconds": round(taken, 2),
+        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+
+
+def told(row: dict[str, Any]) -> str:
+    """A line of the table."""
+    beside = "" if row["ratio_to_plain"] is None else f"{row['ratio_to_plain']:6.1f} x plain Python"
+    if "seconds" in row:
+        beside = f"{row['seconds']:6.1f} s, {row['peak_rss_mb']:,} MB"
+    return (
+        f"{row['name']:<22}{row['workload']:<14}{row['jobs']:>8,} jobs {row['jobs_per_second']:>11,} jobs/s  {beside}"
+    )
+
+
+def main() -> int:
+    rows = []
+    for place, setting in machines().items():
+        for name, estimates in QUEUED:
+            rows.append(measured(name, estimates, place, setting))
+            print(told(rows[-1]), flush=True)
+    for name in STOPPING:
+        command = [sys.executable, "-m", "benchmarks.simulate", name]
+        rows.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
+        print(told(rows[-1]), flush=True)
+    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
+    OUTPUT.write_text(json.dumps(rows, indent=1) + "\n")
+    print(f"written to {OUTPUT}")
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        print(json.dumps(stopping(sys.argv[1])))
+        sys.exit(0)
+    sys.exit(main())
