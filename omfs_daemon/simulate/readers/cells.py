@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.locate import missing
 from omfs_daemon.simulate.readers.lines import lines
-from omfs_daemon.simulate.readers.loaded import Malformed, Progress, repeated
+from omfs_daemon.simulate.readers.loaded import Progress, repeated
 from omfs_daemon.simulate.workload import Bools, Ints
 
 
@@ -27,7 +27,7 @@ class Cells:
     frame    one column each; of a CSV file all text, with null for an empty cell
     places   where each row is, for people: its line in a CSV file, its number from 1 in a Parquet file
     unit     what ``places`` count: "line" or "row"
-    ragged   rows with another number of cells than the header; not in ``frame``
+    ragged   rows with another number of cells than the header, which are not in ``frame``: place and what is wrong
     remarks  ``key: value`` lines before a CSV file's header (after #), or a Parquet file's metadata
     """
 
@@ -35,7 +35,7 @@ class Cells:
     frame: pl.DataFrame
     places: Ints
     unit: str
-    ragged: tuple[Malformed, ...]
+    ragged: dict[int, str]
     remarks: dict[str, str]
 
     @property
@@ -43,9 +43,9 @@ class Cells:
         """The columns'."""
         return self.frame.columns
 
-    def place(self, row: int) -> str:
-        """Of a row of ``frame``, e.g. line 12."""
-        return f"{self.unit} {self.places[row]}"
+    def at(self, place: int) -> str:
+        """For people, e.g. line 12."""
+        return f"{self.unit} {place}"
 
 
 def read_cells(path: Path, progress: Progress | None = None) -> Cells:
@@ -64,7 +64,7 @@ def _csv(path: Path, progress: Progress | None) -> Cells:
     reader = csv.reader(chain((first,), text))
     rows: list[list[str]] = []
     places: list[int] = []
-    ragged: list[Malformed] = []
+    ragged: dict[int, str] = {}
     try:
         header = [name.strip() for name in next(reader, [])]
         for row in reader:
@@ -72,8 +72,7 @@ def _csv(path: Path, progress: Progress | None) -> Cells:
                 rows.append(row)
                 places.append(before + reader.line_num)
             elif row:
-                fields = f"{len(row)} fields, not {len(header)}"
-                ragged.append(Malformed(f"line {before + reader.line_num}", fields))
+                ragged[before + reader.line_num] = f"{len(row)} fields, not {len(header)}"
     except csv.Error as error:
         raise ConfigError(f"{path}: line {before + reader.line_num}: {error}") from None
     if not header or len(set(header)) < len(header):
@@ -82,7 +81,7 @@ def _csv(path: Path, progress: Progress | None) -> Cells:
     frame = pl.DataFrame(
         [pl.Series(name, values, dtype=pl.String) for name, values in zip(header, columns, strict=True)]
     ).with_columns(pl.all().replace("", None))
-    return Cells(path, frame, np.array(places, dtype=np.int64), "line", tuple(ragged), remarks)
+    return Cells(path, frame, np.array(places, dtype=np.int64), "line", ragged, remarks)
 
 
 def _parquet(path: Path) -> Cells:
@@ -95,7 +94,7 @@ def _parquet(path: Path) -> Cells:
     for name, kind in frame.schema.items():
         if not (kind.is_numeric() or kind in (pl.String, pl.Boolean, pl.Null)):
             raise ConfigError(f"{path}: column {name}: {kind} is not allowed, only numbers and text")
-    return Cells(path, frame, np.arange(1, len(frame) + 1), "row", (), remarks)
+    return Cells(path, frame, np.arange(1, len(frame) + 1), "row", {}, remarks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ Columns = dict[str, NDArray[Any]]
 
 
 def understood(cells: Cells, rules: Sequence[Number | Word]) -> tuple[Columns, dict[int, str]]:
-    """The columns by name, and for each row with a bad cell what is wrong with its first one.
+    """The columns by name, and for each row of the frame with a bad cell what is wrong with its first one.
 
     ConfigError if a column without a default is not there.
     """
@@ -172,16 +171,16 @@ def understood(cells: Cells, rules: Sequence[Number | Word]) -> tuple[Columns, d
 def all_understood(cells: Cells, rules: Sequence[Number | Word]) -> Columns:
     """The columns by name; ConfigError for the first bad row, and if there are no rows."""
     columns, faults = understood(cells, rules)
-    if cells.ragged:
-        raise ConfigError(f"{cells.path}: {cells.ragged[0].place}: {cells.ragged[0].why}")
-    if faults:
-        row = min(faults)
-        raise ConfigError(f"{cells.path}: {cells.place(row)}: {faults[row]}")
+    wrong = cells.ragged | {int(cells.places[row]): why for row, why in faults.items()}
+    if wrong:
+        place = min(wrong)
+        raise ConfigError(f"{cells.path}: {cells.at(place)}: {wrong[place]}")
     if not len(cells.frame):
         raise ConfigError(f"{cells.path}: no jobs")
     again = np.flatnonzero(repeated(columns["job_id"]))
     if len(again):
-        raise ConfigError(f"{cells.path}: {cells.place(again[0])}: job_id {columns['job_id'][again[0]]} stood before")
+        place, number = cells.places[again[0]], columns["job_id"][again[0]]
+        raise ConfigError(f"{cells.path}: {cells.at(place)}: job_id {number} stood before")
     return columns
 
 

@@ -52,7 +52,8 @@ def from_cells(cells: Cells, options: Options) -> Loaded:
     again = np.flatnonzero(good)[repeated(columns["job"][good])]
     good[again] = False
     faults |= dict.fromkeys(again.tolist(), "its job number stood in a row before")
-    malformed = (*cells.ragged, *(Malformed(cells.place(row), faults[row]) for row in sorted(faults)))
+    wrong = cells.ragged | {int(cells.places[row]): why for row, why in faults.items()}
+    malformed = tuple(Malformed(cells.at(place), wrong[place]) for place in sorted(wrong))
     report = Report(cells.path, len(cells.frame) + len(cells.ragged), (), malformed)
     check(report, options.strict)
 
