@@ -29,8 +29,10 @@ def hard_partition(setting: Setting) -> Outcome:
 def capping(setting: Setting) -> Outcome:
     """One machine under EASY, but no account (leaf of the tree) ever holds more than floor(share * machine). A job over
     its account's cap is passed over and blocks nobody, as under Slurm's AssocGrpCpuLimit, so narrower jobs of its own
-    account may overtake it; the reservation is for the first job that is not over its cap. Jobs wider than their cap
-    are refused."""
+    account may overtake it for as long as they come. Jobs wider than their cap are refused.
+
+    Entitlements add up to at most the machine, so a job within its cap always finds room: EASY's reservation only ever
+    serves an account that owns the whole machine."""
     jobs, capacity = counted(setting)
     owner = owners(setting)
     caps = np.array(setting.rules.tree.entitled(capacity), dtype=np.int64)

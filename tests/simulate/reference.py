@@ -103,11 +103,14 @@ def _from_the_front(queue: Sequence[Job], free: int) -> list[Job]:
 
 
 def easy(scene: Scene) -> list[Job]:
-    return easy_with_caps({})(scene)
+    return easy_with_caps({}, {})(scene)
 
 
-def easy_with_caps(caps: dict[int, int]) -> Decide:
-    """EASY where the jobs of an account together hold at most its cap; an account without one holds what it wants."""
+def easy_with_caps(caps: dict[int, int], promised: dict[int, float]) -> Decide:
+    """EASY where the jobs of an account together hold at most its cap; an account without one holds what it wants.
+
+    What a head is first promised is written to ``promised``, by index.
+    """
 
     def decide(scene: Scene) -> list[Job]:
         ends = {job: scene.expected_end(job) for job in scene.running}
@@ -119,7 +122,9 @@ def easy_with_caps(caps: dict[int, int]) -> Decide:
             if held + job.cpus > caps.get(job.account, inf):
                 continue
             if job.cpus > scene.capacity - sum(other.cpus for other in active):
-                head = head or job
+                if head is None:
+                    head = job
+                    promised.setdefault(job.index, shadow_time(scene, ends, head))
                 continue
             with_it = {**ends, job: scene.now + job.estimate}
             if head is None or shadow_time(scene, with_it, head) <= shadow_time(scene, ends, head):
