@@ -28,9 +28,10 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
 GREY, DARK = "#BBBBBB", "#444444"
 COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW)
 
-# A salt of our own makes the ids in an SVG the same in every run.
+# A salt of our own makes the ids in an SVG the same in every run. Names of accounts are text, not formulas.
 _STYLE = {
     "svg.hashsalt": "omfs",
+    "text.parse_math": False,
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,

@@ -13,7 +13,8 @@ from omfs_daemon.simulate import canvas
 from omfs_daemon.simulate.outcome import Outcome, Use
 from omfs_daemon.simulate.workload import Floats, Ints
 
-_STOPS = 12
+_FEW, _STOPS = 6, 20
+_NEAR = 60.0
 _ROWS = 30
 _COLOURS = {Use.WORK: canvas.BLUE, Use.LOST: canvas.GREY, Use.STOP: canvas.ORANGE, Use.RESUME: canvas.GREEN}
 _NAMES = {Use.WORK: "work", Use.LOST: "lost work", Use.STOP: "being stopped", Use.RESUME: "being brought back"}
@@ -46,8 +47,10 @@ def gantt(outcome: Outcome, stops: Stops) -> Figure:
         tick.set_color(canvas.RED if outcome.workload.urgent[job] else "black")
     axes.set_xlabel(f"{unit.name} since day {first / 86400:.3f} of the workload")
     axes.set_title(f"Preemptions: {outcome.workload.name} under {outcome.policy}; thin line: stopped")
-    handles = [Patch(color=colour, label=_NAMES[use]) for use, colour in _COLOURS.items()]
-    handles.append(Patch(color=canvas.RED, label="work of an urgent job"))
+    uses = np.unique(outcome.segments.use[np.isin(outcome.segments.job, rows)]).tolist()
+    handles = [Patch(color=_COLOURS[use], label=_NAMES[use]) for use in uses]
+    if outcome.workload.urgent[rows].any():
+        handles.append(Patch(color=canvas.RED, label="work of an urgent job"))
     figure.legend(handles=handles, loc="outside lower center", ncols=5)
     return figure
 
@@ -63,11 +66,12 @@ def stops_of(outcome: Outcome) -> Stops:
 
 
 def _densest(stops: Stops) -> Stops:
-    """As many stops in a row as fit on a page, with the least time between the first and the last."""
-    count = min(_STOPS, len(stops.job))
+    """Some stops in a row with the least time between first and last, and all others of that time, up to a page."""
+    count = min(_FEW, len(stops.job))
     begin = int(np.argmin(stops.left[count - 1 :] - stops.left[: len(stops.left) - count + 1]))
-    chosen = slice(begin, begin + count)
-    return Stops(stops.job[chosen], stops.left[chosen], stops.back[chosen])
+    left = stops.left
+    near = np.flatnonzero((left >= left[begin] - _NEAR) & (left <= left[begin + count - 1] + _NEAR))[:_STOPS]
+    return Stops(stops.job[near], left[near], stops.back[near])
 
 
 def _rows(outcome: Outcome, stops: Stops) -> Ints:

@@ -17,7 +17,8 @@ from omfs_daemon.simulate.outcome import Outcome, Use
 from omfs_daemon.simulate.timeline import held_units, means, steps
 from omfs_daemon.simulate.workload import Bools, Floats
 
-_BINS = 400
+# Accounts take turns quickly: fewer bins are calmer.
+_BINS, _ACCOUNT_BINS = 400, 150
 _QUANTILES = 1000
 _ACCOUNTS = len(canvas.COLOURS)
 
@@ -41,7 +42,7 @@ def utilisation(outcome: Outcome) -> Figure:
     """Percent of the machine that is held, by what for."""
     figure = canvas.figure()
     axes = figure.add_subplot()
-    edges = _edges(outcome)
+    edges = _edges(outcome, _BINS)
     chosen = outcome.segments.use
     stopping = (chosen == Use.STOP) | (chosen == Use.RESUME)
     layers = {
@@ -73,12 +74,12 @@ def slowdowns(outcome: Outcome) -> Figure:
             # As many quantiles as there are jobs, up to a thousand: enough for the eye.
             levels = np.linspace(0.0, 1.0, min(len(values), _QUANTILES) + 1)
             at_most = np.quantile(values, levels, method="inverted_cdf")
-            name = f"{label}: {len(values):,} jobs, mean {values.mean():,.4g}, greatest {values.max():,.4g}"
+            name = f"{label}: {len(values):,} jobs, mean {values.mean():,.2f}, greatest {values.max():,.2f}"
             axes.step(np.maximum(at_most, 1.0), levels * 100, where="post", color=colour, linewidth=2, label=name)
     axes.set_xscale("log")
     axes.set_xlim(left=0.9)
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("slowdown = (wait + run) / run, run times below 1 s as 1 s")
+    axes.set_xlabel("slowdown = response / run, run times below 1 s as 1 s")
     axes.set_ylabel("jobs with at most that, %")
     axes.set_ylim(0, 101)
     axes.grid(alpha=0.3)
@@ -90,8 +91,8 @@ def slowdowns(outcome: Outcome) -> Figure:
 def shares(outcome: Outcome, tree: AccountTree) -> Figure:
     """Percent of the machine that each account holds, and beside it what each owns; the greatest holders by name."""
     figure = canvas.figure(10.0)
-    axes, owned = figure.subplots(1, 2, sharey=True, width_ratios=(30, 1))
-    edges = _edges(outcome)
+    axes, owned = figure.subplots(1, 2, sharey=True, width_ratios=(22, 1))
+    edges = _edges(outcome, _ACCOUNT_BINS)
     owner = owners(outcome.workload, tree)[outcome.segments.job]
     seconds = (outcome.segments.end - outcome.segments.begin) * held_units(outcome)[outcome.segments.job]
     held = np.bincount(owner, weights=seconds, minlength=len(tree.entities))
@@ -104,7 +105,8 @@ def shares(outcome: Outcome, tree: AccountTree) -> Figure:
     colours = [*canvas.COLOURS[: len(greatest)], canvas.GREY]
     unit = _time_axis(axes, outcome, edges)
     values = [_percent_held(outcome, mask, edges) for _, mask, _ in layers]
-    labels = [f"{name} (owns {share:.1%})" for name, _, share in layers]
+    # The share comes first: a label that begins with an underscore would be left out.
+    labels = [f"owns {share:.1%}: {name}" for name, _, share in layers]
     canvas.stacked(axes, edges / unit, values, colours[: len(layers)], labels)
     below = 0.0
     for (_, _, share), colour in zip(layers, colours, strict=False):
@@ -112,7 +114,7 @@ def shares(outcome: Outcome, tree: AccountTree) -> Figure:
         below += share * 100
         axes.axhline(below, color=canvas.DARK, linewidth=0.8, linestyle=":")
     owned.set_xticks([])
-    owned.set_xlabel("owned")
+    owned.set_xlabel("owned", fontsize=9)
     owned.spines[:].set_visible(False)
     owned.tick_params(left=False)
     _percent_axis(axes, "CPUs held, % of the machine")
@@ -121,8 +123,10 @@ def shares(outcome: Outcome, tree: AccountTree) -> Figure:
     return figure
 
 
-def _edges(outcome: Outcome) -> Floats:
-    return canvas.bins(float(outcome.segments.begin.min()), float(outcome.segments.end.max()), _BINS)
+def _edges(outcome: Outcome, count: int) -> Floats:
+    """From the first submission to the last finish, as the makespan."""
+    stretches = outcome.segments
+    return canvas.bins(float(outcome.workload.submit[stretches.job].min()), float(stretches.end.max()), count)
 
 
 def _percent_held(outcome: Outcome, mask: Bools, edges: Floats) -> Floats:
