@@ -9,7 +9,7 @@ from omfs_daemon.policy.rules import Rules
 from omfs_daemon.simulate.by_plan.engine import by_plan
 from omfs_daemon.simulate.kernels import omfs as kernel
 from omfs_daemon.simulate.kernels.omfs_queue import no_jobs
-from omfs_daemon.simulate.kernels.omfs_state import Cast, Groups, State, Terms, Tree
+from omfs_daemon.simulate.kernels.omfs_state import GROUP, IDLE, JOB, LAST, Groups, Records, State, Terms, Tree
 from omfs_daemon.simulate.omfs_case import Case, Trail, case_of, outcome_of
 from omfs_daemon.simulate.outcome import Outcome, Segments
 from omfs_daemon.simulate.setting import Setting
@@ -17,6 +17,13 @@ from omfs_daemon.simulate.workload import Ints
 
 URGENT, HELD, FIXED, REQUEUE, SUSPEND = range(5)
 """Kinds of waiting jobs; those of one kind, leaf and size are alike."""
+
+
+JOB_KNOWN = (
+    "submit", "cpus", "run", "estimate", "stop", "resume", "queueing", "size",
+    "leaf", "urgent", "fixed", "stoppable", "keeps", "pinned", "rejected",
+)  # fmt: skip
+"""What is known of a job from the start."""
 
 
 def omfs(setting: Setting) -> Outcome:
@@ -30,12 +37,12 @@ def omfs(setting: Setting) -> Outcome:
 def trail_by_kernel(setting: Setting, case: Case) -> Trail:
     """What becomes of the jobs on a counter of CPUs."""
     tree = _tree(setting.rules.tree, case.entitled)
-    cast, groups = _cast(setting, case, len(case.entitled))
+    jobs, groups = _jobs(setting, case)
     terms = _terms(setting.rules, case, setting.machine.cpus)
-    state = _state(len(cast.cpus), len(case.entitled), terms)
-    (job, begin, until, use), (at, victim, beneficiary) = kernel.omfs(cast, tree, terms, groups, state, case.rejected)
-    segments = Segments(job, begin, until, use)
-    return Trail(state.start, state.finish, state.stops, segments, at, victim, beneficiary)
+    state = _state(len(jobs), len(case.entitled), terms)
+    (job, begin, until, use), (at, victim, beneficiary) = kernel.omfs(jobs, tree, terms, groups, state)
+    start, finish, stops = (np.ascontiguousarray(jobs[name]) for name in ("start", "finish", "stops"))
+    return Trail(start, finish, stops, Segments(job, begin, until, use), at, victim, beneficiary)
 
 
 def _terms(rules: Rules, case: Case, cpus: int) -> Terms:
@@ -76,95 +83,54 @@ def _tree(tree: AccountTree, entitled: Ints) -> Tree:
     )
 
 
-def _cast(setting: Setting, case: Case, entities: int) -> tuple[Cast, Groups]:
-    urgent, jobs, costs = setting.workload.urgent, case.jobs, case.costs
+def _jobs(setting: Setting, case: Case) -> tuple[Records, Groups]:
+    """The jobs, none of which has come yet, and the groups in which they will wait."""
+    urgent, costs = setting.workload.urgent, case.costs
     kind = np.select([urgent, case.fixed, costs.pinned], [URGENT, FIXED, SUSPEND], REQUEUE)
-    alike = np.stack((case.leaf, jobs.cpus, kind), axis=1)
+    alike = np.stack((case.leaf, case.jobs.cpus, kind), axis=1)
     held = alike[case.fixed].copy()
     held[:, 2] = HELD
     patterns, numbers = np.unique(np.concatenate((alike, held)), axis=0, return_inverse=True)
-    numbers = numbers.reshape(-1).astype(np.int64)
-    held_group = np.full(len(urgent), -1, dtype=np.int64)
-    held_group[case.fixed] = numbers[len(urgent) :]
-    cast = Cast(
-        submit=jobs.submit,
-        cpus=jobs.cpus,
-        run=np.ascontiguousarray(jobs.run),
-        estimate=jobs.estimate,
-        leaf=case.leaf,
-        urgent=urgent,
-        fixed=case.fixed,
-        stoppable=costs.stoppable,
-        keeps=costs.keeps,
-        pinned=costs.pinned,
-        stop=costs.stop,
-        resume=costs.resume,
-        queueing=costs.queueing,
-        size=costs.size,
-        group=numbers[: len(urgent)],
-        held_group=held_group,
-    )
-    return cast, _groups(patterns, entities)
+    numbers = numbers.reshape(-1)
+    jobs = np.zeros(len(urgent), dtype=JOB)
+    known = {**case.jobs._asdict(), **costs._asdict(), **case._asdict(), "urgent": urgent}
+    for name in JOB_KNOWN:
+        jobs[name] = known[name]
+    jobs["group"] = numbers[: len(urgent)]
+    jobs["held_group"][case.fixed] = numbers[len(urgent) :]
+    for name in ("last_stop", "started_in", "spared", "before", "behind", "earlier", "later", "number"):
+        jobs[name] = -1
+    for name in ("since", "runs_since", "start", "finish", "signal"):
+        jobs[name] = np.nan
+    jobs["works_from"] = np.inf
+    return jobs, _groups(patterns, len(case.entitled))
 
 
 def _groups(patterns: Ints, entities: int) -> Groups:
     """``patterns``: leaf, CPUs and kind of each group, in ascending order."""
-    leaf, cpus, kind = (np.ascontiguousarray(column, dtype=np.int64) for column in patterns.T)
+    leaf, cpus, kind = patterns.T
+    groups = np.full(len(leaf), -1, dtype=GROUP)
+    groups["leaf"], groups["cpus"] = leaf, cpus
     regular = np.flatnonzero(kind != URGENT)
     regular = regular[np.lexsort((cpus[regular], leaf[regular]))]
-
-    def blank() -> Ints:
-        return np.full(len(leaf), -1, dtype=np.int64)
-
     return Groups(
-        cpus=cpus,
-        leaf=leaf,
+        all=groups,
         of_leaf=regular,
         first=np.searchsorted(leaf[regular], np.arange(entities + 1)).astype(np.int64),
         urgent=np.flatnonzero(kind == URGENT),
         held=np.flatnonzero(kind == HELD),
-        head=blank(),
-        tail=blank(),
-        beyond=blank(),
-        shut=blank(),
     )
 
 
 def _state(jobs: int, entities: int, terms: Terms) -> State:
     """Nothing has happened yet."""
 
-    def none() -> Ints:
-        return np.full(jobs, -1, dtype=np.int64)
-
     def zeros(length: int) -> Ints:
         return np.zeros(length, dtype=np.int64)
 
     count = zeros(11)
-    count[0], count[5] = terms.cpus, -1
+    count[IDLE], count[LAST] = terms.cpus, -1
     return State(
-        state=zeros(jobs),
-        before=none(),
-        behind=none(),
-        done=np.zeros(jobs),
-        since=np.full(jobs, np.nan),
-        runs_since=np.full(jobs, np.nan),
-        works_from=np.full(jobs, np.inf),
-        turn=zeros(jobs),
-        started_in=none(),
-        start=np.full(jobs, np.nan),
-        finish=np.full(jobs, np.nan),
-        stops=zeros(jobs),
-        last_stop=none(),
-        spared=none(),
-        is_held=np.zeros(jobs, dtype=np.bool_),
-        earlier=none(),
-        later=none(),
-        first_victim=none(),
-        next_victim=none(),
-        beneficiary=none(),
-        left=zeros(jobs),
-        number=none(),
-        signal=np.full(jobs, np.nan),
         used=zeros(entities + 1),
         fixed=zeros(entities + 1),
         pass_used=zeros(entities + 1),
@@ -174,7 +140,7 @@ def _state(jobs: int, entities: int, terms: Terms) -> State:
         in_vain=np.zeros((2, entities + 1), dtype=np.int64),
         line=no_jobs(jobs),
         heads=no_jobs(jobs),
-        pool=none(),
+        pool=zeros(jobs),
         mature=np.zeros(jobs, dtype=np.bool_),
         gone=np.zeros(jobs, dtype=np.bool_),
         count=count,

@@ -24,24 +24,22 @@ from omfs_daemon.simulate.kernels.omfs_state import (
     HEADS,
     VICTIM,
     WAITING,
-    Cast,
     Groups,
     Notes,
+    Records,
     State,
     Terms,
     Tree,
 )
-from omfs_daemon.simulate.workload import Bools, Floats, Ints
+from omfs_daemon.simulate.workload import Floats, Ints
 
 Stretches = tuple[Ints, Floats, Floats, Ints]
 Stops = tuple[Floats, Ints, Ints]
 
 
 @njit(cache=True)
-def omfs(
-    cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, rejected: Bools
-) -> tuple[Stretches, Stops]:
-    """Run all jobs that are not rejected; what becomes of each is in ``s``. Returns the stretches in which CPUs were
+def omfs(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State) -> tuple[Stretches, Stops]:
+    """Run all jobs that are not rejected; what becomes of each is in ``jobs``. Returns the stretches in which CPUs were
     held (job, begin, end, use) and the stops that were decided (when, victim, beneficiary)."""
     notes = Notes([(0.0, 0, 0, 0)], [(0, 0.0, 0.0, 0)], [(0.0, 0, 0, 0)], [0])
     notes.due.clear()
@@ -50,22 +48,22 @@ def omfs(
     notes.ready.clear()
     arrival = 0
     while True:
-        while arrival < len(rejected) and rejected[arrival]:
+        while arrival < len(jobs) and jobs[arrival].rejected:
             arrival += 1
-        now = cast.submit[arrival] if arrival < len(rejected) else np.inf
+        now = jobs[arrival].submit if arrival < len(jobs) else np.inf
         if len(notes.due) > 0:
             now = min(now, notes.due[0][0])
         if now == np.inf:
             break
-        _happen(cast, tree, terms, s, notes, now)
-        while arrival < len(rejected) and cast.submit[arrival] <= now:
-            if not rejected[arrival]:
-                arrive(cast, tree, groups, s, arrival)
+        _happen(jobs, tree, terms, s, notes, now)
+        while arrival < len(jobs) and jobs[arrival].submit <= now:
+            if not jobs[arrival].rejected:
+                arrive(jobs, tree, groups, s, arrival)
             arrival += 1
-        settle(cast, terms, s, notes, now)
-        while _decide(cast, tree, terms, groups, s, notes, now) or _is_due(notes, now):
-            _happen(cast, tree, terms, s, notes, now)
-            settle(cast, terms, s, notes, now)
+        settle(jobs, terms, s, notes, now)
+        while _decide(jobs, tree, terms, groups, s, notes, now) or _is_due(notes, now):
+            _happen(jobs, tree, terms, s, notes, now)
+            settle(jobs, terms, s, notes, now)
     return _stretches(notes), _stops(notes)
 
 
@@ -75,46 +73,46 @@ def _is_due(notes: Notes, now: float) -> bool:
 
 
 @njit(cache=True)
-def _decide(cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, now: float) -> bool:
+def _decide(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, now: float) -> bool:
     if s.count[WAITING] + s.count[HEADS] == 0:
         return False
-    return decide(cast, tree, terms, groups, s, notes, now)
+    return decide(jobs, tree, terms, groups, s, notes, now)
 
 
 @njit(cache=True)
-def _happen(cast: Cast, tree: Tree, terms: Terms, s: State, notes: Notes, now: float) -> None:
+def _happen(jobs: Records, tree: Tree, terms: Terms, s: State, notes: Notes, now: float) -> None:
     """What comes due by itself."""
     while _is_due(notes, now):
         _, what, job, turn = heappop(notes.due)
         if what == STEP:
-            if turn == s.number[job]:
-                _go_on(cast, s, notes, job, now)
-        elif turn == s.turn[job]:
+            if turn == jobs[job].number:
+                _go_on(jobs, s, notes, job, now)
+        elif turn == jobs[job].turn:
             if what == END:
-                end(cast, tree, s, notes, job, now)
+                end(jobs, tree, s, notes, job, now)
             elif what == BACK:
-                give_area_back(cast, s, job)
+                give_area_back(jobs, s, job)
 
 
 @njit(cache=True)
-def _go_on(cast: Cast, s: State, notes: Notes, beneficiary: int, now: float) -> None:
+def _go_on(jobs: Records, s: State, notes: Notes, beneficiary: int, now: float) -> None:
     """The signal reaches the victims, or the last of them is gone."""
-    victims = np.empty(s.left[beneficiary], dtype=np.int64)
-    size, victim = 0, s.first_victim[beneficiary]
+    victims = np.empty(jobs[beneficiary].left, dtype=np.int64)
+    size, victim = 0, jobs[beneficiary].first_victim
     while victim >= 0:
-        if s.state[victim] == VICTIM:
+        if jobs[victim].state == VICTIM:
             victims[size] = victim
             size += 1
-        victim = s.next_victim[victim]
-    if np.isnan(s.signal[beneficiary]):
-        s.signal[beneficiary] = now
+        victim = jobs[victim].next_victim
+    if np.isnan(jobs[beneficiary].signal):
+        jobs[beneficiary].signal = now
         for job in victims:
-            break_off(cast, s, notes, job, now)
-        gone = now + set_costs.set_seconds(victims, cast.stop, cast.queueing, cast.pinned)
-        heappush(notes.due, (gone, STEP, beneficiary, s.number[beneficiary]))
+            break_off(jobs, s, notes, job, now)
+        gone = now + set_costs.set_seconds(victims, jobs.stop, jobs.queueing, jobs.pinned)
+        heappush(notes.due, (gone, STEP, beneficiary, jobs[beneficiary].number))
         return
     for job in victims:
-        vanish(cast, s, notes, job, s.signal[beneficiary], now)
+        vanish(jobs, s, notes, job, jobs[beneficiary].signal, now)
 
 
 @njit(cache=True)

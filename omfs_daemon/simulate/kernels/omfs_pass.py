@@ -32,9 +32,9 @@ from omfs_daemon.simulate.kernels.omfs_state import (
     THEN,
     URGENT,
     WAITING,
-    Cast,
     Groups,
     Notes,
+    Records,
     State,
     Terms,
     Tree,
@@ -48,18 +48,18 @@ NO_GROUP = -1
 
 
 @njit(cache=True)
-def decide(cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, now: float) -> bool:
+def decide(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, now: float) -> bool:
     """One pass; whether it decided anything."""
     books = _opened(tree, terms, s)
     area, room_made = s.area[0], s.count[ROOM_MADE]
     if s.count[URGENT] > 0:
-        _urgent(cast, tree, terms, groups, s, notes, books, area, room_made, now)
+        _urgent(jobs, tree, terms, groups, s, notes, books, area, room_made, now)
     if s.count[HEADS] > 0 and books[AGAIN] == 0:
-        _entitled_heads(cast, tree, terms, groups, s, notes, books, area, room_made, now)
+        _entitled_heads(jobs, tree, terms, groups, s, notes, books, area, room_made, now)
     if s.count[WAITING] > s.count[URGENT] and books[AGAIN] == 0:
-        _entitled_line(cast, tree, terms, groups, s, notes, books, area, room_made, now)
+        _entitled_line(jobs, tree, terms, groups, s, notes, books, area, room_made, now)
     if books[AGAIN] == 0:
-        _borrowers(cast, tree, terms, groups, s, notes, books, now)
+        _borrowers(jobs, tree, terms, groups, s, notes, books, now)
     return books[DECIDED] > 0
 
 
@@ -83,23 +83,23 @@ def _opened(tree: Tree, terms: Terms, s: State) -> Ints:
 # -- the order of the pass ---
 @njit(cache=True)
 def _urgent(
-    cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
     area: float, room_made: int, now: float,
 ) -> None:  # fmt: skip
     turns = [0]
     turns.clear()
     for group in groups.urgent:
-        _queue_up(groups, s, turns, group, groups.head[group])
+        _queue_up(jobs, groups, turns, group, groups.all[group].head)
     while len(turns) > 0 and books[AGAIN] == 0:
-        job, group = _next_of(groups, s, turns)
-        behind = s.behind[job]
-        if _make_room(cast, tree, terms, groups, s, notes, books, job, group, area, room_made, now):
-            _queue_up(groups, s, turns, group, behind)
+        job, group = _next_of(jobs, groups, turns)
+        behind = jobs[job].behind
+        if _make_room(jobs, tree, terms, groups, s, notes, books, job, group, area, room_made, now):
+            _queue_up(jobs, groups, turns, group, behind)
 
 
 @njit(cache=True)
 def _entitled_heads(
-    cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
     area: float, room_made: int, now: float,
 ) -> None:  # fmt: skip
     """Stopped jobs of accounts that use less than their entitlement."""
@@ -109,9 +109,9 @@ def _entitled_heads(
     reclaims = books[RECLAIMS]
     job = first_of_at_most(s.heads, 0, most)
     while job >= 0 and books[AGAIN] == 0:
-        group = NO_GROUP if cast.pinned[job] else cast.group[job]
-        if group < 0 or cast.cpus[job] <= s.room[cast.leaf[job]]:
-            _entitled(cast, tree, terms, groups, s, notes, books, job, group, area, room_made, now)
+        group = NO_GROUP if jobs[job].pinned else jobs[job].group
+        if group < 0 or jobs[job].cpus <= s.room[jobs[job].leaf]:
+            _entitled(jobs, tree, terms, groups, s, notes, books, job, group, area, room_made, now)
         if books[RECLAIMS] > reclaims:
             reclaims, most = books[RECLAIMS], _most_room(tree, s)
         job = first_of_at_most(s.heads, job + 1, most)
@@ -128,7 +128,7 @@ def _most_room(tree: Tree, s: State) -> int:
 
 @njit(cache=True)
 def _entitled_line(
-    cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
     area: float, room_made: int, now: float,
 ) -> None:  # fmt: skip
     """Waiting jobs of accounts that use less than their entitlement; for most groups it is plain from the start that
@@ -139,110 +139,110 @@ def _entitled_line(
         if s.waiting_at[leaf] > 0 and s.room[leaf] > 0:
             for at in range(groups.first[leaf], groups.first[leaf + 1]):
                 group = groups.of_leaf[at]
-                if groups.cpus[group] > s.room[leaf]:
+                if groups.all[group].cpus > s.room[leaf]:
                     break
-                _queue_up(groups, s, turns, group, groups.head[group])
+                _queue_up(jobs, groups, turns, group, groups.all[group].head)
     while len(turns) > 0 and books[AGAIN] == 0:
-        job, group = _next_of(groups, s, turns)
-        behind = s.behind[job]
-        if _entitled(cast, tree, terms, groups, s, notes, books, job, group, area, room_made, now):
-            _queue_up(groups, s, turns, group, behind)
+        job, group = _next_of(jobs, groups, turns)
+        behind = jobs[job].behind
+        if _entitled(jobs, tree, terms, groups, s, notes, books, job, group, area, room_made, now):
+            _queue_up(jobs, groups, turns, group, behind)
 
 
 @njit(cache=True)
 def _borrowers(
-    cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, now: float
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, now: float
 ) -> None:
     """What is idle is lent to anybody (OMFS, Algorithm 1, line 26): stopped jobs, held ones, all others."""
     if books[NOW] <= 0:
         return
     job = first_of_at_most(s.heads, 0, books[NOW])
     while job >= 0:
-        _start(cast, tree, terms, groups, s, notes, books, job, now)
+        _start(jobs, tree, terms, groups, s, notes, books, job, now)
         job = first_of_at_most(s.heads, job + 1, books[NOW])
-    _held_borrowers(cast, tree, terms, groups, s, notes, books, now)
+    _held_borrowers(jobs, tree, terms, groups, s, notes, books, now)
     job = first_of_at_most(s.line, 0, books[NOW])
     while job >= 0:
-        _start(cast, tree, terms, groups, s, notes, books, job, now)
+        _start(jobs, tree, terms, groups, s, notes, books, job, now)
         job = first_of_at_most(s.line, job + 1, books[NOW])
 
 
 @njit(cache=True)
 def _held_borrowers(
-    cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, now: float
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, now: float
 ) -> None:
     turns = [0]
     turns.clear()
     for group in groups.held:
-        if groups.cpus[group] <= books[NOW]:
-            _queue_up(groups, s, turns, group, groups.head[group])
+        if groups.all[group].cpus <= books[NOW]:
+            _queue_up(jobs, groups, turns, group, groups.all[group].head)
     while len(turns) > 0:
-        job, group = _next_of(groups, s, turns)
-        behind = s.behind[job]
-        if cast.cpus[job] <= books[NOW] and _admits(cast, tree, s, job):
-            _start(cast, tree, terms, groups, s, notes, books, job, now)
-            _queue_up(groups, s, turns, group, behind)
+        job, group = _next_of(jobs, groups, turns)
+        behind = jobs[job].behind
+        if jobs[job].cpus <= books[NOW] and _admits(jobs, tree, s, job):
+            _start(jobs, tree, terms, groups, s, notes, books, job, now)
+            _queue_up(jobs, groups, turns, group, behind)
 
 
 @njit(cache=True)
-def _queue_up(groups: Groups, s: State, turns: list[int], group: int, job: int) -> None:
+def _queue_up(jobs: Records, groups: Groups, turns: list[int], group: int, job: int) -> None:
     """The next one of a group, if there is one; held jobs go before the others."""
     if job >= 0:
-        place = job if s.is_held[job] else len(s.state) + job
-        heappush(turns, place * len(groups.cpus) + group)
+        place = job if jobs[job].is_held else len(jobs) + job
+        heappush(turns, place * len(groups.all) + group)
 
 
 @njit(cache=True)
-def _next_of(groups: Groups, s: State, turns: list[int]) -> tuple[int, int]:
+def _next_of(jobs: Records, groups: Groups, turns: list[int]) -> tuple[int, int]:
     turn = heappop(turns)
-    return turn // len(groups.cpus) % len(s.state), turn % len(groups.cpus)
+    return turn // len(groups.all) % len(jobs), turn % len(groups.all)
 
 
 # -- decisions ---
 @njit(cache=True)
-def _admits(cast: Cast, tree: Tree, s: State, job: int) -> bool:
-    return laws.admits_fixed(s.pass_fixed, tree.entitled, path_of(tree, cast.leaf[job]), cast.cpus[job])
+def _admits(jobs: Records, tree: Tree, s: State, job: int) -> bool:
+    return laws.admits_fixed(s.pass_fixed, tree.entitled, path_of(tree, jobs[job].leaf), jobs[job].cpus)
 
 
 @njit(cache=True)
 def _entitled(
-    cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
     job: int, group: int, area: float, room_made: int, now: float,
 ) -> bool:  # fmt: skip
     """Start or make room for what its account owns; whether the next one of its group may be looked at."""
-    if group >= 0 and (groups.beyond[group] == s.count[PASS] or groups.shut[group] == s.count[PASS]):
+    if group >= 0 and (groups.all[group].beyond == s.count[PASS] or groups.all[group].shut == s.count[PASS]):
         return False
-    if cast.cpus[job] > laws.room(s.pass_used, tree.entitled, path_of(tree, cast.leaf[job])):
+    if jobs[job].cpus > laws.room(s.pass_used, tree.entitled, path_of(tree, jobs[job].leaf)):
         if group >= 0:
-            groups.beyond[group] = s.count[PASS]
+            groups.all[group].beyond = s.count[PASS]
         return False
-    if s.is_held[job] and not _admits(cast, tree, s, job):
-        groups.shut[group] = s.count[PASS]
+    if jobs[job].is_held and not _admits(jobs, tree, s, job):
+        groups.all[group].shut = s.count[PASS]
         return False
-    return _make_room(cast, tree, terms, groups, s, notes, books, job, group, area, room_made, now)
+    return _make_room(jobs, tree, terms, groups, s, notes, books, job, group, area, room_made, now)
 
 
 @njit(cache=True)
 def _make_room(
-    cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
     job: int, group: int, area: float, room_made: int, now: float,
 ) -> bool:  # fmt: skip
     """Start the job, promise it what is being freed, or stop others; False if none can be."""
-    cpus, path = cast.cpus[job], path_of(tree, cast.leaf[job])
+    cpus, path = jobs[job].cpus, path_of(tree, jobs[job].leaf)
     if cpus <= books[NOW]:
-        _start(cast, tree, terms, groups, s, notes, books, job, now)
+        _start(jobs, tree, terms, groups, s, notes, books, job, now)
         return True
     if cpus <= books[THEN]:
-        _promise(cast, tree, s, books, job)
+        _promise(jobs, tree, s, books, job)
         return True
     if books[STOPS_LEFT] > 0:
-        in_vain = s.in_vain[int(cast.urgent[job])]
+        in_vain = s.in_vain[int(jobs[job].urgent)]
         if group < 0 or cpus < in_vain[path[0]]:
             if books[POOL] < 0:
-                fill_pool(cast, terms, s, notes, books, area, room_made, now)
-            places = choose(cast, tree, terms, s, books, job, now)
+                fill_pool(jobs, terms, s, notes, books, area, room_made, now)
+            places = choose(jobs, tree, terms, s, books, job, now)
             if len(places) > 0 and (len(places) <= books[STOPS_LEFT] or books[RECLAIMS] == 0):
-                _reclaim(cast, tree, terms, groups, s, notes, books, job, places, now)
+                _reclaim(jobs, tree, terms, groups, s, notes, books, job, places, now)
                 return books[AGAIN] == 0
             if len(places) == 0:
                 s.count[IN_VAIN] = 1
@@ -251,71 +251,71 @@ def _make_room(
         else:
             s.count[IN_VAIN] = 1
     if group >= 0:
-        groups.shut[group] = s.count[PASS]
+        groups.all[group].shut = s.count[PASS]
     return False
 
 
 @njit(cache=True)
 def _start(
-    cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, job: int, now: float
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, job: int, now: float
 ) -> None:
-    cpus, path = cast.cpus[job], path_of(tree, cast.leaf[job])
+    cpus, path = jobs[job].cpus, path_of(tree, jobs[job].leaf)
     books[NOW] -= cpus
     books[THEN] -= cpus
     books[DECIDED] = 1
     laws.add(s.pass_used, path, cpus)
     laws.add(s.used, path, cpus)
-    if s.is_held[job]:
+    if jobs[job].is_held:
         laws.add(s.pass_fixed, path, cpus)
-    leave_queue(cast, tree, groups, s, job)
-    begin(cast, terms, s, notes, job, now)
+    leave_queue(jobs, tree, groups, s, job)
+    begin(jobs, terms, s, notes, job, now)
 
 
 @njit(cache=True)
-def _promise(cast: Cast, tree: Tree, s: State, books: Ints, job: int) -> None:
+def _promise(jobs: Records, tree: Tree, s: State, books: Ints, job: int) -> None:
     """It will fit on what is being freed already; for this pass that counts."""
-    cpus, path = cast.cpus[job], path_of(tree, cast.leaf[job])
+    cpus, path = jobs[job].cpus, path_of(tree, jobs[job].leaf)
     books[THEN] -= cpus
     books[NOW] = min(books[NOW], books[THEN])
     laws.add(s.pass_used, path, cpus)
-    if s.is_held[job]:
+    if jobs[job].is_held:
         laws.add(s.pass_fixed, path, cpus)
 
 
 @njit(cache=True)
 def _reclaim(
-    cast: Cast, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
     job: int, places: Ints, now: float,
 ) -> None:  # fmt: skip
     """Stop the victims; if the swap area has no room for all of them, the rest of the pass is decided anew."""
     victims = s.pool[places]
     books[DECIDED] = 1
-    if not _reserve(cast, s, victims):
+    if not _reserve(jobs, s, victims):
         books[AGAIN] = 1
         return
     for at in range(len(places)):
         victim = victims[at]
         s.gone[places[at]] = True
         if s.mature[places[at]]:
-            books[MATURE] -= cast.cpus[victim]
-        books[THEN] += cast.cpus[victim]
-        laws.add(s.pass_used, path_of(tree, cast.leaf[victim]), -cast.cpus[victim])
-    _promise(cast, tree, s, books, job)
+            books[MATURE] -= jobs[victim].cpus
+        books[THEN] += jobs[victim].cpus
+        laws.add(s.pass_used, path_of(tree, jobs[victim].leaf), -jobs[victim].cpus)
+    _promise(jobs, tree, s, books, job)
     books[STOPS_LEFT] -= len(victims)
     books[RECLAIMS] += 1
-    leave_queue(cast, tree, groups, s, job)
-    decide_stop(cast, tree, terms, s, notes, job, victims, now)
+    leave_queue(jobs, tree, groups, s, job)
+    decide_stop(jobs, tree, terms, s, notes, job, victims, now)
 
 
 @njit(cache=True)
-def _reserve(cast: Cast, s: State, victims: Ints) -> bool:
+def _reserve(jobs: Records, s: State, victims: Ints) -> bool:
     """Swap area for all of them, or for none; those that are too many are spared until some is given back."""
     left, fits = s.area[0], True
     for victim in victims:
-        if cast.size[victim] <= left:
-            left -= cast.size[victim]
+        if jobs[victim].size <= left:
+            left -= jobs[victim].size
         else:
-            s.spared[victim] = s.count[ROOM_MADE]
+            jobs[victim].spared = s.count[ROOM_MADE]
             fits = False
     if fits:
         s.area[0] = left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from omfs_daemon.simulate.kernels.omfs_state import Groups, State
+from omfs_daemon.simulate.kernels.omfs_state import Groups, Records
 from omfs_daemon.simulate.workload import Ints
 
 NOBODY = np.iinfo(np.int64).max
@@ -51,25 +51,25 @@ def first_of_at_most(least: Ints, begin: int, cpus: int) -> int:
 
 
 @njit(cache=True)
-def join(groups: Groups, s: State, group: int, job: int) -> None:
+def join(jobs: Records, groups: Groups, group: int, job: int) -> None:
     """Behind all others of its group."""
-    last = groups.tail[group]
-    s.before[job], s.behind[job] = last, -1
+    last = groups.all[group].tail
+    jobs[job].before, jobs[job].behind = last, -1
     if last < 0:
-        groups.head[group] = job
+        groups.all[group].head = job
     else:
-        s.behind[last] = job
-    groups.tail[group] = job
+        jobs[last].behind = job
+    groups.all[group].tail = job
 
 
 @njit(cache=True)
-def leave(groups: Groups, s: State, group: int, job: int) -> None:
-    before, behind = s.before[job], s.behind[job]
+def leave(jobs: Records, groups: Groups, group: int, job: int) -> None:
+    before, behind = jobs[job].before, jobs[job].behind
     if before < 0:
-        groups.head[group] = behind
+        groups.all[group].head = behind
     else:
-        s.behind[before] = behind
+        jobs[before].behind = behind
     if behind < 0:
-        groups.tail[group] = before
+        groups.all[group].tail = before
     else:
-        s.before[behind] = before
+        jobs[behind].before = before

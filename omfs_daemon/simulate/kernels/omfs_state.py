@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
 from numba.extending import register_jitable
+from numpy.typing import NDArray
 
 from omfs_daemon.policy import laws
 from omfs_daemon.simulate import set_costs
@@ -45,26 +47,36 @@ pass may decide; what it has decided; jobs in its pool (-1: not made yet) and CP
 anything was decided; whether the rest is to be decided anew."""
 
 
-class Cast(NamedTuple):
-    """The jobs: seconds, CPUs, leaves, and what it costs to stop them. ``held_group``: of a job that is never stopped,
-    once it is held."""
+Records = NDArray[Any]
+"""A structured array; one of those costs a compiled call far less than an array for each field."""
 
-    submit: Floats
-    cpus: Ints
-    run: Floats
-    estimate: Floats
-    leaf: Ints
-    urgent: Bools
-    fixed: Bools
-    stoppable: Bools
-    keeps: Bools
-    pinned: Bools
-    stop: Floats
-    resume: Floats
-    queueing: Floats
-    size: Floats
-    group: Ints
-    held_group: Ints
+JOB = np.dtype(
+    [(name, np.float64) for name in ("submit", "run", "estimate", "stop", "resume", "queueing", "size")]
+    + [(name, np.float64) for name in ("done", "since", "runs_since", "works_from", "start", "finish", "signal")]
+    + [(name, np.int64) for name in ("cpus", "leaf", "group", "held_group")]
+    + [(name, np.int64) for name in ("state", "turn", "stops", "last_stop", "started_in", "spared")]
+    + [(name, np.int64) for name in ("before", "behind", "earlier", "later")]
+    + [(name, np.int64) for name in ("first_victim", "next_victim", "beneficiary", "left", "number")]
+    + [(name, np.bool_) for name in ("urgent", "fixed", "stoppable", "keeps", "pinned", "rejected", "is_held")]
+)
+"""A job. What is known of it from the start is named as in ``Jobs``, ``StopCosts`` and ``Case``; besides:
+
+group, held_group  the one in which it waits; where it waits once it is held
+done, works_from   seconds of work that are kept; since when it computes, inf: it does not
+since, runs_since  its start as Slurm shows it (a swapped job keeps it); its last start
+turn               numbers its stretches, so that an end foreseen for an earlier one is known to be void
+last_stop          entry in the log of stops
+started_in         the pass in which it started last
+spared             not to be stopped while no more swap area has become free than then
+is_held            it may never be stopped, and waits for its account's entitlement to have room
+before, behind     neighbours in its group; earlier, later: among the jobs on CPUs and the suspended ones, by start
+first_victim, left, number, signal  of a beneficiary: its victims, how many of them hold CPUs, the number of the
+                   decision, when the signal came
+next_victim, beneficiary            of a victim
+"""
+
+GROUP = np.dtype([(name, np.int64) for name in ("cpus", "leaf", "head", "tail", "beyond", "shut")])
+"""Waiting jobs that are alike, linked in the order of submission. ``beyond``, ``shut``: the pass that found so."""
 
 
 class Tree(NamedTuple):
@@ -92,52 +104,23 @@ class Terms(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Waiting jobs that are alike, as linked lists in the order of submission. ``of_leaf``: all regular ones by leaf
-    (``first`` to ``first`` of the next one), the smallest first. ``beyond``, ``shut``: the pass that found so."""
+    """``all`` of them (``GROUP``). ``of_leaf``: the regular ones by leaf (``first`` to ``first`` of the next one), the
+    smallest first."""
 
-    cpus: Ints
-    leaf: Ints
+    all: Records
     of_leaf: Ints
     first: Ints
     urgent: Ints
     held: Ints
-    head: Ints
-    tail: Ints
-    beyond: Ints
-    shut: Ints
 
 
 class State(NamedTuple):
-    """By job: ``since``: its start as Slurm shows it (a swapped job keeps it); ``runs_since``: uninterrupted; ``turn``
-    numbers its stretches; ``last_stop`` its entry in the log; ``spared``: not stopped until more swap area was free;
-    ``is_held``: it may never be stopped, and waits for its account's entitlement to have room.
-    By beneficiary: the first of its victims, how many hold CPUs, the number of the decision, when the signal came.
-    ``used``, ``fixed``: by entity, with the stops under way; the ``pass_`` ones also with what the pass promised.
-    ``line`` and ``heads``: the trees of waiting and of stopped jobs."""
+    """By entity: ``used`` and ``fixed`` CPUs with the stops under way, the ``pass_`` ones also with what the pass has
+    promised; ``room`` when the pass began; regular jobs ``waiting_at`` it; the least CPUs that the pass looked for
+    ``in_vain`` (for regular and for urgent jobs). ``line`` and ``heads``: the trees of waiting and of stopped jobs.
+    ``pool``: the jobs that the pass may stop, which of them are mature, and which are gone. ``area``: bytes of swap
+    area that are free."""
 
-    state: Ints
-    before: Ints
-    behind: Ints
-    done: Floats
-    since: Floats
-    runs_since: Floats
-    works_from: Floats
-    turn: Ints
-    started_in: Ints
-    start: Floats
-    finish: Floats
-    stops: Ints
-    last_stop: Ints
-    spared: Ints
-    is_held: Bools
-    earlier: Ints
-    later: Ints
-    first_victim: Ints
-    next_victim: Ints
-    beneficiary: Ints
-    left: Ints
-    number: Ints
-    signal: Floats
     used: Ints
     fixed: Ints
     pass_used: Ints

@@ -13,8 +13,8 @@ from omfs_daemon.simulate.kernels.omfs_state import (
     POOL,
     RUNS,
     THEN,
-    Cast,
     Notes,
+    Records,
     State,
     Terms,
     Tree,
@@ -24,8 +24,8 @@ from omfs_daemon.simulate.workload import Floats, Ints
 
 
 @njit(cache=True)
-def has_stops_left(s: State, notes: Notes, job: int, most: int, now: float) -> bool:
-    entry, counted = s.last_stop[job], 0
+def has_stops_left(jobs: Records, s: State, notes: Notes, job: int, most: int, now: float) -> bool:
+    entry, counted = jobs[job].last_stop, 0
     while entry >= 0 and counted < most and laws.counts_in_hour(notes.log[entry][0], now):
         counted += 1
         entry = notes.log[entry][3]
@@ -34,7 +34,7 @@ def has_stops_left(s: State, notes: Notes, job: int, most: int, now: float) -> b
 
 @njit(cache=True)
 def fill_pool(
-    cast: Cast, terms: Terms, s: State, notes: Notes, books: Ints, area: float, room_made: int, now: float
+    jobs: Records, terms: Terms, s: State, notes: Notes, books: Ints, area: float, room_made: int, now: float
 ) -> None:
     """All that could be stopped at the beginning of this pass: the one that started last comes first.
 
@@ -44,50 +44,50 @@ def fill_pool(
     job = s.count[LAST]
     while job >= 0:
         if (
-            s.state[job] == RUNS
-            and cast.stoppable[job]
-            and s.started_in[job] != s.count[PASS]
-            and cast.size[job] <= area
-            and s.spared[job] != room_made
-            and has_stops_left(s, notes, job, terms.stops_per_hour, now)
+            jobs[job].state == RUNS
+            and jobs[job].stoppable
+            and jobs[job].started_in != s.count[PASS]
+            and jobs[job].size <= area
+            and jobs[job].spared != room_made
+            and has_stops_left(jobs, s, notes, job, terms.stops_per_hour, now)
         ):
             s.pool[size] = job
-            s.mature[size] = s.runs_since[job] <= latest
+            s.mature[size] = jobs[job].runs_since <= latest
             s.gone[size] = False
-            mature += cast.cpus[job] if s.mature[size] else 0
+            mature += jobs[job].cpus if s.mature[size] else 0
             size += 1
-        job = s.earlier[job]
+        job = jobs[job].earlier
     books[POOL], books[MATURE] = size, mature
 
 
 @njit(cache=True)
-def choose(cast: Cast, tree: Tree, terms: Terms, s: State, books: Ints, job: int, now: float) -> Ints:
+def choose(jobs: Records, tree: Tree, terms: Terms, s: State, books: Ints, job: int, now: float) -> Ints:
     """Places in the pool of the victims for this job, none of them needless; none if not enough may be stopped."""
-    if cast.urgent[job]:
-        taken, freed = _in_turn_for_urgent(cast, tree, terms, s, books, job, now)
+    if jobs[job].urgent:
+        taken, freed = _in_turn_for_urgent(jobs, tree, terms, s, books, job, now)
     else:
-        taken, freed = _in_turn(cast, tree, s, books, job)
-    wanted, idle = cast.cpus[job], books[THEN]
+        taken, freed = _in_turn(jobs, tree, s, books, job)
+    wanted, idle = jobs[job].cpus, books[THEN]
     if idle + freed < wanted:
         return taken[:0]
     needed = np.ones(len(taken), dtype=np.bool_)
     for at in range(len(taken) - 1, -1, -1):
-        cpus = cast.cpus[s.pool[taken[at]]]
+        cpus = jobs[s.pool[taken[at]]].cpus
         if idle + freed - cpus >= wanted:
             needed[at] = False
             freed -= cpus
     keep = taken[needed]
-    return keep if _is_fair(cast, tree, terms, s, job, keep) else keep[:0]
+    return keep if _is_fair(jobs, tree, terms, s, job, keep) else keep[:0]
 
 
 @njit(cache=True)
-def _in_turn(cast: Cast, tree: Tree, s: State, books: Ints, job: int) -> tuple[Ints, int]:
+def _in_turn(jobs: Records, tree: Tree, s: State, books: Ints, job: int) -> tuple[Ints, int]:
     """Least priority first, from leaves above their entitlement, for as long as they are; as many as are enough.
 
     What a leaf gives up may bring an account, which it shares with the taker, down to its entitlement, and so let the
     taker take from outside: those that were passed over come again then.
     """
-    wanted, idle, taker = cast.cpus[job], books[THEN], cast.leaf[job]
+    wanted, idle, taker = jobs[job].cpus, books[THEN], jobs[job].leaf
     nobody = np.empty(0, dtype=np.int64)
     if wanted > max(idle, 0) + books[MATURE]:
         return nobody, 0
@@ -98,9 +98,9 @@ def _in_turn(cast: Cast, tree: Tree, s: State, books: Ints, job: int) -> tuple[I
         is_spent[leaf] = not laws.all_over(trial, tree.entitled, _givers(tree, taker, leaf))
     todo, count, eligible = np.empty(books[POOL], dtype=np.int64), 0, 0
     for place in range(books[POOL]):
-        if s.mature[place] and not s.gone[place] and not is_spent[cast.leaf[s.pool[place]]]:
+        if s.mature[place] and not s.gone[place] and not is_spent[jobs[s.pool[place]].leaf]:
             todo[count] = place
-            eligible += cast.cpus[s.pool[place]]
+            eligible += jobs[s.pool[place]].cpus
             count += 1
     if wanted > max(idle, 0) + eligible:
         return nobody, 0
@@ -109,7 +109,7 @@ def _in_turn(cast: Cast, tree: Tree, s: State, books: Ints, job: int) -> tuple[I
         passed_over = 0
         for at in range(count):
             place = todo[at]
-            leaf, cpus = cast.leaf[s.pool[place]], cast.cpus[s.pool[place]]
+            leaf, cpus = jobs[s.pool[place]].leaf, jobs[s.pool[place]].cpus
             if is_spent[leaf]:
                 continue
             if not laws.all_over(trial, tree.entitled, _givers(tree, taker, leaf)):
@@ -132,18 +132,18 @@ def _in_turn(cast: Cast, tree: Tree, s: State, books: Ints, job: int) -> tuple[I
 
 @njit(cache=True)
 def _in_turn_for_urgent(
-    cast: Cast, tree: Tree, terms: Terms, s: State, books: Ints, job: int, now: float
+    jobs: Records, tree: Tree, terms: Terms, s: State, books: Ints, job: int, now: float
 ) -> tuple[Ints, int]:
     """Longest remaining first; borrowers' jobs before those of accounts that only use their own. No quantum protects
     from urgent jobs (UJFB, section IV)."""
-    wanted, idle, size, freed = cast.cpus[job], books[THEN], 0, 0
+    wanted, idle, size, freed = jobs[job].cpus, books[THEN], 0, 0
     taken = np.empty(books[POOL], dtype=np.int64)
     owned, owners = np.empty(books[POOL], dtype=np.int64), 0
     trial = s.pass_used.copy()
-    for place in _by_remaining(cast, s, books[POOL], now):
+    for place in _by_remaining(jobs, s, books[POOL], now):
         if s.gone[place]:
             continue
-        leaf, cpus = cast.leaf[s.pool[place]], cast.cpus[s.pool[place]]
+        leaf, cpus = jobs[s.pool[place]].leaf, jobs[s.pool[place]].cpus
         if trial[leaf] <= tree.entitled[leaf]:
             owned[owners] = place
             owners += 1
@@ -158,19 +158,19 @@ def _in_turn_for_urgent(
         for place in owned[:owners]:
             taken[size] = place
             size += 1
-            freed += cast.cpus[s.pool[place]]
+            freed += jobs[s.pool[place]].cpus
             if idle + freed >= wanted:
                 break
     return taken[:size], freed
 
 
 @njit(cache=True)
-def _by_remaining(cast: Cast, s: State, size: int, now: float) -> Ints:
+def _by_remaining(jobs: Records, s: State, size: int, now: float) -> Ints:
     remaining: Floats = np.empty(size, dtype=np.float64)
     for place in range(size):
         job = s.pool[place]
-        worked = s.done[job] + max(0.0, now - s.works_from[job])
-        remaining[place] = max(0.0, cast.estimate[job] - worked)
+        worked = jobs[job].done + max(0.0, now - jobs[job].works_from)
+        remaining[place] = max(0.0, jobs[job].estimate - worked)
     return np.argsort(-remaining, kind="mergesort")
 
 
@@ -181,16 +181,16 @@ def _givers(tree: Tree, taker: int, giver: int) -> Ints:
 
 
 @njit(cache=True)
-def _is_fair(cast: Cast, tree: Tree, terms: Terms, s: State, job: int, keep: Ints) -> bool:
-    if cast.urgent[job] and terms.urgent_may_take_entitled:
+def _is_fair(jobs: Records, tree: Tree, terms: Terms, s: State, job: int, keep: Ints) -> bool:
+    if jobs[job].urgent and terms.urgent_may_take_entitled:
         return True
-    cpus = cast.cpus[s.pool[keep]]
+    cpus = jobs.cpus[s.pool[keep]]
     order = np.argsort(cpus, kind="mergesort")
-    cpus, leaves = cpus[order], cast.leaf[s.pool[keep]][order]
-    trial, taker = s.pass_used.copy(), cast.leaf[job]
-    if cast.urgent[job]:
+    cpus, leaves = cpus[order], jobs.leaf[s.pool[keep]][order]
+    trial, taker = s.pass_used.copy(), jobs[job].leaf
+    if jobs[job].urgent:
         return laws.takes_from_borrowers(trial, tree.entitled, leaves, cpus)
-    laws.add(trial, path_of(tree, taker), cast.cpus[job])
+    laws.add(trial, path_of(tree, taker), jobs[job].cpus)
     paths = tree.paths[leaves]
     givers = paths.copy()
     tops = np.empty(len(leaves), dtype=np.int64)
