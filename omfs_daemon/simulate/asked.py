@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
@@ -54,6 +55,18 @@ class Asked:
     quantum: float | None = None
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """What is wrong whatever the workload is said at once, not after a long load."""
+        conventions_for(self)
+        costs_for(self)
+        _shares(self.entitlement)
+        if self.procs is not None and self.procs < 1:
+            raise ConfigError(f"--procs = {self.procs}: must be at least 1")
+        if self.quantum is not None:
+            _seconds("--quantum", self.quantum)
+        if self.seed < 0:
+            raise ConfigError(f"--seed = {self.seed}: must be 0 or more")
+
 
 class Understood(NamedTuple):
     """``notes``: what was decided where nothing was asked for, in sentences."""
@@ -66,7 +79,7 @@ def setting_for(asked: Asked, workload: Workload, header_cpus: int | None) -> Un
     """The setting for a workload whose header names so many CPUs (None: it names none); ConfigError."""
     machine, said = machine_for(asked, header_cpus)
     rules, whose = rules_for(asked, workload)
-    setting = Setting(workload, machine, conventions_for(asked), costs_for(asked), rules, _seed(asked.seed))
+    setting = Setting(workload, machine, conventions_for(asked), costs_for(asked), rules, asked.seed)
     return Understood(setting, (*said, whose))
 
 
@@ -75,8 +88,6 @@ def machine_for(asked: Asked, header_cpus: int | None) -> tuple[Machine, tuple[s
     cpus = asked.procs if asked.procs is not None else header_cpus
     if cpus is None:
         raise ConfigError("--procs is needed: the workload does not say how many CPUs the machine has")
-    if cpus < 1:
-        raise ConfigError(f"--procs = {cpus}: must be at least 1")
     if asked.nodes < 0 or asked.nodes > cpus or (asked.nodes and cpus % asked.nodes):
         raise ConfigError(f"--nodes = {asked.nodes}: must divide the {cpus} CPUs into equal nodes (0: no nodes)")
     said = () if asked.procs is not None else (f"--procs not given: {cpus:,} CPUs, as the trace's header says",)
@@ -104,17 +115,12 @@ def rules_for(asked: Asked, workload: Workload) -> tuple[Rules, str]:
     loaded = config.load(asked.config) if asked.config else config.Config()
     shares, whose = loaded.shares, f"entitlements of {asked.config}"
     if asked.entitlement:
-        shares, whose = tuple(share(text) for text in asked.entitlement), "entitlements as asked for"
+        shares, whose = _shares(asked.entitlement), "entitlements as asked for"
     if not shares:
         shares = equal_shares(workload)
         whose = f"no entitlements given: equal shares for the accounts that have regular jobs ({len(shares)})"
-    try:
-        AccountTree(shares)
-    except ConfigError as error:
-        raise ConfigError(f"--entitlement: {error}" if asked.entitlement else f"entitlements: {error}") from error
     if asked.quantum is not None:
-        quantum = _seconds("--quantum", asked.quantum)
-        section = loaded.policy.model_copy(update={"quantum_seconds": quantum})
+        section = loaded.policy.model_copy(update={"quantum_seconds": asked.quantum})
         loaded = loaded.model_copy(update={"policy": section})
     return config.rules(loaded, shares), whose
 
@@ -132,8 +138,17 @@ def equal_shares(workload: Workload) -> tuple[AccountShare, ...]:
     return tuple(AccountShare(name, Fraction(100, len(present))) for name in present)
 
 
-def share(text: str) -> AccountShare:
-    """``NAME=PERCENT``; ConfigError for anything else."""
+def _shares(texts: Iterable[str]) -> tuple[AccountShare, ...]:
+    """``NAME=PERCENT`` each; ConfigError for anything else, and if they do not go together."""
+    shares = tuple(_share(text) for text in texts)
+    try:
+        AccountTree(shares)
+    except ConfigError as error:
+        raise ConfigError(f"--entitlement: {error}") from None
+    return shares
+
+
+def _share(text: str) -> AccountShare:
     name, equals, amount = text.rpartition("=")
     try:
         if not equals or not name.strip():
@@ -159,9 +174,3 @@ def _seconds(option: str, value: float) -> float:
     if not (isfinite(value) and value >= 0):
         raise ConfigError(f"{option} = {value:g}: must be seconds, 0 or more")
     return value
-
-
-def _seed(seed: int) -> int:
-    if seed < 0:
-        raise ConfigError(f"--seed = {seed}: must be 0 or more")
-    return seed

@@ -21,12 +21,14 @@ HOUR = 3600.0
 class Fairness(NamedTuple):
     """demand_hours     how long it had demand
     below_hours      how long of that it was below
-    longest_hours    its longest spell below
+    spells           how often that began anew
+    longest_hours    its longest spell
     below_cpu_hours  what was missing, times how long
     """
 
     demand_hours: float
     below_hours: float
+    spells: int
     longest_hours: float
     below_cpu_hours: float
 
@@ -50,9 +52,10 @@ def fairness(outcome: Outcome, owner: Ints, entitled: Ints) -> list[Fairness]:
     def hours(weights: Floats | Bools) -> Floats:
         return np.bincount(spans.owner, weights=weights * spans.seconds, minlength=len(entitled)) / HOUR
 
-    longest = _longest(spans, below, len(entitled)) / HOUR
-    columns = (hours(spans.demand > 0), hours(below), longest, hours(missing) * unit_cpus(outcome.machine))
-    return [Fairness(*row) for row in np.stack(columns, axis=1).tolist()]
+    spells, longest = _spells(spans, below, len(entitled))
+    missing_hours = hours(missing) * unit_cpus(outcome.machine)
+    columns = (hours(spans.demand > 0), hours(below), spells, longest / HOUR, missing_hours)
+    return [Fairness(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _intervals(outcome: Outcome, owner: Ints, entitled: Ints) -> _Intervals:
@@ -81,11 +84,10 @@ def _intervals(outcome: Outcome, owner: Ints, entitled: Ints) -> _Intervals:
     return _Intervals(who[kept], when[kept + 1] - when[kept], held[kept], demand[kept])
 
 
-def _longest(spans: _Intervals, below: Bools, accounts: int) -> Floats:
-    """Seconds of each account's longest run of intervals below."""
-    longest = np.zeros(accounts)
-    first = np.flatnonzero(below & np.concatenate(((True,), ~below[:-1] | (spans.owner[1:] != spans.owner[:-1]))))
+def _spells(spans: _Intervals, below: Bools, accounts: int) -> tuple[Ints, Floats]:
+    """How many runs of intervals below each account has, and the seconds of its longest one."""
+    starts = below & np.concatenate(((True,), ~below[:-1] | (spans.owner[1:] != spans.owner[:-1])))
+    first, longest = np.flatnonzero(starts), np.zeros(accounts)
     if len(first):
-        spells = np.add.reduceat(np.where(below, spans.seconds, 0.0), first)
-        np.maximum.at(longest, spans.owner[first], spells)
-    return longest
+        np.maximum.at(longest, spans.owner[first], np.add.reduceat(np.where(below, spans.seconds, 0.0), first))
+    return np.bincount(spans.owner[first], minlength=accounts), longest

@@ -15,11 +15,15 @@ from omfs_daemon.simulate.setting import Setting
 from omfs_daemon.simulate.workload import Way, Workload
 
 _NAMED = 6
+_BELOW = (
+    "below its entitlement: the account holds less than both that and its demand, which is what runs and what waits",
+    "waiting jobs wider than the whole entitlement are no demand on it",
+)
 
 
 def sentences(setting: Setting, policy: Policy) -> tuple[str, ...]:
     """Machine, conventions and entitlements; for a policy that stops jobs also what that costs."""
-    told = [_machine(setting.machine), *setting.conventions.sentences(), _entitlements(setting)]
+    told = [_machine(setting.machine), *setting.conventions.sentences(), _entitlements(setting), *_BELOW]
     if policy.stops:
         told.append(f"a job runs {setting.rules.quantum:g} s before it may be stopped for an entitled one")
         told += _costs(setting)

@@ -136,8 +136,8 @@ def test_fairness_of_a_preempted_workload():
     """a owns 2 CPUs: it asks for 2 from 2 h to 5.5 h and holds them from 2.5 h. b owns 2 CPUs: it holds them always;
     its job of 4 CPUs, wider than that, is no demand while it is stopped."""
     measures = measure(preempted(), HALVES)
-    assert account(measures, "a").fairness == pytest.approx(Fairness(3.5, 0.5, 0.5, 1.0))
-    assert account(measures, "b").fairness == pytest.approx(Fairness(14.5, 0.0, 0.0, 0.0))
+    assert account(measures, "a").fairness == pytest.approx(Fairness(3.5, 0.5, 1, 0.5, 1.0))
+    assert account(measures, "b").fairness == pytest.approx(Fairness(14.5, 0.0, 0, 0.0, 0.0))
     assert account(measures, "a").cpu_hours == pytest.approx(6.0)
     assert account(measures, "b").entitled == 2
 
@@ -152,13 +152,13 @@ def test_a_stopped_job_is_demand():
         jobs, "hand", Machine(8), Conventions(), np.array([0.0]), np.array([4 * HOUR]), jobs.run, np.array([1]),
         Segments(np.array([0, 0]), begin, end, np.array([Use.WORK, Use.WORK])), np.array([False]), np.array([np.nan]),
     )  # fmt: skip
-    assert account(measure(outcome, HALVES), "b").fairness == pytest.approx(Fairness(4.0, 2.0, 2.0, 8.0))
+    assert account(measure(outcome, HALVES), "b").fairness == pytest.approx(Fairness(4.0, 2.0, 1, 2.0, 8.0))
 
 
 def test_demand_below_the_entitlement_is_all_that_is_owed():
     """a owns 2 CPUs but asks for 1: it is below while that one waits, by one CPU; in two spells of 1 h and 3 h."""
     outcome = plain([0, 10 * HOUR], [1, 1], [HOUR, HOUR], [HOUR, 13 * HOUR], accounts=("a",), account=np.array([0, 0]))
-    assert account(measure(outcome, HALVES), "a").fairness == pytest.approx(Fairness(6.0, 4.0, 3.0, 4.0))
+    assert account(measure(outcome, HALVES), "a").fairness == pytest.approx(Fairness(6.0, 4.0, 2, 3.0, 4.0))
 
 
 def test_accounts_without_an_entitlement_count_together():
