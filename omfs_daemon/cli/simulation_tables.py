@@ -99,4 +99,7 @@ def _accounts(accounts: tuple[AccountFigures, ...]) -> Table:
 
 
 def _number(value: float) -> str:
-    return "" if isnan(value) else f"{value:,.2f}"
+    """With more digits for what is small: slowdowns of urgent jobs differ behind the point."""
+    if isnan(value):
+        return ""
+    return f"{value:,.4f}" if 0 < abs(value) < 10 else f"{value:,.2f}"
