@@ -16,7 +16,7 @@ from omfs_daemon.simulate.workload import Floats, Ints
 _FEW, _STOPS = 6, 20
 _NEAR = 60.0
 _ROWS = 30
-_COLOURS = {Use.WORK: canvas.BLUE, Use.LOST: canvas.GREY, Use.STOP: canvas.ORANGE, Use.RESUME: canvas.GREEN}
+_COLOURS = {Use.WORK: canvas.BLUE, Use.LOST: canvas.PURPLE, Use.STOP: canvas.ORANGE, Use.RESUME: canvas.GREEN}
 _NAMES = {Use.WORK: "work", Use.LOST: "lost work", Use.STOP: "being stopped", Use.RESUME: "being brought back"}
 
 

@@ -47,7 +47,7 @@ def utilisation(outcome: Outcome) -> Figure:
     stopping = (chosen == Use.STOP) | (chosen == Use.RESUME)
     layers = {
         "work": (chosen == Use.WORK, canvas.BLUE),
-        "work that was lost": (chosen == Use.LOST, canvas.RED),
+        "work that was lost": (chosen == Use.LOST, canvas.PURPLE),
         "stopping and resuming": (stopping, canvas.ORANGE),
     }
     there = {label: layer for label, layer in layers.items() if layer[0].any()}
