@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.readers import mira, swf, table
+from omfs_daemon.simulate.readers import mira, sacct, swf, table
 from omfs_daemon.simulate.readers.cells import read_cells
 from omfs_daemon.simulate.readers.loaded import Loaded, Options, Progress
 
@@ -14,13 +14,15 @@ def load(path: Path, options: Options | None = None, progress: Progress | None =
     """The workload in the file; ConfigError if it is missing, of an unknown kind, or wrong.
 
     .swf: Standard Workload Format; .csv: Mira's log, if its header is that, else our own table (both also .gz);
-    .parquet: our own table.
+    .parquet: our own table; .sacct: what Slurm's sacct printed.
     """
     options = options or Options()
     kind = Path(path.name.lower().removesuffix(".gz")).suffix
     if kind == ".swf":
         return swf.read(path, options, progress)
+    if kind == ".sacct":
+        return sacct.read(path, options, progress)
     if kind in (".csv", ".parquet"):
         cells = read_cells(path, progress)
         return mira.from_cells(cells, options) if mira.is_mira(cells) else table.from_cells(cells, options)
-    raise ConfigError(f"{path}: the name must end in .swf, .swf.gz, .csv, .csv.gz or .parquet")
+    raise ConfigError(f"{path}: the name must end in .swf, .swf.gz, .csv, .csv.gz, .parquet or .sacct")

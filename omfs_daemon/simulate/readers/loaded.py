@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.policy.rules import Rules
 from omfs_daemon.simulate.workload import Bools, Floats, Ints, Way, Workload
 
 Processors = Literal["allocated", "requested"]
@@ -30,6 +31,8 @@ class Options:
     urgent_queues  numbers of the queues whose jobs are urgent; None: those that the trace's header names
     way            how regular jobs can be stopped, where the trace does not say; urgent jobs: never
     strict         whether a malformed line is an error
+    rules          whose classes say who is urgent and how a job can be stopped, where the trace has partition, QOS and
+                   comment (Slurm's accounting); None: all are regular, and ``way`` holds
     """
 
     processors: Processors = "allocated"
@@ -37,6 +40,7 @@ class Options:
     urgent_queues: tuple[int, ...] | None = None
     way: Way = Way.SWAP
     strict: bool = False
+    rules: Rules | None = None
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
