@@ -4,7 +4,8 @@ Prints a table and writes ``build/bench/sim.json``: a list of ``name``, ``worklo
 (median of the runs; a run is from the workload in memory to its outcome in memory, compiled before), ``ratio_to_plain``
 (how many times as fast as ``benchmarks/plain.py`` on the same work in the same process; null where there is none) and
 ``runs``. Curie under the policies that stop jobs has ``seconds`` and ``peak_rss_mb`` too, and runs once, in a process
-of its own. Traces: in the directory OMFS_TRACES, else in ``../shared/traces``.
+of its own. All seconds are processor time, so that other work on the machine counts little. Traces: in the directory
+OMFS_TRACES, else in ``../shared/traces``.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ def seconds(call: Callable[[], object]) -> float:
     times = []
     for _ in range(RUNS):
         gc.collect()
-        begin = time.perf_counter()
+        begin = time.process_time()
         call()
-        times.append(time.perf_counter() - begin)
+        times.append(time.process_time() - begin)
     return median(times)
 
 
@@ -109,9 +110,9 @@ def stopping(name: str) -> dict[str, Any]:
     """Curie's row of a policy that stops jobs; to be called in a process of its own, so that its memory is its own."""
     policy, setting = policy_named(name), curie()
     policy.simulate(replace(setting, workload=setting.workload.take(np.arange(100))))
-    begin = time.perf_counter()
+    begin = time.process_time()
     policy.simulate(setting)
-    taken = time.perf_counter() - begin
+    taken = time.process_time() - begin
     return {
         "name": name,
         "workload": "Curie",
