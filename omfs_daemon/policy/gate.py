@@ -130,7 +130,8 @@ class _Judge:
 
     def judge(self, plan: Plan) -> Verdict:
         self.jobs = self.standing.crowd.find(_named_in(plan))
-        waiting: list[Start | Resume] = [*plan.starts, *plan.promises, *plan.resumes]
+        # Promises last: one that found no idle CPUs must not take those that the plan gave to a resume.
+        waiting: list[Start | Resume] = [*plan.starts, *plan.resumes, *plan.promises]
         waiting.sort(key=lambda one: one.after)
         reclaims: list[Reclaim] = []
         resumes: list[Resume] = []

@@ -7,21 +7,44 @@ functions, and the simulator compiles them. So there is one place for each rule.
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 HOUR = 3600.0
 
 
+class Numbers(Protocol):
+    """Whole numbers by index: a list, a tuple or an array."""
+
+    def __getitem__(self, index: int, /) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def __len__(self) -> int: ...
+
+
+class Books(Numbers, Protocol):
+    """The same, to be written to."""
+
+    def __setitem__(self, index: int, number: int, /) -> None: ...
+
+
+class Lists(Protocol):
+    """Some of them; a list or a matrix."""
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
 # -- what an account is entitled to ---
-def room(used: Sequence[int], entitled: Sequence[int], path: Sequence[int]) -> int:
+def room(used: Numbers, entitled: Numbers, path: Numbers) -> int:
     """The most CPUs that the entitlement of some account on the path still has room for (Algorithm 1, line 28)."""
-    most = entitled[path[0]] - used[path[0]]
+    most: int = entitled[path[0]] - used[path[0]]
     for index in path:
-        most = max(most, entitled[index] - used[index])
+        left = entitled[index] - used[index]
+        if left > most:
+            most = left
     return most
 
 
-def admits_fixed(fixed: Sequence[int], entitled: Sequence[int], path: Sequence[int], cpus: int) -> bool:
+def admits_fixed(fixed: Numbers, entitled: Numbers, path: Numbers, cpus: int) -> bool:
     """Whether a job that is never stopped fits into the entitlement on every level (Algorithm 1, line 23)."""
     for index in path:  # noqa: SIM110 - a generator cannot be compiled
         if fixed[index] + cpus > entitled[index]:
@@ -30,12 +53,12 @@ def admits_fixed(fixed: Sequence[int], entitled: Sequence[int], path: Sequence[i
 
 
 # -- who may take from whom ---
-def reaches_at_most(used: Sequence[int], entitled: Sequence[int], top: int) -> bool:
+def reaches_at_most(used: Numbers, entitled: Numbers, top: int) -> bool:
     """Whether the topmost entity on the taker's side is not above its entitlement (-1: there is none)."""
-    return top >= 0 and used[top] <= entitled[top]
+    return top >= 0 and bool(used[top] <= entitled[top])
 
 
-def all_over(used: Sequence[int], entitled: Sequence[int], givers: Sequence[int]) -> bool:
+def all_over(used: Numbers, entitled: Numbers, givers: Numbers) -> bool:
     """Whether all entities on the giver's side are above their entitlement."""
     for index in givers:  # noqa: SIM110 - a generator cannot be compiled, and costs more than the loop
         if used[index] <= entitled[index]:
@@ -43,19 +66,19 @@ def all_over(used: Sequence[int], entitled: Sequence[int], givers: Sequence[int]
     return True
 
 
-def add(used: MutableSequence[int], path: Sequence[int], cpus: int) -> None:
+def add(used: Books, path: Numbers, cpus: int) -> None:
     """Count CPUs at a leaf and at every account above it."""
     for index in path:
         used[index] += cpus
 
 
 def takes_fairly(
-    used: MutableSequence[int],
-    entitled: Sequence[int],
-    tops: Sequence[int],
-    givers: Sequence[Sequence[int]],
-    paths: Sequence[Sequence[int]],
-    cpus: Sequence[int],
+    used: Books,
+    entitled: Numbers,
+    tops: Numbers,
+    givers: Lists,
+    paths: Lists,
+    cpus: Numbers,
 ) -> bool:
     """Whether some jobs, one entry each and the smallest first, may all be taken for one that counts in ``used``.
 
@@ -77,9 +100,7 @@ def takes_fairly(
     return True
 
 
-def takes_from_borrowers(
-    used: MutableSequence[int], entitled: Sequence[int], leaves: Sequence[int], cpus: Sequence[int]
-) -> bool:
+def takes_from_borrowers(used: Books, entitled: Numbers, leaves: Numbers, cpus: Numbers) -> bool:
     """Whether each of these jobs, the smallest first, is of a leaf above its entitlement when its turn comes."""
     for at in range(len(cpus)):
         if used[leaves[at]] <= entitled[leaves[at]]:

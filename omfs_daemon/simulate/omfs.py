@@ -128,8 +128,8 @@ def _state(jobs: int, entities: int, terms: Terms) -> State:
     def zeros(length: int) -> Ints:
         return np.zeros(length, dtype=np.int64)
 
-    count = zeros(11)
-    count[IDLE], count[LAST] = terms.cpus, -1
+    tally = zeros(11)
+    tally[IDLE], tally[LAST] = terms.cpus, -1
     return State(
         used=zeros(entities + 1),
         fixed=zeros(entities + 1),
@@ -143,6 +143,6 @@ def _state(jobs: int, entities: int, terms: Terms) -> State:
         pool=zeros(jobs),
         mature=np.zeros(jobs, dtype=np.bool_),
         gone=np.zeros(jobs, dtype=np.bool_),
-        count=count,
+        tally=tally,
         area=np.array([terms.area]),
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from omfs_daemon.policy import laws
 from omfs_daemon.simulate.workload import Bools, Floats
 
 
 def set_seconds(
-    victims: Sequence[int],
+    victims: laws.Numbers,
     stop: Floats,
     queueing: Floats,
     pinned: Bools,

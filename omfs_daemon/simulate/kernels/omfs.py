@@ -21,9 +21,7 @@ from omfs_daemon.simulate.kernels.omfs_moves import (
 )
 from omfs_daemon.simulate.kernels.omfs_pass import decide
 from omfs_daemon.simulate.kernels.omfs_state import (
-    HEADS,
     VICTIM,
-    WAITING,
     Groups,
     Notes,
     Records,
@@ -61,7 +59,7 @@ def omfs(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State) -> t
                 arrive(jobs, tree, groups, s, arrival)
             arrival += 1
         settle(jobs, terms, s, notes, now)
-        while _decide(jobs, tree, terms, groups, s, notes, now) or _is_due(notes, now):
+        while decide(jobs, tree, terms, groups, s, notes, now) or _is_due(notes, now):
             _happen(jobs, tree, terms, s, notes, now)
             settle(jobs, terms, s, notes, now)
     return _stretches(notes), _stops(notes)
@@ -70,13 +68,6 @@ def omfs(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State) -> t
 @njit(cache=True)
 def _is_due(notes: Notes, now: float) -> bool:
     return len(notes.due) > 0 and notes.due[0][0] <= now
-
-
-@njit(cache=True)
-def _decide(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, now: float) -> bool:
-    if s.count[WAITING] + s.count[HEADS] == 0:
-        return False
-    return decide(jobs, tree, terms, groups, s, notes, now)
 
 
 @njit(cache=True)

@@ -48,7 +48,7 @@ WORK, LOST, STOP, RESUME = int(Use.WORK), int(Use.LOST), int(Use.STOP), int(Use.
 @njit(cache=True)
 def group_of(jobs: Records, job: int) -> int:
     """The group in which it waits in line."""
-    return jobs[job].held_group if jobs[job].is_held else jobs[job].group
+    return int(jobs[job].held_group if jobs[job].is_held else jobs[job].group)
 
 
 @njit(cache=True)
@@ -56,9 +56,9 @@ def arrive(jobs: Records, tree: Tree, groups: Groups, s: State, job: int) -> Non
     """It joins the line; one that is never stopped counts at once if it fits, or else is held (policy/gating.py)."""
     leaf = jobs[job].leaf
     jobs[job].state = IN_LINE
-    s.count[WAITING] += 1
+    s.tally[WAITING] += 1
     if jobs[job].urgent:
-        s.count[URGENT] += 1
+        s.tally[URGENT] += 1
     else:
         s.waiting_at[leaf] += 1
     if jobs[job].fixed:
@@ -76,11 +76,11 @@ def leave_queue(jobs: Records, tree: Tree, groups: Groups, s: State, job: int) -
     """It starts, or others are being stopped for it."""
     if jobs[job].state == STOPPED:
         put(s.heads, job, NOBODY)
-        s.count[HEADS] -= 1
+        s.tally[HEADS] -= 1
         return
-    s.count[WAITING] -= 1
+    s.tally[WAITING] -= 1
     if jobs[job].urgent:
-        s.count[URGENT] -= 1
+        s.tally[URGENT] -= 1
     else:
         s.waiting_at[jobs[job].leaf] -= 1
         if jobs[job].is_held:
@@ -96,12 +96,12 @@ def begin(jobs: Records, terms: Terms, s: State, notes: Notes, job: int, now: fl
     is_back = jobs[job].last_stop >= 0
     if not is_back:
         jobs[job].start = now
-    s.count[IDLE] -= jobs[job].cpus
+    s.tally[IDLE] -= jobs[job].cpus
     jobs[job].runs_since = now
     jobs[job].works_from = now + jobs[job].resume if is_back and jobs[job].keeps else now
     jobs[job].turn += 1
     jobs[job].state = RUNS
-    jobs[job].started_in = s.count[PASS]
+    jobs[job].started_in = s.tally[PASS]
     turn = jobs[job].turn
     if not (is_back and jobs[job].pinned):
         jobs[job].since = now
@@ -136,9 +136,9 @@ def _wake(jobs: Records, terms: Terms, s: State, notes: Notes, job: int, now: fl
 def end(jobs: Records, tree: Tree, s: State, notes: Notes, job: int, now: float) -> None:
     """It is done; also one that is about to be stopped, if it is before the signal comes."""
     cpus = jobs[job].cpus
-    s.count[IDLE] += cpus
+    s.tally[IDLE] += cpus
     if jobs[job].state == VICTIM:
-        s.count[LEAVING] -= cpus
+        s.tally[LEAVING] -= cpus
         give_area_back(jobs, s, job)
         one_less(jobs, s, notes, jobs[job].beneficiary)
     else:
@@ -159,10 +159,10 @@ def decide_stop(
 ) -> None:
     """These will be stopped for this job, which counts as running from now on."""
     jobs[job].state = IN_TRANSIT
-    s.count[PROMISED] += jobs[job].cpus
+    s.tally[PROMISED] += jobs[job].cpus
     laws.add(s.used, path_of(tree, jobs[job].leaf), jobs[job].cpus)
-    jobs[job].number = s.count[NUMBER]
-    s.count[NUMBER] += 1
+    jobs[job].number = s.tally[NUMBER]
+    s.tally[NUMBER] += 1
     jobs[job].signal = np.nan
     jobs[job].left = len(victims)
     jobs[job].first_victim = -1
@@ -172,7 +172,7 @@ def decide_stop(
     for victim in victims:
         jobs[victim].state = VICTIM
         jobs[victim].beneficiary = job
-        s.count[LEAVING] += jobs[victim].cpus
+        s.tally[LEAVING] += jobs[victim].cpus
         laws.add(s.used, path_of(tree, jobs[victim].leaf), -jobs[victim].cpus)
         notes.log.append((now, victim, job, jobs[victim].last_stop))
         jobs[victim].last_stop = len(notes.log) - 1
@@ -197,8 +197,8 @@ def break_off(jobs: Records, s: State, notes: Notes, job: int, now: float) -> No
 def vanish(jobs: Records, s: State, notes: Notes, job: int, signal: float, now: float) -> None:
     """A victim holds its CPUs no longer."""
     note(notes, job, signal, now, STOP)
-    s.count[IDLE] += jobs[job].cpus
-    s.count[LEAVING] -= jobs[job].cpus
+    s.tally[IDLE] += jobs[job].cpus
+    s.tally[LEAVING] -= jobs[job].cpus
     jobs[job].state = GONE
     if not jobs[job].pinned:
         _step_out(jobs, s, job)
@@ -225,11 +225,11 @@ def settle(jobs: Records, terms: Terms, s: State, notes: Notes, now: float) -> N
     kept = 0
     for at in range(len(notes.ready)):
         job = notes.ready[at]
-        if jobs[job].cpus > s.count[IDLE]:
+        if jobs[job].cpus > s.tally[IDLE]:
             notes.ready[kept] = job
             kept += 1
             continue
-        s.count[PROMISED] -= jobs[job].cpus
+        s.tally[PROMISED] -= jobs[job].cpus
         jobs[job].number = -1
         begin(jobs, terms, s, notes, job, now)
         victim = jobs[job].first_victim
@@ -237,7 +237,7 @@ def settle(jobs: Records, terms: Terms, s: State, notes: Notes, now: float) -> N
             if jobs[victim].state == GONE:
                 jobs[victim].state = STOPPED
                 put(s.heads, victim, jobs[victim].cpus)
-                s.count[HEADS] += 1
+                s.tally[HEADS] += 1
             victim = jobs[victim].next_victim
     while len(notes.ready) > kept:
         notes.ready.pop()
@@ -247,7 +247,7 @@ def settle(jobs: Records, terms: Terms, s: State, notes: Notes, now: float) -> N
 def give_area_back(jobs: Records, s: State, job: int) -> None:
     if jobs[job].size > 0:
         s.area[0] += jobs[job].size
-        s.count[ROOM_MADE] += 1
+        s.tally[ROOM_MADE] += 1
 
 
 @njit(cache=True)
@@ -259,7 +259,7 @@ def note(notes: Notes, job: int, since: float, until: float, use: int) -> None:
 @njit(cache=True)
 def _line_up(jobs: Records, s: State, job: int) -> None:
     """Among the running jobs, by start and then by id; suspended ones keep their places."""
-    later, earlier = -1, s.count[LAST]
+    later, earlier = -1, s.tally[LAST]
     while earlier >= 0 and (jobs[earlier].since, earlier) > (jobs[job].since, job):
         later, earlier = earlier, jobs[earlier].earlier
     jobs[job].earlier, jobs[job].later = earlier, later
@@ -268,7 +268,7 @@ def _line_up(jobs: Records, s: State, job: int) -> None:
     if later >= 0:
         jobs[later].earlier = job
     else:
-        s.count[LAST] = job
+        s.tally[LAST] = job
 
 
 @njit(cache=True)
@@ -279,4 +279,4 @@ def _step_out(jobs: Records, s: State, job: int) -> None:
     if later >= 0:
         jobs[later].earlier = earlier
     else:
-        s.count[LAST] = earlier
+        s.tally[LAST] = earlier

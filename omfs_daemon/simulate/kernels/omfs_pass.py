@@ -30,7 +30,6 @@ from omfs_daemon.simulate.kernels.omfs_state import (
     ROOM_MADE,
     STOPS_LEFT,
     THEN,
-    URGENT,
     WAITING,
     Groups,
     Notes,
@@ -50,28 +49,24 @@ NO_GROUP = -1
 @njit(cache=True)
 def decide(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, now: float) -> bool:
     """One pass; whether it decided anything."""
+    if s.tally[WAITING] + s.tally[HEADS] == 0:
+        return False
     books = _opened(tree, terms, s)
-    area, room_made = s.area[0], s.count[ROOM_MADE]
-    if s.count[URGENT] > 0:
-        _urgent(jobs, tree, terms, groups, s, notes, books, area, room_made, now)
-    if s.count[HEADS] > 0 and books[AGAIN] == 0:
-        _entitled_heads(jobs, tree, terms, groups, s, notes, books, area, room_made, now)
-    if s.count[WAITING] > s.count[URGENT] and books[AGAIN] == 0:
-        _entitled_line(jobs, tree, terms, groups, s, notes, books, area, room_made, now)
-    if books[AGAIN] == 0:
+    _owners(jobs, tree, terms, groups, s, notes, books, s.area[0], s.tally[ROOM_MADE], now)
+    if books[AGAIN] == 0 and books[NOW] > 0:
         _borrowers(jobs, tree, terms, groups, s, notes, books, now)
-    return books[DECIDED] > 0
+    return bool(books[DECIDED] > 0)
 
 
 @njit(cache=True)
 def _opened(tree: Tree, terms: Terms, s: State) -> Ints:
     """The books of a new pass, as of the stops under way."""
     books = np.zeros(8, dtype=np.int64)
-    books[THEN] = s.count[IDLE] + s.count[LEAVING] - s.count[PROMISED]
-    books[NOW] = min(s.count[IDLE], books[THEN])
+    books[THEN] = s.tally[IDLE] + s.tally[LEAVING] - s.tally[PROMISED]
+    books[NOW] = min(s.tally[IDLE], books[THEN])
     books[STOPS_LEFT], books[POOL] = terms.stops_per_pass, -1
-    s.count[PASS] += 1
-    s.count[IN_VAIN] = 0
+    s.tally[PASS] += 1
+    s.tally[IN_VAIN] = 0
     s.pass_used[:] = s.used
     s.pass_fixed[:] = s.fixed
     s.in_vain[:] = ANY
@@ -80,41 +75,57 @@ def _opened(tree: Tree, terms: Terms, s: State) -> Ints:
     return books
 
 
-# -- the order of the pass ---
+# -- the order of the pass: one walk over those who may be owed something, one over those who may borrow ---
+URGENTS, STOPPED_ONES, HELD_ONES, THE_LINE, NOBODY_LEFT = range(5)
+
+
 @njit(cache=True)
-def _urgent(
+def _owners(
     jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
     area: float, room_made: int, now: float,
 ) -> None:  # fmt: skip
-    turns = [0]
-    turns.clear()
-    for group in groups.urgent:
-        _queue_up(jobs, groups, turns, group, groups.all[group].head)
-    while len(turns) > 0 and books[AGAIN] == 0:
-        job, group = _next_of(jobs, groups, turns)
+    """Urgent jobs; then those of accounts that use less than their entitlement: stopped ones first."""
+    turns, stage, begin, most, reclaims = _turns(groups, jobs, groups.urgent, ANY), URGENTS, 0, 0, 0
+    while books[AGAIN] == 0:
+        job, group = -1, NO_GROUP
+        if stage == STOPPED_ONES:
+            if books[RECLAIMS] > reclaims:
+                reclaims, most = books[RECLAIMS], _most_room(tree, s)
+            job = first_of_at_most(s.heads, begin, most)
+            begin = job + 1
+            if job >= 0 and not jobs[job].pinned:
+                group = jobs[job].group
+                if jobs[job].cpus > s.room[jobs[job].leaf]:
+                    continue
+        elif len(turns) > 0:
+            job, group = _next_of(jobs, groups, turns)
+        if job < 0:
+            stage += 1
+            if stage == STOPPED_ONES:
+                reclaims, most = books[RECLAIMS], _most_room(tree, s)
+            elif stage == HELD_ONES:  # among owners, held ones stand at the head of the line
+                _line_up_owners(jobs, tree, groups, s, turns)
+            else:
+                return
+            continue
         behind = jobs[job].behind
-        if _make_room(jobs, tree, terms, groups, s, notes, books, job, group, area, room_made, now):
+        if not _may_go_on(jobs, tree, groups, s, job, group):
+            continue
+        is_made = _make_room(jobs, tree, terms, groups, s, notes, books, job, group, area, room_made, now)
+        if is_made and stage != STOPPED_ONES:
             _queue_up(jobs, groups, turns, group, behind)
 
 
 @njit(cache=True)
-def _entitled_heads(
-    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
-    area: float, room_made: int, now: float,
-) -> None:  # fmt: skip
-    """Stopped jobs of accounts that use less than their entitlement."""
-    most = _most_room(tree, s)
-    if most <= 0:
-        return
-    reclaims = books[RECLAIMS]
-    job = first_of_at_most(s.heads, 0, most)
-    while job >= 0 and books[AGAIN] == 0:
-        group = NO_GROUP if jobs[job].pinned else jobs[job].group
-        if group < 0 or jobs[job].cpus <= s.room[jobs[job].leaf]:
-            _entitled(jobs, tree, terms, groups, s, notes, books, job, group, area, room_made, now)
-        if books[RECLAIMS] > reclaims:
-            reclaims, most = books[RECLAIMS], _most_room(tree, s)
-        job = first_of_at_most(s.heads, job + 1, most)
+def _line_up_owners(jobs: Records, tree: Tree, groups: Groups, s: State, turns: list[int]) -> None:
+    """The first of each group; for most groups it is plain from the start that they are beyond."""
+    for leaf in tree.leaves:
+        if s.waiting_at[leaf] > 0:
+            for at in range(groups.first[leaf], groups.first[leaf + 1]):
+                group = groups.of_leaf[at]
+                if groups.all[group].cpus > s.room[leaf]:
+                    break
+                _queue_up(jobs, groups, turns, group, groups.all[group].head)
 
 
 @njit(cache=True)
@@ -127,61 +138,39 @@ def _most_room(tree: Tree, s: State) -> int:
 
 
 @njit(cache=True)
-def _entitled_line(
-    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
-    area: float, room_made: int, now: float,
-) -> None:  # fmt: skip
-    """Waiting jobs of accounts that use less than their entitlement; for most groups it is plain from the start that
-    they are beyond."""
-    turns = [0]
-    turns.clear()
-    for leaf in tree.leaves:
-        if s.waiting_at[leaf] > 0 and s.room[leaf] > 0:
-            for at in range(groups.first[leaf], groups.first[leaf + 1]):
-                group = groups.of_leaf[at]
-                if groups.all[group].cpus > s.room[leaf]:
-                    break
-                _queue_up(jobs, groups, turns, group, groups.all[group].head)
-    while len(turns) > 0 and books[AGAIN] == 0:
-        job, group = _next_of(jobs, groups, turns)
-        behind = jobs[job].behind
-        if _entitled(jobs, tree, terms, groups, s, notes, books, job, group, area, room_made, now):
-            _queue_up(jobs, groups, turns, group, behind)
-
-
-@njit(cache=True)
 def _borrowers(
     jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, now: float
 ) -> None:
     """What is idle is lent to anybody (OMFS, Algorithm 1, line 26): stopped jobs, held ones, all others."""
-    if books[NOW] <= 0:
-        return
-    job = first_of_at_most(s.heads, 0, books[NOW])
-    while job >= 0:
+    turns, stage, begin = _turns(groups, jobs, groups.held, books[NOW]), STOPPED_ONES, 0
+    while stage < NOBODY_LEFT:
+        job, group = -1, NO_GROUP
+        if stage == STOPPED_ONES:
+            job = first_of_at_most(s.heads, begin, books[NOW])
+        elif stage == THE_LINE:
+            job = first_of_at_most(s.line, begin, books[NOW])
+        elif len(turns) > 0:
+            job, group = _next_of(jobs, groups, turns)
+            if jobs[job].cpus > books[NOW] or not _admits(jobs, tree, s, job):
+                continue
+        if job < 0:
+            stage, begin = stage + 1, 0
+            continue
+        begin, behind = job + 1, jobs[job].behind
         _start(jobs, tree, terms, groups, s, notes, books, job, now)
-        job = first_of_at_most(s.heads, job + 1, books[NOW])
-    _held_borrowers(jobs, tree, terms, groups, s, notes, books, now)
-    job = first_of_at_most(s.line, 0, books[NOW])
-    while job >= 0:
-        _start(jobs, tree, terms, groups, s, notes, books, job, now)
-        job = first_of_at_most(s.line, job + 1, books[NOW])
+        if group >= 0:
+            _queue_up(jobs, groups, turns, group, behind)
 
 
 @njit(cache=True)
-def _held_borrowers(
-    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, now: float
-) -> None:
+def _turns(groups: Groups, jobs: Records, chosen: Ints, most: int) -> list[int]:
+    """Whose turn it is: a heap of the first of each of these groups, if they have at most so many CPUs."""
     turns = [0]
     turns.clear()
-    for group in groups.held:
-        if groups.all[group].cpus <= books[NOW]:
+    for group in chosen:
+        if groups.all[group].cpus <= most:
             _queue_up(jobs, groups, turns, group, groups.all[group].head)
-    while len(turns) > 0:
-        job, group = _next_of(jobs, groups, turns)
-        behind = jobs[job].behind
-        if jobs[job].cpus <= books[NOW] and _admits(jobs, tree, s, job):
-            _start(jobs, tree, terms, groups, s, notes, books, job, now)
-            _queue_up(jobs, groups, turns, group, behind)
+    return turns
 
 
 @njit(cache=True)
@@ -205,21 +194,17 @@ def _admits(jobs: Records, tree: Tree, s: State, job: int) -> bool:
 
 
 @njit(cache=True)
-def _entitled(
-    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
-    job: int, group: int, area: float, room_made: int, now: float,
-) -> bool:  # fmt: skip
-    """Start or make room for what its account owns; whether the next one of its group may be looked at."""
-    if group >= 0 and (groups.all[group].beyond == s.count[PASS] or groups.all[group].shut == s.count[PASS]):
+def _may_go_on(jobs: Records, tree: Tree, groups: Groups, s: State, job: int, group: int) -> bool:
+    """Whether the job is urgent or its account entitled to it, and nothing is known against its group."""
+    if group >= 0 and (groups.all[group].beyond == s.tally[PASS] or groups.all[group].shut == s.tally[PASS]):
         return False
+    if jobs[job].urgent:
+        return True
     if jobs[job].cpus > laws.room(s.pass_used, tree.entitled, path_of(tree, jobs[job].leaf)):
         if group >= 0:
-            groups.all[group].beyond = s.count[PASS]
+            groups.all[group].beyond = s.tally[PASS]
         return False
-    if jobs[job].is_held and not _admits(jobs, tree, s, job):
-        groups.all[group].shut = s.count[PASS]
-        return False
-    return _make_room(jobs, tree, terms, groups, s, notes, books, job, group, area, room_made, now)
+    return not jobs[job].is_held or _admits(jobs, tree, s, job)
 
 
 @njit(cache=True)
@@ -243,15 +228,15 @@ def _make_room(
             places = choose(jobs, tree, terms, s, books, job, now)
             if len(places) > 0 and (len(places) <= books[STOPS_LEFT] or books[RECLAIMS] == 0):
                 _reclaim(jobs, tree, terms, groups, s, notes, books, job, places, now)
-                return books[AGAIN] == 0
+                return bool(books[AGAIN] == 0)
             if len(places) == 0:
-                s.count[IN_VAIN] = 1
+                s.tally[IN_VAIN] = 1
                 if group >= 0:
                     in_vain[path[0]] = cpus
         else:
-            s.count[IN_VAIN] = 1
+            s.tally[IN_VAIN] = 1
     if group >= 0:
-        groups.all[group].shut = s.count[PASS]
+        groups.all[group].shut = s.tally[PASS]
     return False
 
 
@@ -315,7 +300,7 @@ def _reserve(jobs: Records, s: State, victims: Ints) -> bool:
         if jobs[victim].size <= left:
             left -= jobs[victim].size
         else:
-            jobs[victim].spared = s.count[ROOM_MADE]
+            jobs[victim].spared = s.tally[ROOM_MADE]
             fits = False
     if fits:
         s.area[0] = left

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 from numba.extending import register_jitable
-from numpy.typing import NDArray
 
 from omfs_daemon.policy import laws
 from omfs_daemon.simulate import set_costs
@@ -37,7 +36,7 @@ COMING, IN_LINE, RUNS, VICTIM, GONE, STOPPED, IN_TRANSIT, DONE = range(8)
 beneficiary does not run yet; IN_TRANSIT: others are being stopped for it."""
 
 IDLE, LEAVING, PROMISED, PASS, IN_VAIN, LAST, WAITING, URGENT, HEADS, NUMBER, ROOM_MADE = range(11)
-"""``count``: CPUs that are idle, of victims that still hold them, of beneficiaries that do not run yet; the number of
+"""``tally``: CPUs that are idle, of victims that still hold them, of beneficiaries that do not run yet; the number of
 the pass; whether it looked for victims in vain; the job that started last; how many jobs wait in line, how many of
 them are urgent, how many were stopped; stops decided; how often swap area became free."""
 
@@ -47,7 +46,7 @@ pass may decide; what it has decided; jobs in its pool (-1: not made yet) and CP
 anything was decided; whether the rest is to be decided anew."""
 
 
-Records = NDArray[Any]
+Records = Any
 """A structured array; one of those costs a compiled call far less than an array for each field."""
 
 JOB = np.dtype(
@@ -133,7 +132,7 @@ class State(NamedTuple):
     pool: Ints
     mature: Bools
     gone: Bools
-    count: Ints
+    tally: Ints
     area: Floats
 
 

@@ -41,12 +41,12 @@ def fill_pool(
     ``area``, ``room_made``: bytes of the swap area that were free then, and how often some became free before.
     """
     size, mature, latest = 0, 0, laws.latest_mature_start(now, terms.quantum)
-    job = s.count[LAST]
+    job = s.tally[LAST]
     while job >= 0:
         if (
             jobs[job].state == RUNS
             and jobs[job].stoppable
-            and jobs[job].started_in != s.count[PASS]
+            and jobs[job].started_in != s.tally[PASS]
             and jobs[job].size <= area
             and jobs[job].spared != room_made
             and has_stops_left(jobs, s, notes, job, terms.stops_per_hour, now)
