@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -12,12 +10,12 @@ import typer
 
 from omfs_daemon import __version__, log
 from omfs_daemon.cli import check as checks
-from omfs_daemon.cli import configuration, entitlements, simulate, tables
+from omfs_daemon.cli import configuration, entitlements, simulate, tables, whatif
 from omfs_daemon.cli.faults import EXIT_CODES, Exit, FaultLine
 from omfs_daemon.cli.output import clean, print_json, show
 from omfs_daemon.cli.session import Session, session_of
+from omfs_daemon.cli.times import seconds_since_epoch
 from omfs_daemon.daemon.operations import LONGEST_HISTORY
-from omfs_daemon.errors import ConfigError
 
 app = typer.Typer(
     cls=FaultLine,
@@ -32,9 +30,9 @@ app.add_typer(configuration.app, name="config")
 app.command(epilog="Example: omfs simulate --trace hpc2n.swf.gz --policy easy --procs 240 --out result")(
     simulate.simulate
 )
+app.command(epilog="Example: omfs whatif --set entitlements.physics=40 --since 30d")(whatif.whatif)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _version(asked: bool) -> None:
@@ -173,16 +171,6 @@ def failsafe(context: typer.Context) -> None:
     config = session_of(context).config()
     log.set_up(config.daemon.log_format, config.daemon.log_level)
     raise typer.Exit(rescue.run(config))
-
-
-def seconds_since_epoch(text: str, now: float) -> float:
-    """``"6h"`` before ``now``, or an ISO time (local without a zone); ConfigError for anything else."""
-    if ago := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip()):
-        return max(0.0, now - float(ago[1]) * _UNITS[ago[2]])
-    try:
-        return max(0.0, datetime.fromisoformat(text.strip()).timestamp())
-    except (ValueError, OverflowError):
-        raise ConfigError(f"--since = {text!r}: must be such as 30m, 6h, 2d or 2026-03-01T14:00") from None
 
 
 def run() -> None:

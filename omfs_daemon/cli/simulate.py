@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from omfs_daemon.cli.extra import require_simulator
 from omfs_daemon.cli.output import print_json, show
+from omfs_daemon.cli.progress import progress
 from omfs_daemon.cli.session import session_of
 
 # What needs the extra, or loads slowly, is imported where it is used: the other commands must stay quick.
@@ -134,7 +133,7 @@ def _run(policy: str, source: Source, asked: Asked, out: Path, plots: bool, as_j
 
     chosen = policy_named(policy)
     record.prepare(out)
-    with _progress() as bars:
+    with progress() as bars:
         loading = bars.add_task("loading", total=1.0)
         found = sourced(source, asked.procs, asked.seed, lambda part: bars.update(loading, completed=part))
         bars.remove_task(loading)
@@ -150,10 +149,3 @@ def _run(policy: str, source: Source, asked: Asked, out: Path, plots: bool, as_j
 
         draw(out, outcome, setting.rules.tree)
     print_json(result) if as_json else show(*simulation_tables.result(outcome, measures, told, out))
-
-
-def _progress() -> Progress:
-    """Bars on stderr, gone when they are done; nothing where stderr is no terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -1,0 +1,160 @@
+"""``omfs whatif``: what a change of the configuration would have done to a recorded period."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from omfs_daemon import __version__
+from omfs_daemon.cli.extra import require_simulator
+from omfs_daemon.cli.faults import UnreachableError
+from omfs_daemon.cli.output import print_json, show
+from omfs_daemon.cli.progress import progress
+from omfs_daemon.cli.session import Session, session_of
+from omfs_daemon.cli.times import seconds_since_epoch
+from omfs_daemon.config import DEFAULT_PATH, Config, rules
+from omfs_daemon.daemon.entitlement_text import from_rows
+from omfs_daemon.daemon.entitlements import EntitlementStore
+from omfs_daemon.errors import ConfigError, GatewayError
+from omfs_daemon.policy.accounts import AccountShare
+
+# What needs the extra, or loads slowly, is imported where it is used: the other commands must stay quick.
+if TYPE_CHECKING:
+    from omfs_daemon.simulate.readers.loaded import Loaded, Options
+
+
+def whatif(
+    context: typer.Context,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the configuration otherwise; repeatable."),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Another policy than omfs: easy, capping, ...")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The period: what sacct printed (.sacct), or any trace of omfs simulate."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Instead of a trace: ask Slurm's accounting, from e.g. 30d ago or 2026-03-01.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="With --since: up to then; else up to now.")] = None,
+    procs: Annotated[
+        int | None, typer.Option(min=1, help="CPUs of the machine; else as the trace says, else as Slurm says.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse a trace with malformed lines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Replay a recorded period as things are and with something changed; print what it makes of each account.
+
+    Waits, shares, preemptions: before, after, difference. Nothing is written and nothing is changed. A file for
+    --trace is what `SLURM_TIME_FORMAT=%s sacct -a -X -P -n -D -S BEGIN -E END --format=JobIDRaw,JobID,Submit,Start,
+    End,ElapsedRaw,TimelimitRaw,AllocCPUS,Account,Partition,QOS,State,Comment > FILE.sacct` prints.
+    """
+    require_simulator()
+    from omfs_daemon.cli import whatif_tables
+    from omfs_daemon.simulate.changed import changed, changes, in_force
+    from omfs_daemon.simulate.policies import policy_named
+    from omfs_daemon.simulate.readers.loaded import Options
+    from omfs_daemon.simulate.whatif import Side, compare, conventions, replayed
+
+    if not settings and policy is None:
+        raise ConfigError("nothing to compare: --set KEY=VALUE or --policy NAME is needed")
+    session = session_of(context)
+    owned = _entitlements(session)
+    before = in_force(session.config(), owned.shares)
+    after = changed(before, settings or ())
+    policies = policy_named("omfs"), policy_named(policy or "omfs")
+    differs = [*changes(before, after)] + ([f"policy: omfs -> {policy}"] if policies[0] != policies[1] else [])
+    if not differs:
+        raise ConfigError("nothing to compare: --set and --policy leave everything as it is")
+    period = _period(trace, since, until, before)
+    with progress() as bars:
+        loading = bars.add_task("loading", total=1.0)
+        options = Options(strict=strict, rules=rules(before, before.shares))
+        loaded = period(options, lambda part: bars.update(loading, completed=part))
+        bars.remove_task(loading)
+        machine = _machine(procs, loaded, before)
+        one, other = (
+            Side(replayed(loaded.workload, machine.cpus, rules(config, config.shares)), chosen)
+            for config, chosen in zip((before, after), policies, strict=True)
+        )
+        bars.add_task(f"{len(loaded.workload):,} jobs, twice", total=None)
+        found = compare(one, other)
+    told = (*loaded.report.sentences(), machine.source, owned.source, *conventions(one, other, found))
+    if as_json:
+        head = {"version": __version__, "workload": loaded.workload.name, "changes": differs}
+        print_json(head | {"conventions": list(told)} | found.as_json())
+    else:
+        show(*whatif_tables.result(found, f"{loaded.workload.name}: what if {'; '.join(differs)}", told))
+
+
+class _Owned(NamedTuple):
+    shares: tuple[AccountShare, ...]
+    source: str
+
+
+def _entitlements(session: Session) -> _Owned:
+    """Those in force: as the daemon says, else as it would find them at its next start."""
+    try:
+        view = session.client().entitlements()
+        return _Owned(from_rows(view["entitlements"]), f"entitlements before: as omfsd has them now ({view['source']})")
+    except UnreachableError:
+        config, path = session.config(), session.config_path or DEFAULT_PATH
+    try:
+        store = EntitlementStore(config.daemon.state_dir, config.shares, time.time)
+    except PermissionError:
+        unseen = f"those changed since, in {config.daemon.state_dir}, cannot be read"
+        return _Owned(config.shares, f"entitlements before: of {path}, for omfsd does not answer; {unseen}")
+    source = str(path) if store.source == "configuration file" else store.source
+    return _Owned(store.shares, f"entitlements before: of {source}, for omfsd does not answer")
+
+
+_Period = Callable[["Options", Callable[[float], None]], "Loaded"]
+
+
+def _period(trace: Path | None, since: str | None, until: str | None, config: Config) -> _Period:
+    """How to read what was asked for; ConfigError if that is not one period."""
+    from omfs_daemon.simulate.readers import any as readers
+    from omfs_daemon.simulate.readers import sacct
+
+    if (trace is None) == (since is None):
+        raise ConfigError("either --trace FILE or --since TIME is needed, and not both")
+    if trace is not None:
+        if until is not None:
+            raise ConfigError("--until goes with --since: a trace is replayed whole")
+        return lambda options, progress: readers.load(trace, options, progress)
+    now = time.time()
+    begin = seconds_since_epoch(since or "", now)
+    end = now if until is None else seconds_since_epoch(until, now, "--until")
+    if begin >= end:
+        raise ConfigError(f"--since = {since!r}: must be before {'now' if until is None else f'--until = {until!r}'}")
+    return lambda options, _: sacct.ask(begin, end, config.slurm.conf, options)
+
+
+class _Machine(NamedTuple):
+    cpus: int
+    source: str
+
+
+def _machine(procs: int | None, loaded: Loaded, config: Config) -> _Machine:
+    """Its CPUs, and who says so; ConfigError if nobody does."""
+    if procs is not None:
+        return _Machine(procs, f"CPUs of the machine: {procs:,}, as asked for")
+    if loaded.facts.cpus is not None:
+        return _Machine(loaded.facts.cpus, f"CPUs of the machine: {loaded.facts.cpus:,}, as the trace's header says")
+    from omfs_daemon.slurm.commands import CommandGateway
+
+    try:
+        nodes = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds).nodes()
+    except GatewayError as error:
+        raise ConfigError(f"--procs is needed: neither the trace nor Slurm says it ({error})") from None
+    cpus = sum(node.cpus for node in nodes)
+    if not cpus:
+        raise ConfigError("--procs is needed: neither the trace nor Slurm says it (no nodes)")
+    return _Machine(cpus, f"CPUs of the machine: {cpus:,} on {len(nodes):,} nodes, as Slurm has them now")
