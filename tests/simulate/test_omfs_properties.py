@@ -181,7 +181,9 @@ def test_an_account_with_demand_has_its_entitlement_within_a_quantum_and_a_stop(
             jobs, owns = np.flatnonzero(case.leaf == leaf), int(case.entitled[leaf])
             since = np.inf
             for now in times:
-                demand = ((setting.workload.submit[jobs] <= now) & (outcome.finish[jobs] > now)).sum()
+                there = (setting.workload.submit <= now) & (outcome.finish > now)
+                there[trail.victim[(trail.stop_at <= now) & (now < trail.stop_at + takes)]] = False
+                demand = there[jobs].sum()
                 since = min(since, now) if demand >= owns > 0 else np.inf
                 if now >= since + quantum + takes:
                     assert held(outcome, now, jobs) >= owns
