@@ -9,9 +9,9 @@ from numba import njit
 
 from omfs_daemon.simulate import set_costs
 from omfs_daemon.simulate.kernels.omfs_moves import (
-    BACK,
     END,
     STEP,
+    WAKE,
     arrive,
     break_off,
     end,
@@ -20,15 +20,7 @@ from omfs_daemon.simulate.kernels.omfs_moves import (
     vanish,
 )
 from omfs_daemon.simulate.kernels.omfs_pass import decide
-from omfs_daemon.simulate.kernels.omfs_state import (
-    VICTIM,
-    Groups,
-    Notes,
-    Records,
-    State,
-    Terms,
-    Tree,
-)
+from omfs_daemon.simulate.kernels.omfs_state import IN_VAIN, VICTIM, Groups, Notes, Records, State, Terms, Tree
 from omfs_daemon.simulate.workload import Floats, Ints
 
 Stretches = tuple[Ints, Floats, Floats, Ints]
@@ -53,14 +45,18 @@ def omfs(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State) -> t
             now = min(now, notes.due[0][0])
         if now == np.inf:
             break
-        _happen(jobs, tree, terms, s, notes, now)
+        is_news = _happen(jobs, tree, s, notes, now)
         while arrival < len(jobs) and jobs[arrival].submit <= now:
             if not jobs[arrival].rejected:
                 arrive(jobs, tree, groups, s, arrival)
+                is_news = True
             arrival += 1
         settle(jobs, terms, s, notes, now)
-        while decide(jobs, tree, terms, groups, s, notes, now) or _is_due(notes, now):
-            _happen(jobs, tree, terms, s, notes, now)
+        # That a job may be stopped from now on matters only if the last pass lacked jobs to stop.
+        is_open = is_news or s.tally[IN_VAIN] > 0
+        while is_open:
+            is_open = decide(jobs, tree, terms, groups, s, notes, now) or _is_due(notes, now)
+            _happen(jobs, tree, s, notes, now)
             settle(jobs, terms, s, notes, now)
     return _stretches(notes), _stops(notes)
 
@@ -71,18 +67,22 @@ def _is_due(notes: Notes, now: float) -> bool:
 
 
 @njit(cache=True)
-def _happen(jobs: Records, tree: Tree, terms: Terms, s: State, notes: Notes, now: float) -> None:
-    """What comes due by itself."""
+def _happen(jobs: Records, tree: Tree, s: State, notes: Notes, now: float) -> bool:
+    """What comes due by itself; whether it is more than that a job may be stopped from now on."""
+    is_news = False
     while _is_due(notes, now):
         _, what, job, turn = heappop(notes.due)
         if what == STEP:
             if turn == jobs[job].number:
                 _go_on(jobs, s, notes, job, now)
-        elif turn == jobs[job].turn:
+                is_news = True
+        elif turn == jobs[job].turn and what != WAKE:
             if what == END:
                 end(jobs, tree, s, notes, job, now)
-            elif what == BACK:
+            else:
                 give_area_back(jobs, s, job)
+            is_news = True
+    return is_news
 
 
 @njit(cache=True)
