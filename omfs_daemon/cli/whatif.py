@@ -31,7 +31,7 @@ def whatif(
     context: typer.Context,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the configuration otherwise; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A key of the configuration set otherwise; repeatable."),
     ] = None,
     policy: Annotated[
         str | None, typer.Option(metavar="NAME", help="Another policy than omfs: easy, capping, ...")
@@ -52,9 +52,13 @@ def whatif(
 ) -> None:
     """Replay a recorded period as things are and with something changed; print what it makes of each account.
 
-    Waits, shares, preemptions: before, after, difference. Nothing is written and nothing is changed. A file for
-    --trace is what `SLURM_TIME_FORMAT=%s sacct -a -X -P -n -D -S BEGIN -E END --format=JobIDRaw,JobID,Submit,Start,
-    End,ElapsedRaw,TimelimitRaw,AllocCPUS,Account,Partition,QOS,State,Comment > FILE.sacct` prints.
+    Waits, shares, preemptions: before, after, difference. Nothing is written and nothing is changed. A period for
+    --trace is saved as FILE.sacct with
+
+    \b
+    SLURM_TIME_FORMAT=%s sacct -a -X -P -n -D -S BEGIN -E END \\
+    --format=JobIDRaw,JobID,Submit,Start,End,ElapsedRaw,TimelimitRaw,\\
+    AllocCPUS,Account,Partition,QOS,State,Comment > FILE.sacct
     """
     require_simulator()
     from omfs_daemon.cli import whatif_tables
@@ -77,7 +81,7 @@ def whatif(
     with progress() as bars:
         loading = bars.add_task("loading", total=1.0)
         options = Options(strict=strict, rules=rules(before, before.shares))
-        loaded = period(options, lambda part: bars.update(loading, completed=part))
+        loaded = period.load(options, lambda part: bars.update(loading, completed=part))
         bars.remove_task(loading)
         machine = _machine(procs, loaded, before)
         one, other = (
@@ -86,7 +90,7 @@ def whatif(
         )
         bars.add_task(f"{len(loaded.workload):,} jobs, twice", total=None)
         found = compare(one, other)
-    told = (*loaded.report.sentences(), machine.source, owned.source, *conventions(one, other, found))
+    told = (*loaded.report.sentences(), period.source, machine.source, owned.source, *conventions(one, other, found))
     if as_json:
         head = {"version": __version__, "workload": loaded.workload.name, "changes": differs}
         print_json(head | {"conventions": list(told)} | found.as_json())
@@ -115,7 +119,18 @@ def _entitlements(session: Session) -> _Owned:
     return _Owned(store.shares, f"entitlements before: of {source}, for omfsd does not answer")
 
 
-_Period = Callable[["Options", Callable[[float], None]], "Loaded"]
+_BY_CLASSES = (
+    "who is urgent and how jobs are stopped: by the classes of the configuration; accounting does not say which jobs "
+    "may not be requeued: all may"
+)
+_BY_TRACE = "who is urgent and how jobs are stopped: as the trace says; where it does not, nobody and by suspending"
+
+
+class _Period(NamedTuple):
+    """``load`` takes what is to be called with the fraction that has been read."""
+
+    load: Callable[[Options, Callable[[float], None]], Loaded]
+    source: str
 
 
 def _period(trace: Path | None, since: str | None, until: str | None, config: Config) -> _Period:
@@ -128,13 +143,14 @@ def _period(trace: Path | None, since: str | None, until: str | None, config: Co
     if trace is not None:
         if until is not None:
             raise ConfigError("--until goes with --since: a trace is replayed whole")
-        return lambda options, progress: readers.load(trace, options, progress)
+        by_classes = sacct.is_accounting(trace)
+        return _Period(lambda *how: readers.load(trace, *how), _BY_CLASSES if by_classes else _BY_TRACE)
     now = time.time()
     begin = seconds_since_epoch(since or "", now)
     end = now if until is None else seconds_since_epoch(until, now, "--until")
     if begin >= end:
         raise ConfigError(f"--since = {since!r}: must be before {'now' if until is None else f'--until = {until!r}'}")
-    return lambda options, _: sacct.ask(begin, end, config.slurm.conf, options)
+    return _Period(lambda options, _: sacct.ask(begin, end, config.slurm.conf, options), _BY_CLASSES)
 
 
 class _Machine(NamedTuple):

@@ -51,6 +51,7 @@ _TOTALS = (
     _Line("refused", "rejected", _count),
     _Line("mean wait", "wait", span),
     _Line("95 % wait at most", "wait_p95", span),
+    _Line("mean response", "response", span),
     _Line("mean bounded slowdown", "bounded_slowdown", _decimal),
     _Line("mean wait, regular jobs", "regular_wait", span),
     _Line("mean wait, urgent jobs", "urgent_wait", span),
@@ -66,6 +67,7 @@ _ALWAYS = (
     _Line("share of the machine", "share", _part),
     _Line("mean wait", "wait", span),
     _Line("95 % wait at most", "wait_p95", span),
+    _Line("mean response", "response", span),
 )
 _IF_ANY = (
     _Line("preemptions", "preemptions", _count),

@@ -37,6 +37,7 @@ class Totals(NamedTuple):
     rejected: float
     wait: float
     wait_p95: float
+    response: float
     bounded_slowdown: float
     regular_wait: float
     urgent_wait: float
@@ -55,7 +56,7 @@ class Account(NamedTuple):
     owned     CPUs that are the account's own; 0 where its jobs count under others'
     share     of the machine, 0 to 1, on average up to the last submission (later there is no demand to share it among);
               nan if all was submitted at once
-    wait, wait_p95  seconds up to the first start; nan: no job was done
+    wait, wait_p95  seconds up to the first start, response up to the end, stops included; nan: no job was done
     preemptions  stops of its jobs for others; ``lost_cpu_hours``: work that they threw away
     below_hours  how long it had demand and held less than it owns
     """
@@ -66,6 +67,7 @@ class Account(NamedTuple):
     share: float
     wait: float
     wait_p95: float
+    response: float
     preemptions: float
     lost_cpu_hours: float
     below_hours: float
@@ -113,6 +115,8 @@ def conventions(before: Side, after: Side, found: Difference) -> tuple[str, ...]
     old, new = sentences(*before), sentences(*after)
     told = [sentence if sentence in new else f"before: {sentence}" for sentence in old]
     told += [f"after: {sentence}" for sentence in new if sentence not in old]
+    told.append("a requeue counts as a kill, a suspension as a swap that takes no time")
+    told.append("waits are up to the first start; what stops cost shows in the response, which is up to the end")
     told.append("share of the machine: what is held on average up to the last submission, stops and lost work included")
     told.append("each row has the same jobs on both sides: those of the account that either side's entitlements name")
     if found.before.rejected != found.after.rejected:
@@ -167,6 +171,7 @@ def _totals(outcome: Outcome, tree: AccountTree) -> Totals:
         rejected=found.rejected,
         wait=found.all.wait.mean,
         wait_p95=found.all.wait.p95,
+        response=found.all.response.mean,
         bounded_slowdown=found.all.bounded_slowdown.mean,
         regular_wait=found.regular.wait.mean,
         urgent_wait=found.urgent.wait.mean,
@@ -184,7 +189,7 @@ def _accounts(outcome: Outcome, tree: AccountTree, names: Sequence[str], owner: 
     leaves = {entity.name: entity.index for entity in tree.entities if entity.is_leaf}
     units = tree.entitled(machine.nodes or machine.cpus)
     entitled = np.array([units[leaves[name]] if name in leaves else 0 for name in names], dtype=np.int64)
-    shares = np.bincount(owner, weights=_shares(outcome), minlength=count)
+    shares = _shares(outcome, owner, count)
     rejected = np.bincount(owner, weights=outcome.rejected, minlength=count)
     stops = np.bincount(owner, weights=outcome.stops, minlength=count)
     lost = np.bincount(owner, weights=cpu_seconds(outcome)[:, Use.LOST], minlength=count) / HOUR
@@ -199,6 +204,7 @@ def _accounts(outcome: Outcome, tree: AccountTree, names: Sequence[str], owner: 
             share=float(shares[index]),
             wait=found.wait.mean,
             wait_p95=found.wait.p95,
+            response=found.response.mean,
             preemptions=float(stops[index]),
             lost_cpu_hours=float(lost[index]),
             below_hours=below[index],
@@ -207,14 +213,15 @@ def _accounts(outcome: Outcome, tree: AccountTree, names: Sequence[str], owner: 
     ]
 
 
-def _shares(outcome: Outcome) -> Floats:
-    """Of the machine, that each job held on average up to the last submission."""
-    held, jobs = outcome.segments, outcome.workload
+def _shares(outcome: Outcome, owner: Ints, count: int) -> Floats:
+    """Of the machine, that each account held on average up to the last submission; nan if that is the first one."""
+    held, jobs, machine = outcome.segments, outcome.workload, outcome.machine
     until = float(jobs.submit.max(initial=0.0))
+    if not until:
+        return np.full(count, np.nan)
     seconds = np.minimum(held.end, until) - np.minimum(held.begin, until)
-    amount = np.bincount(held.job, weights=seconds, minlength=len(jobs)) * held_units(outcome)
-    offered = (outcome.machine.nodes or outcome.machine.cpus) * until
-    shares: Floats = amount / offered if offered else np.full(len(jobs), np.nan)
+    amount = np.bincount(owner[held.job], weights=seconds * held_units(outcome)[held.job], minlength=count)
+    shares: Floats = amount / ((machine.nodes or machine.cpus) * until)
     return shares
 
 

@@ -20,7 +20,7 @@ def load(path: Path, options: Options | None = None, progress: Progress | None =
     kind = Path(path.name.lower().removesuffix(".gz")).suffix
     if kind == ".swf":
         return swf.read(path, options, progress)
-    if kind == ".sacct":
+    if sacct.is_accounting(path):
         return sacct.read(path, options, progress)
     if kind in (".csv", ".parquet"):
         cells = read_cells(path, progress)

@@ -72,6 +72,11 @@ class _Record(NamedTuple):
     comment: str
 
 
+def is_accounting(path: Path) -> bool:
+    """Whether the name says that sacct printed it."""
+    return path.name.lower().removesuffix(".gz").endswith(".sacct")
+
+
 def read(path: Path, options: Options, progress: Progress | None = None) -> Loaded:
     """The jobs of a file; ConfigError if it cannot be used."""
     return _loaded(path, "line", _rows_of_file(lines(path, progress)), options, since=-inf)
