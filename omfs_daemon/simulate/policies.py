@@ -39,13 +39,11 @@ POLICIES = {
             "conservative", "conservative backfilling, compressed when a job ends early", "conservative:conservative"
         ),
         Policy("conservative-fixed", "conservative backfilling without compression", "conservative:uncompressed"),
-        Policy("ujfb", "urgent jobs first with backfilling, by stopping regular jobs", "ujfb:ujfb", stops=True),
         Policy(
-            "ujfb-slowdown",
-            "the same, and among urgent jobs the one that is worst off first",
-            "ujfb:by_slowdown",
-            stops=True,
+            "ujfb", "urgent jobs first, by stopping regular ones; conservative backfilling", "ujfb:ujfb", stops=True
         ),
+        Policy("ujfb-easy", "the same with EASY backfilling of regular jobs", "ujfb:with_easy", stops=True),
+        Policy("ujfb-slowdown", "ujfb, and the urgent job that is worst off first", "ujfb:by_slowdown", stops=True),
         Policy("omfs", "memoryless fair share: lend what is idle, take back by stopping", "omfs:omfs", stops=True),
         Policy("partition", "hard partition: each account keeps to its own CPUs", "partitioned:hard_partition"),
         Policy("capping", "one machine, no account above its entitlement at any time", "partitioned:capping"),

@@ -6,6 +6,7 @@ import numpy as np
 
 from omfs_daemon.simulate.costs import stop_costs
 from omfs_daemon.simulate.kernels import ujfb as kernel
+from omfs_daemon.simulate.kernels.site import JOB
 from omfs_daemon.simulate.outcome import Outcome, Segments
 from omfs_daemon.simulate.setting import Setting
 from omfs_daemon.simulate.units import counted
@@ -13,31 +14,41 @@ from omfs_daemon.simulate.units import counted
 
 def ujfb(setting: Setting) -> Outcome:
     """The urgent queue strictly in order of arrival, as in the paper."""
-    return _simulated(setting, "ujfb", kernel.FIRST_COME)
+    return _simulated(setting, "ujfb")
 
 
 def by_slowdown(setting: Setting) -> Outcome:
     """The urgent queue in order of the slowdown reached so far: who is worst off is looked at first, and a job that
     fits need not wait behind one that does not."""
-    return _simulated(setting, "ujfb-slowdown", kernel.BY_SLOWDOWN)
+    return _simulated(setting, "ujfb-slowdown", by_slowdown=True)
 
 
-def _simulated(setting: Setting, name: str, order: int) -> Outcome:
+def with_easy(setting: Setting) -> Outcome:
+    """The urgent queue as in the paper, regular jobs backfilled by EASY."""
+    return _simulated(setting, "ujfb-easy", easy=True)
+
+
+def _simulated(setting: Setting, name: str, by_slowdown: bool = False, easy: bool = False) -> Outcome:
     workload = setting.workload
-    jobs, capacity = counted(setting)
+    seen, capacity = counted(setting)
     costs = stop_costs(workload, setting.costs, setting.seed)
-    start, finish, stops, log = kernel.ujfb(*jobs, workload.urgent, costs, capacity, order)
-    count = int(log.size[0])
+    jobs = np.zeros(len(workload), JOB)
+    jobs["urgent"] = workload.urgent
+    for known in (seen, costs):
+        for field in set(known._fields) & set(JOB.names or ()):
+            jobs[field] = getattr(known, field)
+    log = kernel.ujfb(jobs, capacity, costs.area, costs.latency, by_slowdown, easy)
+    start, size = jobs["start"].copy(), int(log.size[0])
     return Outcome(
         workload=workload,
         policy=name,
         machine=setting.machine,
         conventions=setting.conventions,
         start=start,
-        finish=finish,
-        run=jobs.run,
-        stops=stops,
-        segments=Segments(log.job[:count], log.begin[:count], log.end[:count], log.use[:count]),
+        finish=jobs["finish"].copy(),
+        run=seen.run,
+        stops=jobs["stops"].copy(),
+        segments=Segments(log.job[:size], log.begin[:size], log.end[:size], log.use[:size]),
         rejected=np.isnan(start),
         promised=np.full(len(start), np.nan),
     )

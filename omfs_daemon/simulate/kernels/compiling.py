@@ -9,6 +9,9 @@ import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+Records = Any
+"""A structured array: passed to a compiled function, it costs a fraction of what an array for each field does."""
+
 _njit: Any = numba.njit  # its types do not know all of its options
 
 

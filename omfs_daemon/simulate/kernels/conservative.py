@@ -8,6 +8,7 @@ from omfs_daemon.simulate.kernels.compiling import kernel
 from omfs_daemon.simulate.kernels.profile import advance
 from omfs_daemon.simulate.kernels.reservations import (
     compress,
+    enter,
     give_back,
     new_book,
     next_due,
@@ -31,7 +32,9 @@ def conservative(
     start, promised = np.full(count, np.nan), np.full(count, np.nan)
     expected_end = np.full(count, np.inf)
     ends, overdue = no_ends(count + 1), no_ends(count + 1)
-    book = new_book(machine, cpus, estimate, np.arange(count))
+    book = new_book(machine, count)
+    for job in range(count):
+        enter(book, job, cpus[job], estimate[job], job)
     arrived = 0
     while True:
         now = min(first_end(ends), first_end(overdue), next_start(book))

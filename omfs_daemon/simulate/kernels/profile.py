@@ -150,6 +150,12 @@ def change(profile: Profile, begin: float, end: float, cpus: int) -> int:
 
 
 @part
+def free_at(profile: Profile, time: float) -> int:
+    """CPUs free at this time."""
+    return int(profile.free[_find(profile, time)])
+
+
+@part
 def least_free(profile: Profile, begin: float, end: float) -> int:
     """The least that is free at any time from begin to before end (begin < end)."""
     at = _find(profile, begin)

@@ -11,19 +11,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.simulate.kernels.compiling import part
+from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.kernels.profile import Profile, change, earliest, least_free, new_profile
 from omfs_daemon.simulate.kernels.running import no_ends, pop_end, push_end
 from omfs_daemon.simulate.workload import Floats, Ints
+
+ENTRY = np.dtype([("reserved", np.float64), ("expected", np.float64), ("cpus", np.int64), ("rank", np.int64)])
+"""A job: its reserved start (inf: it has none), the seconds that it is expected to run from then on, its CPUs, and its
+rank: who gives way last when reservations clash has the lowest."""
 
 
 class Book(NamedTuple):
     """The waiting jobs ``order[ends[0]:ends[1]]``, by reserved start.
 
     profile   CPUs free beside what runs and what is reserved
-    reserved  the start of each waiting job, by job
-    cpus, expected  CPUs, and seconds that it is expected to run, by job
-    rank      who gives way last when reservations clash: the lower, by job
+    entries   records of ``ENTRY``, by job
     gain      the time from gain[0] to gain[1] (empty: gain[0] > gain[1]) in which more became free than when the
               waiting jobs last looked
     """
@@ -31,33 +33,33 @@ class Book(NamedTuple):
     profile: Profile
     order: Ints
     ends: Ints
-    reserved: Floats
-    cpus: Ints
-    expected: Floats
-    rank: Ints
+    entries: Records
     gain: Floats
 
 
 @part
-def new_book(machine: int, cpus: Ints, expected: Floats, rank: Ints) -> Book:
-    """Nobody waits, everything is free."""
-    count = len(cpus)
+def new_book(machine: int, count: int) -> Book:
+    """Room for so many jobs; nobody waits, everything is free."""
     return Book(
         new_profile(machine, 2 * count + 2),
         np.empty(2 * count + 2, np.int64),
         np.zeros(2, np.int64),
-        np.full(count, np.inf),
-        cpus,
-        expected,
-        rank,
+        np.empty(count, ENTRY),
         np.array([np.inf, -np.inf]),
     )
 
 
 @part
+def enter(book: Book, job: int, cpus: int, expected: float, rank: int) -> None:
+    """Tell the book about a job."""
+    entry = book.entries[job]
+    entry.reserved, entry.expected, entry.cpus, entry.rank = np.inf, expected, cpus, rank
+
+
+@part
 def next_start(book: Book) -> float:
     """The earliest reserved start; inf if nobody waits."""
-    return float(book.reserved[book.order[book.ends[0]]]) if book.ends[0] < book.ends[1] else np.inf
+    return float(book.entries[book.order[book.ends[0]]].reserved) if book.ends[0] < book.ends[1] else np.inf
 
 
 @part
@@ -65,10 +67,10 @@ def _enlist(book: Book, job: int, before: int) -> None:
     """Put a job among those at places before ``before``, behind all that start at the same time; the place ``before``
     itself is free to be overwritten."""
     low, high = book.ends[0], before
-    start = book.reserved[job]
+    start = book.entries[job].reserved
     while low < high:
         middle = (low + high) >> 1
-        if book.reserved[book.order[middle]] <= start:
+        if book.entries[book.order[middle]].reserved <= start:
             low = middle + 1
         else:
             high = middle
@@ -80,9 +82,10 @@ def _enlist(book: Book, job: int, before: int) -> None:
 @part
 def reserve(book: Book, job: int, now: float) -> float:
     """Give a job the earliest start that there is, and return it."""
-    start = earliest(book.profile, book.cpus[job], book.expected[job], now, np.inf, np.inf)
-    change(book.profile, start, start + book.expected[job], -book.cpus[job])
-    book.reserved[job] = start
+    its = book.entries[job]
+    start = earliest(book.profile, its.cpus, its.expected, now, np.inf, np.inf)
+    change(book.profile, start, start + its.expected, -its.cpus)
+    its.reserved = start
     if book.ends[1] == len(book.order):
         count = book.ends[1] - book.ends[0]
         book.order[:count] = book.order[book.ends[0] : book.ends[1]].copy()
@@ -122,12 +125,13 @@ def compress(book: Book, now: float) -> None:
         return
     for at in range(book.ends[0], book.ends[1]):
         job = book.order[at]
-        old, seconds, cpus = book.reserved[job], book.expected[job], book.cpus[job]
+        its = book.entries[job]
+        old, seconds, cpus = its.reserved, its.expected, its.cpus
         new = earliest(book.profile, cpus, seconds, max(now, begin - seconds), min(old, end), old)
         if new < old:
             change(book.profile, old, old + seconds, cpus)
             change(book.profile, new, new + seconds, -cpus)
-            book.reserved[job] = new
+            its.reserved = new
             _enlist(book, job, at)
             begin, end = min(begin, old), max(end, old + seconds)
             book.gain[0], book.gain[1] = min(book.gain[0], old), max(book.gain[1], old + seconds)
@@ -138,7 +142,7 @@ def _by_rank(book: Book, jobs: Ints) -> Ints:
     """These jobs, lowest rank first. By a heap: numba's sorts take seconds to compile wherever they are called."""
     heap = no_ends(len(jobs))
     for job in jobs:
-        push_end(heap, book.rank[job], job)
+        push_end(heap, book.entries[job].rank, job)
     ordered = np.empty(len(jobs), np.int64)
     for at in range(len(jobs)):
         ordered[at] = pop_end(heap)
@@ -157,21 +161,24 @@ def take(book: Book, begin: float, end: float, cpus: int, now: float) -> None:
     count = 0
     for at in range(book.ends[0], book.ends[1]):
         job = book.order[at]
-        if book.reserved[job] >= end:
+        its = book.entries[job]
+        if its.reserved >= end:
             break
-        if book.reserved[job] + book.expected[job] > begin:
+        if its.reserved + its.expected > begin or its.reserved == begin:
             clashing[count] = job
             count += 1
     clashing = _by_rank(book, clashing[:count])
     for job in clashing[::-1]:
-        start = book.reserved[job]
-        stop = start + book.expected[job]
+        its = book.entries[job]
+        start = its.reserved
+        stop = start + its.expected
         if least_free(book.profile, max(begin, start), min(end, stop)) < 0:
-            give_back(book, start, stop, book.cpus[job])
-            book.reserved[job] = np.inf
+            give_back(book, start, stop, its.cpus)
+            its.reserved = np.inf
     _strike_off(book)
     for job in clashing:
-        if book.reserved[job] == np.inf:
+        its = book.entries[job]
+        if its.reserved == np.inf:
             reserve(book, job, now)
 
 
@@ -180,7 +187,7 @@ def _strike_off(book: Book) -> None:
     """Take the jobs off the order that have no reservation any more."""
     kept = book.ends[0]
     for at in range(book.ends[0], book.ends[1]):
-        if book.reserved[book.order[at]] < np.inf:
+        if book.entries[book.order[at]].reserved < np.inf:
             book.order[kept] = book.order[at]
             kept += 1
     book.ends[1] = kept
@@ -192,13 +199,14 @@ def reserve_first(book: Book, job: int, now: float) -> None:
     waiting = book.order[book.ends[0] : book.ends[1]].copy()
     count = 0
     for other in waiting:
-        if book.rank[other] > book.rank[job]:
+        if book.entries[other].rank > book.entries[job].rank:
             waiting[count] = other
             count += 1
     behind = _by_rank(book, waiting[:count])
     for other in behind:
-        change(book.profile, book.reserved[other], book.reserved[other] + book.expected[other], book.cpus[other])
-        book.reserved[other] = np.inf
+        its = book.entries[other]
+        change(book.profile, its.reserved, its.reserved + its.expected, its.cpus)
+        its.reserved = np.inf
     _strike_off(book)
     reserve(book, job, now)
     for other in behind:
@@ -208,6 +216,7 @@ def reserve_first(book: Book, job: int, now: float) -> None:
 @part
 def withdraw(book: Book, job: int) -> None:
     """The job waits no longer; what was reserved for it is free."""
-    give_back(book, book.reserved[job], book.reserved[job] + book.expected[job], book.cpus[job])
-    book.reserved[job] = np.inf
+    its = book.entries[job]
+    give_back(book, its.reserved, its.reserved + its.expected, its.cpus)
+    its.reserved = np.inf
     _strike_off(book)

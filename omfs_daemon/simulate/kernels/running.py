@@ -52,13 +52,19 @@ def first_end(ends: Ends) -> float:
 
 
 @njit(cache=True)
+def _is_first(ends: Ends, place: int, time: float, job: int) -> bool:
+    """Whether the entry there comes before such a one."""
+    return bool(ends.time[place] < time or (ends.time[place] == time and ends.job[place] < job))
+
+
+@njit(cache=True)
 def push_end(ends: Ends, time: float, job: int) -> None:
     """Add a job that ends then."""
     place = ends.size[0]
     ends.size[0] += 1
     while place > 0:
         parent = (place - 1) // 2
-        if ends.time[parent] <= time:
+        if _is_first(ends, parent, time, job):
             break
         ends.time[place] = ends.time[parent]
         ends.job[place] = ends.job[parent]
@@ -69,7 +75,7 @@ def push_end(ends: Ends, time: float, job: int) -> None:
 
 @njit(cache=True)
 def pop_end(ends: Ends) -> int:
-    """Take out the job that ends first; of several at one instant, any."""
+    """Take out the job that ends first; of several at one instant, the lowest."""
     first = int(ends.job[0])
     ends.size[0] -= 1
     size = ends.size[0]
@@ -79,9 +85,9 @@ def pop_end(ends: Ends) -> int:
         child = 2 * place + 1
         if child >= size:
             break
-        if child + 1 < size and ends.time[child + 1] < ends.time[child]:
+        if child + 1 < size and _is_first(ends, child + 1, ends.time[child], ends.job[child]):
             child += 1
-        if time <= ends.time[child]:
+        if not _is_first(ends, child, time, job):
             break
         ends.time[place] = ends.time[child]
         ends.job[place] = ends.job[child]

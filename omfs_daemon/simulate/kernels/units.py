@@ -11,26 +11,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.simulate.kernels.compiling import part
+from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.workload import Ints
 
 NOBODY = -1
 
 
-class Units(NamedTuple):
-    """By unit: home, borrower, and the next unit of the same home and of the same borrower. By job: the first ones,
-    how many it is home to, and how many of those are lent. ``free``: a stack of units without a home, of height
-    ``spare[0]``.
-    """
+UNIT = np.dtype([(name, np.int64) for name in ("home", "borrower", "next_at_home", "next_borrowed")])
+"""A unit; the last two are the next unit of the same home and of the same borrower."""
 
-    home: Ints
-    borrower: Ints
-    next_at_home: Ints
-    next_borrowed: Ints
-    first_at_home: Ints
-    first_borrowed: Ints
-    owned: Ints
-    lent: Ints
+HOLDER = np.dtype([(name, np.int64) for name in ("first_at_home", "first_borrowed", "owned", "lent")])
+"""A job: its first unit, the first one that it borrows, how many are its own, and how many of those are lent."""
+
+
+class Units(NamedTuple):
+    """``all``: records of ``UNIT``, by unit; ``of``: of ``HOLDER``, by job; ``free``: a stack of units without a home,
+    of height ``spare[0]``."""
+
+    all: Records
+    of: Records
     free: Ints
     spare: Ints
 
@@ -38,26 +37,21 @@ class Units(NamedTuple):
 @part
 def new_units(count: int, jobs: int) -> Units:
     """All free. The lowest numbers are given out first."""
-    return Units(
-        np.full(count, NOBODY),
-        np.full(count, NOBODY),
-        np.full(count, NOBODY),
-        np.full(count, NOBODY),
-        np.full(jobs, NOBODY),
-        np.full(jobs, NOBODY),
-        np.zeros(jobs, np.int64),
-        np.zeros(jobs, np.int64),
-        np.arange(count - 1, -1, -1),
-        np.array([count]),
-    )
+    units = Units(np.empty(count, UNIT), np.empty(jobs, HOLDER), np.arange(count - 1, -1, -1), np.array([count]))
+    for unit in range(count):
+        units.all[unit].home = units.all[unit].borrower = NOBODY
+    for job in range(jobs):
+        units.of[job].first_at_home = units.of[job].first_borrowed = NOBODY
+        units.of[job].owned = units.of[job].lent = 0
+    return units
 
 
 @part
 def _settle(units: Units, unit: int, job: int) -> None:
-    units.home[unit] = job
-    units.next_at_home[unit] = units.first_at_home[job]
-    units.first_at_home[job] = unit
-    units.owned[job] += 1
+    units.all[unit].home = job
+    units.all[unit].next_at_home = units.of[job].first_at_home
+    units.of[job].first_at_home = unit
+    units.of[job].owned += 1
 
 
 @part
@@ -73,25 +67,25 @@ def occupy(units: Units, job: int, wanted: int) -> int:
 @part
 def vacate(units: Units, job: int) -> int:
     """Free what is left of a job's own units, none of them lent; returns how many."""
-    unit = units.first_at_home[job]
+    unit = units.of[job].first_at_home
     while unit != NOBODY:
-        units.home[unit] = NOBODY
+        units.all[unit].home = NOBODY
         units.free[units.spare[0]] = unit
         units.spare[0] += 1
-        unit = units.next_at_home[unit]
-    given = int(units.owned[job])
-    units.first_at_home[job], units.owned[job] = NOBODY, 0
+        unit = units.all[unit].next_at_home
+    given = int(units.of[job].owned)
+    units.of[job].first_at_home, units.of[job].owned = NOBODY, 0
     return given
 
 
 @part
 def hand_over(units: Units, giver: int, taker: int, wanted: int) -> int:
     """Make units of one job the other's own, as many as it wants or there are; returns how many."""
-    given = min(wanted, int(units.owned[giver]))
+    given = min(wanted, int(units.of[giver].owned))
     for _ in range(given):
-        unit = units.first_at_home[giver]
-        units.first_at_home[giver] = units.next_at_home[unit]
-        units.owned[giver] -= 1
+        unit = units.of[giver].first_at_home
+        units.of[giver].first_at_home = units.all[unit].next_at_home
+        units.of[giver].owned -= 1
         _settle(units, unit, taker)
     return given
 
@@ -100,24 +94,24 @@ def hand_over(units: Units, giver: int, taker: int, wanted: int) -> int:
 def lend(units: Units, owner: int, borrower: int, wanted: int) -> int:
     """Lend units of a job that does not run, as many as are wanted or not lent already; returns how many."""
     given = 0
-    unit = units.first_at_home[owner]
+    unit = units.of[owner].first_at_home
     while unit != NOBODY and given < wanted:
-        if units.borrower[unit] == NOBODY:
-            units.borrower[unit] = borrower
-            units.next_borrowed[unit] = units.first_borrowed[borrower]
-            units.first_borrowed[borrower] = unit
+        if units.all[unit].borrower == NOBODY:
+            units.all[unit].borrower = borrower
+            units.all[unit].next_borrowed = units.of[borrower].first_borrowed
+            units.of[borrower].first_borrowed = unit
             given += 1
-        unit = units.next_at_home[unit]
-    units.lent[owner] += given
+        unit = units.all[unit].next_at_home
+    units.of[owner].lent += given
     return given
 
 
 @part
 def bring_back(units: Units, borrower: int) -> None:
     """End all loans of a borrower."""
-    unit = units.first_borrowed[borrower]
+    unit = units.of[borrower].first_borrowed
     while unit != NOBODY:
-        units.borrower[unit] = NOBODY
-        units.lent[units.home[unit]] -= 1
-        unit = units.next_borrowed[unit]
-    units.first_borrowed[borrower] = NOBODY
+        units.all[unit].borrower = NOBODY
+        units.of[units.all[unit].home].lent -= 1
+        unit = units.all[unit].next_borrowed
+    units.of[borrower].first_borrowed = NOBODY
