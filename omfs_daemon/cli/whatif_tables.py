@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from math import isnan
+from math import inf, isnan
 from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from omfs_daemon.cli.output import cell, clean, span, table
+from omfs_daemon.cli.output import cell, clean, table
 from omfs_daemon.simulate.fairness import HOUR
 from omfs_daemon.simulate.whatif import Account, Difference, Row, Totals
 
@@ -18,56 +18,61 @@ _ACCOUNTS = 20
 _COLUMNS = ("before", "after", "difference")
 
 
+_Text = Callable[[float, float], str]
+"""Writes a value without sign, given the greatest one of its line, so that a line has one unit."""
+
+
 class _Line(NamedTuple):
-    """A figure's name in the tables and in the tuples, and how a value without sign is written."""
+    """A figure's name in the tables and in the tuples, and how it is written."""
 
     title: str
     name: str
-    text: Callable[[float], str]
+    text: _Text
 
 
-def _count(value: float) -> str:
-    return f"{value:,.0f}"
+def _with(form: str) -> _Text:
+    return lambda value, _: form.format(value)
 
 
-def _decimal(value: float) -> str:
-    return f"{value:,.2f}"
+_count, _tenth, _decimal = _with("{:,.0f}"), _with("{:,.1f}"), _with("{:,.2f}")
+_UNITS = (("s", 1.0, 120.0), ("min", 60.0, 7200.0), ("h", HOUR, 48 * HOUR), ("d", 24 * HOUR, inf))
 
 
-def _tenth(value: float) -> str:
-    return f"{value:,.1f}"
+def _time(seconds: float, greatest: float) -> str:
+    unit, size, _ = next(unit for unit in _UNITS if greatest < unit[2])
+    return f"{seconds / size:,.1f} {unit}"
 
 
-def _part(value: float) -> str:
+def _hours(hours: float, greatest: float) -> str:
+    return _time(hours * HOUR, greatest * HOUR)
+
+
+def _part(value: float, _: float) -> str:
     return f"{100 * value:.2f} %"
-
-
-def _hours(value: float) -> str:
-    return span(value * HOUR)
 
 
 _TOTALS = (
     _Line("jobs that were done", "jobs", _count),
     _Line("refused", "rejected", _count),
-    _Line("mean wait", "wait", span),
-    _Line("95 % wait at most", "wait_p95", span),
-    _Line("mean response", "response", span),
+    _Line("mean wait", "wait", _time),
+    _Line("95 % wait at most", "wait_p95", _time),
+    _Line("mean response", "response", _time),
     _Line("mean bounded slowdown", "bounded_slowdown", _decimal),
-    _Line("mean wait, regular jobs", "regular_wait", span),
-    _Line("mean wait, urgent jobs", "urgent_wait", span),
+    _Line("mean wait, regular jobs", "regular_wait", _time),
+    _Line("mean wait, urgent jobs", "urgent_wait", _time),
     _Line("U_L, worst slowdown of an urgent job", "u_l", _decimal),
     _Line("utilisation", "utilisation", _part),
     _Line("productive utilisation", "productive_utilisation", _part),
     _Line("preemptions", "preemptions", _count),
     _Line("CPU-hours lost", "lost_cpu_hours", _tenth),
-    _Line("makespan", "makespan", span),
+    _Line("makespan", "makespan", _time),
 )
 _ALWAYS = (
     _Line("CPUs owned", "owned", _count),
     _Line("share of the machine", "share", _part),
-    _Line("mean wait", "wait", span),
-    _Line("95 % wait at most", "wait_p95", span),
-    _Line("mean response", "response", span),
+    _Line("mean wait", "wait", _time),
+    _Line("95 % wait at most", "wait_p95", _time),
+    _Line("mean response", "response", _time),
 )
 _IF_ANY = (
     _Line("preemptions", "preemptions", _count),
@@ -106,18 +111,21 @@ def _fill(
 ) -> None:
     """A row for each line that has a figure on either side; ``head`` stands in the first one."""
     for line in lines:
-        old, new = getattr(before, line.name), getattr(after, line.name)
-        if isnan(old) and isnan(new):
+        values = (getattr(before, line.name), getattr(after, line.name))
+        known = [value for value in values if not isnan(value)]
+        if not known:
             continue
-        values = ("" if isnan(value) else line.text(value) for value in (old, new))
-        made.add_row(*map(cell, head), line.title, *values, _signed(line, new - old))
+        cells = ["" if isnan(value) else line.text(value, max(known)) for value in values]
+        change = _change(line, *values) if len(known) == 2 else Text("")
+        made.add_row(*map(cell, head), line.title, *cells, change)
         head = tuple("" for _ in head)
 
 
-def _signed(line: _Line, change: float) -> Text:
-    if isnan(change):
-        return Text("")
-    text = line.text(abs(change))
-    if text == line.text(0.0):
+def _change(line: _Line, before: float, after: float) -> Text:
+    """With its sign; 0 if it cannot be seen in so few digits. That of a percentage is in points."""
+    greatest = max(before, after)
+    text = line.text(abs(after - before), greatest)
+    if text == line.text(0.0, greatest):
         return Text("0")
-    return Text(("+" if change > 0 else "-") + text, style="bold")
+    sign = "+" if after > before else "-"
+    return Text(sign + text.replace(" %", " points"), style="bold")

@@ -317,8 +317,10 @@ class TestCommand:
         assert lines[0] == "site.sacct: what if entitlements.bio: 100 % -> 50 %; entitlements.physics: none -> 50 %"
         assert "preemptions 0 1 +1" in lines
         assert "physics (1 jobs) CPUs owned 0 1 +1" in lines
-        assert "mean wait 90 s 0.0 s -90 s" in lines
-        assert "utilisation 100.00 % 97.62 % -2.38 %" in lines
+        assert "mean wait 90.0 s 0.0 s -90.0 s" in lines
+        assert "makespan 3.3 min 3.5 min +0.2 min" in lines
+        assert "refused 0 0 0" in lines
+        assert "utilisation 100.00 % 97.62 % -2.38 points" in lines
         assert "- site.sacct: 4 records, 4 kept" in lines
         assert "- jobs end at their limit at the latest" in lines
 
