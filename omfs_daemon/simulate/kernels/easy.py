@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from omfs_daemon.simulate.kernels.compiling import kernel
 from omfs_daemon.simulate.kernels.running import (
     correct,
     expect,
@@ -22,7 +22,7 @@ from omfs_daemon.simulate.workload import Floats, Ints
 NOBODY = -1
 
 
-@njit(cache=True)
+@kernel
 def easy(
     submit: Floats, cpus: Ints, run: Floats, estimate: Floats, capacity: int, reserving: bool
 ) -> tuple[Floats, Floats]:

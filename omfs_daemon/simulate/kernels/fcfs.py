@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from omfs_daemon.simulate.kernels.compiling import kernel
 from omfs_daemon.simulate.kernels.running import first_end, no_ends, pop_end, push_end
 from omfs_daemon.simulate.workload import Floats, Ints
 
 
-@njit(cache=True)
+@kernel
 def fcfs(submit: Floats, cpus: Ints, run: Floats, urgent: Ints, regular: Ints, capacity: int) -> Floats:
     """Start of each job in seconds. ``urgent`` and ``regular`` are the indices of the jobs of either queue, in order of
     submission; every job needs at most ``capacity`` CPUs.

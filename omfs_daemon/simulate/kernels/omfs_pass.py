@@ -85,7 +85,7 @@ def _owners(
     area: float, room_made: int, now: float,
 ) -> None:  # fmt: skip
     """Urgent jobs; then those of accounts that use less than their entitlement: stopped ones first."""
-    turns, stage, begin, most, reclaims = _turns(groups, jobs, groups.urgent, ANY), URGENTS, 0, 0, 0
+    turns, stage, begin, most, reclaims = _turns(jobs, groups, groups.urgent, ANY), URGENTS, 0, 0, 0
     while books[AGAIN] == 0:
         job, group = -1, NO_GROUP
         if stage == STOPPED_ONES:
@@ -142,7 +142,7 @@ def _borrowers(
     jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, now: float
 ) -> None:
     """What is idle is lent to anybody (OMFS, Algorithm 1, line 26): stopped jobs, held ones, all others."""
-    turns, stage, begin = _turns(groups, jobs, groups.held, books[NOW]), STOPPED_ONES, 0
+    turns, stage, begin = _turns(jobs, groups, groups.held, books[NOW]), STOPPED_ONES, 0
     while stage < NOBODY_LEFT:
         job, group = -1, NO_GROUP
         if stage == STOPPED_ONES:
@@ -163,7 +163,7 @@ def _borrowers(
 
 
 @njit(cache=True)
-def _turns(groups: Groups, jobs: Records, chosen: Ints, most: int) -> list[int]:
+def _turns(jobs: Records, groups: Groups, chosen: Ints, most: int) -> list[int]:
     """Whose turn it is: a heap of the first of each of these groups, if they have at most so many CPUs."""
     turns = [0]
     turns.clear()

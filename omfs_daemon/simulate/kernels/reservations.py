@@ -205,7 +205,7 @@ def reserve_first(book: Book, job: int, now: float) -> None:
     behind = _by_rank(book, waiting[:count])
     for other in behind:
         its = book.entries[other]
-        change(book.profile, its.reserved, its.reserved + its.expected, its.cpus)
+        give_back(book, its.reserved, its.reserved + its.expected, its.cpus)
         its.reserved = np.inf
     _strike_off(book)
     reserve(book, job, now)

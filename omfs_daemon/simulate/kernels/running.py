@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from omfs_daemon.simulate.kernels.compiling import kernel, part
 from omfs_daemon.simulate.workload import Floats, Ints
 
 HOUR = 3600.0
@@ -14,7 +14,7 @@ CORRECTIONS = np.array([60.0, 300.0, 900.0, 1800.0, *(hours * HOUR for hours in 
 """Seconds after the estimate that has passed."""
 
 
-@njit(cache=True)
+@kernel
 def corrected(start: float, estimate: float, now: float) -> float:
     """Seconds; when a running job is expected to end: by its estimate, and when that has passed, by the first
     correction that is still to come (Tsafrir, Etsion & Feitelson 2007); after the last one, 100 h at a time."""
@@ -39,25 +39,25 @@ class Ends(NamedTuple):
     size: Ints
 
 
-@njit(cache=True)
+@part
 def no_ends(capacity: int) -> Ends:
     """An empty heap for so many jobs."""
     return Ends(np.empty(capacity), np.empty(capacity, np.int64), np.zeros(1, np.int64))
 
 
-@njit(cache=True)
+@part
 def first_end(ends: Ends) -> float:
     """Seconds; inf if nothing runs."""
     return float(ends.time[0]) if ends.size[0] > 0 else np.inf
 
 
-@njit(cache=True)
+@part
 def _is_first(ends: Ends, place: int, time: float, job: int) -> bool:
     """Whether the entry there comes before such a one."""
     return bool(ends.time[place] < time or (ends.time[place] == time and ends.job[place] < job))
 
 
-@njit(cache=True)
+@part
 def push_end(ends: Ends, time: float, job: int) -> None:
     """Add a job that ends then."""
     place = ends.size[0]
@@ -73,7 +73,7 @@ def push_end(ends: Ends, time: float, job: int) -> None:
     ends.job[place] = job
 
 
-@njit(cache=True)
+@part
 def pop_end(ends: Ends) -> int:
     """Take out the job that ends first; of several at one instant, the lowest."""
     first = int(ends.job[0])
@@ -110,13 +110,13 @@ class Expected(NamedTuple):
     size: Ints
 
 
-@njit(cache=True)
+@part
 def nothing_expected(capacity: int) -> Expected:
     """Nobody runs; there is room for so many jobs."""
     return Expected(np.empty(capacity), np.empty(capacity, np.int64), np.zeros(1, np.int64))
 
 
-@njit(cache=True)
+@part
 def expect(expected: Expected, end: float, job: int) -> None:
     """Add a job."""
     place = expected.size[0]
@@ -131,7 +131,7 @@ def expect(expected: Expected, end: float, job: int) -> None:
     expected.job[place] = job
 
 
-@njit(cache=True)
+@part
 def expect_no_more(expected: Expected, end: float, job: int) -> None:
     """Take out a job that was expected to end then."""
     low, high = 0, expected.size[0] - 1
@@ -147,7 +147,7 @@ def expect_no_more(expected: Expected, end: float, job: int) -> None:
         expected.job[place] = expected.job[place + 1]
 
 
-@njit(cache=True)
+@part
 def correct(expected: Expected, expected_end: Floats, start: Floats, estimate: Floats, now: float) -> bool:
     """Put off the expected end of all jobs that should have ended by now, in the order and in ``expected_end``, which
     has an entry a job; whether there were any."""
@@ -161,7 +161,7 @@ def correct(expected: Expected, expected_end: Floats, start: Floats, estimate: F
     return any_late
 
 
-@njit(cache=True)
+@part
 def reservation(expected: Expected, cpus: Ints, needed: int, free: int) -> tuple[float, int]:
     """The shadow time, in seconds, at which ``needed`` CPUs are expected to be free, and how many more are free then
     (Mu'alem & Feitelson 2001, EASY): all jobs that are expected to end at that instant count as gone."""

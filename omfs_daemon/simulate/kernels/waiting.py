@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from omfs_daemon.simulate.kernels.compiling import part
 from omfs_daemon.simulate.workload import Floats, Ints
 
 BLOCK = 64
@@ -34,7 +34,7 @@ class Queue(NamedTuple):
     alive: Ints
 
 
-@njit(cache=True)
+@part
 def empty_queue(capacity: int) -> Queue:
     """A queue that so many jobs can be added to in all."""
     blocks = capacity // BLOCK + 1
@@ -50,7 +50,7 @@ def empty_queue(capacity: int) -> Queue:
     )
 
 
-@njit(cache=True)
+@part
 def add(queue: Queue, job: int, cpus: int, estimate: float) -> None:
     """At the end of the queue."""
     slot = queue.end[0]
@@ -59,7 +59,7 @@ def add(queue: Queue, job: int, cpus: int, estimate: float) -> None:
     _put(queue, slot, job, cpus, estimate)
 
 
-@njit(cache=True)
+@part
 def remove(queue: Queue, slot: int) -> None:
     """The job in this slot leaves; all others keep their slots."""
     queue.job[slot] = GONE
@@ -71,7 +71,7 @@ def remove(queue: Queue, slot: int) -> None:
         _measure(queue, block)
 
 
-@njit(cache=True)
+@part
 def pack(queue: Queue) -> None:
     """Close the gaps if they are more than the jobs; slots that were known before mean nothing then."""
     span = queue.end[0] - queue.first[0]
@@ -89,7 +89,7 @@ def pack(queue: Queue) -> None:
     queue.end[0] = kept
 
 
-@njit(cache=True)
+@part
 def next_fitting(queue: Queue, slot: int, free: int, spare: int, now: float, by: float) -> int:
     """The first slot from this one on whose job needs at most ``free`` CPUs and either ends by then, if it starts now
     and its estimate holds, or needs at most ``spare``; the end of the queue if there is none. All times in seconds."""
@@ -111,7 +111,7 @@ def next_fitting(queue: Queue, slot: int, free: int, spare: int, now: float, by:
     return end
 
 
-@njit(cache=True)
+@part
 def _put(queue: Queue, slot: int, job: int, cpus: int, estimate: float) -> None:
     queue.job[slot] = job
     queue.cpus[slot] = cpus
@@ -121,7 +121,7 @@ def _put(queue: Queue, slot: int, job: int, cpus: int, estimate: float) -> None:
     queue.least_estimate[block] = min(queue.least_estimate[block], estimate)
 
 
-@njit(cache=True)
+@part
 def _measure(queue: Queue, block: int) -> None:
     least_cpus, least_estimate = NEVER_CPUS, np.inf
     for slot in range(block * BLOCK, min((block + 1) * BLOCK, queue.end[0])):
