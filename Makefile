@@ -2,6 +2,7 @@
 #   make demo    a story of about a minute on a private real Slurm (without root or apt: on the fake one)
 #   make test    all tests, those on a real Slurm included
 #   make bench   planning times, to build/bench/plan.json
+#   make bench-sim  simulation speed, to build/bench/sim.json (traces: OMFS_TRACES)
 #   make lint    style and types
 #   make venv    the virtual environment .venv
 
@@ -11,7 +12,7 @@ READY := $(VENV)/.ready
 # A private Slurm runs jobs as the users who submit them, so it needs root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help demo test bench lint venv
+.PHONY: help demo test bench bench-sim lint venv
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -33,6 +34,9 @@ test: $(READY)
 
 bench: $(READY)
 	@$(PYTHON) -m benchmarks.plan
+
+bench-sim: $(READY)
+	@$(PYTHON) -m benchmarks.simulate
 
 lint: $(READY)
 	@$(VENV)/bin/ruff check .

@@ -1,0 +1,19 @@
+"""Kernels are compiled once for all workers of a test run."""
+
+from __future__ import annotations
+
+import fcntl
+
+import pytest
+
+from omfs_daemon.simulate.policies import POLICIES
+from omfs_daemon.simulate.sweep import compile_for
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The first worker compiles into numba's cache, the others wait and load."""
+    shared = tmp_path_factory.getbasetemp().parent
+    with (shared / "compiling.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        compile_for(POLICIES)
