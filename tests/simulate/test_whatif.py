@@ -130,6 +130,9 @@ class TestCompare:
         found = compare(one, other)
         assert (found.before.rejected, found.after.rejected) == (0, 1)
         assert isnan(found.after.wait)
+        before, after = of(found, "bio")
+        assert (before.jobs, before.rejected, before.wait) == (1, 0, 0)
+        assert (after.jobs, after.rejected) == (0, 1) and isnan(after.wait)
         assert any("not the same jobs are refused" in text for text in conventions(one, other, found))
 
     def test_conventions_say_what_differs(self) -> None:
@@ -352,6 +355,15 @@ class TestCommand:
         found = offline.json(*ACCOUNTING, "--set", "entitlements.bio=60")
         assert found["changes"] == ["entitlements.bio: 33 % -> 60 %"]
         assert f"entitlements before: of {kept}, for omfsd does not answer" in found["conventions"]
+
+    def test_entitlements_that_cannot_be_seen_are_told(self, offline: Offline, monkeypatch: pytest.MonkeyPatch) -> None:
+        def denied(*_: object) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr("omfs_daemon.cli.whatif.EntitlementStore", denied)
+        found = offline.json(*ACCOUNTING, "--set", "entitlements.bio=60")
+        assert found["changes"] == ["entitlements.bio: 100 % -> 60 %"]
+        assert any("does not answer; those changed since, in" in text for text in found["conventions"])
 
     def test_writes_nothing(self, offline: Offline, online: Site) -> None:
         def files() -> dict[str, bytes]:
