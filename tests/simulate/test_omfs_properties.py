@@ -228,12 +228,14 @@ def delivered(outcome: Outcome, until: float) -> float:
     return float((seconds * outcome.workload.cpus[segments.job])[work].sum())
 
 
-def test_it_never_lags_behind_a_hard_partition() -> None:
-    """Jobs of one CPU that keep their work and their start (swapped), stops that take no time: by no instant has the
-    hard partition delivered more CPU-seconds."""
+@pytest.mark.parametrize("way", [Way.KILL, Way.CHECKPOINT, Way.SWAP])
+def test_it_never_lags_behind_a_hard_partition(way: Way) -> None:
+    """Jobs of one CPU, stops that take no time, no quantum: by no instant has a hard partition of the machine delivered
+    more CPU-seconds to the same jobs. With a quantum an owner waits while a borrower is protected, and a wide job may
+    come at a bad moment, so then a partition can be ahead for a while (once in some hundred random workloads)."""
     seen = 0
     for seed in SEEDS:
-        setting = unit_jobs(seed)
+        setting = unit_jobs(seed, way=way)
         setting = replace(setting, workload=setting.workload.take(~hard_partition(setting).rejected))
         shared, parted = omfs(setting), hard_partition(setting)
         seen += len(setting.workload) > setting.machine.cpus
