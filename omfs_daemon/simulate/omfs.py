@@ -110,7 +110,7 @@ def _groups(patterns: Ints, entities: int) -> Groups:
     """``patterns``: leaf, CPUs and kind of each group, in ascending order."""
     leaf, cpus, kind = patterns.T
     groups = np.full(len(leaf), -1, dtype=GROUP)
-    groups["leaf"], groups["cpus"] = leaf, cpus
+    groups["cpus"] = cpus
     regular = np.flatnonzero(kind != URGENT)
     regular = regular[np.lexsort((cpus[regular], leaf[regular]))]
     return Groups(

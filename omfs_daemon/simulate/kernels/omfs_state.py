@@ -74,7 +74,7 @@ first_victim, left, number, signal  of a beneficiary: its victims, how many of t
 next_victim, beneficiary            of a victim
 """
 
-GROUP = np.dtype([(name, np.int64) for name in ("cpus", "leaf", "head", "tail", "beyond", "shut")])
+GROUP = np.dtype([(name, np.int64) for name in ("cpus", "head", "tail", "beyond", "shut")])
 """Waiting jobs that are alike, linked in the order of submission. ``beyond``, ``shut``: the pass that found so."""
 
 
