@@ -81,10 +81,11 @@ def simulate(
     are needed.
     """
     require_simulator()
-    from omfs_daemon.simulate.asked import Asked, estimates_named
+    from omfs_daemon.simulate.asked import Asked, estimates_named, site_rules
     from omfs_daemon.simulate.readers.loaded import Options
     from omfs_daemon.simulate.source import Source, way_named
 
+    configured = config or session_of(context).config_path
     _run(
         policy,
         Source(
@@ -96,6 +97,7 @@ def simulate(
                 urgent_queues=tuple(urgent_queue) if urgent_queue else None,
                 way=way_named(method),
                 strict=strict,
+                rules=site_rules(configured),
             ),
             load=load,
             accounts=accounts,
@@ -112,7 +114,7 @@ def simulate(
             swap_out=swap_out,
             swap_in=swap_in,
             entitlement=tuple(entitlement or ()),
-            config=config or session_of(context).config_path,
+            config=configured,
             quantum=quantum,
             seed=seed,
         ),

@@ -125,6 +125,14 @@ def rules_for(asked: Asked, workload: Workload) -> tuple[Rules, str]:
     return config.rules(loaded, shares), whose
 
 
+def site_rules(path: Path | None) -> Rules | None:
+    """The rules of a daemon's configuration, whose classes say who is urgent and how a job can be stopped."""
+    if path is None:
+        return None
+    loaded = config.load(path)
+    return config.rules(loaded, loaded.shares)
+
+
 def estimates_named(name: str) -> Estimates:
     """``user`` or ``exact``; ConfigError for another word."""
     if name not in ("user", "exact"):

@@ -22,7 +22,7 @@ class Predictor(Protocol):
 class UserLimits:
     """What the users asked for; a job without a known limit counts with its run time."""
 
-    name = "user"
+    name = "the users' limits"
 
     def estimates(self, workload: Workload) -> Floats:
         known = np.isfinite(workload.limit) & (workload.limit > 0)
