@@ -10,7 +10,7 @@ import typer
 
 from omfs_daemon import __version__, log
 from omfs_daemon.cli import check as checks
-from omfs_daemon.cli import configuration, entitlements, simulate, tables, whatif
+from omfs_daemon.cli import configuration, entitlements, experiment, simulate, tables, whatif
 from omfs_daemon.cli.faults import EXIT_CODES, Exit, FaultLine
 from omfs_daemon.cli.output import clean, print_json, show
 from omfs_daemon.cli.session import Session, session_of
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(entitlements.app, name="entitlements")
 app.add_typer(configuration.app, name="config")
+app.add_typer(experiment.app, name="experiment")
 app.command(epilog="Example: omfs simulate --trace hpc2n.swf.gz --policy easy --procs 240 --out result")(
     simulate.simulate
 )
