@@ -14,6 +14,7 @@ from omfs_daemon.simulate.conventions import Conventions, run_times
 from omfs_daemon.simulate.costs import CostModel, Link, Spread
 from omfs_daemon.simulate.experiments.rows import Figures, figures, write_rows
 from omfs_daemon.simulate.locate import trace
+from omfs_daemon.simulate.measure import per_job
 from omfs_daemon.simulate.outcome import Machine
 from omfs_daemon.simulate.policies import policy_named
 from omfs_daemon.simulate.readers.any import load
@@ -22,7 +23,7 @@ from omfs_daemon.simulate.record import prepare
 from omfs_daemon.simulate.setting import Setting
 from omfs_daemon.simulate.sweep import Case, Progress, Slurm, compile_for, run_all
 from omfs_daemon.simulate.urgent import published, with_urgent
-from omfs_daemon.simulate.workload import Workload
+from omfs_daemon.simulate.workload import Floats, Workload
 
 COMPARED = ("fcfs", "ujf", "conservative", "easy", "ujfb")
 # What the paper does not have: a better order of the urgent queue, and EASY backfilling of regular jobs.
@@ -219,13 +220,17 @@ def _sensitivity(study: Study, policy: str) -> Iterator[tuple[str, Sensitivity]]
     jobs = on_their_clock(study.workload)
     regular = np.flatnonzero(~jobs.urgent)
     widest = regular[np.lexsort((-jobs.run[regular], -jobs.cpus[regular]))][:_LEFT_OUT]
-    chosen = policy_named(policy)
-    rows = [
-        figures(chosen.simulate(Setting(jobs.take(np.arange(len(jobs)) != job), study.machine))).row for job in widest
+    slowdowns = [
+        _urgent_slowdowns(policy, Setting(jobs.take(np.arange(len(jobs)) != job), study.machine)) for job in widest
     ]
-    for column in ("U_L", "urgent_mean_slowdown"):
-        values = [getattr(row, column) for row in rows]
-        yield column, Sensitivity(len(rows), min(values), max(values))
+    for column, of_urgent in (("U_L", np.max), ("urgent_mean_slowdown", np.mean)):
+        values = [float(of_urgent(slowdown)) for slowdown in slowdowns]
+        yield column, Sensitivity(len(values), min(values), max(values))
+
+
+def _urgent_slowdowns(policy: str, setting: Setting) -> Floats:
+    slowdowns: Floats = per_job(policy_named(policy).simulate(setting))[2][setting.workload.urgent]
+    return slowdowns
 
 
 def _times(spread: Spread, factor: float) -> Spread:
