@@ -8,8 +8,9 @@ from omfs_daemon.policy.accounts import AccountTree, sides
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.simulate.by_plan.engine import by_plan
 from omfs_daemon.simulate.kernels import omfs as kernel
+from omfs_daemon.simulate.kernels.compiling import Records
 from omfs_daemon.simulate.kernels.omfs_queue import no_jobs
-from omfs_daemon.simulate.kernels.omfs_state import GROUP, IDLE, JOB, LAST, Groups, Records, State, Terms, Tree
+from omfs_daemon.simulate.kernels.omfs_state import GROUP, IDLE, JOB, LAST, Groups, State, Terms, Tree
 from omfs_daemon.simulate.omfs_case import Case, Trail, case_of, outcome_of
 from omfs_daemon.simulate.outcome import Outcome, Segments
 from omfs_daemon.simulate.setting import Setting

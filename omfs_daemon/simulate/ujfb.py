@@ -13,7 +13,7 @@ from omfs_daemon.simulate.units import counted
 
 
 def ujfb(setting: Setting) -> Outcome:
-    """The urgent queue strictly in order of arrival, as in the paper."""
+    """The urgent queue in order of arrival, as in the paper; a later job goes first where it delays no earlier one."""
     return _simulated(setting, "ujfb")
 
 

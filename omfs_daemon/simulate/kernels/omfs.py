@@ -5,9 +5,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 import numpy as np
-from numba import njit
 
 from omfs_daemon.simulate import set_costs
+from omfs_daemon.simulate.kernels.compiling import Records, kernel, part
 from omfs_daemon.simulate.kernels.omfs_moves import (
     END,
     STEP,
@@ -20,14 +20,14 @@ from omfs_daemon.simulate.kernels.omfs_moves import (
     vanish,
 )
 from omfs_daemon.simulate.kernels.omfs_pass import decide
-from omfs_daemon.simulate.kernels.omfs_state import IN_VAIN, VICTIM, Groups, Notes, Records, State, Terms, Tree
+from omfs_daemon.simulate.kernels.omfs_state import IN_VAIN, VICTIM, Groups, Notes, State, Terms, Tree
 from omfs_daemon.simulate.workload import Floats, Ints
 
 Stretches = tuple[Ints, Floats, Floats, Ints]
 Stops = tuple[Floats, Ints, Ints]
 
 
-@njit(cache=True)
+@kernel
 def omfs(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State) -> tuple[Stretches, Stops]:
     """Run all jobs that are not rejected; what becomes of each is in ``jobs``. Returns the stretches in which CPUs were
     held (job, begin, end, use) and the stops that were decided (when, victim, beneficiary)."""
@@ -61,12 +61,12 @@ def omfs(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State) -> t
     return _stretches(notes), _stops(notes)
 
 
-@njit(cache=True)
+@part
 def _is_due(notes: Notes, now: float) -> bool:
     return len(notes.due) > 0 and notes.due[0][0] <= now
 
 
-@njit(cache=True)
+@part
 def _happen(jobs: Records, tree: Tree, s: State, notes: Notes, now: float) -> bool:
     """What comes due by itself; whether it is more than that a job may be stopped from now on."""
     is_news = False
@@ -85,7 +85,7 @@ def _happen(jobs: Records, tree: Tree, s: State, notes: Notes, now: float) -> bo
     return is_news
 
 
-@njit(cache=True)
+@part
 def _go_on(jobs: Records, s: State, notes: Notes, beneficiary: int, now: float) -> None:
     """The signal reaches the victims, or the last of them is gone."""
     victims = np.empty(jobs[beneficiary].left, dtype=np.int64)
@@ -106,7 +106,7 @@ def _go_on(jobs: Records, s: State, notes: Notes, beneficiary: int, now: float) 
         vanish(jobs, s, notes, job, jobs[beneficiary].signal, now)
 
 
-@njit(cache=True)
+@part
 def _stretches(notes: Notes) -> Stretches:
     count = len(notes.stretches)
     job, use = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
@@ -116,7 +116,7 @@ def _stretches(notes: Notes) -> Stretches:
     return job, begin, until, use
 
 
-@njit(cache=True)
+@part
 def _stops(notes: Notes) -> Stops:
     count = len(notes.log)
     at_time, victim, beneficiary = np.empty(count), np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from heapq import heappush
 
 import numpy as np
-from numba import njit
 
 from omfs_daemon.policy import laws
+from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.kernels.omfs_queue import NOBODY, join, leave, put
 from omfs_daemon.simulate.kernels.omfs_state import (
     DONE,
@@ -29,7 +29,6 @@ from omfs_daemon.simulate.kernels.omfs_state import (
     WAITING,
     Groups,
     Notes,
-    Records,
     State,
     Terms,
     Tree,
@@ -45,13 +44,13 @@ back computes again; a job may be stopped from now on."""
 WORK, LOST, STOP, RESUME = int(Use.WORK), int(Use.LOST), int(Use.STOP), int(Use.RESUME)
 
 
-@njit(cache=True)
+@part
 def group_of(jobs: Records, job: int) -> int:
     """The group in which it waits in line."""
     return int(jobs[job].held_group if jobs[job].is_held else jobs[job].group)
 
 
-@njit(cache=True)
+@part
 def arrive(jobs: Records, tree: Tree, groups: Groups, s: State, job: int) -> None:
     """It joins the line; one that is never stopped counts at once if it fits, or else is held (policy/gating.py)."""
     leaf = jobs[job].leaf
@@ -71,7 +70,7 @@ def arrive(jobs: Records, tree: Tree, groups: Groups, s: State, job: int) -> Non
     join(jobs, groups, group_of(jobs, job), job)
 
 
-@njit(cache=True)
+@part
 def leave_queue(jobs: Records, tree: Tree, groups: Groups, s: State, job: int) -> None:
     """It starts, or others are being stopped for it."""
     if jobs[job].state == STOPPED:
@@ -90,7 +89,7 @@ def leave_queue(jobs: Records, tree: Tree, groups: Groups, s: State, job: int) -
     leave(jobs, groups, group_of(jobs, job), job)
 
 
-@njit(cache=True)
+@part
 def begin(jobs: Records, terms: Terms, s: State, notes: Notes, job: int, now: float) -> None:
     """It starts or runs on; CPUs are counted by who calls."""
     is_back = jobs[job].last_stop >= 0
@@ -116,7 +115,7 @@ def begin(jobs: Records, terms: Terms, s: State, notes: Notes, job: int, now: fl
         _wake(jobs, terms, s, notes, job, now)
 
 
-@njit(cache=True)
+@part
 def _wake(jobs: Records, terms: Terms, s: State, notes: Notes, job: int, now: float) -> None:
     """Look again when it has run for its quantum, and when it has a stop left in the hour again."""
     mature = laws.matures_at(now, terms.quantum)
@@ -132,7 +131,7 @@ def _wake(jobs: Records, terms: Terms, s: State, notes: Notes, job: int, now: fl
             heappush(notes.due, (allowed, WAKE, job, jobs[job].turn))
 
 
-@njit(cache=True)
+@part
 def end(jobs: Records, tree: Tree, s: State, notes: Notes, job: int, now: float) -> None:
     """It is done; also one that is about to be stopped, if it is before the signal comes."""
     cpus = jobs[job].cpus
@@ -153,7 +152,7 @@ def end(jobs: Records, tree: Tree, s: State, notes: Notes, job: int, now: float)
     note(notes, job, jobs[job].works_from, now, WORK)
 
 
-@njit(cache=True)
+@part
 def decide_stop(
     jobs: Records, tree: Tree, terms: Terms, s: State, notes: Notes, job: int, victims: Ints, now: float
 ) -> None:
@@ -179,7 +178,7 @@ def decide_stop(
     heappush(notes.due, (now + terms.latency, STEP, job, jobs[job].number))
 
 
-@njit(cache=True)
+@part
 def break_off(jobs: Records, s: State, notes: Notes, job: int, now: float) -> None:
     """The signal reaches a victim: it computes no more."""
     if jobs[job].works_from > now:
@@ -193,7 +192,7 @@ def break_off(jobs: Records, s: State, notes: Notes, job: int, now: float) -> No
     jobs[job].stops += 1
 
 
-@njit(cache=True)
+@part
 def vanish(jobs: Records, s: State, notes: Notes, job: int, signal: float, now: float) -> None:
     """A victim holds its CPUs no longer."""
     note(notes, job, signal, now, STOP)
@@ -205,7 +204,7 @@ def vanish(jobs: Records, s: State, notes: Notes, job: int, signal: float, now: 
     one_less(jobs, s, notes, jobs[job].beneficiary)
 
 
-@njit(cache=True)
+@part
 def one_less(jobs: Records, s: State, notes: Notes, beneficiary: int) -> None:
     """The last of its victims makes the beneficiary ready: those that were decided first come first."""
     jobs[beneficiary].left -= 1
@@ -219,7 +218,7 @@ def one_less(jobs: Records, s: State, notes: Notes, beneficiary: int) -> None:
     notes.ready[at] = beneficiary
 
 
-@njit(cache=True)
+@part
 def settle(jobs: Records, terms: Terms, s: State, notes: Notes, now: float) -> None:
     """Beneficiaries start whose victims are gone and whose CPUs are idle; then the victims wait as stopped jobs."""
     kept = 0
@@ -243,20 +242,20 @@ def settle(jobs: Records, terms: Terms, s: State, notes: Notes, now: float) -> N
         notes.ready.pop()
 
 
-@njit(cache=True)
+@part
 def give_area_back(jobs: Records, s: State, job: int) -> None:
     if jobs[job].size > 0:
         s.area[0] += jobs[job].size
         s.tally[ROOM_MADE] += 1
 
 
-@njit(cache=True)
+@part
 def note(notes: Notes, job: int, since: float, until: float, use: int) -> None:
     if until > since:
         notes.stretches.append((job, since, until, use))
 
 
-@njit(cache=True)
+@part
 def _line_up(jobs: Records, s: State, job: int) -> None:
     """Among the running jobs, by start and then by id; suspended ones keep their places."""
     later, earlier = -1, s.tally[LAST]
@@ -271,7 +270,7 @@ def _line_up(jobs: Records, s: State, job: int) -> None:
         s.tally[LAST] = job
 
 
-@njit(cache=True)
+@part
 def _step_out(jobs: Records, s: State, job: int) -> None:
     earlier, later = jobs[job].earlier, jobs[job].later
     if earlier >= 0:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 import numpy as np
-from numba import njit
 
 from omfs_daemon.policy import laws
+from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.kernels.omfs_moves import begin, decide_stop, leave_queue
 from omfs_daemon.simulate.kernels.omfs_queue import first_of_at_most
 from omfs_daemon.simulate.kernels.omfs_state import (
@@ -33,7 +33,6 @@ from omfs_daemon.simulate.kernels.omfs_state import (
     WAITING,
     Groups,
     Notes,
-    Records,
     State,
     Terms,
     Tree,
@@ -46,7 +45,7 @@ ANY = np.iinfo(np.int64).max
 NO_GROUP = -1
 
 
-@njit(cache=True)
+@part
 def decide(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, now: float) -> bool:
     """One pass; whether it decided anything."""
     if s.tally[WAITING] + s.tally[HEADS] == 0:
@@ -58,7 +57,7 @@ def decide(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, no
     return bool(books[DECIDED] > 0)
 
 
-@njit(cache=True)
+@part
 def _opened(tree: Tree, terms: Terms, s: State) -> Ints:
     """The books of a new pass, as of the stops under way."""
     books = np.zeros(8, dtype=np.int64)
@@ -79,7 +78,7 @@ def _opened(tree: Tree, terms: Terms, s: State) -> Ints:
 URGENTS, STOPPED_ONES, HELD_ONES, THE_LINE, NOBODY_LEFT = range(5)
 
 
-@njit(cache=True)
+@part
 def _owners(
     jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
     area: float, room_made: int, now: float,
@@ -116,7 +115,7 @@ def _owners(
             _queue_up(jobs, groups, turns, group, behind)
 
 
-@njit(cache=True)
+@part
 def _line_up_owners(jobs: Records, tree: Tree, groups: Groups, s: State, turns: list[int]) -> None:
     """The first of each group; for most groups it is plain from the start that they are beyond."""
     for leaf in tree.leaves:
@@ -128,7 +127,7 @@ def _line_up_owners(jobs: Records, tree: Tree, groups: Groups, s: State, turns: 
                 _queue_up(jobs, groups, turns, group, groups.all[group].head)
 
 
-@njit(cache=True)
+@part
 def _most_room(tree: Tree, s: State) -> int:
     """No leaf has room for more, neither now nor when the pass began."""
     most = 0
@@ -137,7 +136,7 @@ def _most_room(tree: Tree, s: State) -> int:
     return most
 
 
-@njit(cache=True)
+@part
 def _borrowers(
     jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, now: float
 ) -> None:
@@ -162,7 +161,7 @@ def _borrowers(
             _queue_up(jobs, groups, turns, group, behind)
 
 
-@njit(cache=True)
+@part
 def _turns(jobs: Records, groups: Groups, chosen: Ints, most: int) -> list[int]:
     """Whose turn it is: a heap of the first of each of these groups, if they have at most so many CPUs."""
     turns = [0]
@@ -173,7 +172,7 @@ def _turns(jobs: Records, groups: Groups, chosen: Ints, most: int) -> list[int]:
     return turns
 
 
-@njit(cache=True)
+@part
 def _queue_up(jobs: Records, groups: Groups, turns: list[int], group: int, job: int) -> None:
     """The next one of a group, if there is one; held jobs go before the others."""
     if job >= 0:
@@ -181,19 +180,19 @@ def _queue_up(jobs: Records, groups: Groups, turns: list[int], group: int, job: 
         heappush(turns, place * len(groups.all) + group)
 
 
-@njit(cache=True)
+@part
 def _next_of(jobs: Records, groups: Groups, turns: list[int]) -> tuple[int, int]:
     turn = heappop(turns)
     return turn // len(groups.all) % len(jobs), turn % len(groups.all)
 
 
 # -- decisions ---
-@njit(cache=True)
+@part
 def _admits(jobs: Records, tree: Tree, s: State, job: int) -> bool:
     return laws.admits_fixed(s.pass_fixed, tree.entitled, path_of(tree, jobs[job].leaf), jobs[job].cpus)
 
 
-@njit(cache=True)
+@part
 def _may_go_on(jobs: Records, tree: Tree, groups: Groups, s: State, job: int, group: int) -> bool:
     """Whether the job is urgent or its account entitled to it, and nothing is known against its group."""
     if group >= 0 and (groups.all[group].beyond == s.tally[PASS] or groups.all[group].shut == s.tally[PASS]):
@@ -207,7 +206,7 @@ def _may_go_on(jobs: Records, tree: Tree, groups: Groups, s: State, job: int, gr
     return not jobs[job].is_held or _admits(jobs, tree, s, job)
 
 
-@njit(cache=True)
+@part
 def _make_room(
     jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
     job: int, group: int, area: float, room_made: int, now: float,
@@ -240,7 +239,7 @@ def _make_room(
     return False
 
 
-@njit(cache=True)
+@part
 def _start(
     jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, job: int, now: float
 ) -> None:
@@ -256,7 +255,7 @@ def _start(
     begin(jobs, terms, s, notes, job, now)
 
 
-@njit(cache=True)
+@part
 def _promise(jobs: Records, tree: Tree, s: State, books: Ints, job: int) -> None:
     """It will fit on what is being freed already; for this pass that counts."""
     cpus, path = jobs[job].cpus, path_of(tree, jobs[job].leaf)
@@ -267,7 +266,7 @@ def _promise(jobs: Records, tree: Tree, s: State, books: Ints, job: int) -> None
         laws.add(s.pass_fixed, path, cpus)
 
 
-@njit(cache=True)
+@part
 def _reclaim(
     jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
     job: int, places: Ints, now: float,
@@ -292,7 +291,7 @@ def _reclaim(
     decide_stop(jobs, tree, terms, s, notes, job, victims, now)
 
 
-@njit(cache=True)
+@part
 def _reserve(jobs: Records, s: State, victims: Ints) -> bool:
     """Swap area for all of them, or for none; those that are too many are spared until some is given back."""
     left, fits = s.area[0], True

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from omfs_daemon.simulate.kernels.omfs_state import Groups, Records
+from omfs_daemon.simulate.kernels.compiling import Records, part
+from omfs_daemon.simulate.kernels.omfs_state import Groups
 from omfs_daemon.simulate.workload import Ints
 
 NOBODY = np.iinfo(np.int64).max
@@ -19,7 +19,7 @@ def no_jobs(count: int) -> Ints:
     return np.full(2 * size, NOBODY, dtype=np.int64)
 
 
-@njit(cache=True)
+@part
 def put(least: Ints, job: int, cpus: int) -> None:
     """The job waits; NOBODY: it no longer does."""
     at = len(least) // 2 + job
@@ -32,7 +32,7 @@ def put(least: Ints, job: int, cpus: int) -> None:
         least[at] = known
 
 
-@njit(cache=True)
+@part
 def first_of_at_most(least: Ints, begin: int, cpus: int) -> int:
     """The first job from ``begin`` on that has at most so many CPUs; -1: none."""
     size = len(least) // 2
@@ -50,7 +50,7 @@ def first_of_at_most(least: Ints, begin: int, cpus: int) -> int:
     return at - size
 
 
-@njit(cache=True)
+@part
 def join(jobs: Records, groups: Groups, group: int, job: int) -> None:
     """Behind all others of its group."""
     last = groups.all[group].tail
@@ -62,7 +62,7 @@ def join(jobs: Records, groups: Groups, group: int, job: int) -> None:
     groups.all[group].tail = job
 
 
-@njit(cache=True)
+@part
 def leave(jobs: Records, groups: Groups, group: int, job: int) -> None:
     before, behind = jobs[job].before, jobs[job].behind
     if before < 0:

@@ -9,27 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
-from numba.extending import register_jitable
 
-from omfs_daemon.policy import laws
-from omfs_daemon.simulate import set_costs
+from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.workload import Bools, Floats, Ints
-
-for rule in (
-    laws.room,
-    laws.admits_fixed,
-    laws.reaches_at_most,
-    laws.all_over,
-    laws.add,
-    laws.takes_fairly,
-    laws.takes_from_borrowers,
-    laws.latest_mature_start,
-    laws.matures_at,
-    laws.counts_in_hour,
-    set_costs.set_seconds,
-):
-    register_jitable(rule)  # the daemon's own rules, compiled as they stand
 
 COMING, IN_LINE, RUNS, VICTIM, GONE, STOPPED, IN_TRANSIT, DONE = range(8)
 """``state``: VICTIM: a stop for it is under way and it holds its CPUs still; GONE: it holds them no longer, but its
@@ -45,9 +27,6 @@ NOW, THEN, STOPS_LEFT, RECLAIMS, POOL, MATURE, DECIDED, AGAIN = range(8)
 pass may decide; what it has decided; jobs in its pool (-1: not made yet) and CPUs of its mature ones; whether
 anything was decided; whether the rest is to be decided anew."""
 
-
-Records = Any
-"""A structured array; one of those costs a compiled call far less than an array for each field."""
 
 JOB = np.dtype(
     [(name, np.float64) for name in ("submit", "run", "estimate", "stop", "resume", "queueing", "size")]
@@ -146,7 +125,7 @@ class Notes(NamedTuple):
     ready: Any
 
 
-@njit(cache=True)
+@part
 def path_of(tree: Tree, leaf: int) -> Ints:
     """From the leaf up to its top account."""
     return tree.paths[leaf, : tree.depth[leaf]]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from omfs_daemon.policy import laws
+from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.kernels.omfs_state import (
     LAST,
     MATURE,
@@ -14,7 +14,6 @@ from omfs_daemon.simulate.kernels.omfs_state import (
     RUNS,
     THEN,
     Notes,
-    Records,
     State,
     Terms,
     Tree,
@@ -23,7 +22,7 @@ from omfs_daemon.simulate.kernels.omfs_state import (
 from omfs_daemon.simulate.workload import Floats, Ints
 
 
-@njit(cache=True)
+@part
 def has_stops_left(jobs: Records, s: State, notes: Notes, job: int, most: int, now: float) -> bool:
     entry, counted = jobs[job].last_stop, 0
     while entry >= 0 and counted < most and laws.counts_in_hour(notes.log[entry][0], now):
@@ -32,7 +31,7 @@ def has_stops_left(jobs: Records, s: State, notes: Notes, job: int, most: int, n
     return counted < most
 
 
-@njit(cache=True)
+@part
 def fill_pool(
     jobs: Records, terms: Terms, s: State, notes: Notes, books: Ints, area: float, room_made: int, now: float
 ) -> None:
@@ -60,7 +59,7 @@ def fill_pool(
     books[POOL], books[MATURE] = size, mature
 
 
-@njit(cache=True)
+@part
 def choose(jobs: Records, tree: Tree, terms: Terms, s: State, books: Ints, job: int, now: float) -> Ints:
     """Places in the pool of the victims for this job, none of them needless; none if not enough may be stopped."""
     if jobs[job].urgent:
@@ -80,7 +79,7 @@ def choose(jobs: Records, tree: Tree, terms: Terms, s: State, books: Ints, job: 
     return keep if _is_fair(jobs, tree, terms, s, job, keep) else keep[:0]
 
 
-@njit(cache=True)
+@part
 def _in_turn(jobs: Records, tree: Tree, s: State, books: Ints, job: int) -> tuple[Ints, int]:
     """Least priority first, from leaves above their entitlement, for as long as they are; as many as are enough.
 
@@ -130,7 +129,7 @@ def _in_turn(jobs: Records, tree: Tree, s: State, books: Ints, job: int) -> tupl
     return taken[:size], freed
 
 
-@njit(cache=True)
+@part
 def _in_turn_for_urgent(
     jobs: Records, tree: Tree, terms: Terms, s: State, books: Ints, job: int, now: float
 ) -> tuple[Ints, int]:
@@ -164,7 +163,7 @@ def _in_turn_for_urgent(
     return taken[:size], freed
 
 
-@njit(cache=True)
+@part
 def _by_remaining(jobs: Records, s: State, size: int, now: float) -> Ints:
     remaining: Floats = np.empty(size, dtype=np.float64)
     for place in range(size):
@@ -174,13 +173,13 @@ def _by_remaining(jobs: Records, s: State, size: int, now: float) -> Ints:
     return np.argsort(-remaining, kind="mergesort")
 
 
-@njit(cache=True)
+@part
 def _givers(tree: Tree, taker: int, giver: int) -> Ints:
     """The giver's path below the first account that both share."""
     return tree.paths[giver, : tree.parted[taker, giver]]
 
 
-@njit(cache=True)
+@part
 def _is_fair(jobs: Records, tree: Tree, terms: Terms, s: State, job: int, keep: Ints) -> bool:
     if jobs[job].urgent and terms.urgent_may_take_entitled:
         return True

@@ -31,7 +31,7 @@ def ujfb(jobs: Records, machine: int, area: float, latency: float, by_slowdown: 
     """Start, finish (nan for jobs wider than the machine) and stops are noted in ``jobs``, records of ``site.JOB``;
     returns what held CPUs when.
 
-    by_slowdown  the urgent queue is in order of the slowdown reached so far, instead of strictly as they came
+    by_slowdown  the urgent queue is in order of the slowdown reached so far, instead of as they came
     easy         of the regular jobs only the first one has a reservation, instead of every one (the paper's)
     """
     count = len(jobs)

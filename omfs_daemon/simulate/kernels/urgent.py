@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from omfs_daemon.simulate import set_costs
 from omfs_daemon.simulate.kernels.compiling import part
 from omfs_daemon.simulate.kernels.reservations import give_back, reserve_first, take, withdraw
 from omfs_daemon.simulate.kernels.running import corrected, push_end
@@ -181,26 +182,20 @@ def _stop(site: Site, log: Log, victims: Ints, now: float) -> float:
     They compute until the signal comes. One that is done by then simply ends.
     """
     signal = now + site.latency if len(victims) else now
-    longest = swapping = writing = 0.0
-    last_end = now
-    for job in victims:
-        its = site.jobs[job]
-        if its.ends <= signal:
-            last_end = max(last_end, its.ends)
-            continue
-        longest = max(longest, its.stop)
-        if its.pinned:
-            swapping += its.queueing
-        else:
-            writing += its.queueing
     begin = now
-    gone = signal + max(longest, max(swapping, writing))
+    stopped, count = np.empty(len(victims), np.int64), 0
     for job in victims:
-        its = site.jobs[job]
+        if site.jobs[job].ends <= signal:
+            begin = max(begin, site.jobs[job].ends)
+        else:
+            stopped[count] = job
+            count += 1
+    gone = signal + set_costs.set_seconds(stopped[:count], site.jobs.stop, site.jobs.queueing, site.jobs.pinned)
+    for job in victims:
         no_victim(site, job)
-        if its.ends <= signal:
-            begin = max(begin, its.ends)
-            continue
+    for at in range(count):
+        job = int(stopped[at])
+        its = site.jobs[job]
         begin = gone
         computed = max(0.0, signal - its.computing)
         note_stretch(site, log, job, signal, WORK if its.keeps else LOST)
@@ -219,4 +214,4 @@ def _stop(site: Site, log: Log, victims: Ints, now: float) -> float:
         else:
             its.state = STOPPING
             push_end(site.releases, gone, job)
-    return max(begin, last_end)
+    return begin
