@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,19 +14,27 @@ from omfs_daemon.cli.extra import require_simulator
 from omfs_daemon.cli.output import span
 from omfs_daemon.cli.progress import progress
 
+# Traces, environment, output, where, progress and clock, to the page and the seconds that it took.
+Run = Callable[..., tuple[Path, float]]
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Do published experiments again.")
+
+
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Where index.md, results.csv and the plots go.")]
+Workers = Annotated[int, typer.Option(min=1, help="So many simulations at once on this machine.")]
+Partition = Annotated[
+    str | None, typer.Option(metavar="PARTITION", help="Instead: an array job of Slurm in this partition.")
+]
 
 
 @app.command(epilog="Example: omfs experiment agung2021 --traces ~/traces --out result")
 def agung2021(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where index.md, results.csv and the plots go.")],
+    out: Out,
     traces: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the recorded traces lie; else OMFS_TRACES says.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="So many simulations at once on this machine.")] = 1,
-    slurm: Annotated[
-        str | None, typer.Option(metavar="PARTITION", help="Instead: an array job of Slurm in this partition.")
-    ] = None,
+    workers: Workers = 1,
+    slurm: Partition = None,
 ) -> None:
     """Urgent jobs first with backfilling: FCFS, UJF, conservative, EASY and UJFB on four recorded workloads.
 
@@ -34,6 +43,32 @@ def agung2021(
     """
     require_simulator()
     from omfs_daemon.simulate.experiments import agung2021 as experiment
+
+    _do(experiment.run, traces, out, workers, slurm)
+
+
+@app.command(epilog="Example: omfs experiment zvi2021 --out result")
+def zvi2021(
+    out: Out,
+    traces: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where SDSC-DS lies, to replay it too; else OMFS_TRACES says; needs none."),
+    ] = None,
+    workers: Workers = 1,
+    slurm: Partition = None,
+) -> None:
+    """Memoryless fair share: OMFS against hard partition, capping, FCFS and EASY, with the quantum swept.
+
+    One page, index.md, puts each claim of the paper beside what was measured, on generated workloads and on a recorded
+    one if there is one. With --slurm, DIR must be seen by the nodes.
+    """
+    require_simulator()
+    from omfs_daemon.simulate.experiments import zvi2021 as experiment
+
+    _do(experiment.run, traces, out, workers, slurm)
+
+
+def _do(run: Run, traces: Path | None, out: Path, workers: int, slurm: str | None) -> None:
     from omfs_daemon.simulate.sweep import Slurm
 
     where = workers if slurm is None else Slurm(out / "slurm", slurm)
@@ -43,5 +78,5 @@ def agung2021(
         def tell(done: int, total: int, name: str) -> None:
             bars.update(bar, completed=done, total=total, description=name)
 
-        page, seconds = experiment.run(traces, os.environ, out, where, tell, time.perf_counter)
+        page, seconds = run(traces, os.environ, out, where, tell, time.perf_counter)
     print(f"{page}: done in {span(seconds)}, compiling apart")
