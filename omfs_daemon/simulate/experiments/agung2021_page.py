@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from math import isnan
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from omfs_daemon.simulate.experiments.agung2021 import (
     Study,
 )
 from omfs_daemon.simulate.experiments.agung2021_plots import Plots
+from omfs_daemon.simulate.experiments.markdown import bullets, image, table
 from omfs_daemon.simulate.experiments.rows import SLOWDOWNS, Row
 from omfs_daemon.simulate.record import save
 
@@ -58,7 +59,7 @@ def _page(found: Found, plots: Plots, seconds: float) -> Iterator[str]:
     yield from _differences(found)
     yield "## Traces"
     for study in found.studies:
-        yield f"{study.name}:\n\n" + _bullets(study.notes)
+        yield f"{study.name}:\n\n" + bullets(study.notes)
     yield f"The whole experiment took {seconds:.0f} s on this machine, compiling apart."
 
 
@@ -68,8 +69,8 @@ def _conventions(found: Found) -> Iterator[str]:
         (study.name, f"{len(study.workload):,}", f"{int(study.workload.urgent.sum()):,}", f"{study.machine.cpus:,}")
         for study in found.studies
     ]
-    yield _table(("workload", "jobs", "of them urgent", "processors"), rows)
-    yield _bullets(
+    yield table(("workload", "jobs", "of them urgent", "processors"), rows)
+    yield bullets(
         (
             *Conventions().sentences(),
             "means of response and slowdown are over regular jobs, `U_L` is the greatest slowdown of an urgent job",
@@ -106,12 +107,12 @@ def _lateness(found: Found, plots: Plots) -> Iterator[str]:
                     f"{row.preemptions:,}",
                 )
             )
-    yield _table(
+    yield table(
         ("workload", "policy", "paper", "their code", "ours", "ours: mean slowdown", "preemptions: paper", "ours"), rows
     )
     yield _verdicts(found)
     for study in found.studies:
-        yield _image(f"{study.name}: response, slowdown and U_L by policy", plots.policies[study.name])
+        yield image(f"{study.name}: response, slowdown and U_L by policy", plots.policies[study.name])
 
 
 def _verdicts(found: Found) -> str:
@@ -122,7 +123,7 @@ def _verdicts(found: Found) -> str:
         if printed is not None:
             relation = "at or below" if ours <= printed.value else "**above**"
             sentences.append(f"{study.name}: UJFB's `U_L` is {_number(ours)}, {relation} the paper's {printed.value:,}")
-    return _bullets(sentences)
+    return bullets(sentences)
 
 
 def _regular(found: Found) -> Iterator[str]:
@@ -154,7 +155,7 @@ def _regular(found: Found) -> Iterator[str]:
         WITH_EASY,
         "to the best",
     )
-    yield _table(header, rows)
+    yield table(header, rows)
     yield (
         "UJFB backfills regular jobs conservatively, as its text says, so conservative backfilling is its measure: "
         "above 1 in that column is what urgent jobs cost. EASY often has the lower means whether there are urgent jobs "
@@ -192,7 +193,7 @@ def _their_conventions(found: Found) -> Iterator[str]:
                 known = _number(row.U_L) if printed is None else _beside(row.U_L, printed.value)
                 means = (row.mean_response, row.mean_slowdown, row.urgent_mean_slowdown)
                 rows.append((study.name, policy, *(_number(mean) for mean in means), known))
-    yield _table(("workload", "policy", "response, s", "slowdown", "urgent mean slowdown", "`U_L`"), rows)
+    yield table(("workload", "policy", "response, s", "slowdown", "urgent mean slowdown", "`U_L`"), rows)
     yield ("Each cell: ours, then theirs (their code; for SX-ACE the paper's Table 2) and how far ours is from it.")
 
 
@@ -215,7 +216,7 @@ def _swaps(found: Found, plots: Plots) -> Iterator[str]:
                         f"{row.mean_slowdown / plain.mean_slowdown:.3f}",
                     )
                 )
-    yield _table(("workload", "swap-outs", "times", "`U_L`", "`U_L` to 1x", "response to 1x", "slowdown to 1x"), rows)
+    yield table(("workload", "swap-outs", "times", "`U_L`", "`U_L` to 1x", "response to 1x", "slowdown to 1x"), rows)
     for workload, plot in plots.swaps.items():
         printed = numbers.SLOWER_SWAPS[workload]
         text, theirs = (
@@ -229,7 +230,7 @@ def _swaps(found: Found, plots: Plots) -> Iterator[str]:
             f"{theirs:.2f}-fold with swap-outs one after the other. Theirs has more victims besides, and counts the "
             "last swap-out twice. Regular jobs do not notice, as in the paper."
         )
-        yield _image(f"{workload}: longer swaps", plot)
+        yield image(f"{workload}: longer swaps", plot)
     yield _small_swaps(found)
 
 
@@ -273,7 +274,7 @@ def _urgent_for_urgent(found: Found, plots: Plots) -> Iterator[str]:
     if not waiting:
         yield "Nobody urgent has a slowdown above 2 under UJFB in these workloads."
         return
-    yield _table(
+    yield table(
         ("workload", "replayed", "policy", "`U_L`", "urgent mean slowdown", "urgent above 2, of all jobs", "paper"),
         rows,
     )
@@ -300,7 +301,7 @@ def _urgent_for_urgent(found: Found, plots: Plots) -> Iterator[str]:
         )
         if printed := numbers.LATE.get((study.name, "ujfb")):
             yield _late(found, study, printed)
-        yield _image(f"{study.name}: how many jobs have which slowdown", plots.slowdowns[study.name])
+        yield image(f"{study.name}: how many jobs have which slowdown", plots.slowdowns[study.name])
 
 
 def _late(found: Found, study: Study, printed: numbers.Printed) -> str:
@@ -321,7 +322,7 @@ def _differences(found: Found) -> Iterator[str]:
     yield "## Why numbers differ"
     easy = [found.results[Key(Kind.TEXT, study.name, "easy")] for study in found.studies]
     promised, broken = sum(figures.promised for figures in easy), sum(figures.broken for figures in easy)
-    yield _bullets(
+    yield bullets(
         (
             "**Their clock.** Every run ends on the next whole second, up to 1 s late (above). Ours ends when it ends.",
             "**Sum instead of maximum.** In their code an urgent job waits for the sum of its victims' swap-outs, and "
@@ -382,16 +383,3 @@ def _number(value: float | None) -> str:
     if value == int(value) and abs(value) < 1e6:
         return f"{value:,.0f}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}" if abs(value) >= 10 else f"{value:,.4f}"
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _bullets(sentences: Iterable[str]) -> str:
-    return "\n".join(f"- {sentence}" for sentence in sentences)
-
-
-def _image(title: str, name: str) -> str:
-    return f"![{title}]({name}.png)\n\n[as SVG]({name}.svg)"
