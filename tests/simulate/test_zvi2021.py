@@ -41,9 +41,9 @@ from omfs_daemon.simulate.experiments.zvi2021_workloads import (
     recorded,
 )
 from omfs_daemon.simulate.measure import owners
-from omfs_daemon.simulate.outcome import Machine
+from omfs_daemon.simulate.outcome import Machine, Outcome
 from omfs_daemon.simulate.policies import policy_named
-from omfs_daemon.simulate.workload import workload
+from omfs_daemon.simulate.workload import Ints, workload
 from tests.simulate.traces import DIRECTORY, needs_traces
 
 JOBS = 1500
@@ -124,6 +124,47 @@ def test_no_job_waits_for_its_own_share_that_does_not_fit_into_what_is_missing()
     assert own.until[4] == 1000.0
     assert own.total.tolist()[:2] == [500.0, 0.0]
     assert result(study, Variant("fcfs")).accounts[0].below_hours == pytest.approx(1000 / 3600)
+
+
+def second_by_second(outcome: Outcome, owner: Ints, entitled: Ints) -> tuple[list[int], list[int]]:
+    """Slowly: for each job the longest run of seconds in which it waits and would fit; for each account how many
+    seconds there are in which one of its jobs does. All times are whole."""
+    jobs, held = outcome.workload, outcome.segments
+    longest, current = [0] * len(jobs), [0] * len(jobs)
+    owed = [0] * len(entitled)
+    for second in range(int(held.end.max())):
+        running = set(held.job[(held.begin <= second) & (second < held.end)].tolist())
+        room = [
+            own - sum(int(jobs.cpus[job]) for job in running if owner[job] == at) for at, own in enumerate(entitled)
+        ]
+        waits = [
+            job not in running
+            and jobs.submit[job] <= second < outcome.finish[job]
+            and jobs.cpus[job] <= room[owner[job]]
+            for job in range(len(jobs))
+        ]
+        current = [before + 1 if is_waiting else 0 for before, is_waiting in zip(current, waits, strict=True)]
+        longest = [max(pair) for pair in zip(longest, current, strict=True)]
+        for account in range(len(entitled)):
+            owed[account] += any(waits[job] for job in range(len(jobs)) if owner[job] == account)
+    return longest, owed
+
+
+@pytest.mark.parametrize("variant", [Variant("fcfs"), Variant("easy"), Variant("omfs", "kill", 7.0)])
+def test_waits_for_ones_own_share_agree_with_counting_seconds(variant: Variant):
+    seen = 0
+    for seed in range(10):
+        draw = np.random.default_rng(seed)
+        columns = (draw.integers(0, 40, 15), draw.integers(1, 4, 15), draw.integers(1, 25, 15), draw.integers(0, 2, 15))
+        study = halves([(float(a), int(b), float(c), int(d)) for a, b, c, d in zip(*columns, strict=True)])
+        outcome = policy_named(variant.policy).simulate(setting(study, variant))
+        owner, entitled = owners(study.workload, study.tree), np.array(study.tree.entitled(4))
+        own = own_share(outcome, owner, entitled)
+        longest, owed = second_by_second(outcome, owner, entitled)
+        assert own.seconds.tolist() == longest
+        assert own.total.tolist() == owed
+        seen += sum(longest)
+    assert seen > 20
 
 
 def test_only_jobs_that_partition_refuses_are_left_out_and_the_load_is_of_the_others():

@@ -125,14 +125,14 @@ def _own_share(found: Found, studies: Sequence[Study], where: str) -> Claim:
         verdict = _FAILS if far_behind else "holds to within one stop more"
         measured += (
             f"; {behind - far_behind:,} of these by less than one stop more: what stops free is one pool, a "
-            "narrower job of an owner may start on it first, and the wider one then waits for the next stop"
+            "narrower job may start on it first, and the wider one then waits for the next stop"
         )
     if far_behind:
         measured += "; " + _worst(results)
     return Claim(
         "I, end; II",
-        '"Each entity gets at least its entitlement of CPUs when it has the suitable workload for it", by eviction, '
-        "after a quantum and the time of a stop at the latest",
+        '"Each entity gets at least its entitlement of CPUs when it has the suitable workload for it", by eviction; '
+        "as we read it, after a quantum and the time of a stop at the latest",
         measured,
         verdict,
     )
@@ -256,8 +256,8 @@ def _against_backfilling(found: Found) -> Claim:
     waits = [mean([result.row.mean_wait for result in results]) / HOUR for results in (ours, easy)]
     slow = [mean([result.row.mean_bounded_slowdown for result in results]) for results in (ours, easy)]
     recorded = "".join(
-        f"; {study.name}: {found.results[study.name, EASY].row.utilisation:.1%} and "
-        f"{found.results[study.name, OMFS].row.productive_utilisation:.1%} used"
+        f". On {study.name} EASY uses {found.results[study.name, EASY].row.utilisation:.1%}, OMFS "
+        f"{found.results[study.name, OMFS].row.productive_utilisation:.1%}"
         for study in found.recorded
     )
     return Claim(
