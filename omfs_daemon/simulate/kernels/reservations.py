@@ -16,13 +16,19 @@ from omfs_daemon.simulate.kernels.profile import Profile, change, earliest, leas
 from omfs_daemon.simulate.kernels.running import no_ends, pop_end, push_end
 from omfs_daemon.simulate.workload import Floats, Ints
 
-ENTRY = np.dtype([("reserved", np.float64), ("expected", np.float64), ("cpus", np.int64), ("rank", np.int64)])
-"""A job: its reserved start (inf: it has none), the seconds that it is expected to run from then on, its CPUs, and its
-rank: who gives way last when reservations clash has the lowest."""
+DEPTH = 1000
+"""How many waiting jobs may move up at a time: those that are to start first. The others keep their places until they
+are among them, so that no pass costs more because more jobs wait (as Slurm's ``bf_max_job_test``)."""
+
+ENTRY = np.dtype(
+    [("reserved", np.float64), ("expected", np.float64)] + [(name, np.int64) for name in ("cpus", "rank", "looked")]
+)
+"""A job: its reserved start (inf: it has none), the seconds that it is expected to run from then on, its CPUs, its rank
+(who gives way last when reservations clash has the lowest), and the compression in which it last looked."""
 
 
 class Book(NamedTuple):
-    """The waiting jobs ``order[ends[0]:ends[1]]``, by reserved start.
+    """The waiting jobs ``order[ends[0]:ends[1]]``, by reserved start; ``ends[2]`` compressions were made.
 
     profile   CPUs free beside what runs and what is reserved
     entries   records of ``ENTRY``, by job
@@ -43,7 +49,7 @@ def new_book(machine: int, count: int) -> Book:
     return Book(
         new_profile(machine, 2 * count + 2),
         np.empty(2 * count + 2, np.int64),
-        np.zeros(2, np.int64),
+        np.zeros(3, np.int64),
         np.empty(count, ENTRY),
         np.array([np.inf, -np.inf]),
     )
@@ -85,7 +91,7 @@ def reserve(book: Book, job: int, now: float) -> float:
     its = book.entries[job]
     start = earliest(book.profile, its.cpus, its.expected, now, np.inf, np.inf)
     change(book.profile, start, start + its.expected, -its.cpus)
-    its.reserved = start
+    its.reserved, its.looked = start, book.ends[2]
     if book.ends[1] == len(book.order):
         count = book.ends[1] - book.ends[0]
         book.order[:count] = book.order[book.ends[0] : book.ends[1]].copy()
@@ -114,7 +120,7 @@ def give_back(book: Book, begin: float, end: float, cpus: int) -> None:
 
 @part
 def compress(book: Book, now: float) -> None:
-    """Every waiting job, in order of its reserved start, moves to an earlier one if it can.
+    """The first waiting jobs, in order of their reserved starts, move to earlier ones if they can.
 
     A job that could not move when it last looked can do so only into time that was gained since, so the others are
     passed over. What a move gains comes too late for those that have looked already: they look again the next time.
@@ -123,11 +129,16 @@ def compress(book: Book, now: float) -> None:
     book.gain[0], book.gain[1] = np.inf, -np.inf
     if begin >= end:
         return
-    for at in range(book.ends[0], book.ends[1]):
+    book.ends[2] += 1
+    for at in range(book.ends[0], min(book.ends[1], book.ends[0] + DEPTH)):
         job = book.order[at]
         its = book.entries[job]
         old, seconds, cpus = its.reserved, its.expected, its.cpus
-        new = earliest(book.profile, cpus, seconds, max(now, begin - seconds), min(old, end), old)
+        if its.looked == book.ends[2] - 1:
+            new = earliest(book.profile, cpus, seconds, max(now, begin - seconds), min(old, end), old)
+        else:
+            new = earliest(book.profile, cpus, seconds, now, old, old)  # it has missed some
+        its.looked = book.ends[2]
         if new < old:
             change(book.profile, old, old + seconds, cpus)
             change(book.profile, new, new + seconds, -cpus)
