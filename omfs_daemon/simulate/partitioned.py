@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from omfs_daemon.simulate.easy import backfilled
+from omfs_daemon.simulate.measure import owners
 from omfs_daemon.simulate.outcome import Outcome, undisturbed
 from omfs_daemon.simulate.setting import Setting
 from omfs_daemon.simulate.units import counted
-from omfs_daemon.simulate.workload import Ints
 
 
 def hard_partition(setting: Setting) -> Outcome:
@@ -30,7 +30,7 @@ def capping(setting: Setting) -> Outcome:
 
 def _within_walls(name: str, setting: Setting, reserving: bool) -> Outcome:
     jobs, capacity = counted(setting)
-    owner = owners(setting)
+    owner = owners(setting.workload, setting.rules.tree)
     start, promised = np.full(len(owner), np.nan), np.full(len(owner), np.nan)
     for index, owned in enumerate(setting.rules.tree.entitled(capacity)):
         chosen = (owner == index) & (jobs.cpus <= owned)
@@ -38,9 +38,3 @@ def _within_walls(name: str, setting: Setting, reserving: bool) -> Outcome:
             begins, promises = backfilled(jobs, chosen, owned, reserving or owned == capacity)
             start[chosen], promised[chosen] = begins[chosen], promises[chosen]
     return undisturbed(setting.workload, name, setting.machine, setting.conventions, start, jobs.run, promised)
-
-
-def owners(setting: Setting) -> Ints:
-    """The index of the entity that each job counts under."""
-    tree, workload = setting.rules.tree, setting.workload
-    return np.array([tree.leaf(name).index for name in workload.accounts], dtype=np.int64)[workload.account]

@@ -16,8 +16,8 @@ from omfs_daemon.policy.accounts import AccountTree
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.simulate.conventions import Conventions, UserLimits
 from omfs_daemon.simulate.kernels.running import corrected
+from omfs_daemon.simulate.measure import owners
 from omfs_daemon.simulate.outcome import Machine, Outcome
-from omfs_daemon.simulate.partitioned import owners
 from omfs_daemon.simulate.policies import policy_named
 from omfs_daemon.simulate.setting import Setting
 from omfs_daemon.simulate.units import counted, units
@@ -89,7 +89,7 @@ def test_queues_replay_as_the_slow_one_does(name: str) -> None:
 
 def slow_partition(setting: Setting) -> list[float]:
     """An EASY machine for every leaf."""
-    jobs, owner = reference.jobs_of(setting.workload, setting.conventions), owners(setting)
+    jobs, owner = reference.jobs_of(setting.workload, setting.conventions), owners(setting.workload, setting.rules.tree)
     start = [np.nan] * len(jobs)
     for index, owned in enumerate(setting.rules.tree.entitled(setting.machine.cpus)):
         own = [replace(job, index=place) for place, job in enumerate(jobs) if owner[job.index] == index]
@@ -101,7 +101,7 @@ def slow_partition(setting: Setting) -> list[float]:
 
 def slow_capping(setting: Setting) -> list[float]:
     """One EASY machine with caps; jobs wider than their cap are not told to it."""
-    owner, cpus = owners(setting), setting.machine.cpus
+    owner, cpus = owners(setting.workload, setting.rules.tree), setting.machine.cpus
     entitled = setting.rules.tree.entitled(cpus)
     jobs = [replace(job, account=owner[job.index]) for job in reference.jobs_of(setting.workload, setting.conventions)]
     able = [replace(job, index=place) for place, job in enumerate(j for j in jobs if j.cpus <= entitled[j.account])]
@@ -243,7 +243,7 @@ def test_no_cpu_is_used_twice(name: str) -> None:
 def test_no_account_holds_more_than_its_entitlement(name: str) -> None:
     for seed in SEEDS[:500]:
         setting = setting_of(random_case(seed), tree_for(seed))
-        outcome, owner = run(name, setting), owners(setting)
+        outcome, owner = run(name, setting), owners(setting.workload, setting.rules.tree)
         for index, owned in enumerate(setting.rules.tree.entitled(setting.machine.cpus)):
             assert held_at_most(outcome, setting.workload.cpus, owner == index) <= owned, (seed, index)
 
@@ -253,7 +253,11 @@ def test_only_jobs_that_can_never_run_are_refused(name: str) -> None:
     for seed in SEEDS[:200]:
         setting = setting_of(random_case(seed), tree_for(seed))
         entitled = np.array(setting.rules.tree.entitled(setting.machine.cpus))
-        most = entitled[owners(setting)] if name in ("partition", "capping") else setting.machine.cpus
+        most = (
+            entitled[owners(setting.workload, setting.rules.tree)]
+            if name in ("partition", "capping")
+            else setting.machine.cpus
+        )
         outcome = run(name, setting)
         assert np.array_equal(outcome.rejected, setting.workload.cpus > most), seed
         assert np.array_equal(np.isnan(outcome.finish), outcome.rejected), seed
