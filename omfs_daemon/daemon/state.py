@@ -13,8 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from omfs_daemon.cluster.snapshot import Ledger, Stopped
 from omfs_daemon.daemon.stop import Outcome, Stop
 from omfs_daemon.errors import JournalError
-
-HOUR = 3600.0
+from omfs_daemon.policy.laws import HOUR
 
 
 @dataclass(frozen=True, slots=True)
