@@ -41,7 +41,7 @@ def agung2021(
     One page, index.md, puts each published number beside ours and says why they differ. With --slurm, DIR must be
     seen by the nodes.
     """
-    require_simulator()
+    require_simulator(with_slurm=slurm is not None)
     from omfs_daemon.simulate.experiments import agung2021 as experiment
 
     _do(experiment.run, traces, out, workers, slurm)
@@ -62,7 +62,7 @@ def zvi2021(
     One page, index.md, puts each claim of the paper beside what was measured, on generated workloads and on a recorded
     one if there is one. With --slurm, DIR must be seen by the nodes.
     """
-    require_simulator()
+    require_simulator(with_slurm=slurm is not None)
     from omfs_daemon.simulate.experiments import zvi2021 as experiment
 
     _do(experiment.run, traces, out, workers, slurm)

@@ -7,8 +7,12 @@ from importlib.util import find_spec
 from omfs_daemon.errors import ConfigError
 
 
-def require_simulator() -> None:
-    """ConfigError that says how to install it, if anything of the extra is missing."""
-    missing = [name for name in ("matplotlib", "numba", "polars") if find_spec(name) is None]
+def require_simulator(with_slurm: bool = False) -> None:
+    """ConfigError that says how to install it, if anything of the extra is missing that is needed.
+
+    with_slurm: for simulations as an array job.
+    """
+    needed = ("matplotlib", "numba", "polars", *(("submitit",) if with_slurm else ()))
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise ConfigError(f"simulations need {', '.join(missing)}: pip install 'omfs-daemon[sim]'")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isfinite
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -16,6 +15,7 @@ from omfs_daemon.errors import ConfigError
 from omfs_daemon.percent import percent
 from omfs_daemon.policy.accounts import AccountShare, AccountTree
 from omfs_daemon.policy.rules import Rules
+from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.conventions import Conventions, UserLimits
 from omfs_daemon.simulate.costs import CostModel, Link, Spread
 from omfs_daemon.simulate.outcome import Machine
@@ -60,8 +60,8 @@ class Asked:
         conventions_for(self)
         costs_for(self)
         _shares(self.entitlement)
-        if self.procs is not None and self.procs < 1:
-            raise ConfigError(f"--procs = {self.procs}: must be at least 1")
+        if self.procs is not None:
+            Machine(self.procs)
         if self.quantum is not None:
             _seconds("--quantum", self.quantum)
         if self.seed < 0:
@@ -88,15 +88,17 @@ def machine_for(asked: Asked, header_cpus: int | None) -> tuple[Machine, tuple[s
     cpus = asked.procs if asked.procs is not None else header_cpus
     if cpus is None:
         raise ConfigError("--procs is needed: the workload does not say how many CPUs the machine has")
-    if asked.nodes < 0 or asked.nodes > cpus or (asked.nodes and cpus % asked.nodes):
-        raise ConfigError(f"--nodes = {asked.nodes}: must divide the {cpus} CPUs into equal nodes (0: no nodes)")
+    machine = Machine(cpus, asked.nodes)
+    if not 0 <= asked.nodes <= min(cpus, bounds.NODES) or (asked.nodes and cpus % asked.nodes):
+        allowed = f"must divide the {cpus} CPUs into equal nodes, {bounds.NODES:,} at most (0: no nodes)"
+        raise ConfigError(f"--nodes = {asked.nodes}: {allowed}")
     said = () if asked.procs is not None else (f"--procs not given: {cpus:,} CPUs, as the trace's header says",)
-    return Machine(cpus, asked.nodes), said
+    return machine, said
 
 
 def conventions_for(asked: Asked) -> Conventions:
-    if not (isfinite(asked.bound) and asked.bound > 0):
-        raise ConfigError(f"--bound = {asked.bound:g}: must be seconds above 0")
+    if not 0 < asked.bound <= bounds.SECONDS:
+        raise ConfigError(f"--bound = {asked.bound:g}: must be seconds above 0, {bounds.SECONDS:,} at most")
     return Conventions(UserLimits() if asked.estimates == "user" else None, asked.kill, asked.bound)
 
 
@@ -173,12 +175,13 @@ def spread(option: str, text: str) -> Spread:
         low, high = float(low_text), float(high_text)
     except ValueError:
         low, high = 0.0, -1.0
-    if not (0 <= low <= high and isfinite(high)):
-        raise ConfigError(f"{option} = {text!r}: must be LO:HI in seconds, 0 <= LO <= HI, such as 0.2:2")
+    if not 0 <= low <= high <= bounds.SECONDS:
+        allowed = f"must be LO:HI in seconds, 0 <= LO <= HI <= {bounds.SECONDS:,}, such as 0.2:2"
+        raise ConfigError(f"{option} = {text!r}: {allowed}")
     return Spread(low, high)
 
 
 def _seconds(option: str, value: float) -> float:
-    if not (isfinite(value) and value >= 0):
-        raise ConfigError(f"{option} = {value:g}: must be seconds, 0 or more")
+    if not 0 <= value <= bounds.SECONDS:
+        raise ConfigError(f"{option} = {value:g}: must be seconds from 0 to {bounds.SECONDS:,}")
     return value

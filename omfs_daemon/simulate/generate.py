@@ -13,6 +13,7 @@ from math import inf, isclose, isfinite
 import numpy as np
 
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.workload import Floats, Ints, Way, Workload, workload
 
 # Sizes: 1 CPU, else 2 to the power of a two-stage uniform number, rounded to a power of two or not.
@@ -42,6 +43,7 @@ _MEMORY = (0.5e9, 1.25e9)
 
 # Arrivals are whole seconds, so a handful of jobs may miss the load; further off than this they are refused.
 _LOAD_WITHIN = 0.1
+_LEAST_LOAD, _MOST_LOAD = 0.001, 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ class Model:
 
     def __post_init__(self) -> None:
         for name, value, fine, allowed in (
-            ("jobs", self.jobs, self.jobs >= 2, "2 or more"),
-            ("cpus", self.cpus, self.cpus >= 4, "4 or more"),
-            ("load", self.load, isfinite(self.load) and self.load > 0, "a number above 0"),
+            ("jobs", self.jobs, 2 <= self.jobs <= bounds.JOBS, f"from 2 to {bounds.JOBS:,}"),
+            ("cpus", self.cpus, 4 <= self.cpus <= bounds.CPUS, f"from 4 to {bounds.CPUS:,}"),
+            ("load", self.load, _LEAST_LOAD <= self.load <= _MOST_LOAD, f"from {_LEAST_LOAD:g} to {_MOST_LOAD:g}"),
             ("urgent", self.urgent, 0 <= self.urgent <= 1, "a share from 0 to 1"),
             ("accounts", dict(self.accounts), _are_weights(self.accounts), "names with weights above 0"),
             ("ways", dict(self.ways), _are_weights(self.ways), "ways with weights above 0"),

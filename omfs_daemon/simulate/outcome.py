@@ -7,16 +7,25 @@ from enum import IntEnum
 
 import numpy as np
 
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.conventions import Conventions
 from omfs_daemon.simulate.workload import Bools, Floats, Ints, Workload
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``cpus`` in all; ``nodes`` 0: a flat counter of CPUs, else so many equal nodes, and jobs get whole nodes."""
+    """``cpus`` in all; ``nodes`` 0: a flat counter of CPUs, else so many equal nodes, and jobs get whole nodes.
+
+    ConfigError for a number that is not believed.
+    """
 
     cpus: int
     nodes: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.cpus <= bounds.CPUS:
+            raise ConfigError(f"a machine of {self.cpus} CPUs (--procs): must be from 1 to {bounds.CPUS:,}")
 
 
 class Use(IntEnum):

@@ -13,6 +13,9 @@ from omfs_daemon.simulate.readers.loaded import Options, Progress
 from omfs_daemon.simulate.urgent import read_urgent, with_urgent
 from omfs_daemon.simulate.workload import Way, Workload
 
+# OMFS compares every account with every other.
+_MOST_ACCOUNTS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -46,9 +49,10 @@ def sourced(source: Source, procs: int | None, seed: int, progress: Progress | N
     found = _generated(source, procs, seed) if source.trace is None else _read(source.trace, source.options, progress)
     if source.urgent is None:
         return found
-    urgent = read_urgent(source.urgent)
-    note = f"{source.urgent.name}: {len(urgent):,} urgent jobs on top"
-    return Sourced(with_urgent(found.workload, urgent), found.cpus, (*found.notes, note))
+    urgent = read_urgent(source.urgent, source.options.strict)
+    first, *others = urgent.report.sentences()
+    notes = (*found.notes, f"{first}, as urgent jobs on top", *others)
+    return Sourced(with_urgent(found.workload, urgent.workload), found.cpus, notes)
 
 
 def way_named(name: str) -> Way:
@@ -68,8 +72,8 @@ def _read(trace: Path, options: Options, progress: Progress | None) -> Sourced:
 def _generated(source: Source, procs: int | None, seed: int) -> Sourced:
     if procs is None:
         raise ConfigError("--procs is needed with --generate: how many CPUs the machine has")
-    if source.accounts < 1:
-        raise ConfigError(f"--accounts = {source.accounts}: must be at least 1")
+    if not 1 <= source.accounts <= _MOST_ACCOUNTS:
+        raise ConfigError(f"--accounts = {source.accounts}: must be from 1 to {_MOST_ACCOUNTS:,}")
     model = Model(
         jobs=source.generate or 0,
         cpus=procs,

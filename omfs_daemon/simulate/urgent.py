@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.policy.laws import HOUR
+from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.outcome import Outcome
-from omfs_daemon.simulate.readers.cells import Number, all_understood, read_cells
+from omfs_daemon.simulate.readers.cells import Number, read_cells, understood
+from omfs_daemon.simulate.readers.loaded import Loaded
 from omfs_daemon.simulate.timeline import held_units, means, steps
 from omfs_daemon.simulate.workload import Floats, Ints, Way, Workload, merged, workload
 
@@ -18,20 +21,25 @@ ACCOUNT = "urgent"
 # CPUs and seconds of the tsunami simulations that are injected (Table 1).
 SIZES = ((128, 600.0), (256, 390.0), (512, 240.0))
 
-_HOUR = 3600.0
 _HOURS_OF_MONTH = 30 * 24
 _FIRST_ID = 1_000_000
 _INPUTS = Path(__file__).parent / "inputs"
-_RULES = (Number("job_id", whole=True), Number("submit"), Number("procs", 1, whole=True), Number("runtime"))
+_RULES = (
+    Number("job_id", bounds.NUMBER, whole=True),
+    Number("submit", bounds.SECONDS),
+    Number("procs", bounds.CPUS, 1, whole=True),
+    Number("runtime", bounds.SECONDS),
+)
 
 
-def read_urgent(path: Path) -> Workload:
-    """The urgent jobs of a CSV file with the columns job_id, submit, procs, runtime; ConfigError for a bad cell.
+def read_urgent(path: Path, strict: bool) -> Loaded:
+    """The urgent jobs of a CSV file with the columns job_id, submit, procs, runtime; ConfigError if it cannot be used.
 
-    ``submit`` counts from time 0 of the workload that they are merged into.
+    ``submit`` counts from time 0 of the workload that they are merged into. ``strict``: a malformed line is an error.
     """
-    columns = all_understood(read_cells(path), _RULES)
-    return _urgent(path.name, columns["job_id"], columns["submit"], columns["procs"], columns["runtime"])
+    columns, report = understood(read_cells(path), _RULES, strict)
+    jobs = _urgent(path.name, columns["job_id"], columns["submit"], columns["procs"], columns["runtime"])
+    return Loaded(jobs, report)
 
 
 def published(name: str) -> Workload:
@@ -39,7 +47,7 @@ def published(name: str) -> Workload:
     names = sorted(path.name.removesuffix("-urgent.csv") for path in _INPUTS.glob("*-urgent.csv"))
     if name not in names:
         raise ConfigError(f"no urgent jobs were published for {name!r}, only for {', '.join(names)}")
-    return read_urgent(_INPUTS / f"{name}-urgent.csv")
+    return read_urgent(_INPUTS / f"{name}-urgent.csv", strict=True).workload
 
 
 def with_urgent(jobs: Workload, urgent: Workload) -> Workload:
@@ -71,16 +79,16 @@ def injected(undisturbed: Outcome, seed: int, *, threshold: float = 0.75) -> Wor
     hours = np.array([generator.choice(month) for month in months])
     drawn = np.array(sizes)[generator.integers(len(sizes), size=len(months))]
     return _urgent(
-        "injected", _FIRST_ID + np.arange(len(months)), hours * _HOUR, drawn[:, 0].astype(np.int64), drawn[:, 1]
+        "injected", _FIRST_ID + np.arange(len(months)), hours * HOUR, drawn[:, 0].astype(np.int64), drawn[:, 1]
     )
 
 
 def hourly_utilisation(outcome: Outcome) -> Floats:
     """Share of the machine that was held, for each hour from time 0 until the last job came."""
     segments, machine = outcome.segments, outcome.machine
-    hours = int(outcome.workload.submit[-1] // _HOUR) if len(outcome.workload) else 0
+    hours = int(outcome.workload.submit[-1] // HOUR) if len(outcome.workload) else 0
     held = steps(segments.begin, segments.end, held_units(outcome)[segments.job])
-    utilisation: Floats = means(held, np.arange(hours + 1, dtype=np.float64) * _HOUR) / (machine.nodes or machine.cpus)
+    utilisation: Floats = means(held, np.arange(hours + 1, dtype=np.float64) * HOUR) / (machine.nodes or machine.cpus)
     return utilisation
 
 

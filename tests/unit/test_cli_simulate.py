@@ -147,7 +147,11 @@ def test_entitlements_and_quantum_of_a_daemons_configuration(trace: Path, tmp_pa
     ("words", "said"),
     [
         (("--policy", "fifo"), "policy 'fifo' is not known: one of fcfs, "),
-        (("--procs", "-3"), "--procs = -3: must be at least 1"),
+        (("--procs", "-3"), "a machine of -3 CPUs (--procs): must be from 1 to 20,000,000"),
+        (("--procs", "9" * 20), f"a machine of {'9' * 20} CPUs (--procs): must be from 1 to 20,000,000"),
+        (("--policy", "conservative", "--procs", str(10**11)), "a machine of 100000000000 CPUs (--procs)"),
+        (("--procs", "4000000", "--nodes", "4000000"), "into equal nodes, 1,000,000 at most"),
+        (("--swap-out", "1:1e11"), "0 <= LO <= HI <= 10,000,000,000"),
         (("--nodes", "3"), "--nodes = 3: must divide the 4 CPUs"),
         (("--swap-out", "2:1"), "--swap-out = '2:1': must be LO:HI in seconds"),
         (("--swap-in", "fast"), "--swap-in = 'fast': must be LO:HI in seconds"),
@@ -155,8 +159,9 @@ def test_entitlements_and_quantum_of_a_daemons_configuration(trace: Path, tmp_pa
         (("--estimates", "good"), "--estimates = 'good': must be user or exact"),
         (("--method", "hope"), "--method = 'hope': must be one of never, kill, checkpoint, swap"),
         (("--bound", "0"), "--bound = 0: must be seconds above 0"),
-        (("--latency", "-1"), "--latency = -1: must be seconds, 0 or more"),
-        (("--quantum", "nan"), "--quantum = nan: must be seconds, 0 or more"),
+        (("--latency", "-1"), "--latency = -1: must be seconds from 0 to 10,000,000,000"),
+        (("--quantum", "nan"), "--quantum = nan: must be seconds from 0 to 10,000,000,000"),
+        (("--quantum", "1e300"), "--quantum = 1e+300: must be seconds from 0 to 10,000,000,000"),
         (("--seed", "-1"), "--seed = -1: must be 0 or more"),
         (("--entitlement", "bio"), "--entitlement = 'bio': must be NAME=PERCENT"),
         (("--entitlement", "bio=150"), "--entitlement = 'bio=150': must be a number from 0 to 100"),
@@ -179,7 +184,7 @@ def test_a_missing_trace_is_one_line(tmp_path: Path, out: Path):
 def test_options_are_checked_before_the_trace_is_read(out: Path):
     words = ("--trace", "/nonexistent.swf", "--policy", "ujfb", "--out", out)
     one_line(omfs(*words, "--swap-out", "x"), "--swap-out = 'x'")
-    one_line(omfs(*words, "--procs", 0), "--procs = 0")
+    one_line(omfs(*words, "--procs", 0), "a machine of 0 CPUs (--procs)")
 
 
 def test_nothing_to_simulate_is_one_line(out: Path):
@@ -201,6 +206,39 @@ def test_malformed_lines_are_told_and_refused_on_wish(trace: Path, out: Path):
     one_line(omfs("--trace", trace, "--policy", "fcfs", "--out", out, "--strict"), "1 malformed: line 5")
 
 
+def test_malformed_urgent_jobs_are_told_and_refused_on_wish(trace: Path, tmp_path: Path, out: Path):
+    listed = tmp_path / "urgent.csv"
+    listed.write_text(URGENT + "2,3,many,10\n")
+    words = ("--trace", trace, "--policy", "ujfb", "--urgent", listed, "--out", out)
+    assert omfs(*words).exit_code == 0
+    told = " ".join(summary(out)["conventions"])
+    assert "urgent.csv: 2 records, 1 kept, as urgent jobs on top left out: 1 malformed: line 3 (column procs" in told
+    one_line(omfs(*words, "--strict"), "urgent.csv: 1 malformed: line 3")
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "ujfb", "omfs"])
+def test_a_machine_that_the_header_makes_absurd_is_one_line(trace: Path, out: Path, policy: str):
+    trace.write_text(TRACE.replace("MaxProcs: 4", "MaxProcs: 999999999999"))
+    said = "a machine of 999999999999 CPUs (--procs): must be from 1 to 20,000,000"
+    one_line(omfs("--trace", trace, "--policy", policy, "--out", out), said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--accounts", 0), "--accounts = 0: must be from 1 to 1,000"),
+        (("--accounts", 10**12), "--accounts = 1000000000000: must be from 1 to 1,000"),
+        (
+            ("--generate", 10**12),
+            "1000000000000 is not allowed, only from 2 to 10,000,000",
+        ),
+        (("--load", 1e-300), "load of a generated workload: 1e-300 is not allowed, only from 0.001 to 1000"),
+    ],
+)
+def test_what_no_model_generates_is_one_line(out: Path, words: tuple[object, ...], said: str):
+    one_line(omfs("--generate", 60, "--procs", 32, "--policy", "fcfs", "--out", out, *words), said)
+
+
 def test_an_output_that_cannot_be_written_is_told_before_the_trace_is_read(tmp_path: Path):
     (tmp_path / "file").write_text("")
     one_line(omfs("--trace", "/nonexistent.swf", "--policy", "fcfs", "--out", tmp_path / "file"), "cannot be written")
@@ -210,6 +248,13 @@ def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "polars", None)
     said = "simulations need polars: pip install 'omfs-daemon[sim]'"
     one_line(omfs("--trace", trace, "--policy", "fcfs", "--out", out), said)
+
+
+@pytest.mark.parametrize("name", ["agung2021", "zvi2021"])
+def test_an_array_job_of_slurm_needs_more_of_the_extra(monkeypatch: pytest.MonkeyPatch, out: Path, name: str):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    words = ("experiment", name, "--out", str(out), "--traces", "/nonexistent", "--slurm", "main")
+    one_line(CliRunner().invoke(app, words), "simulations need submitit: pip install 'omfs-daemon[sim]'")
 
 
 def one_line(result: Result, said: str) -> None:

@@ -101,9 +101,9 @@ def test_limits_are_what_users_type() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"jobs": 1}, "jobs of a generated workload: 1 is not allowed, only 2 or more"),
-        ({"cpus": 3}, "cpus of a generated workload: 3 is not allowed, only 4 or more"),
-        ({"load": 0.0}, "load of .* 0.0 is not allowed, only a number above 0"),
+        ({"jobs": 1}, "jobs of a generated workload: 1 is not allowed, only from 2 to 10,000,000"),
+        ({"cpus": 3}, "cpus of a generated workload: 3 is not allowed, only from 4 to 20,000,000"),
+        ({"load": 0.0}, "load of .* 0.0 is not allowed, only from 0.001 to 1000"),
         ({"load": nan}, "load of .* nan is not allowed"),
         ({"urgent": 1.5}, "urgent of .* only a share from 0 to 1"),
         ({"urgent": nan}, "urgent of .* only a share from 0 to 1"),
@@ -118,5 +118,5 @@ def test_what_is_wrong_with_a_model_is_told(wrong: dict[str, object], message: s
 
 
 def test_a_load_that_so_few_jobs_cannot_reach_is_refused() -> None:
-    with pytest.raises(ConfigError, match="2 are too few for a load of 1e\\+06"):
-        generated(Model(2, 1024, load=1e6), seed=1)
+    with pytest.raises(ConfigError, match="2 are too few for a load of 1000"):
+        generated(Model(2, 1024, load=1000), seed=1)

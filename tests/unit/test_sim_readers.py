@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.locate import trace
 from omfs_daemon.simulate.readers import table
 from omfs_daemon.simulate.readers.any import load
@@ -161,6 +162,31 @@ class TestStandardWorkloadFormat:
         with pytest.raises(ConfigError, match=r"a\.swf: 6 malformed: line 9 \(3 fields, not 18\)"):
             load(path, Options(strict=True))
 
+    @pytest.mark.parametrize(
+        "beyond",
+        [
+            {"job": 2.0**53},
+            {"submit": 2e10},
+            {"run": 1e300},
+            {"limit": 1e11},
+            {"allocated": 2e7 + 1e6},
+            {"requested": 1e15},
+            {"memory": 1e15},
+            {"memory": 1e10, "requested": 1e6},
+            {"memory_requested": 1e308},
+        ],
+    )
+    def test_numbers_that_are_not_believed(self, tmp_path: Path, beyond: dict[str, float]) -> None:
+        bad = record(**({"job": 1} | beyond))
+        loaded = load(written(tmp_path / "a.swf", bad, record(2, submit=1e10, run=1e10, limit=1e10, allocated=2e7)))
+        assert [place for place, _ in loaded.report.malformed] == ["line 1"]
+        assert loaded.workload.job_id.tolist() == [2]
+
+    def test_a_header_that_is_not_believed_says_nothing(self, tmp_path: Path) -> None:
+        absurd = f"; UnixStartTime: {'9' * 400}\n; MaxProcs: {'9' * 5000}\n; UrgentQueues: {'9' * 5000}\n"
+        loaded = load(written(tmp_path / "a.swf", absurd, record(1)))
+        assert (loaded.facts.start, loaded.facts.cpus, loaded.facts.urgent_queues) == (None, None, ())
+
     @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
     @given(st.lists(st.sampled_from(["good", "short", "text", "empty", "comment"]), min_size=1, max_size=60))
     def test_every_malformed_line_is_found_wherever_it_stands(self, tmp_path: Path, kinds: list[str]) -> None:
@@ -232,7 +258,7 @@ class TestMira:
         assert loaded.facts.cpus is None
         assert loaded.report.records == 5
         assert loaded.report.malformed == (
-            Malformed("line 3", "column node_num: '0' is not allowed, only a whole number of 1 or more"),
+            Malformed("line 3", "column node_num: '0' is not allowed, only a whole number from 1 to 20,000,000"),
             Malformed("line 4", "3 fields, not 14"),
             Malformed("line 5", "its job number stood in a row before"),
         )
@@ -244,8 +270,9 @@ class TestMira:
             load(written(tmp_path / "mira.csv", MIRA), Options(accounts="queue"))
 
 
-SECONDS = st.floats(0, 1e12, allow_nan=False)
-NAMES = st.text(st.characters(exclude_categories=("C",)) | st.sampled_from('",\n#\r'), min_size=1, max_size=8)
+SECONDS = st.floats(0, bounds.SECONDS, allow_nan=False)
+SIZES = st.floats(0, bounds.BYTES, allow_nan=False)
+NAMES = st.text(st.characters(exclude_categories=("C",)) | st.sampled_from('",#'), min_size=1, max_size=8)
 
 
 @st.composite
@@ -259,24 +286,24 @@ def workloads(draw: st.DrawFn) -> Workload:
     return workload(
         "any",
         column(SECONDS),
-        column(st.integers(1, 2**60)),
+        column(st.integers(1, bounds.CPUS)),
         column(SECONDS),
         origin=draw(SECONDS),
         accounts=tuple(names),
-        job_id=np.array(draw(st.lists(st.integers(0, 2**60), min_size=count, max_size=count, unique=True))),
+        job_id=np.array(draw(st.lists(st.integers(0, bounds.NUMBER), min_size=count, max_size=count, unique=True))),
         limit=column(SECONDS | st.just(inf)),
         account=column(st.integers(0, len(names) - 1)),
         urgent=column(st.booleans()),
         way=column(st.sampled_from(Way)),
-        memory=column(SECONDS),
-        swap=column(SECONDS),
+        memory=column(SIZES),
+        swap=column(SIZES),
     )
 
 
 class TestTable:
     @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
     @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-    @given(jobs=workloads(), cpus=st.none() | st.integers(1, 10**6))
+    @given(jobs=workloads(), cpus=st.none() | st.integers(1, bounds.CPUS))
     def test_is_read_as_it_was_written(self, tmp_path: Path, ending: str, jobs: Workload, cpus: int | None) -> None:
         path = tmp_path / f"jobs.{ending}"
         table.write(jobs, path, cpus)
@@ -302,39 +329,78 @@ class TestTable:
         [
             (
                 "job_id,submit,cpus,run\n1,0,1,1\n2,0,0,1\n",
-                "line 3: column cpus: '0' .* only a whole number of 1 or more",
+                "line 3 .column cpus: '0' .* only a whole number from 1 to 20,000,000",
             ),
-            ("# origin: 5\njob_id,submit,cpus,run\n1,0,1.5,1\n", "line 3: column cpus: '1.5' is not allowed"),
-            ("job_id,submit,cpus,run\n\n1,0,1,\n", "line 3: column run: an empty cell .* only a number of 0 or more"),
-            ("job_id,submit,cpus,run\n1,0,1,nan\n", "line 2: column run: 'nan' is not allowed"),
-            ("job_id,submit,cpus,run\n1,-1,1,1\n", "line 2: column submit: '-1' is not allowed"),
+            ("# origin: 5\njob_id,submit,cpus,run\n1,0,1.5,1\n", "line 3 .column cpus: '1.5' is not allowed"),
+            ("job_id,submit,cpus,run\n\n1,0,1,\n", "line 3 .column run: an empty cell .* only a number from 0 to"),
+            ("job_id,submit,cpus,run\n1,0,1,nan\n", "line 2 .column run: 'nan' is not allowed"),
+            ("job_id,submit,cpus,run\n1,-1,1,1\n", "line 2 .column submit: '-1' is not allowed"),
             ("job_id,submit,cpus,run,method\n1,0,1,1,stop\n", "column method: 'stop' .* never, kill, checkpoint, swap"),
             ("job_id,submit,cpus,run,class\n1,0,1,1,vip\n", "column class: 'vip' .* only one of regular, urgent"),
-            ("job_id,submit,cpus,run\n1,0,1,1\n1,2,1,1\n", "line 3: job_id 1 stood before"),
-            ("job_id,submit,cpus,run\n1,0,1\n", "line 2: 3 fields, not 4"),
+            ("job_id,submit,cpus,run\n1,0,1,1\n1,2,1,1\n", "line 3 .its job number stood in a row before"),
+            ("job_id,submit,cpus,run\n1,0,1\n", "line 2 .3 fields, not 4"),
             ("job_id,submit,cpus\n1,0,1\n", "no column run; needed are job_id, submit, cpus, run"),
             (
                 "job_id,submit,cpus,run,methd\n1,0,1,1,kill\n",
                 "column 'methd' is not known: allowed are job_id, .*method",
             ),
             ("job_id,job_id\n1,0\n", "line 1: not a header of distinct column names"),
-            ("job_id,submit,cpus,run\n", "no jobs"),
+            ("job_id,submit,cpus,run\n", "no record that can be replayed"),
+            ('job_id,"submit,cpus,run\n1,0,1,1\n', "line 1: not a header"),
             ("", "not a header"),
             ("# cpus: many\njob_id,submit,cpus,run\n1,0,1,1\n", "cpus: 'many' is not allowed"),
         ],
     )
     def test_bad_cells_are_told_in_one_line(self, tmp_path: Path, text: str, message: str) -> None:
         with pytest.raises(ConfigError, match=message) as caught:
-            load(written(tmp_path / "a.csv", text))
+            load(written(tmp_path / "a.csv", text), Options(strict=True))
         assert "\n" not in str(caught.value)
         assert str(caught.value).startswith(str(tmp_path / "a.csv"))
+
+    def test_malformed_lines_are_counted_and_listed(self, tmp_path: Path) -> None:
+        rows = "1,0,1,1,a\n", "2,0,none,1,a\n", "3,0,1\n", "1,5,1,1,a\n", "\n", '4,0,1,1,"a\n', '5,0,1,1,"a,b"\n'
+        loaded = load(written(tmp_path / "a.csv", "# cpus: 4\njob_id,submit,cpus,run,account\n", *rows))
+        assert loaded.workload.job_id.tolist() == [1, 5]
+        assert loaded.workload.accounts == ("a", "a,b")
+        assert loaded.report.records == 6
+        assert [place for place, _ in loaded.report.malformed] == ["line 4", "line 5", "line 6", "line 8"]
+        assert loaded.report.malformed[-1].why.startswith("not CSV: ")
+
+    def test_a_line_break_in_a_name_is_for_parquet(self, tmp_path: Path) -> None:
+        jobs = workload("any", np.zeros(1), np.ones(1, dtype=np.int64), np.ones(1), accounts=("a\n",))
+        with pytest.raises(ConfigError, match=r"a line break, which only \.parquet can hold"):
+            table.write(jobs, tmp_path / "jobs.csv")
+        table.write(jobs, tmp_path / "jobs.parquet")
+        assert load(tmp_path / "jobs.parquet").workload.accounts == ("a\n",)
+
+    @pytest.mark.parametrize(
+        ("column", "most"),
+        [
+            ("job_id", bounds.NUMBER),
+            ("submit", bounds.SECONDS),
+            ("cpus", bounds.CPUS),
+            ("run", bounds.SECONDS),
+            ("limit", bounds.SECONDS),
+            ("memory", bounds.BYTES),
+            ("swap", bounds.BYTES),
+        ],
+    )
+    def test_numbers_that_are_not_believed(self, tmp_path: Path, column: str, most: int) -> None:
+        usual = dict.fromkeys(("job_id", "submit", "cpus", "run", "limit", "memory", "swap"), 1)
+        for value in (most + max(1, most // 10**15), 10**19 + 1, "1e300", "1" * 400, "inf"):
+            cells = ",".join(str(cell) for cell in (usual | {column: value}).values())
+            good = ",".join(str(cell) for cell in (usual | {"job_id": 2, column: most}).values())
+            loaded = load(written(tmp_path / "a.csv", ",".join(usual) + "\n", cells + "\n", good + "\n"))
+            assert [place for place, _ in loaded.report.malformed] == ["line 2"]
+            assert f"to {most:,}" in loaded.report.malformed[0].why
 
     def test_bad_cells_of_parquet(self, tmp_path: Path) -> None:
         path = tmp_path / "a.parquet"
         columns = {"job_id": [1, 2], "submit": [0.0, 1.0], "cpus": [1.0, 2.5], "run": [1, 1]}
         pl.DataFrame(columns).write_parquet(path)
-        with pytest.raises(ConfigError, match=r"row 2: column cpus: 2\.5 is not allowed"):
-            load(path)
+        with pytest.raises(ConfigError, match=r"row 2 \(column cpus: 2\.5 is not allowed"):
+            load(path, Options(strict=True))
+        assert load(path).workload.job_id.tolist() == [1]
         pl.DataFrame(columns | {"run": [[1], [2]]}).write_parquet(path)
         with pytest.raises(ConfigError, match=r"column run: List.* is not allowed, only numbers and text"):
             load(path)

@@ -33,7 +33,7 @@ class TestLists:
     def test_read(self, tmp_path: Path) -> None:
         path = tmp_path / "urgent.csv"
         path.write_text("job_id,submit,procs,runtime\n5,100,128,600\n4,30,256,390\n")
-        urgent = read_urgent(path)
+        urgent = read_urgent(path, strict=True).workload
         assert urgent.job_id.tolist() == [4, 5]
         assert urgent.submit.tolist() == [30, 100]  # as it stands: time 0 is that of the workload they are merged into
         assert urgent.cpus.tolist() == [256, 128]
@@ -41,18 +41,25 @@ class TestLists:
         assert urgent.urgent.all()
         assert (urgent.way == Way.NEVER).all()
 
+    def test_malformed_lines_are_counted_and_listed(self, tmp_path: Path) -> None:
+        path = tmp_path / "urgent.csv"
+        path.write_text('job_id,submit,procs,runtime\n1,5\n2,5,1e9,3\n"3,5,2,3\n4,5,2,3\n')
+        loaded = read_urgent(path, strict=False)
+        assert loaded.workload.job_id.tolist() == [4]
+        assert [place for place, _ in loaded.report.malformed] == ["line 2", "line 3", "line 4"]
+
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("job_id,submit,procs,runtime\n1,5,x,3\n", "line 2: column procs: 'x' is not allowed"),
+            ("job_id,submit,procs,runtime\n1,5,x,3\n", "line 2 .column procs: 'x' is not allowed"),
             ("job_id,submit,procs\n1,5,3\n", "no column runtime; needed are job_id, submit, procs, runtime"),
-            ("job_id,submit,procs,runtime\n1,5,2,3\n1,6,2,3\n", "line 3: job_id 1 stood before"),
+            ("job_id,submit,procs,runtime\n1,5,2,3\n1,6,2,3\n", "line 3 .its job number stood in a row before"),
         ],
     )
     def test_bad_lists(self, tmp_path: Path, text: str, message: str) -> None:
         (tmp_path / "urgent.csv").write_text(text)
         with pytest.raises(ConfigError, match=message):
-            read_urgent(tmp_path / "urgent.csv")
+            read_urgent(tmp_path / "urgent.csv", strict=True)
 
     @pytest.mark.parametrize(("name", "count"), [("sdsc-ds", 12), ("lanl-cm5", 23), ("sx-ace", 9)])
     def test_published_lists(self, name: str, count: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.locate import missing
 from omfs_daemon.simulate.readers.lines import lines
-from omfs_daemon.simulate.readers.loaded import Progress, repeated
+from omfs_daemon.simulate.readers.loaded import Malformed, Progress, Report, check, repeated
 from omfs_daemon.simulate.workload import Bools, Ints
 
 
@@ -27,7 +27,7 @@ class Cells:
     frame    one column each; of a CSV file all text, with null for an empty cell
     places   where each row is, for people: its line in a CSV file, its number from 1 in a Parquet file
     unit     what ``places`` count: "line" or "row"
-    ragged   rows with another number of cells than the header, which are not in ``frame``: place and what is wrong
+    broken   lines that are no rows under the header, which are not in ``frame``: place and what is wrong
     remarks  ``key: value`` lines before a CSV file's header (after #), or a Parquet file's metadata
     """
 
@@ -35,7 +35,7 @@ class Cells:
     frame: pl.DataFrame
     places: Ints
     unit: str
-    ragged: dict[int, str]
+    broken: dict[int, str]
     remarks: dict[str, str]
 
     @property
@@ -54,34 +54,47 @@ def read_cells(path: Path, progress: Progress | None = None) -> Cells:
 
 
 def _csv(path: Path, progress: Progress | None) -> Cells:
+    """A row is a line: a quote that is left open must not take the lines after it."""
     remarks: dict[str, str] = {}
-    text, before = lines(path, progress), 0
-    first = next(text, "")
-    while first.startswith("#"):
-        key, _, value = first.removeprefix("#").partition(":")
+    numbered = enumerate(lines(path, progress), start=1)
+    place, line = next(numbered, (1, ""))
+    while line.startswith("#"):
+        key, _, value = line.removeprefix("#").partition(":")
         remarks[key.strip()] = value.strip()
-        first, before = next(text, ""), before + 1
-    reader = csv.reader(chain((first,), text))
+        place, line = next(numbered, (place + 1, ""))
+    try:
+        header = [name.strip() for name in _fields(line)]
+    except ValueError:
+        header = []
+    if not header or len(set(header)) < len(header):
+        raise ConfigError(f"{path}: line {place}: not a header of distinct column names")
     rows: list[list[str]] = []
     places: list[int] = []
-    ragged: dict[int, str] = {}
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        for row in reader:
-            if len(row) == len(header):
-                rows.append(row)
-                places.append(before + reader.line_num)
-            elif row:
-                ragged[before + reader.line_num] = f"{len(row)} fields, not {len(header)}"
-    except csv.Error as error:
-        raise ConfigError(f"{path}: line {before + reader.line_num}: {error}") from None
-    if not header or len(set(header)) < len(header):
-        raise ConfigError(f"{path}: line {before + 1}: not a header of distinct column names")
+    broken: dict[int, str] = {}
+    for place, line in numbered:
+        try:
+            row = _fields(line)
+        except ValueError as error:
+            broken[place] = str(error)
+            continue
+        if len(row) == len(header):
+            rows.append(row)
+            places.append(place)
+        elif row:
+            broken[place] = f"{len(row)} fields, not {len(header)}"
     columns = zip(*rows, strict=True) if rows else ([] for _ in header)
     frame = pl.DataFrame(
         [pl.Series(name, values, dtype=pl.String) for name, values in zip(header, columns, strict=True)]
     ).with_columns(pl.all().replace("", None))
-    return Cells(path, frame, np.array(places, dtype=np.int64), "line", ragged, remarks)
+    return Cells(path, frame, np.array(places, dtype=np.int64), "line", broken, remarks)
+
+
+def _fields(line: str) -> list[str]:
+    """None of an empty line; ValueError if it is no line of CSV."""
+    try:
+        return next(csv.reader((line,), strict=True), [])
+    except csv.Error as error:
+        raise ValueError(f"not CSV: {error}") from None
 
 
 def _parquet(path: Path) -> Cells:
@@ -99,27 +112,26 @@ def _parquet(path: Path) -> Cells:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A column of finite numbers from ``low`` on. ``default``: for an empty cell; None: it must not be empty."""
+    """A column of numbers from ``low`` to ``high``. ``default``: for an empty cell; None: it must not be empty."""
 
     name: str
-    low: float = 0.0
+    high: int
+    low: int = 0
     whole: bool = False
     default: float | None = None
 
     @property
     def allowed(self) -> str:
         """For people."""
-        return f"a {'whole ' if self.whole else ''}number of {self.low:g} or more"
+        return f"a {'whole ' if self.whole else ''}number from {self.low} to {self.high:,}"
 
     def read(self, cells: pl.Series) -> tuple[NDArray[Any], Bools]:
         """The values (int64 if whole, else float64), and which of the filled cells are bad."""
-        floats = cells.cast(pl.Float64, strict=False)
-        # 512.0 is whole too, but a large number is exact only when it is read as a whole one.
-        whole = cells.cast(pl.Int64, strict=False).fill_null(floats.cast(pl.Int64, strict=False))
-        good = floats.is_finite() & (floats >= self.low)
+        numbers = cells.cast(pl.Float64, strict=False).fill_null(nan).to_numpy()
+        good = (numbers >= self.low) & (numbers <= self.high)
         if self.whole:
-            good &= floats == whole.cast(pl.Float64)
-        return (whole if self.whole else floats).fill_null(0).to_numpy(), _not(good)
+            good &= numbers == np.floor(numbers)
+        return np.where(good, numbers, 0.0).astype(np.int64 if self.whole else np.float64), ~good
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +157,27 @@ class Word:
 Columns = dict[str, NDArray[Any]]
 
 
-def understood(cells: Cells, rules: Sequence[Number | Word]) -> tuple[Columns, dict[int, str]]:
-    """The columns by name, and for each row of the frame with a bad cell what is wrong with its first one.
+def understood(cells: Cells, rules: Sequence[Number | Word], strict: bool) -> tuple[Columns, Report]:
+    """The columns by name, good rows only, and what became of the others. The first rule's column numbers the jobs.
 
-    ConfigError if a column without a default is not there.
+    A row is malformed if a cell is bad or if its job's number stood before. ConfigError if a column without a default
+    is not there, if no row is good, and for malformed ones if ``strict``.
     """
+    columns, faults = _columns(cells, rules)
+    good = np.ones(len(cells.frame), dtype=np.bool_)
+    good[list(faults)] = False
+    again = np.flatnonzero(good)[repeated(columns[rules[0].name][good])]
+    good[again] = False
+    faults |= dict.fromkeys(again.tolist(), "its job number stood in a row before")
+    wrong = cells.broken | {int(cells.places[row]): why for row, why in faults.items()}
+    malformed = tuple(Malformed(cells.at(place), wrong[place]) for place in sorted(wrong))
+    report = Report(cells.path, len(cells.frame) + len(cells.broken), (), malformed)
+    check(report, strict)
+    return {name: values[good] for name, values in columns.items()}, report
+
+
+def _columns(cells: Cells, rules: Sequence[Number | Word]) -> tuple[Columns, dict[int, str]]:
+    """The columns by name, and for each row of the frame with a bad cell what is wrong with its first one."""
     columns: Columns = {}
     faults: dict[int, str] = {}
     for rule in rules:
@@ -166,22 +194,6 @@ def understood(cells: Cells, rules: Sequence[Number | Word]) -> tuple[Columns, d
             faults.setdefault(row, f"column {rule.name}: {value} is not allowed, only {rule.allowed}")
         columns[rule.name] = values
     return columns, faults
-
-
-def all_understood(cells: Cells, rules: Sequence[Number | Word]) -> Columns:
-    """The columns by name; ConfigError for the first bad row, and if there are no rows."""
-    columns, faults = understood(cells, rules)
-    wrong = cells.ragged | {int(cells.places[row]): why for row, why in faults.items()}
-    if wrong:
-        place = min(wrong)
-        raise ConfigError(f"{cells.path}: {cells.at(place)}: {wrong[place]}")
-    if not len(cells.frame):
-        raise ConfigError(f"{cells.path}: no jobs")
-    again = np.flatnonzero(repeated(columns["job_id"]))
-    if len(again):
-        place, number = cells.places[again[0]], columns["job_id"][again[0]]
-        raise ConfigError(f"{cells.path}: {cells.at(place)}: job_id {number} stood before")
-    return columns
 
 
 def _not(good: pl.Series) -> Bools:

@@ -8,27 +8,19 @@ from __future__ import annotations
 import numpy as np
 
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.readers.cells import Cells, Number, understood
-from omfs_daemon.simulate.readers.loaded import (
-    Facts,
-    Loaded,
-    Malformed,
-    Options,
-    Report,
-    check,
-    numbered_accounts,
-    repeated,
-)
+from omfs_daemon.simulate.readers.loaded import Facts, Loaded, Options, numbered_accounts
 from omfs_daemon.simulate.workload import workload
 
 _RULES = (
-    Number("job", whole=True),
-    Number("user", whole=True),
-    Number("project", whole=True),
-    Number("node_num", 1, whole=True),
-    Number("submit_time"),
-    Number("run_time"),
-    Number("wall_time"),
+    Number("job", bounds.NUMBER, whole=True),
+    Number("user", bounds.NUMBER, whole=True),
+    Number("project", bounds.NUMBER, whole=True),
+    Number("node_num", bounds.CPUS, 1, whole=True),
+    Number("submit_time", bounds.SECONDS),
+    Number("run_time", bounds.SECONDS),
+    Number("wall_time", bounds.SECONDS),
 )
 _OWNERS = {"group": "project", "user": "user", "none": "project"}
 # The archive's logs of other machines have the same columns, so this counts only where the name says Mira.
@@ -46,18 +38,7 @@ def from_cells(cells: Cells, options: Options) -> Loaded:
         raise ConfigError(
             f"{cells.path}: accounts: {options.accounts!r} is not in this log: one of {', '.join(_OWNERS)}"
         )
-    columns, faults = understood(cells, _RULES)
-    good = np.ones(len(cells.frame), dtype=np.bool_)
-    good[list(faults)] = False
-    again = np.flatnonzero(good)[repeated(columns["job"][good])]
-    good[again] = False
-    faults |= dict.fromkeys(again.tolist(), "its job number stood in a row before")
-    wrong = cells.ragged | {int(cells.places[row]): why for row, why in faults.items()}
-    malformed = tuple(Malformed(cells.at(place), wrong[place]) for place in sorted(wrong))
-    report = Report(cells.path, len(cells.frame) + len(cells.ragged), (), malformed)
-    check(report, options.strict)
-
-    columns = {name: values[good] for name, values in columns.items()}
+    columns, report = understood(cells, _RULES, options.strict)
     begin = float(columns["submit_time"].min())
     accounts, account = numbered_accounts(options.accounts, columns[_OWNERS[options.accounts]])
     limit = columns["wall_time"]

@@ -31,6 +31,7 @@ import numpy as np
 from omfs_daemon.cluster.jobs import Job, JobState, Request
 from omfs_daemon.errors import ParseError
 from omfs_daemon.policy.rules import Rules, classify
+from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.readers.lines import lines
 from omfs_daemon.simulate.readers.loaded import Loaded, Malformed, Options, Progress, Report, check
 from omfs_daemon.simulate.workload import Way, workload
@@ -154,13 +155,13 @@ def _record(place: int, fields: Sequence[str]) -> _Record:
         raise ValueError("no time of submission" if submitted is None else "no state")
     return _Record(
         place,
-        _number("JobIDRaw", job),
+        _number("JobIDRaw", job, bounds.NUMBER),
         submitted,
         _time("Start", start),
         _time("End", end),
-        float(_number("ElapsedRaw", elapsed)),
+        float(_number("ElapsedRaw", elapsed, bounds.SECONDS)),
         _limit(limit),
-        _number("AllocCPUS", cpus),
+        _number("AllocCPUS", cpus, bounds.CPUS),
         account,
         partition,
         qos,
@@ -169,9 +170,11 @@ def _record(place: int, fields: Sequence[str]) -> _Record:
     )
 
 
-def _number(name: str, text: str) -> int:
+def _number(name: str, text: str, most: int) -> int:
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"{name}: {text[:40]!r} is no whole number")
+    if int(text) > most:
+        raise ValueError(f"{name}: {text} is more than {most:,}")
     return int(text)
 
 
@@ -180,7 +183,7 @@ def _time(name: str, text: str) -> float | None:
     if not values.text(text):
         return None
     if _NUMBER.fullmatch(text):
-        return float(text)
+        return float(_number(name, text, bounds.SECONDS))
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -189,7 +192,11 @@ def _time(name: str, text: str) -> float | None:
 
 def _limit(text: str) -> float:
     """Minutes as seconds; a job that was never given a limit counts as one without."""
-    return inf if text in ("", "UNLIMITED", "Partition_Limit") else 60.0 * _number("TimelimitRaw", text)
+    return (
+        inf
+        if text in ("", "UNLIMITED", "Partition_Limit")
+        else 60.0 * _number("TimelimitRaw", text, bounds.SECONDS // 60)
+    )
 
 
 def _last_runs(records: Sequence[_Record]) -> tuple[list[_Record], dict[int, str]]:

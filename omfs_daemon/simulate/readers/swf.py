@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.readers.lines import lines
 from omfs_daemon.simulate.readers.loaded import (
     Facts,
@@ -51,8 +52,8 @@ class Field(IntEnum):
 
 _FIELDS = 18
 _WHOLE = [Field.JOB, Field.ALLOCATED, Field.REQUESTED, Field.STATUS, Field.USER, Field.GROUP, Field.QUEUE]
+_TIMES = [Field.SUBMIT, Field.RUN, Field.LIMIT]
 _OWNERS = {"group": Field.GROUP, "user": Field.USER, "queue": Field.QUEUE, "none": Field.GROUP}
-_LARGEST = 2**53  # beyond it a float64 does not hold every whole number
 _PARTS = (2, 3, 4)
 _CHUNK = 50_000
 _HEADER = re.compile(r";\s*(\w+):\s*(.*)")
@@ -87,7 +88,7 @@ def read(path: Path, options: Options, progress: Progress | None = None) -> Load
         account=account,
         urgent=urgent,
         way=np.where(urgent, Way.NEVER, options.way),
-        memory=_memory(rows, cpus),
+        memory=_kilobytes(rows) * 1024 * cpus,
     )
     return Loaded(jobs, report, facts)
 
@@ -153,8 +154,13 @@ def _implausible(rows: Floats) -> Iterator[tuple[Bools, str]]:
     yield odd, "a field is no number"
     rows = rows[~odd]
     whole = rows[:, _WHOLE]
-    odd = np.asarray(((whole != np.floor(whole)) | (np.abs(whole) > _LARGEST)).any(axis=1))
+    odd = np.asarray(((whole != np.floor(whole)) | (np.abs(whole) > bounds.NUMBER)).any(axis=1))
     yield odd, "job, processors, status, user, group or queue is no whole number"
+    rows = rows[~odd]
+    procs = rows[:, [Field.ALLOCATED, Field.REQUESTED]].max(axis=1)
+    odd = np.asarray((rows[:, _TIMES] > bounds.SECONDS).any(axis=1) | (procs > bounds.CPUS))
+    odd |= _kilobytes(rows) > bounds.BYTES / 1024 / np.maximum(procs, 1)
+    yield odd, f"more than {bounds.SECONDS:,} s, {bounds.CPUS:,} processors or {bounds.BYTES:,} bytes of memory"
     rows = rows[~odd]
     parts = np.isin(rows[:, Field.STATUS], _PARTS)
     again = np.zeros(len(rows), dtype=np.bool_)
@@ -178,12 +184,10 @@ def _dropped(rows: Floats, cpus: Floats) -> tuple[tuple[tuple[str, int], ...], B
     return tuple(counts), kept
 
 
-def _memory(rows: Floats, cpus: Floats) -> Floats:
-    """Bytes of each job: used, else requested; both are kilobytes a processor."""
+def _kilobytes(rows: Floats) -> Floats:
+    """Memory of each processor: used, else requested."""
     used, requested = rows[:, Field.MEMORY], rows[:, Field.MEMORY_REQUESTED]
-    kilobytes = np.where(used > 0, used, np.maximum(requested, 0))
-    memory: Floats = kilobytes * 1024 * cpus
-    return memory
+    return np.where(used > 0, used, np.maximum(requested, 0))
 
 
 def _facts(comments: list[str]) -> Facts:
@@ -197,11 +201,12 @@ def _facts(comments: list[str]) -> Facts:
         start=None if start is None else float(start),
         computer=found.get("Computer", found.get("Installation", "")),
         acknowledge=tuple(value for name, value in said if name == "Acknowledge"),
-        urgent_queues=tuple(int(number) for number in re.findall(r"\d+", found.get("UrgentQueues", ""))),
+        urgent_queues=tuple(int(number) for number in re.findall(r"\b\d{1,15}\b", found.get("UrgentQueues", ""))),
     )
 
 
 def _first_whole(text: str) -> int | None:
-    """``1664 (72, 1368, 224)`` is 1664; None for anything that does not begin with a number above 0."""
-    match = re.match(r"[1-9]\d*", text)
+    """``1664 (72, 1368, 224)`` is 1664; None for anything that does not begin with a number above 0
+    and of at most 15 digits."""
+    match = re.match(r"[1-9]\d{0,14}\b", text)
     return int(match[0]) if match else None

@@ -8,40 +8,44 @@ file's header in lines like ``# origin: 0.0``, and in a Parquet file's metadata.
 from __future__ import annotations
 
 import gzip
-from math import inf, isfinite
+from math import inf
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.readers.cells import Cells, Number, Word, all_understood
-from omfs_daemon.simulate.readers.loaded import Facts, Loaded, Options, Report
+from omfs_daemon.simulate import bounds
+from omfs_daemon.simulate.readers.cells import Cells, Number, Word, understood
+from omfs_daemon.simulate.readers.loaded import Facts, Loaded, Options
 from omfs_daemon.simulate.workload import Way, Workload, workload
 
 _CLASSES = ("regular", "urgent")
 _WAYS = tuple(way.name.lower() for way in Way)
 _RULES = (
-    Number("job_id", whole=True),
-    Number("submit"),
-    Number("cpus", 1, whole=True),
-    Number("run"),
-    Number("limit", default=inf),
+    Number("job_id", bounds.NUMBER, whole=True),
+    Number("submit", bounds.SECONDS),
+    Number("cpus", bounds.CPUS, 1, whole=True),
+    Number("run", bounds.SECONDS),
+    Number("limit", bounds.SECONDS, default=inf),
     Word("account", "all"),
     Word("class", "regular", _CLASSES),
     Word("method", "", _WAYS),
-    Number("memory", default=0),
-    Number("swap", default=0),
+    Number("memory", bounds.BYTES, default=0),
+    Number("swap", bounds.BYTES, default=0),
 )
 
 
 def from_cells(cells: Cells, options: Options) -> Loaded:
-    """The jobs; where no method is given: never for an urgent job, else the options'. ConfigError for a bad cell."""
+    """The jobs; where no method is given: never for an urgent job, else the options'.
+
+    ConfigError if the file cannot be used.
+    """
     unknown = [name for name in cells.names if name not in {rule.name for rule in _RULES}]
     if unknown:
         allowed = ", ".join(rule.name for rule in _RULES)
         raise ConfigError(f"{cells.path}: column {unknown[0]!r} is not known: allowed are {allowed}")
-    columns = all_understood(cells, _RULES)
+    columns, report = understood(cells, _RULES, options.strict)
     accounts, account = np.unique(columns["account"].astype(str), return_inverse=True)
     urgent = columns["class"] == "urgent"
     otherwise = np.where(urgent, Way.NEVER, options.way)
@@ -62,13 +66,14 @@ def from_cells(cells: Cells, options: Options) -> Loaded:
     )
     cpus = _remark(cells, "cpus")
     facts = Facts(cpus=None if cpus is None else int(cpus), start=jobs.origin or None)
-    return Loaded(jobs, Report(cells.path, len(jobs)), facts)
+    return Loaded(jobs, report, facts)
 
 
 def write(jobs: Workload, path: Path, cpus: int | None = None) -> None:
     """Write what ``from_cells`` reads back as it was; ``path`` ends in .csv, .csv.gz or .parquet.
 
-    cpus: of the machine, if known. ConfigError for another name, or if the file cannot be written.
+    cpus: of the machine, if known. ConfigError for another name, if the file cannot be written, and for CSV if an
+    account's name has a line break, since a row is a line there.
     """
     accounts = np.array(jobs.accounts, dtype=object)
     frame = pl.DataFrame(
@@ -90,6 +95,8 @@ def write(jobs: Workload, path: Path, cpus: int | None = None) -> None:
         if path.suffix == ".parquet":
             frame.write_parquet(path, metadata=remarks)
         elif path.name.endswith((".csv", ".csv.gz")):
+            if any("\n" in name or "\r" in name for name in jobs.accounts):
+                raise ConfigError(f"{path}: an account's name has a line break, which only .parquet can hold")
             text = "".join(f"# {key}: {value}\n" for key, value in remarks.items()) + frame.write_csv()
             path.write_bytes(gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode())
         else:
@@ -106,6 +113,6 @@ def _remark(cells: Cells, key: str) -> float | None:
         value = float(text)
     except ValueError:
         value = inf
-    if not isfinite(value) or value < 0:
-        raise ConfigError(f"{cells.path}: {key}: {text!r} is not allowed, only a number of 0 or more")
+    if not 0 <= value <= bounds.SECONDS:
+        raise ConfigError(f"{cells.path}: {key}: {text!r} is not allowed, only a number from 0 to {bounds.SECONDS:,}")
     return value

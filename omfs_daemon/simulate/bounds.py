@@ -1,0 +1,18 @@
+"""The greatest numbers that are believed: what is beyond them is a slip or in other units, and could not be counted.
+
+CPUS     of a machine, and of a job: twice the largest machine so far. UJFB keeps 40 bytes for each
+NODES    of a machine; the daemon's planner keeps half a kilobyte for each
+SECONDS  three centuries; times since the epoch are within them, such in milliseconds are not
+BYTES    of one job: an exabyte
+NUMBER   that names a job, a user or a group: up to it a float64 holds every whole number
+JOBS     of a generated workload
+"""
+
+from __future__ import annotations
+
+CPUS = 20_000_000
+NODES = 1_000_000
+SECONDS = 10_000_000_000
+BYTES = 10**18
+NUMBER = 2**53 - 1
+JOBS = 10_000_000
