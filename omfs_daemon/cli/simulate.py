@@ -131,7 +131,7 @@ def _run(policy: str, source: Source, asked: Asked, out: Path, plots: bool, as_j
     from omfs_daemon.simulate.measure import measure
     from omfs_daemon.simulate.policies import policy_named
     from omfs_daemon.simulate.source import sourced
-    from omfs_daemon.simulate.telling import sentences, summary
+    from omfs_daemon.simulate.telling import refusals, sentences, summary
 
     chosen = policy_named(policy)
     record.prepare(out)
@@ -143,7 +143,7 @@ def _run(policy: str, source: Source, asked: Asked, out: Path, plots: bool, as_j
         bars.add_task(f"{len(found.workload):,} jobs under {chosen.name}", total=None)
         outcome = chosen.simulate(setting)
     measures = measure(outcome, setting.rules.tree)
-    told = (*found.notes, *decided, *sentences(setting, chosen))
+    told = (*found.notes, *decided, *sentences(setting, chosen), *refusals(outcome))
     result = summary(setting, chosen, told, measures)
     record.write(out, outcome, result)
     if plots:

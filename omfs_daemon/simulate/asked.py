@@ -18,9 +18,12 @@ from omfs_daemon.policy.rules import Rules
 from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.conventions import Conventions, UserLimits
 from omfs_daemon.simulate.costs import CostModel, Link, Spread
+from omfs_daemon.simulate.measure import owners
 from omfs_daemon.simulate.outcome import Machine
 from omfs_daemon.simulate.setting import Setting
 from omfs_daemon.simulate.workload import Workload
+
+_NAMED = 6
 
 Estimates = Literal["user", "exact"]
 
@@ -80,7 +83,7 @@ def setting_for(asked: Asked, workload: Workload, header_cpus: int | None) -> Un
     machine, said = machine_for(asked, header_cpus)
     rules, whose = rules_for(asked, workload)
     setting = Setting(workload, machine, conventions_for(asked), costs_for(asked), rules, asked.seed)
-    return Understood(setting, (*said, whose))
+    return Understood(setting, (*said, whose, *_without_jobs(rules.tree, workload)))
 
 
 def machine_for(asked: Asked, header_cpus: int | None) -> tuple[Machine, tuple[str, ...]]:
@@ -146,6 +149,15 @@ def equal_shares(workload: Workload) -> tuple[AccountShare, ...]:
     """The whole machine, in equal parts for the accounts that have regular jobs."""
     present = [workload.accounts[index] for index in np.unique(workload.account[~workload.urgent]).tolist()]
     return tuple(AccountShare(name, Fraction(100, len(present))) for name in present)
+
+
+def _without_jobs(tree: AccountTree, workload: Workload) -> tuple[str, ...]:
+    """A sentence that names the accounts that own a share and that no job counts under: they may be slips."""
+    named, used = {share.name for share in tree.shares}, set(owners(workload, tree).tolist())
+    leaves = (entity for entity in tree.entities if entity.is_leaf and entity.name in named)
+    idle = [leaf.name for leaf in leaves if leaf.index not in used]
+    more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
+    return (f"accounts with an entitlement and without jobs: {', '.join(idle[:_NAMED])}{more}",) if idle else ()
 
 
 def _shares(texts: Iterable[str]) -> tuple[AccountShare, ...]:

@@ -67,7 +67,7 @@ class Measures:
     productive_utilisation  the same of work that counted: without stops, resumes and lost work
     preemptions           stops for others; preempted_jobs: how many jobs had one at all
     lost_cpu_hours        work that was thrown away
-    makespan              seconds from the first submission to the last finish, of jobs that were done
+    makespan              seconds from the first submission, the same for all policies, to the last finish
     """
 
     jobs: int
@@ -100,7 +100,7 @@ def measure(outcome: Outcome, tree: AccountTree) -> Measures:
     waits = per_job(outcome)
     held_seconds = cpu_seconds(outcome)
     by_job = held_seconds.sum(axis=1)
-    makespan = float(outcome.finish[done].max() - workload.submit[done].min()) if done.any() else nan
+    makespan = float(outcome.finish[done].max() - workload.submit[0]) if done.any() else nan
     offered = outcome.machine.cpus * makespan if makespan > 0 else nan
     urgent = figures_of(waits[:, done & workload.urgent])
     return Measures(

@@ -125,8 +125,7 @@ def shares(outcome: Outcome, tree: AccountTree) -> Figure:
 
 def _edges(outcome: Outcome, count: int) -> Floats:
     """From the first submission to the last finish, as the makespan."""
-    stretches = outcome.segments
-    return canvas.bins(float(outcome.workload.submit[stretches.job].min()), float(stretches.end.max()), count)
+    return canvas.bins(float(outcome.workload.submit[0]), float(outcome.segments.end.max()), count)
 
 
 def _percent_held(outcome: Outcome, mask: Bools, edges: Floats) -> Floats:

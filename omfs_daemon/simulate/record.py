@@ -18,6 +18,7 @@ import polars as pl
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.measure import per_job
 from omfs_daemon.simulate.outcome import Outcome, Use
+from omfs_daemon.simulate.timeline import held_units, unit_cpus
 
 
 def prepare(directory: Path) -> None:
@@ -69,15 +70,16 @@ def jobs_table(outcome: Outcome) -> pl.DataFrame:
 
 
 def segments_table(outcome: Outcome) -> pl.DataFrame:
-    """What held CPUs when: one row a stretch, in order of begin."""
+    """What held CPUs when: one row a stretch, in order of begin; ``cpus`` of whole nodes where jobs get whole nodes."""
     stretches = outcome.segments
+    cpus = (held_units(outcome) * unit_cpus(outcome.machine)).astype(np.int64)
     names = np.array([use.name.lower() for use in Use])
     columns = {
         "job_id": outcome.workload.job_id[stretches.job],
         "begin": stretches.begin,
         "end": stretches.end,
         "use": names[stretches.use],
-        "cpus": outcome.workload.cpus[stretches.job],
+        "cpus": cpus[stretches.job],
     }
     return pl.DataFrame(columns).sort("begin", "job_id", maintain_order=True)
 

@@ -10,7 +10,7 @@ from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.generate import Model, generated
 from omfs_daemon.simulate.readers.any import load
 from omfs_daemon.simulate.readers.loaded import Options, Progress
-from omfs_daemon.simulate.urgent import read_urgent, with_urgent
+from omfs_daemon.simulate.urgent import moved_up, read_urgent, with_urgent
 from omfs_daemon.simulate.workload import Way, Workload
 
 # OMFS compares every account with every other.
@@ -51,8 +51,10 @@ def sourced(source: Source, procs: int | None, seed: int, progress: Progress | N
         return found
     urgent = read_urgent(source.urgent, source.options.strict)
     first, *others = urgent.report.sentences()
-    notes = (*found.notes, f"{first}, as urgent jobs on top", *others)
-    return Sourced(with_urgent(found.workload, urgent.workload), found.cpus, notes)
+    notes = [*found.notes, f"{first}, as urgent jobs on top", *others]
+    if moved := moved_up(found.workload, urgent.workload):
+        notes.append(f"the trace has jobs of the same numbers: {moved} is added to those of the urgent jobs")
+    return Sourced(with_urgent(found.workload, urgent.workload), found.cpus, tuple(notes))
 
 
 def way_named(name: str) -> Way:

@@ -7,9 +7,10 @@ from math import isfinite
 from typing import Any
 
 from omfs_daemon import __version__
+from omfs_daemon.simulate.conventions import fits
 from omfs_daemon.simulate.costs import CostModel, Link, Spread
 from omfs_daemon.simulate.measure import Measures
-from omfs_daemon.simulate.outcome import Machine
+from omfs_daemon.simulate.outcome import Machine, Outcome
 from omfs_daemon.simulate.policies import Policy
 from omfs_daemon.simulate.setting import Setting
 from omfs_daemon.simulate.workload import Way, Workload
@@ -28,6 +29,17 @@ def sentences(setting: Setting, policy: Policy) -> tuple[str, ...]:
         told.append(f"a job runs {setting.rules.quantum:g} s before it may be stopped for an entitled one")
         told += _costs(setting)
     return tuple(told)
+
+
+def refusals(outcome: Outcome) -> tuple[str, ...]:
+    """How many jobs were refused and why, a sentence a reason."""
+    too_wide = outcome.rejected & ~fits(outcome.workload, outcome.machine.cpus)
+    counts = int(too_wide.sum()), int((outcome.rejected & ~too_wide).sum())
+    whys = (
+        "than the machine",
+        "than what their account owns (--entitlement and --accounts-from say who owns what)",
+    )
+    return tuple(f"jobs refused as wider {why}: {count:,}" for count, why in zip(counts, whys, strict=True) if count)
 
 
 def summary(setting: Setting, policy: Policy, told: Sequence[str], measures: Measures) -> dict[str, Any]:

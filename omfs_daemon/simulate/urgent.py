@@ -51,14 +51,18 @@ def published(name: str) -> Workload:
 
 
 def with_urgent(jobs: Workload, urgent: Workload) -> Workload:
-    """Both together. If an urgent job has the number of a job of the trace, all urgent jobs are renumbered.
+    """Both together; urgent jobs are renumbered if they must be."""
+    return merged(jobs, replace(urgent, job_id=urgent.job_id + moved_up(jobs, urgent)))
 
-    They are moved up by the least power of ten above all numbers of the trace, so 7 becomes e.g. 1000007: urgent jobs
-    are told apart, and both numbers can still be read.
+
+def moved_up(jobs: Workload, urgent: Workload) -> int:
+    """What is added to the numbers of all urgent jobs; 0 if none is the number of a job of the trace.
+
+    The least power of ten above all numbers of the trace, so 7 becomes e.g. 1000007: urgent jobs are told apart, and
+    both numbers can still be read.
     """
-    if np.isin(urgent.job_id, jobs.job_id).any():
-        urgent = replace(urgent, job_id=urgent.job_id + 10 ** len(str(jobs.job_id.max())))
-    return merged(jobs, urgent)
+    taken = np.isin(urgent.job_id, jobs.job_id).any()
+    return int(10 ** len(str(jobs.job_id.max()))) if taken else 0
 
 
 def injected(undisturbed: Outcome, seed: int, *, threshold: float = 0.75) -> Workload:

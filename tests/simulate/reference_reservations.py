@@ -110,7 +110,7 @@ class Book:
 def conservative(jobs: Sequence[Job], capacity: int, compressing: bool) -> tuple[list[float], list[float]]:
     """Start and first promised start of each job; nan for those wider than the machine.
 
-    At one instant: ends, corrections of overdue jobs, arrivals, compression, starts.
+    At one instant: ends, corrections of overdue jobs, compression, arrivals, starts.
     """
     start, promised = [nan] * len(jobs), [nan] * len(jobs)
     book = Book(capacity, rank={job.index: job.index for job in jobs})
@@ -127,12 +127,12 @@ def conservative(jobs: Sequence[Job], capacity: int, compressing: bool) -> tuple
             cpus, until = book.held[job.index]
             if until <= now:
                 book.hold(job.index, cpus, corrected(start[job.index] + job.estimate, now), now)
+        if compressing:
+            book.compress(now)
         while coming and coming[0].submit <= now:
             job = coming.pop(0)
             if job.cpus <= capacity:
                 promised[job.index] = book.reserve(job.index, job.cpus, job.estimate, now)
-        if compressing:
-            book.compress(now)
         while (due := book.due(now)) is not None:
             job, place = jobs[due], book.places.pop(due)
             start[due] = now

@@ -58,8 +58,8 @@ class Replay:
         self.now = nan
 
     def run(self) -> None:
-        """At one instant: ends, stopped jobs that are gone, corrections, arrivals, urgent jobs, swapped-out
-        jobs that go on, compression, starts."""
+        """At one instant: ends, stopped jobs that are gone, corrections, urgent jobs, swapped-out jobs that go on,
+        compression, arrivals of regular jobs, starts."""
         coming = list(self.jobs)
         while coming or self.in_state("running") or self.in_state("stopping") or self.book.places:
             self.now = min([job.submit for job in coming] + self.instants())
@@ -72,13 +72,19 @@ class Replay:
             for index in self.in_state("running"):
                 if self.until(index) <= self.now:
                     self.correct(index)
-            while coming and coming[0].submit <= self.now:
-                self.arrive(coming.pop(0))
+            new = [job for job in coming if job.submit <= self.now]
+            coming = coming[len(new) :]
+            for job in new:
+                if job.urgent:
+                    self.arrive(job)
             self.serve_urgent()
             for index in list(self.asleep):
                 if not self.tasks[index].lent and self.tasks[index].gone <= self.now:
                     self.wake(index)
             self.book.compress(self.now)
+            for job in new:
+                if not job.urgent:
+                    self.arrive(job)
             while (due := self.book.due(self.now)) is not None:
                 self.start(due)
         assert not self.asleep and not self.urgent

@@ -54,6 +54,14 @@ def test_parquet_holds_the_same_and_the_segments(tmp_path: Path, outcome: Outcom
     assert segments.rows() == [(7, 0.0, 10.0, "work", 2), (9, 2.5, 3.0, "work", 1), (8, 10.0, 60.0, "work", 4)]
 
 
+def test_segments_hold_whole_nodes(tmp_path: Path):
+    """Five CPUs are two nodes of four."""
+    jobs = workload("nodes", np.array([0.0]), np.array([5]), np.array([1.0]))
+    write(tmp_path, undisturbed(jobs, "fcfs", Machine(12, 3), Conventions(), np.zeros(1), jobs.run), {})
+    assert pl.read_parquet(tmp_path / "segments.parquet")["cpus"].to_list() == [8]
+    assert pl.read_parquet(tmp_path / "jobs.parquet")["requested_number_of_resources"].to_list() == [5]
+
+
 def test_summary_is_strict_json(tmp_path: Path, outcome: Outcome):
     """No NaN and no Infinity, which strict readers refuse."""
     write(tmp_path, outcome, measure(outcome, AccountTree(())).as_json())

@@ -168,6 +168,7 @@ def test_entitlements_and_quantum_of_a_daemons_configuration(trace: Path, tmp_pa
         (("--entitlement", "a=60", "--entitlement", "b=60"), "--entitlement: the accounts at the top add up to 120 %"),
         (("--processors", "all"), "processors: 'all' is not known"),
         (("--generate", "5"), "either --trace FILE or --generate JOBS is needed, and not both"),
+        (("--urgent-queue", "9"), "site.swf: --urgent-queue = 9: no job of the trace is in that queue"),
         (("--urgent", "/nonexistent.csv"), "/nonexistent.csv"),
         (("--config", "/nonexistent.toml"), "/nonexistent.toml: cannot be read"),
     ],
@@ -175,6 +176,32 @@ def test_entitlements_and_quantum_of_a_daemons_configuration(trace: Path, tmp_pa
 def test_wrong_input_is_one_line(trace: Path, out: Path, words: tuple[str, ...], said: str):
     given = ("--trace", trace, "--out", out, *(() if "--policy" in words else ("--policy", "ujfb")), *words)
     one_line(omfs(*given), said)
+
+
+def test_urgent_queues_of_a_trace_without_queues_are_one_line(tmp_path: Path, out: Path):
+    listed = tmp_path / "jobs.csv"
+    listed.write_text("job_id,submit,cpus,run\n1,0,1,1\n")
+    words = ("--trace", listed, "--procs", 4, "--policy", "ujf", "--out", out)
+    one_line(omfs(*words, "--urgent-queue", 1), "jobs.csv: --urgent-queue: only a trace in Standard Workload Format")
+
+
+def test_what_may_be_a_slip_is_told(trace: Path, tmp_path: Path, out: Path):
+    """An account that nobody has; urgent jobs with numbers of the trace; walls that leave hardly any job."""
+    listed = tmp_path / "urgent.csv"
+    listed.write_text(URGENT)
+    given = ("--entitlement", "group7=20", "--entitlement", "grp8=80", "--urgent", listed)
+    assert omfs("--trace", trace, "--policy", "partition", *given, "--out", out).exit_code == 0
+    told = summary(out)["conventions"]
+    assert "accounts with an entitlement and without jobs: grp8" in told
+    assert "the trace has jobs of the same numbers: 10 is added to those of the urgent jobs" in told
+    assert (
+        "jobs refused as wider than what their account owns (--entitlement and --accounts-from say who owns what): 4"
+        in told
+    )
+    assert omfs("--trace", trace, "--policy", "fcfs", "--procs", 2, "--out", out).exit_code == 0
+    told = summary(out)["conventions"]
+    assert "jobs refused as wider than the machine: 1" in told
+    assert not any("without jobs" in sentence or "same numbers" in sentence for sentence in told)
 
 
 def test_a_missing_trace_is_one_line(tmp_path: Path, out: Path):

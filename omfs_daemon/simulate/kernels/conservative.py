@@ -52,12 +52,12 @@ def conservative(
                 expected_end[job] = corrected(start[job], estimate[job], now)
                 take(book, now, expected_end[job], cpus[job], now)
                 push_end(overdue, expected_end[job], job)
+        if compressing:
+            compress(book, now)
         while arrived < count and submit[arrived] <= now:
             if cpus[arrived] <= machine:
                 promised[arrived] = reserve(book, arrived, now)
             arrived += 1
-        if compressing:
-            compress(book, now)
         job = next_due(book, now)
         while job >= 0:
             start[job] = now

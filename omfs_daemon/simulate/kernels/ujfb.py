@@ -51,22 +51,25 @@ def ujfb(jobs: Records, machine: int, area: float, latency: float, by_slowdown: 
         end(site, log, now)
         release(site, now)
         correct(site, now)
+        newcomer = arrived
         while arrived < count and jobs[arrived].submit <= now:
-            if jobs[arrived].cpus <= machine:
-                site.jobs[arrived].state = WAITING
-                if jobs[arrived].urgent:
-                    site.urgents[site.size[URGENTS]] = arrived
-                    site.size[URGENTS] += 1
-                elif easy:
-                    add(queue, arrived, jobs[arrived].cpus, jobs[arrived].estimate)
-                else:
-                    reserve(site.book, arrived, now)
+            if jobs[arrived].urgent and jobs[arrived].cpus <= machine:
+                jobs[arrived].state = WAITING
+                site.urgents[site.size[URGENTS]] = arrived
+                site.size[URGENTS] += 1
             arrived += 1
         if site.size[URGENTS]:
             serve_urgent(site, log, now, by_slowdown)
         if site.size[ASLEEP]:
             wake(site, now)
         compress(site.book, now)
+        for job in range(newcomer, arrived):
+            if not jobs[job].urgent and jobs[job].cpus <= machine:
+                jobs[job].state = WAITING
+                if easy:
+                    add(queue, job, jobs[job].cpus, jobs[job].estimate)
+                else:
+                    reserve(site.book, job, now)
         _start_due(site, now)
         if easy:
             head = _next_head(site, queue, head, now)

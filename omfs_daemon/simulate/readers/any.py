@@ -20,6 +20,8 @@ def load(path: Path, options: Options | None = None, progress: Progress | None =
     kind = Path(path.name.lower().removesuffix(".gz")).suffix
     if kind == ".swf":
         return swf.read(path, options, progress)
+    if options.urgent_queues is not None:
+        raise ConfigError(f"{path}: --urgent-queue: only a trace in Standard Workload Format has queues")
     if sacct.is_accounting(path):
         return sacct.read(path, options, progress)
     if kind in (".csv", ".parquet"):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.readers.lines import lines
 from omfs_daemon.simulate.readers.loaded import (
@@ -76,6 +77,8 @@ def read(path: Path, options: Options, progress: Progress | None = None) -> Load
     accounts, account = numbered_accounts(options.accounts, rows[:, _OWNERS[options.accounts]].astype(np.int64))
     queues = facts.urgent_queues if options.urgent_queues is None else options.urgent_queues
     urgent = np.isin(rows[:, Field.QUEUE], queues)
+    if empty := set(options.urgent_queues or ()) - set(rows[:, Field.QUEUE].tolist()):
+        raise ConfigError(f"{path}: --urgent-queue = {min(empty)}: no job of the trace is in that queue")
     jobs = workload(
         path.name,
         rows[:, Field.SUBMIT] - begin,
