@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from omfs_daemon.cli.extra import require_simulator
-from omfs_daemon.cli.output import span
+from omfs_daemon.cli.output import directory, span
 from omfs_daemon.cli.progress import progress
 
 # Traces, environment, output, where, progress and clock, to the page and the seconds that it took.
@@ -20,7 +20,9 @@ Run = Callable[..., tuple[Path, float]]
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Do published experiments again.")
 
 
-Out = Annotated[Path, typer.Option(metavar="DIR", help="Where index.md, results.csv and the plots go.")]
+Out = Annotated[
+    Path, typer.Option(parser=directory, metavar="DIR", help="Where index.md, results.csv and the plots go.")
+]
 Workers = Annotated[int, typer.Option(min=1, help="So many simulations at once on this machine.")]
 Partition = Annotated[
     str | None, typer.Option(metavar="PARTITION", help="Instead: an array job of Slurm in this partition.")

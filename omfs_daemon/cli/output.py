@@ -7,10 +7,13 @@ import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from omfs_daemon.errors import ConfigError
 
 _WIDE = 160
 
@@ -44,6 +47,13 @@ def show(*parts: RenderableType) -> None:
 def print_json(value: object) -> None:
     """Print for scripts."""
     print(json.dumps(value, indent=2))
+
+
+def directory(text: str) -> Path:
+    """An option's value; ConfigError for none, as a script's unset variable gives, which would mean the current one."""
+    if not text:
+        raise ConfigError("a directory is needed, not nothing (. for the current one)")
+    return Path(text)
 
 
 def when(time: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omfs_daemon.cli.extra import require_simulator
-from omfs_daemon.cli.output import print_json, show
+from omfs_daemon.cli.output import directory, print_json, show
 from omfs_daemon.cli.progress import progress
 from omfs_daemon.cli.session import session_of
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 def simulate(
     context: typer.Context,
     policy: Annotated[str, typer.Option(metavar="NAME", help="fcfs, easy, omfs, ...; a wrong name lists all.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where jobs.csv, summary.json and the rest go.")],
+    out: Annotated[
+        Path, typer.Option(parser=directory, metavar="DIR", help="Where jobs.csv, summary.json and the rest go.")
+    ],
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A workload: SWF, Mira's CSV, or our own CSV or Parquet; .gz too."),
@@ -143,11 +145,11 @@ def _run(policy: str, source: Source, asked: Asked, out: Path, plots: bool, as_j
         bars.add_task(f"{len(found.workload):,} jobs under {chosen.name}", total=None)
         outcome = chosen.simulate(setting)
     measures = measure(outcome, setting.rules.tree)
-    told = (*found.notes, *decided, *sentences(setting, chosen), *refusals(outcome))
-    result = summary(setting, chosen, told, measures)
+    told, refused = (*found.notes, *decided, *sentences(setting, chosen)), refusals(outcome)
+    result = summary(setting, chosen, (*told, *refused), measures)
     record.write(out, outcome, result)
     if plots:
         from omfs_daemon.simulate.plots import draw
 
         draw(out, outcome, setting.rules.tree)
-    print_json(result) if as_json else show(*simulation_tables.result(outcome, measures, told, out))
+    print_json(result) if as_json else show(*simulation_tables.result(outcome, measures, refused, told, out))

@@ -17,7 +17,9 @@ from omfs_daemon.simulate.outcome import Outcome
 _ACCOUNTS = 20
 
 
-def result(outcome: Outcome, measures: Measures, conventions: Iterable[str], out: Path) -> Iterator[RenderableType]:
+def result(
+    outcome: Outcome, measures: Measures, refusals: Iterable[str], conventions: Iterable[str], out: Path
+) -> Iterator[RenderableType]:
     """What ``omfs simulate`` prints."""
     title = f"{clean(outcome.workload.name)} under {outcome.policy}"
     yield Text(f"{title}: {measures.jobs:,} jobs, {measures.rejected:,} refused, {measures.cut:,} ended at their limit")
@@ -26,6 +28,7 @@ def result(outcome: Outcome, measures: Measures, conventions: Iterable[str], out
         yield Text(_machine(measures))
     if len(measures.accounts) > 1:
         yield _accounts(measures.accounts)
+    yield from (Text(f"{measures.jobs:,} jobs; {sentence}") for sentence in refusals)
     yield Text("What these figures rest on:")
     for sentence in conventions:
         yield cell(f"  - {sentence}")

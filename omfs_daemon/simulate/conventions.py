@@ -50,7 +50,9 @@ class Conventions:
             "jobs end at their limit at the latest" if self.kill else "jobs run past their limit if they need to",
             "at one instant: ends, then arrivals, then one scheduling pass",
             f"bounded slowdown counts run times below {self.bound:g} s as {self.bound:g} s, slowdown below 1 s as 1 s",
-            "means are over jobs, not weighted; a job wider than what it may ever use is refused",
+            "means are over the jobs that were done, not weighted",
+            "refused is a job wider than the machine; under partition and capping, and under omfs if it can never be "
+            "stopped, also one wider than what its account owns",
         )
 
 

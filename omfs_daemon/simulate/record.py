@@ -70,7 +70,10 @@ def jobs_table(outcome: Outcome) -> pl.DataFrame:
 
 
 def segments_table(outcome: Outcome) -> pl.DataFrame:
-    """What held CPUs when: one row a stretch, in order of begin; ``cpus`` of whole nodes where jobs get whole nodes."""
+    """What held CPUs when: one row a stretch of some length, in order of begin.
+
+    cpus  of whole nodes where jobs get whole nodes
+    """
     stretches = outcome.segments
     cpus = (held_units(outcome) * unit_cpus(outcome.machine)).astype(np.int64)
     names = np.array([use.name.lower() for use in Use])
@@ -81,7 +84,8 @@ def segments_table(outcome: Outcome) -> pl.DataFrame:
         "use": names[stretches.use],
         "cpus": cpus[stretches.job],
     }
-    return pl.DataFrame(columns).sort("begin", "job_id", maintain_order=True)
+    held = pl.DataFrame(columns).filter(pl.col("begin") < pl.col("end"))
+    return held.sort("begin", "job_id", maintain_order=True)
 
 
 def _final_states(outcome: Outcome) -> np.ndarray:

@@ -32,14 +32,11 @@ def sentences(setting: Setting, policy: Policy) -> tuple[str, ...]:
 
 
 def refusals(outcome: Outcome) -> tuple[str, ...]:
-    """How many jobs were refused and why, a sentence a reason."""
+    """How many jobs were refused, why, and what may be done about it; a sentence a reason."""
     too_wide = outcome.rejected & ~fits(outcome.workload, outcome.machine.cpus)
     counts = int(too_wide.sum()), int((outcome.rejected & ~too_wide).sum())
-    whys = (
-        "than the machine",
-        "than what their account owns (--entitlement and --accounts-from say who owns what)",
-    )
-    return tuple(f"jobs refused as wider {why}: {count:,}" for count, why in zip(counts, whys, strict=True) if count)
+    whys = "the machine", "what their account owns (--entitlement and --accounts-from say who owns what)"
+    return tuple(f"refused as wider than {why}: {count:,}" for count, why in zip(counts, whys, strict=True) if count)
 
 
 def summary(setting: Setting, policy: Policy, told: Sequence[str], measures: Measures) -> dict[str, Any]:
@@ -57,7 +54,8 @@ def summary(setting: Setting, policy: Policy, told: Sequence[str], measures: Mea
 
 def _machine(machine: Machine) -> str:
     if machine.nodes:
-        return f"machine: {machine.cpus:,} CPUs in {machine.nodes:,} nodes; jobs get whole nodes"
+        counted = "jobs get whole nodes, and what they hold or lose counts so"
+        return f"machine: {machine.cpus:,} CPUs in {machine.nodes:,} nodes; {counted}"
     return f"machine: {machine.cpus:,} CPUs, a flat counter"
 
 

@@ -54,6 +54,13 @@ def test_parquet_holds_the_same_and_the_segments(tmp_path: Path, outcome: Outcom
     assert segments.rows() == [(7, 0.0, 10.0, "work", 2), (9, 2.5, 3.0, "work", 1), (8, 10.0, 60.0, "work", 4)]
 
 
+def test_a_job_of_no_length_has_no_segment(tmp_path: Path):
+    jobs = workload("short", np.zeros(2), np.ones(2), np.array([0.0, 1.0]))
+    write(tmp_path, undisturbed(jobs, "fcfs", Machine(4), Conventions(), np.zeros(2), jobs.run), {})
+    assert pl.read_parquet(tmp_path / "segments.parquet")["job_id"].to_list() == [2]
+    assert pl.read_parquet(tmp_path / "jobs.parquet")["finish_time"].to_list() == [0.0, 1.0]
+
+
 def test_segments_hold_whole_nodes(tmp_path: Path):
     """Five CPUs are two nodes of four."""
     jobs = workload("nodes", np.array([0.0]), np.array([5]), np.array([1.0]))

@@ -168,7 +168,7 @@ def test_entitlements_and_quantum_of_a_daemons_configuration(trace: Path, tmp_pa
         (("--entitlement", "a=60", "--entitlement", "b=60"), "--entitlement: the accounts at the top add up to 120 %"),
         (("--processors", "all"), "processors: 'all' is not known"),
         (("--generate", "5"), "either --trace FILE or --generate JOBS is needed, and not both"),
-        (("--urgent-queue", "9"), "site.swf: --urgent-queue = 9: no job of the trace is in that queue"),
+        (("--out", ""), "a directory is needed, not nothing"),
         (("--urgent", "/nonexistent.csv"), "/nonexistent.csv"),
         (("--config", "/nonexistent.toml"), "/nonexistent.toml: cannot be read"),
     ],
@@ -190,17 +190,19 @@ def test_what_may_be_a_slip_is_told(trace: Path, tmp_path: Path, out: Path):
     listed = tmp_path / "urgent.csv"
     listed.write_text(URGENT)
     given = ("--entitlement", "group7=20", "--entitlement", "grp8=80", "--urgent", listed)
-    assert omfs("--trace", trace, "--policy", "partition", *given, "--out", out).exit_code == 0
+    given += ("--urgent-queue", 1, "--urgent-queue", 9)
+    result = omfs("--trace", trace, "--policy", "partition", *given, "--out", out)
+    assert result.exit_code == 0
     told = summary(out)["conventions"]
     assert "accounts with an entitlement and without jobs: grp8" in told
     assert "the trace has jobs of the same numbers: 10 is added to those of the urgent jobs" in told
-    assert (
-        "jobs refused as wider than what their account owns (--entitlement and --accounts-from say who owns what): 4"
-        in told
-    )
+    refused = "refused as wider than what their account owns (--entitlement and --accounts-from say who owns what): 4"
+    assert refused in told
+    assert f"4 jobs; {refused}" in result.output
+    assert "no job is in the urgent queue 9" in told
     assert omfs("--trace", trace, "--policy", "fcfs", "--procs", 2, "--out", out).exit_code == 0
     told = summary(out)["conventions"]
-    assert "jobs refused as wider than the machine: 1" in told
+    assert "refused as wider than the machine: 1" in told
     assert not any("without jobs" in sentence or "same numbers" in sentence for sentence in told)
 
 

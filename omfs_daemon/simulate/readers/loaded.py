@@ -82,12 +82,14 @@ class Report:
     records    how many there are, malformed ones included
     dropped    reason and count of good records that cannot be replayed
     malformed  in the order of the file
+    notes      sentences on what else may be a slip
     """
 
     path: Path
     records: int
     dropped: tuple[tuple[str, int], ...] = ()
     malformed: tuple[Malformed, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def kept(self) -> int:
@@ -100,7 +102,7 @@ class Report:
         told += [f"left out: {count:,} with {reason}" for reason, count in self.dropped]
         if self.malformed:
             told.append(f"left out: {len(self.malformed):,} malformed: {self.malformed_in_short()}")
-        return tuple(told)
+        return (*told, *self.notes)
 
     def malformed_in_short(self) -> str:
         """The first few, with their places."""

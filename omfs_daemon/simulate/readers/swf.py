@@ -9,7 +9,7 @@ say 54,123: no unknown sets one apart, but their loader stops at a configured nu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.readers.lines import lines
 from omfs_daemon.simulate.readers.loaded import (
@@ -69,7 +68,8 @@ def read(path: Path, options: Options, progress: Progress | None = None) -> Load
         procs, spare = spare, procs
     cpus = np.where(procs > 0, procs, spare)
     dropped, kept = _dropped(rows, cpus)
-    report = Report(path, records.total, dropped, records.malformed)
+    notes = _empty_queues(options.urgent_queues or (), rows[kept, Field.QUEUE])
+    report = Report(path, records.total, dropped, records.malformed, notes)
     check(report, options.strict)
 
     rows, cpus = rows[kept], cpus[kept]
@@ -77,8 +77,6 @@ def read(path: Path, options: Options, progress: Progress | None = None) -> Load
     accounts, account = numbered_accounts(options.accounts, rows[:, _OWNERS[options.accounts]].astype(np.int64))
     queues = facts.urgent_queues if options.urgent_queues is None else options.urgent_queues
     urgent = np.isin(rows[:, Field.QUEUE], queues)
-    if empty := set(options.urgent_queues or ()) - set(rows[:, Field.QUEUE].tolist()):
-        raise ConfigError(f"{path}: --urgent-queue = {min(empty)}: no job of the trace is in that queue")
     jobs = workload(
         path.name,
         rows[:, Field.SUBMIT] - begin,
@@ -185,6 +183,12 @@ def _dropped(rows: Floats, cpus: Floats) -> tuple[tuple[tuple[str, int], ...], B
             counts.append((reason, count))
         kept &= ~holds
     return tuple(counts), kept
+
+
+def _empty_queues(asked: Sequence[int], queues: Floats) -> tuple[str, ...]:
+    """What is asked for and may be a slip."""
+    empty = sorted(set(asked) - set(queues.tolist()))
+    return (f"no job is in the urgent queue {', '.join(map(str, empty))}",) if empty else ()
 
 
 def _kilobytes(rows: Floats) -> Floats:
