@@ -94,7 +94,7 @@ def workload(
         return np.ascontiguousarray(full[order], dtype=kind)
 
     return Workload(
-        name=name,
+        name=name.encode(errors="replace").decode(),  # a file's name may be no text, which plots cannot show
         origin=origin,
         accounts=accounts,
         job_id=column(np.arange(1, count + 1) if job_id is None else job_id, 0, np.int64),

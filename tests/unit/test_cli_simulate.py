@@ -1,6 +1,7 @@
 """``omfs simulate`` as people and scripts call it."""
 
 import json
+import os
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -125,6 +126,12 @@ def test_plots_only_when_they_are_asked_for(trace: Path, out: Path):
     assert omfs("--trace", trace, "--policy", "fcfs", "--out", out, "--plots").exit_code == 0
     assert (out / "utilisation.png").exists()
     assert (out / "accounts.svg").exists()
+
+
+def test_a_trace_whose_name_is_no_text(trace: Path, tmp_path: Path, out: Path):
+    named = trace.rename(os.fsdecode(os.fsencode(tmp_path) + b"/site\xff.swf"))
+    assert omfs("--trace", named, "--policy", "fcfs", "--out", out, "--plots").exit_code == 0
+    assert summary(out)["workload"] == "site?.swf"
 
 
 def test_entitlements_and_quantum_of_a_daemons_configuration(trace: Path, tmp_path: Path, out: Path):
