@@ -213,3 +213,18 @@ def test_swapped_jobs_keep_their_cpus_and_a_later_urgent_job_uses_those_that_nob
     assert outcome.start.tolist() == [0.0, 1.0, 2.0]
     assert outcome.finish.tolist() == [17.0, 5.0, 8.0]
     assert outcome.stops.tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_jobs_that_are_stopped_thousands_of_times_go_on_to_their_end(kill: bool) -> None:
+    """Each stop leaves void entries behind in the kernel's lists of what comes next."""
+    regular, urgent = 5, 3000
+    submit = np.concatenate((np.zeros(regular), 10.0 * np.arange(1, urgent + 1)))
+    run = np.concatenate((np.full(regular, 1_000_000.0), np.ones(urgent)))
+    limit = np.concatenate((np.full(regular, 1_000_000.0 if kill else 500.0), np.ones(urgent)))
+    cpus = np.concatenate((np.ones(regular, np.int64), np.full(urgent, regular)))
+    jobs = workload("often", submit, cpus, run, limit=limit, urgent=np.arange(regular + urgent) >= regular)
+    found = ujfb(Setting(jobs, Machine(regular), Conventions(UserLimits(), kill=kill)))
+    assert found.stops.tolist() == [urgent] * regular + [0] * urgent
+    assert np.array_equal(found.start[regular:], submit[regular:])
+    assert found.finish[:regular].tolist() == [1_000_000.0 + urgent] * regular

@@ -175,14 +175,30 @@ def run_on(site: Site, job: int, now: float, computing: float, until: float) -> 
     # With exact estimates both ends must be the same number, not only nearly so.
     exact = its.run == its.estimate
     its.ends = until if exact else computing + (its.run - its.done)
+    _make_place(site, site.finishing)
     push_end(site.finishing, its.ends, job)
     if its.ends > until:
+        _make_place(site, site.overdue)
         push_end(site.overdue, until, job)
     if its.stoppable:
         its.place = site.size[VICTIMS]
         site.victims[site.size[VICTIMS]] = job
         site.size[VICTIMS] += 1
         site.size[CPUS] += its.cpus
+
+
+@part
+def _make_place(site: Site, heap: Ends) -> None:
+    """If a heap is full, take out what stops have made void: a job that was stopped often left an entry each time."""
+    count = heap.size[0]
+    if count < len(heap.time):
+        return
+    times, jobs = heap.time.copy(), heap.job.copy()
+    heap.size[0] = 0
+    for at in range(count):
+        its = site.jobs[jobs[at]]
+        if its.state == RUNNING and (times[at] == its.ends or times[at] == its.until):
+            push_end(heap, times[at], jobs[at])
 
 
 @part
