@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from omfs_daemon.cli.output import cell, clean, table
-from omfs_daemon.simulate.fairness import HOUR
+from omfs_daemon.policy.laws import HOUR
 from omfs_daemon.simulate.whatif import Account, Difference, Row, Totals
 
 _ACCOUNTS = 20

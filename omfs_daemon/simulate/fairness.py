@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.policy.laws import HOUR
 from omfs_daemon.simulate.outcome import Outcome
 from omfs_daemon.simulate.timeline import held_units, unit_cpus
 from omfs_daemon.simulate.workload import Bools, Floats, Ints
-
-HOUR = 3600.0
 
 
 class Fairness(NamedTuple):

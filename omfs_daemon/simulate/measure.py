@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from omfs_daemon.policy.accounts import AccountTree
-from omfs_daemon.simulate.fairness import HOUR, Fairness, fairness
+from omfs_daemon.policy.laws import HOUR
+from omfs_daemon.simulate.fairness import Fairness, fairness
 from omfs_daemon.simulate.outcome import Outcome, Use
 from omfs_daemon.simulate.timeline import held_units, unit_cpus
 from omfs_daemon.simulate.workload import Floats, Ints, Workload

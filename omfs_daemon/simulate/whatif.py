@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from omfs_daemon.policy.accounts import AccountTree
+from omfs_daemon.policy.laws import HOUR
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.simulate.asked import Asked, costs_for
 from omfs_daemon.simulate.conventions import Conventions, UserLimits
 from omfs_daemon.simulate.costs import Link
-from omfs_daemon.simulate.fairness import HOUR, fairness
+from omfs_daemon.simulate.fairness import fairness
 from omfs_daemon.simulate.measure import cpu_seconds, figures_of, measure, per_job, strict
 from omfs_daemon.simulate.outcome import Machine, Outcome, Use
 from omfs_daemon.simulate.policies import Policy

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from omfs_daemon.policy.laws import HOUR
 from omfs_daemon.simulate.experiments.zvi2021 import (
     CAPPING,
     CHECKPOINT,
@@ -19,7 +20,6 @@ from omfs_daemon.simulate.experiments.zvi2021 import (
 )
 from omfs_daemon.simulate.experiments.zvi2021_figures import Sharing, SharingRow
 from omfs_daemon.simulate.experiments.zvi2021_workloads import Study
-from omfs_daemon.simulate.fairness import HOUR
 
 # Sums of seconds as floats.
 _ROUNDING = 1e-3

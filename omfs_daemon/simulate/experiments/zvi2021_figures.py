@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.policy.accounts import AccountTree
+from omfs_daemon.policy.laws import HOUR
 from omfs_daemon.simulate.experiments.rows import Row, figures
 from omfs_daemon.simulate.experiments.zvi2021_share import OwnShare, own_share
-from omfs_daemon.simulate.fairness import HOUR
 from omfs_daemon.simulate.measure import Measures, cpu_seconds, measure, owners
 from omfs_daemon.simulate.outcome import Outcome, Use
 from omfs_daemon.simulate.timeline import unit_cpus

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from omfs_daemon.policy.laws import HOUR
 from omfs_daemon.simulate.experiments.markdown import bullets, image, table
 from omfs_daemon.simulate.experiments.zvi2021 import (
     COMPARED,
@@ -25,7 +26,6 @@ from omfs_daemon.simulate.experiments.zvi2021_claims import bound, claims, late,
 from omfs_daemon.simulate.experiments.zvi2021_figures import Sharing, SharingRow
 from omfs_daemon.simulate.experiments.zvi2021_plots import Plots
 from omfs_daemon.simulate.experiments.zvi2021_workloads import BUSY, LOAD, STRETCHES, TRACE, Study, entitlements
-from omfs_daemon.simulate.fairness import HOUR
 from omfs_daemon.simulate.record import save
 
 DAY = 24 * HOUR

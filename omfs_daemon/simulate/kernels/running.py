@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.policy.laws import HOUR
 from omfs_daemon.simulate.kernels.compiling import kernel, part
 from omfs_daemon.simulate.workload import Floats, Ints
 
-HOUR = 3600.0
 CORRECTIONS = np.array([60.0, 300.0, 900.0, 1800.0, *(hours * HOUR for hours in (1, 2, 5, 10, 20, 50, 100))])
 """Seconds after the estimate that has passed."""
 
