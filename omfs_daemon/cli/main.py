@@ -10,7 +10,7 @@ import typer
 
 from omfs_daemon import __version__, log
 from omfs_daemon.cli import check as checks
-from omfs_daemon.cli import configuration, entitlements, experiment, simulate, tables, whatif
+from omfs_daemon.cli import configuration, entitlements, experiment, simulate, sweep, tables, whatif
 from omfs_daemon.cli.faults import EXIT_CODES, Exit, FaultLine
 from omfs_daemon.cli.output import clean, print_json, show
 from omfs_daemon.cli.session import Session, session_of
@@ -31,6 +31,9 @@ app.add_typer(experiment.app, name="experiment")
 app.command(epilog="Example: omfs simulate --trace hpc2n.swf.gz --policy easy --procs 240 --out result")(
     simulate.simulate
 )
+app.command(
+    epilog="Example: omfs sweep --generate 20000 --procs 512 --policy easy --policy omfs --quantum 600 --out result"
+)(sweep.sweep)
 app.command(epilog="Example: omfs whatif --set entitlements.physics=40 --since 30d")(whatif.whatif)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
