@@ -42,3 +42,4 @@ lint: $(READY)
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
+	@$(VENV)/bin/vermin --quiet --no-tips --target=3.6- --violations omfs_daemon/launcher omfs_daemon/node_side
