@@ -1,4 +1,8 @@
-"""What every way of checkpointing from inside a job must be able to do."""
+"""What every way of checkpointing from inside a job must be able to do.
+
+A driver is a class made without arguments, named in the table of ``drivers.py`` (``dmtcp.Dmtcp``, ``criu.Criu``). Before
+``checkpoint`` the core has seen that the directory takes files and has room (``space.require_room``).
+"""
 
 from typing import List, NamedTuple, Optional, Sequence
 
@@ -16,6 +20,17 @@ class CannotStop(Exception):
         self.why = why
         self.message = message
         self.alive = alive
+
+
+class Ended(CannotStop):
+    """The program surely ended by itself while it was to be stopped; ``code``: its own exit code, which is kept.
+
+    An exit code that may be the tool's (DMTCP's 0 after a kill, 99) is no such proof: raise CannotStop then.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__("ended", "the program ended by itself with exit code {}".format(code), alive=False)
+        self.code = code
 
 
 class CannotStart(Exception):
@@ -44,6 +59,10 @@ class Program:
         """The program's exit code (128 + N if signal N ended it), or None if it runs on after ``timeout`` seconds."""
         raise NotImplementedError
 
+    def ready(self) -> bool:
+        """Whether it can be checkpointed already; asked again until it is true."""
+        return True
+
     def signal(self, number: int) -> None:
         """Pass on a signal that the batch shell was sent."""
         raise NotImplementedError
@@ -64,6 +83,7 @@ class Driver:
     """A way of checkpointing. ``scratch``: a private directory of this run of the job, gone when it ends."""
 
     name = ""
+    makes_image = True  # False: the program keeps its checkpoints itself; asked for neither room nor files
 
     def version(self) -> str:
         """The tool and its version, e.g. ``dmtcp 4.2.0``; raises CannotStart if it cannot be used here."""
