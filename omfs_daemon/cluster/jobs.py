@@ -70,7 +70,8 @@ class Job:
     ``id`` is Slurm's raw job id, unique; ``ref`` is what commands take: ``"7"``, ``"3_1"`` for one task of an
     array, ``"3_[4-5]"`` for its waiting rest. Name, comment and user are written by users: hostile text.
     ``requeue``: Slurm would requeue it (not submitted with --no-requeue). ``required_nodes`` in the request is the
-    *present* ReqNodeList, so it shows a pin of ours as well.
+    *present* ReqNodeList, so it shows a pin of ours as well. ``licenses``: what it asks for while it waits, and holds
+    from its start to its end, by name.
     """
 
     id: int
@@ -92,6 +93,7 @@ class Job:
     run_time: float = 0.0
     time_limit: float = inf
     shares: tuple[Share, ...] = ()
+    licenses: tuple[tuple[str, int], ...] = ()
     array_id: int | None = None
     task_ids: tuple[int, ...] = ()
     restarts: int = 0

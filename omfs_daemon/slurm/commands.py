@@ -14,8 +14,8 @@ from pathlib import Path
 from omfs_daemon.cluster.jobs import Job, JobState, Share
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import GatewayError
-from omfs_daemon.slurm import parse, shares, values
-from omfs_daemon.slurm.gateway import AccountRow, Refusal, SlurmSettings
+from omfs_daemon.slurm import parse, parse_cluster, shares, values
+from omfs_daemon.slurm.gateway import AccountRow, LicenceRow, Licences, Refusal, SlurmSettings
 from omfs_daemon.slurm.refusals import refusals
 from omfs_daemon.slurm.run import Output, failure, run
 
@@ -27,8 +27,10 @@ _SHOWN = 120
 _NO_ANSWER = "Unexpected message received"
 _REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,:-]+\]))?")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
+_LICENCE = re.compile(r"[A-Za-z0-9][\w.@-]*")
 _SIGNAL = re.compile(r"[A-Z0-9+]+")
 _HAS_SHARES = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED, JobState.COMPLETING)
+_TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
 
 _ShareKey = tuple[str, str, str, str]
 
@@ -53,7 +55,7 @@ class CommandGateway:
 
     # -- seeing ------------------------------------------------------------------------------------
     def settings(self) -> SlurmSettings:
-        self._settings = parse.settings(self._run("scontrol", "show", "config").stdout)
+        self._settings = parse_cluster.settings(self._run("scontrol", "show", "config").stdout)
         return self._settings
 
     def jobs(self) -> list[Job]:
@@ -84,10 +86,10 @@ class CommandGateway:
         return replace(job, requeue=parse.may_be_requeued(self._details(_details_ref(mine[0]))))
 
     def nodes(self) -> list[Node]:
-        return parse.nodes(self._run("scontrol", "--oneliner", "show", "nodes").stdout)
+        return parse_cluster.nodes(self._run("scontrol", "--oneliner", "show", "nodes").stdout)
 
     def partitions(self) -> list[Partition]:
-        return parse.partitions(self._run("scontrol", "--all", "--oneliner", "show", "partitions").stdout)
+        return parse_cluster.partitions(self._run("scontrol", "--all", "--oneliner", "show", "partitions").stdout)
 
     def accounts(self) -> list[AccountRow] | None:
         settings = self.settings().values
@@ -95,7 +97,10 @@ class CommandGateway:
             return None
         cluster = settings.get("ClusterName", "")
         listed = ("list", "associations", f"cluster={cluster}", "format=Account,ParentName,User")
-        return parse.accounts(self._run("sacctmgr", "--noheader", "--parsable2", *listed).stdout)
+        return parse_cluster.accounts(self._run("sacctmgr", "--noheader", "--parsable2", *listed).stdout)
+
+    def licenses(self) -> list[LicenceRow]:
+        return parse_cluster.licenses(self._run("scontrol", "--oneliner", "show", "licenses").stdout)
 
     # -- telling -----------------------------------------------------------------------------------
     def hold(self, refs: Sequence[str]) -> list[Refusal]:
@@ -107,11 +112,18 @@ class CommandGateway:
     def set_nice(self, refs: Sequence[str], nice: int) -> list[Refusal]:
         return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"nice={nice}"])
 
-    def pin(self, ref: str, nodes: Sequence[str]) -> list[Refusal]:
+    def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
         if not all(_NODE.fullmatch(node) for node in nodes):
             raise ValueError(f"not names of nodes: {nodes!r}")
-        wanted = f"nodelist={','.join(nodes)}"
-        return self._tell([ref], lambda listed: ["scontrol", "update", f"jobid={listed}", wanted])
+        wanted = [f"nodelist={','.join(nodes)}", *([] if licenses is None else [_licences(licenses)])]
+        return self._tell([ref], lambda listed: ["scontrol", "update", f"jobid={listed}", *wanted])
+
+    def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
+        wanted = _licences(licenses)
+        return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", wanted])
+
+    def allow_requeue(self, refs: Sequence[str]) -> list[Refusal]:
+        return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", "requeue=1"])
 
     def requeue_hold(self, refs: Sequence[str]) -> list[Refusal]:
         # Without "Incomplete" a job that has ended since we looked would be run once more.
@@ -132,9 +144,9 @@ class CommandGateway:
             raise ValueError(f"not a signal: {signal!r}")
         if not _REF.fullmatch(ref):
             raise ValueError(f"not a reference of a job: {ref!r}")
-        # scancel tries again for minutes if the job waits, and says nothing if it has ended.
+        # scancel tries again for minutes if the job waits or is suspended, and says nothing if it has ended.
         state = self._state(ref)
-        if state not in _HAS_SHARES:
+        if state not in _TAKES_SIGNALS:
             what = "Invalid job id specified" if state is None else f"Job is {state}"
             return [Refusal(ref, what)]
         options = [f"--signal={signal}", *(["--batch"] if batch_only else [])]
@@ -186,7 +198,7 @@ class CommandGateway:
 
     def _excluded(self, *options: str) -> dict[str, str]:
         secret = _secret()
-        states = "--states=pending"
+        states = "--states=pending,special_exit"  # each of them counts as a state of its own here
         try:
             printed = self._squeue((*options, states), {"SQUEUE_FORMAT": parse.excluded_format(secret)})
         except _NoSuchJobError:
@@ -255,6 +267,13 @@ def _share_key(row: parse.JobRow) -> _ShareKey:
 def _details_ref(row: parse.JobRow) -> str:
     tasks = values.tasks(row.array_task_id)
     return f"{row.array_job_id}_{tasks[0]}" if tasks else row.job_id
+
+
+def _licences(licenses: Licences) -> str:
+    wrong = [(name, count) for name, count in licenses if not _LICENCE.fullmatch(name) or count < 1]
+    if wrong:
+        raise ValueError(f"not licences and counts: {wrong!r}")
+    return "licenses=" + ",".join(f"{name}:{count}" for name, count in licenses)
 
 
 def _one_line(text: str) -> str:

@@ -6,34 +6,20 @@ advances lazily: every call first brings the world to ``clock()``, event after e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
-from omfs_daemon.slurm.fake_events import Events
+from omfs_daemon.slurm.fake_events import Events, Timing
 from omfs_daemon.slurm.fake_jobs import BAD_CONSTRAINTS, REQUEUED_HELD, History, Record, Submission
+from omfs_daemon.slurm.fake_launched import Launched
+from omfs_daemon.slurm.fake_licences import LicenceBook, in_order
 from omfs_daemon.slurm.fake_nodes import NodeBook, Placement
+from omfs_daemon.slurm.fake_omfs_run import OmfsRun
+from omfs_daemon.slurm.fake_registry import Registry
 from omfs_daemon.slurm.fake_scheduler import Scheduler
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """How long things take, in seconds; slurm.conf's names where it has them.
-
-    ``requeue_delay`` is cred_expire + 1, ``completing`` the time from a process's end until its node is free.
-    """
-
-    sched_interval: float = 1.0
-    bf_interval: float = 1.0
-    bf_window: float = 86400.0
-    bf_max_blocked: int = 10
-    bf_max_tested: int = 500
-    requeue_delay: float = 6.0
-    kill_wait: float = 5.0
-    completing: float = 0.1
-    min_job_age: float = 300.0
 
 
 class FakeSlurm:
@@ -45,6 +31,7 @@ class FakeSlurm:
         nodes: Iterable[Node],
         partitions: Iterable[Partition] = (),
         timing: Timing = Timing(),
+        licences: Mapping[str, int] | None = None,
     ) -> None:
         nodes = list(nodes)
         parts = list(partitions) or [Partition("main", frozenset(node.name for node in nodes))]
@@ -54,15 +41,11 @@ class FakeSlurm:
             node.name: NodeBook.empty(replace(node, partitions=tuple(p.name for p in parts if node.name in p.nodes)))
             for node in nodes
         }
-        self.records: dict[int, Record] = {}
-        self._history: dict[int, History] = {}
+        self.licences = LicenceBook(licences or {})
+        self._jobs = Registry()
+        self._omfs_run = OmfsRun(self)
         self._clock = clock
         self._events = Events(clock())
-        self._next_id = 1
-        self._uids: dict[str, int] = {}
-        self._dependents: dict[int, list[Record]] = {}
-        self._arrays: dict[int, list[Record]] = {}
-        self._live: dict[int, Record] = {}
         self._running: dict[int, Record] = {}
         self._scheduler = Scheduler(
             self.books,
@@ -71,6 +54,7 @@ class FakeSlurm:
             timing.bf_window,
             timing.bf_max_blocked,
             timing.bf_max_tested,
+            self.licences,
         )
 
     @classmethod
@@ -80,14 +64,16 @@ class FakeSlurm:
 
     # -- the users' side ---------------------------------------------------------------------------
     def submit(self, what: Submission) -> int:
-        """A new job, or array; its id. Raises ValueError for a partition that does not exist."""
+        """A new job, or array; its id. Raises ValueError for a partition or licences that do not exist."""
         self.catch_up()
         partitions = what.request.partitions or (next(iter(self.partitions)),)
         if not set(partitions) <= set(self.partitions):
             raise ValueError(f"no such partition: {partitions}; there are {sorted(self.partitions)}")
-        uid = self._uids.setdefault(what.user, 1000 + len(self._uids)) if what.uid is None else what.uid
+        if not self.licences.exist(what.licenses):
+            raise ValueError(f"no such licences: {what.licenses}; there are {self.licences.rows()}")
+        uid = self._jobs.uid(what.user) if what.uid is None else what.uid
         record = Record(
-            self._new_id(),
+            self._jobs.new_id(),
             what,
             uid,
             self.now,
@@ -97,10 +83,14 @@ class FakeSlurm:
             nice=what.nice,
             tasks=tuple(sorted(what.array)),
             admin_comment=what.admin_comment,
+            licenses=in_order(what.licenses),
+            launched=what.launched,
+            requeue=what.requeue,
+            comment=what.comment,
         )
         if what.array:
             record.array_id = record.id
-        self._know(record)
+        self._jobs.know(record)
         self.consider(record)
         self._schedule()
         return record.id
@@ -108,13 +98,13 @@ class FakeSlurm:
     def cancel(self, job_id: int) -> None:
         """scancel; all tasks of an array."""
         self.catch_up()
-        for record in list(self.live_jobs_of(job_id)):
+        for record in list(self._jobs.live_of(job_id)):
             self.end(record, "CANCELLED")
 
     def user_hold(self, job_id: int) -> bool:
         """``scontrol hold`` by the owner; False if refused. It never weakens an administrator's hold."""
         self.catch_up()
-        waiting = [record for record in self.live_jobs_of(job_id) if record.state is JobState.PENDING]
+        waiting = [record for record in self._jobs.live_of(job_id) if record.state is JobState.PENDING]
         for record in waiting:
             if record.hold is Hold.NONE:
                 self.set_hold(record, Hold.USER)
@@ -123,7 +113,7 @@ class FakeSlurm:
     def user_release(self, job_id: int) -> bool:
         """``scontrol release`` by the owner; False if refused, as under an administrator's hold."""
         self.catch_up()
-        held = list(self.live_jobs_of(job_id))
+        held = list(self._jobs.live_of(job_id))
         if any(record.hold is Hold.ADMIN for record in held):
             return False
         for record in held:
@@ -135,7 +125,7 @@ class FakeSlurm:
         """A node dies: its jobs are requeued (not held), or end if they may not be."""
         self.catch_up()
         self.books[name].up = False
-        for record in list(self._live.values()):
+        for record in list(self._jobs.live.values()):
             if any(taken.node == name for taken in record.taken):
                 self._lose_node(record)
         self._schedule()
@@ -151,12 +141,23 @@ class FakeSlurm:
         self.catch_up()
         self.books[name].drained = True
 
+    def behave(self, job_id: int, launched: Launched) -> None:
+        """From now on the launcher in the job does this."""
+        self.catch_up()
+        self._jobs.records[job_id].launched = launched
+
+    def set_comment(self, job_id: int, comment: str) -> None:
+        """``scontrol update comment=`` by the owner."""
+        self.catch_up()
+        record = self._jobs.records[job_id]
+        record.comment, record.shown = comment, None
+
     # -- for assertions ----------------------------------------------------------------------------
     @property
     def history(self) -> Mapping[int, History]:
         """What became of every job and array task so far, by raw id; never forgotten."""
         self.catch_up()
-        return self._history
+        return self._jobs.history
 
     def processes(self) -> dict[str, int]:
         """CPUs whose processes really run, per node: above the node's CPUs after a resume over busy ones."""
@@ -175,17 +176,15 @@ class FakeSlurm:
     # -- state as the gateway sees it --------------------------------------------------------------
     def live(self) -> list[Job]:
         """All jobs that have not ended."""
-        return [record.view(self.now) for record in self._live.values()]
+        return [record.view(self.now) for record in self._jobs.live.values()]
 
-    def live_jobs_of(self, job_id: int) -> Iterator[Record]:
-        """The live records that a bare id stands for: one job, or what there is of an array."""
-        yield from (one for one in self.records_of(job_id) if one.id in self._live)
+    @property
+    def records(self) -> Mapping[int, Record]:
+        """All known jobs, ended ones too, by raw id."""
+        return self._jobs.records
 
     def records_of(self, job_id: int) -> list[Record]:
-        """All known records, ended ones too, that a bare id stands for."""
-        if job_id in self._arrays:
-            return list(self._arrays[job_id])
-        return [self.records[job_id]] if job_id in self.records else []
+        return self._jobs.records_of(job_id)
 
     def node_views(self) -> list[Node]:
         return [book.view() for book in self.books.values()]
@@ -205,6 +204,17 @@ class FakeSlurm:
         else:
             self.reconsider(record)
 
+    def set_licences(self, record: Record, licenses: tuple[tuple[str, int], ...]) -> None:
+        """What it waits for, or holds: then even if others hold them."""
+        if record.active:
+            self.licences.give_back(record.licenses)
+            self.licences.take(licenses)
+        record.licenses, record.shown = licenses, None
+        if record.active:
+            self.wake()
+        else:
+            self.reconsider(record)
+
     def reconsider(self, record: Record) -> None:
         """Something that decides whether or when it starts has changed: the next tick will see it."""
         record.shown = None
@@ -216,7 +226,7 @@ class FakeSlurm:
         """Queue a waiting job if nothing but resources is missing, else come back when that may be so."""
         if record.state is not JobState.PENDING or record.hold is not Hold.NONE:
             return
-        if any(next(self.live_jobs_of(other), None) for other in record.what.after):
+        if any(next(self._jobs.live_of(other), None) for other in record.what.after):
             record.reason = "Dependency"
             return
         if record.eligible is None:
@@ -236,9 +246,9 @@ class FakeSlurm:
         """One task of a waiting array as a job of its own; the last one keeps the array's id."""
         if len(record.tasks) <= 1:
             return record
-        single = replace(record, id=self._new_id(), tasks=(task,), history=History(), shown=None)
+        single = replace(record, id=self._jobs.new_id(), tasks=(task,), history=History(), shown=None)
         record.tasks, record.shown = tuple(one for one in record.tasks if one != task), None
-        self._know(single)
+        self._jobs.know(single)
         self.consider(single)
         return single
 
@@ -257,10 +267,10 @@ class FakeSlurm:
             self.books[taken.node].busy |= taken.cores
         self._run(record)
 
-    def requeue(self, record: Record, hold: bool) -> None:
-        """End an active job and put it back."""
+    def requeue(self, record: Record, hold: bool, held_text: str = REQUEUED_HELD) -> None:
+        """End an active job and put it back; without ``held_text`` it shows the hold as anybody's."""
         if hold:
-            record.hold, record.held_text = Hold.USER, REQUEUED_HELD
+            record.hold, record.held_text = Hold.USER, held_text
         self._count_as_requeued(record)
         self._complete(record, back=True)
 
@@ -269,7 +279,9 @@ class FakeSlurm:
         record.history.signals.append((self.now, signal, batch_only))
         if signal == record.what.saves_on:
             record.checkpoint = record.work(self.now)
-        if signal == "KILL" or (signal == "TERM" and not record.what.ignores_term):
+        if record.launched is not None and signal == "USR1" and batch_only:
+            self._omfs_run.asked_to_stop(record)
+        elif signal == "KILL" or (signal == "TERM" and not record.what.ignores_term):
             self.end(record, "FAILED")
 
     def end(self, record: Record, outcome: str) -> None:
@@ -294,6 +306,9 @@ class FakeSlurm:
         """Let everything happen that is due by ``clock()``."""
         self._events.run_until(self._clock())
 
+    def plan(self, at: float, happen: Callable[[], None]) -> None:
+        self._events.plan(at, happen)
+
     def wake(self) -> None:
         """Slurm's background tick will look at the queue."""
         self._events.plan_tick("main", self.timing.sched_interval, self._schedule)
@@ -317,25 +332,16 @@ class FakeSlurm:
             happen(record)
 
     # -- the life of a job -------------------------------------------------------------------------
-    def _new_id(self) -> int:
-        self._next_id += 1
-        return self._next_id - 1
-
-    def _know(self, record: Record) -> None:
-        self.records[record.id] = self._live[record.id] = record
-        self._history[record.id] = record.history
-        if record.array_id is not None:
-            self._arrays.setdefault(record.array_id, []).append(record)
-        for other in record.what.after:
-            self._dependents.setdefault(other, []).append(record)
-
     def _start(self, record: Record, partition: str, placements: Sequence[Placement]) -> None:
         job = self.split(record, record.tasks[0]) if len(record.tasks) > 1 else record
         self._scheduler.queue.drop(job)
         job.state, job.partition, job.started, job.ran = JobState.RUNNING, partition, self.now, 0.0
         job.taken = tuple(book.take(cpus, job.request) for book, cpus in placements)
+        self.licences.take(job.licenses)
         job.history.starts.append(self.now)
+        self._omfs_run.before_start(job)
         self._run(job)
+        self._omfs_run.started(job)
 
     def _run(self, record: Record) -> None:
         record.epoch += 1
@@ -368,6 +374,7 @@ class FakeSlurm:
     def _leave(self, record: Record) -> None:
         for taken in record.taken:
             self.books[taken.node].completing -= 1
+        self.licences.give_back(record.licenses)
         if record.back:
             self._wait_again(record)
         else:
@@ -389,26 +396,15 @@ class FakeSlurm:
     def _retire(self, record: Record) -> None:
         record.epoch += 1
         self._scheduler.queue.drop(record)
-        record.state, record.shown = JobState.ENDED, None
         record.history.ended = self.now
-        del self._live[record.id]
-        known_as = record.array_id or record.id
-        if known_as in self._dependents and not next(self.live_jobs_of(known_as), None):
-            for dependent in self._dependents.pop(known_as):
-                self.reconsider(dependent)
-        self._at(self.now + self.timing.min_job_age, record, self._forget)
-
-    def _forget(self, record: Record) -> None:
-        del self.records[record.id]
-        if record.array_id is not None:
-            self._arrays[record.array_id].remove(record)
-            if not self._arrays[record.array_id]:
-                del self._arrays[record.array_id]
+        for dependent in self._jobs.retire(record):
+            self.reconsider(dependent)
+        self._at(self.now + self.timing.min_job_age, record, self._jobs.forget)
 
     def _lose_node(self, record: Record) -> None:
         if record.state is JobState.COMPLETING:
             return
-        if not record.what.requeue:
+        if not record.requeue:
             self.end(record, "NODE_FAIL")
             return
         suspended = record.state is JobState.SUSPENDED
@@ -417,4 +413,5 @@ class FakeSlurm:
         record.ran = 0.0
         for taken in record.taken:
             self.books[taken.node].give_back(taken, cores=not suspended)
+        self.licences.give_back(record.licenses)
         self._wait_again(record)

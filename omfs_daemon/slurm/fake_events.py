@@ -1,10 +1,29 @@
-"""The fake's time: what happens when, in order."""
+"""The fake's time: how long things take, and what happens when, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import floor, inf
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long things take, in seconds; slurm.conf's names where it has them.
+
+    ``requeue_delay`` is cred_expire + 1, ``completing`` the time from a process's end until its node is free.
+    """
+
+    sched_interval: float = 1.0
+    bf_interval: float = 1.0
+    bf_window: float = 86400.0
+    bf_max_blocked: int = 10
+    bf_max_tested: int = 500
+    requeue_delay: float = 6.0
+    kill_wait: float = 5.0
+    completing: float = 0.1
+    min_job_age: float = 300.0
 
 
 class Events:

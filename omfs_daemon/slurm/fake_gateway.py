@@ -13,7 +13,8 @@ from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import GatewayError, GatewayTimeout
 from omfs_daemon.slurm.fake import FakeSlurm
 from omfs_daemon.slurm.fake_jobs import Record, unfold
-from omfs_daemon.slurm.gateway import AccountRow, Refusal, SlurmSettings
+from omfs_daemon.slurm.fake_licences import in_order
+from omfs_daemon.slurm.gateway import AccountRow, LicenceRow, Licences, Refusal, SlurmSettings
 
 Answer = TypeVar("Answer")
 Order = Callable[[Record], str | None]
@@ -24,6 +25,8 @@ UNKNOWN = "Invalid job id specified"
 PENDING = "Job is pending execution"
 FINISHED = "Job has already finished"
 DISABLED = "Requested operation is presently disabled"
+BAD_LICENCE = "Invalid license specification"
+NOT_RUNNING = "Job is not pending nor running"
 BAD_NODE = "Invalid node name specified"
 NOT_SUSPENDED = "Job is not suspended"
 NOT_NOW = "Job can not be altered now, try again later"
@@ -112,6 +115,7 @@ class FakeGateway:
             "SelectTypeParameters": "CR_CORE_MEMORY",
             "PreemptMode": "OFF",
             "PreemptType": "preempt/none",
+            "RequeueExitHold": "101-109",
             "KillWait": f"{timing.kill_wait:g} sec",
             "MinJobAge": f"{timing.min_job_age:g} sec",
             "AuthInfo": f"cred_expire={timing.requeue_delay - 1:g}",
@@ -135,6 +139,9 @@ class FakeGateway:
     def accounts(self) -> list[AccountRow] | None:
         return self._ask("accounts", lambda: None if self._accounts is None else list(self._accounts))
 
+    def licenses(self) -> list[LicenceRow]:
+        return self._ask("licenses", self.slurm.licences.rows)
+
     # -- telling -----------------------------------------------------------------------------------
     def hold(self, refs: Sequence[str]) -> list[Refusal]:
         return self._tell("hold", refs, self._hold)
@@ -152,14 +159,40 @@ class FakeGateway:
 
         return self._tell("set_nice", refs, order)
 
-    def pin(self, ref: str, nodes: Sequence[str]) -> list[Refusal]:
+    def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
         def order(record: Record) -> str | None:
             if record.active or record.state is JobState.ENDED or not set(nodes) <= set(self.slurm.books):
                 return BAD_NODE
+            if licenses is not None and not self.slurm.licences.exist(licenses):
+                return BAD_LICENCE
+            if licenses is not None:
+                self.slurm.set_licences(record, in_order(licenses))
             self.slurm.pin(record, frozenset(nodes))
             return None
 
         return self._tell("pin", (ref,), order)
+
+    def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
+        def order(record: Record) -> str | None:
+            if record.state in (JobState.ENDED, JobState.COMPLETING):
+                return FINISHED
+            if record.state is JobState.SUSPENDED:
+                return NOT_RUNNING
+            if not self.slurm.licences.exist(licenses):
+                return BAD_LICENCE
+            self.slurm.set_licences(record, in_order(licenses))
+            return None
+
+        return self._tell("set_licenses", refs, order)
+
+    def allow_requeue(self, refs: Sequence[str]) -> list[Refusal]:
+        def order(record: Record) -> str | None:
+            if record.state in (JobState.ENDED, JobState.COMPLETING):
+                return FINISHED
+            record.requeue, record.shown = True, None
+            return None
+
+        return self._tell("allow_requeue", refs, order)
 
     def requeue_hold(self, refs: Sequence[str]) -> list[Refusal]:
         return self._tell("requeue_hold", refs, self._requeue_hold)
@@ -183,7 +216,7 @@ class FakeGateway:
         def order(record: Record) -> str | None:
             if record.state is JobState.ENDED:
                 return UNKNOWN
-            if not record.active:
+            if not record.active or record.state is JobState.SUSPENDED:
                 return NOT_NOW
             if signal not in SIGNALS:
                 return f"{BAD_SIGNAL}: {signal}"
@@ -207,7 +240,7 @@ class FakeGateway:
 
     def _requeue_hold(self, record: Record) -> str | None:
         """``scontrol requeuehold incomplete``: accepted and without effect for a waiting or ended job."""
-        if record.active and not record.what.requeue:
+        if record.active and not record.requeue:
             return DISABLED
         if record.active:
             self.slurm.requeue(record, hold=True)

@@ -8,6 +8,7 @@ from itertools import groupby
 from math import inf
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState, Request
+from omfs_daemon.slurm.fake_launched import Launched
 from omfs_daemon.slurm.fake_nodes import Taken
 
 REQUEUED_HELD = "job requeued in held state"
@@ -22,7 +23,7 @@ class Submission:
     ``run_time`` is the work in seconds; a requeued job starts its work anew, save what it had when it last got the
     signal ``saves_on``. ``priority`` is what Slurm's own factors give. ``begin`` is an absolute time,
     ``after`` are jobs that must have ended (afterany). ``array`` are task ids. A job that
-    ``ignores_term`` ends only by SIGKILL.
+    ``ignores_term`` ends only by SIGKILL. ``licenses`` by name; ``launched``: its batch script runs under omfs-run.
     """
 
     request: Request
@@ -44,6 +45,8 @@ class Submission:
     ignores_term: bool = False
     requeue: bool = True
     saves_on: str = ""
+    licenses: tuple[tuple[str, int], ...] = ()
+    launched: Launched | None = None
 
 
 @dataclass(slots=True)
@@ -67,7 +70,8 @@ class History:
 class Record:
     """One job inside the fake. ``hold`` is also set on running jobs, where it shows only after a requeue.
 
-    ``saved`` is the work with which it last started, ``checkpoint`` the work that a requeue now would leave it.
+    ``saved`` is the work with which it last started, ``checkpoint`` the work that a requeue now would leave it,
+    ``generations`` how many checkpoints omfs-run has written, ``launcher`` what it says in this run.
     """
 
     id: int
@@ -88,6 +92,12 @@ class Record:
     since: float | None = None
     saved: float = 0.0
     checkpoint: float = 0.0
+    generations: int = 0
+    licenses: tuple[tuple[str, int], ...] = ()
+    launched: Launched | None = None
+    launcher: str = ""
+    requeue: bool = True
+    comment: str = ""
     taken: tuple[Taken, ...] = ()
     array_id: int | None = None
     tasks: tuple[int, ...] = ()
@@ -152,11 +162,12 @@ class Record:
             run_time=self.ran_until(now),
             time_limit=self.what.time_limit,
             shares=tuple(taken.share for taken in self.taken),
+            licenses=self.licenses,
             array_id=self.array_id,
             task_ids=self.tasks,
             restarts=self.restarts,
-            requeue=self.what.requeue,
-            comment=self.what.comment,
+            requeue=self.requeue,
+            comment=self.comment,
             admin_comment=self.admin_comment,
             name=self.what.name,
         )

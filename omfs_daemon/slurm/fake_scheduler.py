@@ -15,6 +15,7 @@ from typing import NamedTuple
 from omfs_daemon.cluster.jobs import Request
 from omfs_daemon.cluster.nodes import Partition
 from omfs_daemon.slurm.fake_jobs import Record
+from omfs_daemon.slurm.fake_licences import LicenceBook
 from omfs_daemon.slurm.fake_nodes import NodeBook, Placement, place
 
 UNLIMITED = 365 * 86400.0
@@ -75,6 +76,7 @@ class Scheduler:
         bf_window: float,
         bf_max_blocked: int,
         bf_max_tested: int,
+        licences: LicenceBook,
     ) -> None:
         self.queue = Queue({name: partition.priority_tier for name, partition in partitions.items()})
         self._partitions = partitions
@@ -82,6 +84,7 @@ class Scheduler:
         self._bf_window = bf_window
         self._bf_max_blocked = bf_max_blocked
         self._bf_max_tested = bf_max_tested
+        self._licences = licences
         self._books = books
         self._books_of = {
             name: [books[node] for node in books if node in partition.nodes] for name, partition in partitions.items()
@@ -98,7 +101,9 @@ class Scheduler:
             if len(closed) == len(self._partitions):
                 return
             open_ones = [name for name in record.partitions if name not in closed]
-            if not open_ones or not self._pinned_nodes_up(record) or self._all_started(record, open_ones, free, kept):
+            if not open_ones or not self._pinned_nodes_up(record) or not self._has_licences(record):
+                continue
+            if self._all_started(record, open_ones, free, kept) or not self._has_licences(record):
                 continue
             record.reason, record.shown = "Resources", None
             required = record.request.required_nodes
@@ -117,7 +122,7 @@ class Scheduler:
         refused: set[tuple[Request, float]] = set()
         reserved: dict[Request, Reservation | None] = {}
         for record in islice(self.queue, self._bf_max_tested):
-            if not self._pinned_nodes_up(record):
+            if not self._pinned_nodes_up(record) or not self._has_licences(record):
                 continue
             names = self._open_partitions(record)
             trial = (record.request, record.what.time_limit)
@@ -155,7 +160,7 @@ class Scheduler:
         """Start a job, or as many tasks of an array as fit; whether nothing of it is left."""
         for name in names:
             books = [book for book in free[name] if book.name not in kept] if kept else free[name]
-            while record in self.queue:
+            while record in self.queue and self._has_licences(record):
                 placements = place(record.request, books, self._exclusive(record, name))
                 if placements is None:
                     break
@@ -172,6 +177,13 @@ class Scheduler:
         if down:
             record.reason, record.shown = f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}", None
         return not down
+
+    def _has_licences(self, record: Record) -> bool:
+        """A job that lacks a licence waits and blocks nobody."""
+        if not record.licenses or self._licences.free(record.licenses):
+            return True
+        record.reason, record.shown = "Licenses", None
+        return False
 
     def _open_partitions(self, record: Record) -> list[str]:
         return [name for name in record.partitions if self._partitions[name].up]

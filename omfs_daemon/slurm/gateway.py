@@ -38,6 +38,18 @@ class AccountRow(NamedTuple):
     parent: str
 
 
+class LicenceRow(NamedTuple):
+    """A licence of slurm.conf: how many there are and how many jobs hold. ``used`` may be above ``total``."""
+
+    name: str
+    total: int
+    used: int
+
+
+Licences = Sequence[tuple[str, int]]
+"""Names and counts, as in ``Job.licenses``."""
+
+
 class Gateway(Protocol):
     """One Slurm cluster."""
 
@@ -61,6 +73,9 @@ class Gateway(Protocol):
     def accounts(self) -> list[AccountRow] | None:
         """The accounts in slurmdbd; None where no accounting runs."""
 
+    def licenses(self) -> list[LicenceRow]:
+        """The licences of slurm.conf; jobs that are suspended or completing still hold theirs."""
+
     # -- telling -----------------------------------------------------------------------------------
     def hold(self, refs: Sequence[str]) -> list[Refusal]:
         """An administrator's hold, which the owner cannot release; a user's hold becomes one."""
@@ -71,8 +86,22 @@ class Gateway(Protocol):
     def set_nice(self, refs: Sequence[str], nice: int) -> list[Refusal]:
         """The rank: priority = Slurm's own - nice. Works on held jobs too; on running ones without effect."""
 
-    def pin(self, ref: str, nodes: Sequence[str]) -> list[Refusal]:
-        """The waiting job may run on these nodes only (ReqNodeList); no nodes: unpin."""
+    def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
+        """The waiting job may run on these nodes only (ReqNodeList); no nodes: unpin.
+
+        With ``licenses`` it asks for exactly these from the same moment on; refused, neither is changed.
+        """
+
+    def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
+        """A waiting job asks for exactly these, a running one holds exactly these; none: ().
+
+        Slurm refuses unknown names and more than there are in all, and jobs that are suspended. It does *not* look
+        whether they are free: a running job that is given what others hold overbooks them, and until enough have come
+        back nothing that asks for them starts.
+        """
+
+    def allow_requeue(self, refs: Sequence[str]) -> list[Refusal]:
+        """As if submitted with --requeue."""
 
     def requeue_hold(self, refs: Sequence[str]) -> list[Refusal]:
         """End running (or suspended) jobs and put them back into the queue, held."""
@@ -87,4 +116,4 @@ class Gateway(Protocol):
         """A line for the job's owner; control characters are replaced, quotes kept harmless."""
 
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
-        """A signal by name (``"USR1"``) to the job's steps, or to its batch shell only."""
+        """A signal by name (``"USR1"``) to the job's steps, or to its batch shell only; a suspended job takes none."""

@@ -26,8 +26,33 @@ class SetNice:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
+    """``licenses``: set together with the nodes, None leaves them as they are."""
+
     ref: str
     nodes: tuple[str, ...]
+    licenses: tuple[tuple[str, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetLicenses:
+    """What the jobs ask for (waiting) or hold (running) from now on; () for none."""
+
+    refs: tuple[str, ...]
+    licenses: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllowRequeue:
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A signal by name (``"USR1"``); ``batch_only``: to the batch shell alone."""
+
+    ref: str
+    name: str
+    batch_only: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +78,7 @@ class Comment:
     text: str
 
 
-Order = Hold | Release | SetNice | Pin | RequeueHold | Suspend | Resume | Comment
+Order = Hold | Release | SetNice | Pin | SetLicenses | AllowRequeue | Signal | RequeueHold | Suspend | Resume | Comment
 
 
 def give(gateway: Gateway, orders: Iterable[Order]) -> list[Refusal]:
@@ -75,8 +100,14 @@ def _give(gateway: Gateway, order: Order) -> list[Refusal]:
             return gateway.release(refs)
         case SetNice(refs, nice):
             return gateway.set_nice(refs, nice)
-        case Pin(ref, nodes):
-            return gateway.pin(ref, nodes)
+        case Pin(ref, nodes, licenses):
+            return gateway.pin(ref, nodes, licenses)
+        case SetLicenses(refs, licenses):
+            return gateway.set_licenses(refs, licenses)
+        case AllowRequeue(refs):
+            return gateway.allow_requeue(refs)
+        case Signal(ref, name, batch_only):
+            return gateway.signal(ref, name, batch_only)
         case RequeueHold(refs):
             return gateway.requeue_hold(refs)
         case Suspend(refs):

@@ -1,4 +1,4 @@
-"""What Slurm's commands print, as Job, Node, Partition, SlurmSettings and AccountRow. Pure and strict.
+"""What Slurm's commands print about jobs, as Job. Pure and strict.
 
 Jobs come from ``squeue -O field:suffix`` (squeue(1): with a suffix and no size, a field is printed in full). Users
 write newlines and anything else into names and comments, so the suffix is a secret of each call and the text is split
@@ -13,10 +13,8 @@ from math import ceil, inf
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState, Request, Share
-from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm import values
-from omfs_daemon.slurm.gateway import AccountRow, SlurmSettings
 
 _COMMENT_KEPT = 1024  # Slurm's own limit of a comment
 _NAME_KEPT = 128
@@ -56,6 +54,7 @@ class JobRow(NamedTuple):
     tres_per_task: str
     over_subscribe: str
     features: str
+    licenses: str
     required_nodes: str
     node_list: str
     priority: str
@@ -73,13 +72,15 @@ class JobRow(NamedTuple):
     admin_comment: str
 
 
-# Requeue and admin_comment: squeue of 22.05 knows the second although its manual does not.
+# Requeue and admin_comment: squeue of 22.05 knows the second although its manual does not. Licenses: what the job asked
+# for, which is what it holds; releases that take alternatives ("a|b") show what was chosen as LicensesAlloc.
 _SQUEUE_NAMES = (
     *("JobID", "ArrayJobID", "ArrayTaskID", "State", "Reason", "Partition", "UserName", "UserID", "Account", "QOS"),
     *("tres-alloc", "NumCPUs", "NumTasks", "MinCpus", "NumNodes", "MaxNodes", "MinMemory"),
     *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),
-    *("OverSubscribe", "Feature", "ReqNodes", "NodeList", "PriorityLong", "Nice", "SubmitTime", "EligibleTime"),
-    *("Dependency", "StartTime", "TimeUsed", "TimeLimit", "RestartCnt", "Requeue", "Name", "Comment", "admin_comment"),
+    *("OverSubscribe", "Feature", "Licenses", "ReqNodes", "NodeList", "PriorityLong", "Nice", "SubmitTime"),
+    *("EligibleTime", "Dependency", "StartTime", "TimeUsed", "TimeLimit", "RestartCnt", "Requeue"),
+    *("Name", "Comment", "admin_comment"),
 )
 
 # squeue(1), JOB STATE CODES; a job that takes no resources any more has ENDED, one that may still take some has not.
@@ -96,18 +97,12 @@ _STATES = {
     **dict.fromkeys(("RECONFIG_FAIL", "REVOKED", "UPDATE_DB"), JobState.ENDED),
 }
 
-# Of a node's state only these words say that Slurm starts jobs there now; any other, known or not, says it may not.
-_NODE_WORKS = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "CLOUD", "DYNAMIC_NORM"})
-_NODE_MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN"}
-_NODE_MARKS |= {"$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}
 # "afterok:7(unfulfilled),after:8_3+5(unfulfilled)"; what is fulfilled Slurm takes off the list.
 _UNFULFILLED, _FAILED = "(unfulfilled)", "(failed)"
 _NAMED = re.compile(
     r"(?P<kind>after|afterany|afterok|afternotok):(?P<id>\d+)(?:_\*|(?P<task>_\d+))?(?:\+\d+)?\(unfulfilled\)"
 )
 _REQUEUE = re.compile(r" Requeue=(\d+) Restarts=")
-_FIELD = re.compile(r"(\S+?)=(\S*)")
-_SETTING = re.compile(r"(\S+)\s*=\s?(.*)")
 
 
 def job_format(secret: str) -> str:
@@ -172,6 +167,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Sha
             run_time=0.0 if row.time_used == "INVALID" else values.duration(row.time_used),
             time_limit=values.duration(row.time_limit),
             shares=shares,
+            licenses=values.licenses(row.licenses),
             array_id=values.whole(row.array_job_id) if task_ids else None,
             task_ids=task_ids,
             restarts=values.whole(row.restarts),
@@ -254,46 +250,6 @@ def job_state(word: str) -> JobState:
         raise ParseError(f"not a state of a job: {word[:_SHOWN]!r}") from None
 
 
-def settings(printed: str) -> SlurmSettings:
-    """``scontrol show config``."""
-    found: dict[str, str] = {}
-    for line in printed.splitlines():
-        match = _SETTING.fullmatch(line.strip())
-        if match:
-            found.setdefault(match[1], values.text(match[2].strip()))
-    try:
-        return SlurmSettings(found["SLURM_VERSION"], found)
-    except KeyError:
-        raise ParseError(f"scontrol show config names no SLURM_VERSION: {printed[:_SHOWN]!r}") from None
-
-
-def nodes(printed: str) -> list[Node]:
-    """``scontrol -o show nodes``.
-
-    ``up`` is False for a node that is down, drained, failing, in maintenance or in a reservation, does not respond,
-    is powered down or on its way to one of these; also for any word that is new to us.
-    """
-    return [_node(_fields(line, "NodeName")) for line in _lines(printed, "No nodes in the system")]
-
-
-def partitions(printed: str) -> list[Partition]:
-    """``scontrol -o show partitions``."""
-    return [_partition(_fields(line, "PartitionName")) for line in _lines(printed, "No partitions in the system")]
-
-
-def accounts(printed: str) -> list[AccountRow]:
-    """``sacctmgr -n -P list associations format=Account,ParentName,User``; rows of users are left out."""
-    rows = []
-    for line in printed.splitlines():
-        words = line.split("|")
-        if len(words) != 3:
-            raise ParseError(f"sacctmgr: not an association: {line[:_SHOWN]!r}")
-        name, parent, user = words
-        if not user and name != "root":
-            rows.append(AccountRow(name, "" if parent == "root" else parent))
-    return rows
-
-
 # -- parts of a job --------------------------------------------------------------------------------
 def _ref(row: JobRow, task_ids: Sequence[int]) -> str:
     """What commands take; the array's bare id would hit all of its tasks."""
@@ -372,61 +328,3 @@ def _gres(row: JobRow, node_count: int) -> dict[str, int]:
     if not counts:
         counts = {name: count * tasks_per_node for name, count in values.gres(row.tres_per_task).items()}
     return counts
-
-
-# -- nodes and partitions --------------------------------------------------------------------------
-def _node(fields: dict[str, str]) -> Node:
-    try:
-        words = _node_words(fields["State"])
-        return Node(
-            name=fields["NodeName"],
-            # Cores that are kept for the system (CoreSpecCount) are not among the effective ones.
-            cpus=values.whole(fields.get("CPUEfctv", fields["CPUTot"])),
-            memory=values.memory(fields["RealMemory"]),
-            up=words <= _NODE_WORKS,
-            state=fields["State"],
-            gres=values.pairs(values.gres(fields.get("Gres", ""))),
-            features=frozenset(values.names(fields.get("ActiveFeatures", ""))),
-            partitions=tuple(values.names(fields.get("Partitions", ""))),
-            cpus_taken=values.whole(fields["CPUAlloc"]),
-            memory_taken=values.memory(fields["AllocMem"]),
-        )
-    except KeyError as error:
-        raise ParseError(f"scontrol show node {fields.get('NodeName')}: no {error}") from None
-
-
-def _node_words(state: str) -> set[str]:
-    """``IDLE*+DRAIN`` as {IDLE, NOT_RESPONDING, DRAIN}."""
-    words = set()
-    for word in state.split("+"):
-        bare = word.rstrip("".join(_NODE_MARKS))
-        words.add(bare)
-        words.update(_NODE_MARKS[mark] for mark in word[len(bare) :])
-    return words
-
-
-def _partition(fields: dict[str, str]) -> Partition:
-    try:
-        return Partition(
-            name=fields["PartitionName"],
-            nodes=frozenset(values.nodes(fields["Nodes"])),
-            up=fields["State"] == "UP",
-            exclusive=fields["OverSubscribe"] == "EXCLUSIVE",
-            priority_tier=values.whole(fields["PriorityTier"]),
-        )
-    except KeyError as error:
-        raise ParseError(f"scontrol show partition {fields.get('PartitionName')}: no {error}") from None
-
-
-def _lines(printed: str, none: str) -> list[str]:
-    return [line for line in printed.splitlines() if line.strip() and line.strip() != none]
-
-
-def _fields(line: str, first: str) -> dict[str, str]:
-    """The first value of every key: free text (an administrator's Reason, Comment) comes last."""
-    if not line.startswith(f"{first}="):
-        raise ParseError(f"scontrol: not a line with {first}: {line[:_SHOWN]!r}")
-    found: dict[str, str] = {}
-    for name, value in _FIELD.findall(line):
-        found.setdefault(name, value)
-    return found

@@ -17,6 +17,8 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024*
 _WHOLE = re.compile(r"-?[0-9]+")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?")
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+_LICENSE = re.compile(r"([^:|=]+)[:=](\d+)")
+_DIGITS_KEPT = 10
 _NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "Partition_Limit", "INVALID"})
 _IN_PARENTHESES = re.compile(r"\([^)]*\)")
 _NODES_KEPT = 4096
@@ -97,6 +99,18 @@ def gres(value: str) -> dict[str, int]:
         if kind:
             counts[f"{name}:{kind}"] = counts.get(f"{name}:{kind}", 0) + count
     return counts
+
+
+def licenses(value: str) -> tuple[tuple[str, int], ...]:
+    """``ve_n1:2,fluent@server`` as counts by name; what is no count stays part of a name (``a:1|b:1``: one of two)."""
+    counts: dict[str, int] = {}
+    if value in _NOTHING:
+        return ()
+    for entry in re.split("[,;]", value):
+        match = _LICENSE.fullmatch(entry)
+        name, count = (match[1], int(match[2][:_DIGITS_KEPT])) if match else (entry, 1)
+        counts[name] = min(counts.get(name, 0) + count, _MOST_GRES)
+    return pairs({name: count for name, count in counts.items() if name})
 
 
 def pairs(counts: dict[str, int]) -> tuple[tuple[str, int], ...]:

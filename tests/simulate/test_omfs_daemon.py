@@ -18,7 +18,7 @@ from omfs_daemon.simulate.omfs_case import case_of
 from omfs_daemon.simulate.outcome import Machine
 from omfs_daemon.simulate.setting import Setting
 from omfs_daemon.simulate.workload import Way, Workload, workload
-from omfs_daemon.slurm.fake import Timing
+from omfs_daemon.slurm.fake_events import Timing
 from tests.daemon.site import Site, site_rules
 
 POLL = 0.5

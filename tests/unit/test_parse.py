@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from omfs_daemon.cluster.jobs import Hold, JobState, Share
 from omfs_daemon.errors import GatewayError, ParseError
-from omfs_daemon.slurm import parse, shares, values
+from omfs_daemon.slurm import parse, parse_cluster, shares, values
 from omfs_daemon.slurm.gateway import AccountRow, Refusal
 from omfs_daemon.slurm.refusals import refusals
 from omfs_daemon.slurm.run import Output
@@ -42,6 +42,7 @@ ROW = parse.JobRow(
     tres_per_task="N/A",
     over_subscribe="OK",
     features="(null)",
+    licenses="(null)",
     required_nodes="",
     node_list="n[1-2]",
     priority="1",
@@ -321,7 +322,7 @@ NODE = (
 
 class TestNodes:
     def test_a_node(self) -> None:
-        (node,) = parse.nodes(NODE.format(state="MIXED"))
+        (node,) = parse_cluster.nodes(NODE.format(state="MIXED"))
         assert (node.name, node.cpus, node.cpus_taken, node.up) == ("n2", 4, 3, True)
         assert (node.memory, node.memory_taken) == (8000 * MB, 600 * MB)
         assert node.gres == (("gpu", 3), ("gpu:a100", 2), ("gpu:v100", 1), ("ve", 1))
@@ -348,12 +349,12 @@ class TestNodes:
         ],
     )
     def test_up(self, state: str, up: bool) -> None:
-        assert parse.nodes(NODE.format(state=state))[0].up is up
+        assert parse_cluster.nodes(NODE.format(state=state))[0].up is up
 
     @pytest.mark.parametrize("text", ["rubbish\n", "NodeName=n1 State=IDLE\n"])
     def test_what_is_not_understood_is_an_error(self, text: str) -> None:
         with pytest.raises(ParseError):
-            parse.nodes(text)
+            parse_cluster.nodes(text)
 
 
 def test_partitions() -> None:
@@ -361,27 +362,27 @@ def test_partitions() -> None:
         "PartitionName=main AllowGroups=ALL Nodes=n[1-2] PriorityTier=1 OverSubscribe=NO State=UP\n"
         "PartitionName=none AllowGroups=ALL Nodes=(null) PriorityTier=7 OverSubscribe=EXCLUSIVE State=DRAIN\n"
     )
-    main, none = parse.partitions(text)
+    main, none = parse_cluster.partitions(text)
     assert (main.nodes, main.up, main.exclusive, main.priority_tier) == ({"n1", "n2"}, True, False, 1)
     assert (none.nodes, none.up, none.exclusive, none.priority_tier) == (set(), False, True, 7)
-    assert parse.partitions("No partitions in the system\n") == []
+    assert parse_cluster.partitions("No partitions in the system\n") == []
 
 
 def test_settings() -> None:
     text = (
         "Configuration data as of now\nAuthInfo                = cred_expire=5\nX = (null)\nSLURM_VERSION = 22.05.8\n"
     )
-    found = parse.settings(text)
+    found = parse_cluster.settings(text)
     assert (found.version, found.values["AuthInfo"], found.values["X"]) == ("22.05.8", "cred_expire=5", "")
     with pytest.raises(ParseError):
-        parse.settings("nothing")
+        parse_cluster.settings("nothing")
 
 
 def test_accounts() -> None:
     text = "root||\nroot||root\nphysics|root|\ntheory|physics|\ntheory||alice\n"
-    assert parse.accounts(text) == [AccountRow("physics", ""), AccountRow("theory", "physics")]
+    assert parse_cluster.accounts(text) == [AccountRow("physics", ""), AccountRow("theory", "physics")]
     with pytest.raises(ParseError):
-        parse.accounts("physics|root\n")
+        parse_cluster.accounts("physics|root\n")
 
 
 @pytest.mark.parametrize(
