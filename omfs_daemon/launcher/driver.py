@@ -1,7 +1,7 @@
 """What every way of checkpointing from inside a job must be able to do.
 
-A driver is a class made without arguments, named in the table of ``drivers.py`` (``dmtcp.Dmtcp``, ``criu.Criu``). Before
-``checkpoint`` the core has seen that the directory takes files and has room (``space.require_room``).
+A driver is a class made without arguments and named in the table of ``drivers.py`` (``dmtcp.Dmtcp``, ``criu.Criu``).
+Before ``checkpoint`` the core has seen that the directory takes files and has room (``space.require_room``).
 """
 
 from typing import List, NamedTuple, Optional, Sequence
