@@ -1,0 +1,216 @@
+"""omfs-node: one JSON request on stdin, one JSON answer on stdout. Root's, and for root only.
+
+request  {"version":1, "do":"out"|"in"|"look", "method":NAME, "node":NAME, "job":RAWID, "uid":UID,
+          "timeout":SECONDS, "continue":bool (in), "suspended":bool (out), "options":{...the method's},
+          "slurm":{"scontrol":PATH,"conf":PATH}}
+         {"version":1, "do":"probe", "node":NAME, "timeout":SECONDS, "options":{METHOD:{...}}, "slurm":{...}}
+answer   {"ok":true, "state":"running"|"out"|"mixed"|"none", "processes":N, "stopped":N, "bytes":B, "freed":B,
+          "seconds":S, "slowest":S}
+         {"ok":true, "methods":{METHOD:{"usable":bool,"why":CODE,...}}, "jobs":{JOB:{"resident":B,...}}}
+         {"ok":false, "why":CODE, "message":LINE, "state":...}
+"""
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any, Dict, List, Optional, Sequence
+
+from . import request as requests
+from .lock import JobLock
+from .mover import NONE, OUT, CannotMove, Moved, Mover, Process
+from .processes import JobProcesses, ask_slurm, is_stopped
+from .request import Request
+
+RUN_DIRECTORY = "/run/omfs-node"
+# Where each method is: a module is loaded only when it is asked for.
+_METHODS = {"pageout": ("pageout", "Pageout"), "ve_swap": ("ve_swap", "VeSwap")}
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+# Part of the time that is kept for putting things back if the rest was not enough; at most so many seconds.
+_KEPT, _KEPT_MOST = 0.2, 10.0
+
+
+class _Ended(Exception):
+    """A signal asks us to end: what was begun is put back first."""
+
+
+def main() -> int:
+    """Read one request from stdin, write its answer to stdout. Exit code 0 if an answer was written."""
+    for number in _ENDING:
+        signal.signal(number, _on_end)
+    try:
+        answer = answer_to(sys.stdin.buffer.read(requests.LIMIT + 1))
+    except BaseException as error:
+        answer = _fault(error)
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        sys.stdout.write(json.dumps(answer, sort_keys=True) + "\n")
+        sys.stdout.flush()
+    except OSError:
+        return 1  # nobody listens any more
+    return 0
+
+
+def answer_to(text: bytes, run_directory: str = RUN_DIRECTORY) -> Dict[str, Any]:
+    """Do what the request says; never raises for anything but the end of this program."""
+    try:
+        if os.geteuid() != 0:
+            raise CannotMove("not_root", "omfs-node must be run by root, not by uid {}".format(os.geteuid()))
+        asked = requests.read(text, sorted(_METHODS))
+        return _probe(asked) if asked.do == "probe" else _Work(asked, run_directory).do()
+    except CannotMove as error:
+        return requests.describe(error, None)
+    except Exception as error:
+        return _fault(error)
+
+
+class _Work:
+    """One request about one job."""
+
+    def __init__(self, asked: Request, run_directory: str) -> None:
+        self._asked = asked
+        self._begun = time.monotonic()
+        self._end = self._begun + asked.timeout
+        self._mover = _mover(asked.method, asked.options)
+        self._run_directory = run_directory
+
+    def do(self) -> Dict[str, Any]:
+        asked = self._asked
+        if asked.do == "look":
+            return self._with_processes(self._look)
+        with JobLock(self._run_directory, "{}@{}".format(asked.job, asked.node), self._end):
+            return self._with_processes(self._out if asked.do == "out" else self._in)
+
+    def _with_processes(self, work: Any) -> Dict[str, Any]:
+        asked = self._asked
+        with JobProcesses(asked.slurm, asked.node, asked.job, asked.uid) as job:
+            answer: Dict[str, Any] = work(job)
+            return answer
+
+    def _look(self, job: JobProcesses) -> Dict[str, Any]:
+        return self._done(job.find(self._end), Moved(0, 0, 0.0))
+
+    def _out(self, job: JobProcesses) -> Dict[str, Any]:
+        deadline = self._end - min(_KEPT * self._asked.timeout, _KEPT_MOST)
+        try:
+            processes = job.stop(deadline)
+            moved = self._mover.out(processes, deadline) if processes else Moved(0, 0, 0.0)
+            return self._done(processes, moved)
+        except BaseException as error:
+            failure = error if isinstance(error, CannotMove) else CannotMove("fault", _text(error))
+        _ignore_signals()
+        return self._put_back(job, failure)
+
+    def _put_back(self, job: JobProcesses, failure: CannotMove) -> Dict[str, Any]:
+        """After a failed "out" the job is as it was: in memory, and running unless Slurm had suspended it."""
+        try:
+            processes = job.all
+            if processes:
+                self._mover.bring_in(processes, self._end)
+        except BaseException as error:
+            message = "{}; and not brought back: {}".format(failure.message, _text(error))
+            return requests.describe(CannotMove(failure.why, message), _state_or_none(self._mover, job.all))
+        job.let_run(all_of_them=not self._asked.suspended)
+        return requests.describe(failure, _state_or_none(self._mover, job.all))
+
+    def _in(self, job: JobProcesses) -> Dict[str, Any]:
+        moved = Moved(0, 0, 0.0)
+        seen: List[int] = []
+        while True:
+            processes = job.find(self._end)
+            if {process.pid for process in processes} <= set(seen):
+                return self._done(processes, moved)
+            fresh = [process for process in processes if process.pid not in seen]
+            seen += [process.pid for process in fresh]
+            moved = _sum(moved, self._mover.bring_in(fresh, self._end))
+            if self._asked.let_run:
+                job.let_run(all_of_them=True)
+
+    def _done(self, processes: Sequence[Process], moved: Moved) -> Dict[str, Any]:
+        return {
+            "ok": True,
+            "state": _state(self._mover, processes),
+            "processes": len(processes),
+            "stopped": sum(1 for process in processes if is_stopped(process)),
+            "bytes": moved.bytes,
+            "freed": moved.freed,
+            "seconds": round(time.monotonic() - self._begun, 4),
+            "slowest": round(moved.slowest, 4),
+        }
+
+
+def _probe(asked: Request) -> Dict[str, Any]:
+    end = time.monotonic() + asked.timeout
+    methods: Dict[str, Any] = {}
+    movers: List[Mover] = []
+    for name in sorted(_METHODS):
+        try:
+            mover = _mover(name, asked.options.get(name, {}))
+            methods[name] = mover.probe()
+            movers.append(mover)
+        except CannotMove as error:
+            methods[name] = {"usable": False, "why": error.why, "message": requests.describe(error, None)["message"]}
+    listed: Dict[int, List[int]] = {}
+    for row in ask_slurm(asked.slurm, asked.node, None, end):
+        listed.setdefault(row.job, []).append(row.pid)
+    jobs = {str(job): {mover.held_name: mover.held(pids) for mover in movers} for job, pids in listed.items()}
+    return {"ok": True, "methods": methods, "jobs": jobs}
+
+
+def _mover(name: str, options: Dict[str, Any]) -> Mover:
+    module, kind = _METHODS[name]
+    try:
+        found = getattr(importlib.import_module("." + module, __package__), kind)
+    except ImportError as error:
+        raise CannotMove("not_usable", "{} is not in this omfs-node: {}".format(name, error)) from None
+    made: Mover = found(options)
+    return made
+
+
+def _state(mover: Mover, processes: Sequence[Process]) -> str:
+    """running: none is stopped; out: all are stopped and their memory is out; mixed: anything between."""
+    if not processes:
+        return "none"
+    stopped = [is_stopped(process) for process in processes]
+    if not any(stopped):
+        return "running"
+    where = mover.state(processes)
+    if where == NONE:
+        return "none"
+    return "out" if all(stopped) and where == OUT else "mixed"
+
+
+def _state_or_none(mover: Mover, processes: Sequence[Process]) -> Optional[str]:
+    try:
+        return _state(mover, processes)
+    except Exception:
+        return None
+
+
+def _sum(first: Moved, second: Moved) -> Moved:
+    return Moved(first.bytes + second.bytes, first.freed + second.freed, max(first.slowest, second.slowest))
+
+
+def _fault(error: BaseException) -> Dict[str, Any]:
+    return requests.describe(CannotMove("fault", _text(error)), None)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, CannotMove):
+        return error.message
+    return "{}: {}".format(type(error).__name__, error)
+
+
+def _ignore_signals() -> None:
+    for number in _ENDING:
+        try:
+            signal.signal(number, signal.SIG_IGN)
+        except ValueError:
+            return  # not in the main thread: a test
+
+
+def _on_end(number: int, _frame: Any) -> None:
+    raise _Ended("ended by signal {}".format(number))
