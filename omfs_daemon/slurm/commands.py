@@ -27,7 +27,6 @@ _SHOWN = 120
 _NO_ANSWER = "Unexpected message received"
 _REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,:-]+\]))?")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
-_LICENCE = re.compile(r"[A-Za-z0-9][\w.@-]*")
 _SIGNAL = re.compile(r"[A-Z0-9+]+")
 _HAS_SHARES = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED, JobState.COMPLETING)
 _TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
@@ -115,11 +114,14 @@ class CommandGateway:
     def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
         if not all(_NODE.fullmatch(node) for node in nodes):
             raise ValueError(f"not names of nodes: {nodes!r}")
-        wanted = [f"nodelist={','.join(nodes)}", *([] if licenses is None else [_licences(licenses)])]
+        wanted = [
+            f"nodelist={','.join(nodes)}",
+            *([] if licenses is None else [f"licenses={values.licenses_text(licenses)}"]),
+        ]
         return self._tell([ref], lambda listed: ["scontrol", "update", f"jobid={listed}", *wanted])
 
     def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
-        wanted = _licences(licenses)
+        wanted = f"licenses={values.licenses_text(licenses)}"
         return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", wanted])
 
     def allow_requeue(self, refs: Sequence[str]) -> list[Refusal]:
@@ -267,13 +269,6 @@ def _share_key(row: parse.JobRow) -> _ShareKey:
 def _details_ref(row: parse.JobRow) -> str:
     tasks = values.tasks(row.array_task_id)
     return f"{row.array_job_id}_{tasks[0]}" if tasks else row.job_id
-
-
-def _licences(licenses: Licences) -> str:
-    wrong = [(name, count) for name, count in licenses if not _LICENCE.fullmatch(name) or count < 1]
-    if wrong:
-        raise ValueError(f"not licences and counts: {wrong!r}")
-    return "licenses=" + ",".join(f"{name}:{count}" for name, count in licenses)
 
 
 def _one_line(text: str) -> str:

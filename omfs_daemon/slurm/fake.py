@@ -21,6 +21,8 @@ from omfs_daemon.slurm.fake_omfs_run import OmfsRun
 from omfs_daemon.slurm.fake_registry import Registry
 from omfs_daemon.slurm.fake_scheduler import Scheduler
 
+_TIMING = Timing()
+
 
 class FakeSlurm:
     """The cluster, and what its users and the world do to it; :meth:`gateway` is the administrator's side."""
@@ -30,7 +32,7 @@ class FakeSlurm:
         clock: Callable[[], float],
         nodes: Iterable[Node],
         partitions: Iterable[Partition] = (),
-        timing: Timing = Timing(),
+        timing: Timing = _TIMING,
         licences: Mapping[str, int] | None = None,
     ) -> None:
         nodes = list(nodes)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import GatewayError, GatewayTimeout
+from omfs_daemon.slurm import values
 from omfs_daemon.slurm.fake import FakeSlurm
 from omfs_daemon.slurm.fake_jobs import Record, unfold
 from omfs_daemon.slurm.fake_licences import in_order
@@ -108,7 +109,7 @@ class FakeGateway:
     # -- seeing ------------------------------------------------------------------------------------
     def settings(self) -> SlurmSettings:
         timing = self.slurm.timing
-        values = {
+        shown = {
             "ClusterName": "fake",
             "PriorityType": "priority/multifactor",
             "SelectType": "select/cons_tres",
@@ -122,7 +123,7 @@ class FakeGateway:
             "SchedulerParameters": f"batch_sched_delay=0,sched_interval={timing.sched_interval:g}",
             **self._settings,
         }
-        return self._ask("settings", lambda: SlurmSettings("22.05.8", values))
+        return self._ask("settings", lambda: SlurmSettings("22.05.8", shown))
 
     def jobs(self) -> list[Job]:
         return self._ask("jobs", lambda: [self.faults.bend(job) for job in self.slurm.live()])
@@ -160,6 +161,8 @@ class FakeGateway:
         return self._tell("set_nice", refs, order)
 
     def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
+        values.licenses_text(licenses or ())
+
         def order(record: Record) -> str | None:
             if record.active or record.state is JobState.ENDED or not set(nodes) <= set(self.slurm.books):
                 return BAD_NODE
@@ -173,6 +176,8 @@ class FakeGateway:
         return self._tell("pin", (ref,), order)
 
     def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
+        values.licenses_text(licenses)
+
         def order(record: Record) -> str | None:
             if record.state in (JobState.ENDED, JobState.COMPLETING):
                 return FINISHED

@@ -18,6 +18,7 @@ _WHOLE = re.compile(r"-?[0-9]+")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?")
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _LICENSE = re.compile(r"([^:|=]+)[:=](\d+)")
+_LICENSE_NAME = re.compile(r"[A-Za-z0-9_][\w.@:/|+-]*", re.ASCII)
 _DIGITS_KEPT = 10
 _NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "Partition_Limit", "INVALID"})
 _IN_PARENTHESES = re.compile(r"\([^)]*\)")
@@ -111,6 +112,15 @@ def licenses(value: str) -> tuple[tuple[str, int], ...]:
         name, count = (match[1], int(match[2][:_DIGITS_KEPT])) if match else (entry, 1)
         counts[name] = min(counts.get(name, 0) + count, _MOST_GRES)
     return pairs({name: count for name, count in counts.items() if name})
+
+
+def licenses_text(counts: Iterable[tuple[str, int]]) -> str:
+    """The other way round; ValueError for what cannot be meant, so that nothing else gets into a command."""
+    listed = list(counts)
+    wrong = [pair for pair in listed if not _LICENSE_NAME.fullmatch(pair[0]) or pair[1] < 1]
+    if wrong:
+        raise ValueError(f"not licences and their counts: {wrong!r}")
+    return ",".join(name if "|" in name else f"{name}:{count}" for name, count in listed)
 
 
 def pairs(counts: dict[str, int]) -> tuple[tuple[str, int], ...]:

@@ -1,7 +1,7 @@
 """A cluster as the contract sees it, twice: the fake with a virtual clock, and a private real Slurm.
 
 Both are four nodes n1 to n4 of four CPUs and 8000 MB, with two ``ve`` each; n1 and n2 are ``fast``; partition
-``main`` has all nodes, ``small`` n3 and n4.
+``main`` has all nodes, ``small`` n3 and n4. There are licences, and a batch script that exits 101 is requeued, held.
 """
 
 from __future__ import annotations
@@ -19,13 +19,23 @@ from omfs_daemon.demo.slurm_conf import Shape
 from omfs_daemon.slurm.fake import FakeSlurm
 from omfs_daemon.slurm.fake_gateway import FakeGateway
 from omfs_daemon.slurm.fake_jobs import Submission
+from omfs_daemon.slurm.fake_launched import Launched, OnUsr1
 from omfs_daemon.slurm.gateway import Gateway
 
 MB = 1 << 20
 NODES = ("n1", "n2", "n3", "n4")
 GRES = "ve:2"
 FAST = {"n1": "fast", "n2": "fast"}
-SHAPE = Shape(gres=GRES, features=FAST, partitions=("PartitionName=small Nodes=n[3-4] State=UP",))
+LICENCES = {"ve_n1": 2, "ve_n2": 2, "mem_n1": 8, "ve": 9999}
+SHAPE = Shape(
+    gres=GRES,
+    features=FAST,
+    partitions=("PartitionName=small Nodes=n[3-4] State=UP",),
+    options={
+        "Licenses": ",".join(f"{name}:{count}" for name, count in LICENCES.items()),
+        "RequeueExitHold": "101-109",
+    },
+)
 OWNER = "nobody"
 
 
@@ -110,7 +120,7 @@ class FakeWorld(World):
             for name in NODES
         ]
         partitions = [Partition("main", frozenset(NODES)), Partition("small", frozenset(NODES[2:]))]
-        self._slurm = FakeSlurm(lambda: self._now, nodes, partitions)
+        self._slurm = FakeSlurm(lambda: self._now, nodes, partitions, licences=LICENCES)
         self.gateway = FakeGateway(self._slurm)
 
     def submit(self, what: Submission) -> int:
@@ -189,9 +199,28 @@ class RealWorld(World):
 
 def _script(what: Submission) -> str:
     seconds = 3600 if what.run_time == inf else what.run_time
+    if what.launched is not None:
+        return _launched_script(what, what.launched)
     if what.ignores_term:
         return f"trap '' TERM; end=$(($(date +%s) + {seconds:g})); while [ $(date +%s) -lt $end ]; do sleep 0.2; done"
     return f"sleep {seconds:g}"
+
+
+def _launched_script(what: Submission, launched: Launched) -> str:
+    """A stand-in for omfs-run: its words and its exit code."""
+    method, seconds = f"method={launched.method}", f"{launched.seconds:g}"
+    answers = {
+        OnUsr1.CHECKPOINT: f"say stopping:{method}; sleep {seconds}; say stopped:{method}:bytes=1:seconds=1; exit 101",
+        OnUsr1.FAIL: f"say stopping:{method}; sleep {seconds}; say failed:{method}:why={launched.why}",
+        OnUsr1.IGNORE: "",
+    }
+    trap = f"trap '{answers[launched.on_usr1]}' USR1" if launched.on_usr1 in answers else ""
+    return f"""#!/bin/bash
+say() {{ scontrol update jobid=$SLURM_JOB_ID comment="{what.comment} omfs:run=${{SLURM_RESTART_COUNT:-0}}:$1"; }}
+{trap}
+say ready:{method}
+while true; do sleep 0.1; done
+"""
 
 
 def _arguments(what: Submission) -> list[str]:
@@ -216,6 +245,7 @@ def _arguments(what: Submission) -> list[str]:
         f"--nice={what.nice}": what.nice != 0,
         f"--dependency=afterany:{':'.join(map(str, what.after))}": bool(what.after),
         f"--array={','.join(map(str, what.array))}": bool(what.array),
+        f"--licenses={','.join(f'{name}:{number}' for name, number in what.licenses)}": bool(what.licenses),
         "--requeue" if what.requeue else "--no-requeue": True,
         "--output=/dev/null": True,
     }
