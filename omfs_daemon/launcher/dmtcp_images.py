@@ -1,0 +1,124 @@
+"""What a complete checkpoint of DMTCP looks like on disk.
+
+DMTCP writes each process's image to ``*.dmtcp.temp`` and renames it; the coordinator writes the restart script when
+the last process has told it the name of its image, makes it executable and then sets a link to it without its number.
+So the link is the last thing, and what the script lists is the whole.
+"""
+
+import contextlib
+import os
+import re
+import stat
+from typing import List, NamedTuple, Optional
+
+LINK = "dmtcp_restart_script.sh"
+SUFFIX = ".dmtcp"
+
+_SCRIPT = re.compile(r"dmtcp_restart_script_[0-9A-Za-z_.-]+\.sh\Z")
+_COUNT = re.compile(r"^# Number of processes in the computation = (\d+)$", re.MULTILINE)
+# One host: given_ckpt_files=" A B"; several: worker_ckpts=' :: HOST :bg: A B : ssh'. Names may hold blanks.
+_LISTED = re.compile(r"""^(?:given_ckpt_files="([^"]*)"|worker_ckpts='([^']*)')$""", re.MULTILINE)
+_IMAGE = re.compile(r"/(ckpt_[^/]*?\.dmtcp)(?=\s|\Z)")
+_MOST_SCRIPT = 16 << 20
+
+
+class Script(NamedTuple):
+    """The names of the images that a restart script lists, and how many it says there are (None: it does not say)."""
+
+    images: List[str]
+    said: Optional[int]
+
+
+class Incomplete(Exception):
+    """The directory holds no complete checkpoint (yet); the message says what is missing."""
+
+
+def parse_script(text: str) -> Script:
+    """What a restart script lists; paths are cut to names, because a checkpoint is one directory."""
+    images = []  # type: List[str]
+    for one_host, hosts in _LISTED.findall(text):
+        images += _IMAGE.findall(one_host or hosts)
+    said = _COUNT.search(text)
+    return Script(images, int(said.group(1)) if said else None)
+
+
+def complete_set(directory: str, peers: int) -> List[str]:
+    """The names of the images in ``directory``; raises Incomplete unless they are a complete checkpoint.
+
+    ``peers``: how many processes the program had when it was asked to stop. The script's own number, where there is
+    one, is the better one: a shell starts and ends children all the time.
+    """
+    names = sorted(os.listdir(directory))
+    half = [name for name in names if name.endswith(".temp")]
+    if half:
+        raise Incomplete("{} is not finished".format(_one_line(half[0])))
+    scripts = [name for name in names if _SCRIPT.match(name)]
+    if LINK not in names or not scripts:
+        raise Incomplete("no restart script")
+    if len(scripts) > 1:
+        raise Incomplete("{} restart scripts".format(len(scripts)))
+    script = parse_script(_read(os.path.join(directory, scripts[0])))
+    present = [name for name in names if name.endswith(SUFFIX)]
+    for name in present:
+        _require_plain(directory, name)
+    missing = sorted(set(script.images) - set(present))
+    if missing:
+        raise Incomplete("{} is missing".format(_one_line(missing[0])))
+    expected = peers if script.said is None else script.said
+    if not present or sorted(script.images) != present or len(present) != expected:
+        raise Incomplete(
+            "{} images, {} in the restart script, of {} processes".format(len(present), len(script.images), expected)
+        )
+    return present
+
+
+def _require_plain(directory: str, name: str) -> None:
+    if not name.isprintable() or not name.startswith("ckpt_"):
+        raise Incomplete("{} is no name of an image".format(_one_line(name)))
+    entry = os.lstat(os.path.join(directory, name))
+    if not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid() or entry.st_size == 0:
+        raise Incomplete("{} is not a file with contents of our own".format(_one_line(name)))
+
+
+def _read(path: str) -> str:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        entry = os.fstat(descriptor)
+        if not stat.S_ISREG(entry.st_mode) or not entry.st_mode & stat.S_IXUSR:
+            raise Incomplete("the restart script is not finished")
+        return file.read(_MOST_SCRIPT).decode("utf-8", "replace")
+
+
+def seal(directory: str) -> List[str]:
+    """Put a complete checkpoint on disk (fsync; DMTCP itself does so only with gzip) and list its files.
+
+    The link to the restart script is taken away: it is of no use later, and whoever checks the directory need not
+    follow links. Raises OSError; Incomplete if there is anything but files and directories.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(directory, LINK))
+    files = []  # type: List[str]
+    for here, directories, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(here, name)
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                raise Incomplete("{} is neither a file nor a directory".format(_one_line(name)))
+            _sync(path, 0)
+            files.append(os.path.relpath(path, directory))
+        for name in directories:
+            if os.path.islink(os.path.join(here, name)):
+                raise Incomplete("{} is a link".format(_one_line(name)))
+        _sync(here, os.O_DIRECTORY)
+    return sorted(files)
+
+
+def _sync(path: str, flags: int) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _one_line(name: str) -> str:
+    return name.encode("unicode_escape").decode("ascii")[:120]
