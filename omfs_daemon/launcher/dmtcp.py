@@ -16,12 +16,12 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from omfs_daemon.launcher import dmtcp_environment as environments
 from omfs_daemon.launcher import dmtcp_images as images
 from omfs_daemon.launcher import dmtcp_processes as processes
-from omfs_daemon.launcher.dmtcp_coordinator import Coordinator, Status, call
+from omfs_daemon.launcher.dmtcp_coordinator import Coordinator, call
 from omfs_daemon.launcher.dmtcp_versions import OLDEST, Quirks, Version, parse_version, quirks_of, shown
 from omfs_daemon.launcher.driver import CannotStart, CannotStop, Driver, Ended, Image, Program
 
@@ -76,7 +76,7 @@ class Dmtcp(Driver):
         self._environment = dict(os.environ if environment is None else environment)
         self._clock = clock
         self._sleep = sleep
-        self._tools = None  # type: Optional[Tools]
+        self._tools: Optional[Tools] = None
 
     def version(self) -> str:
         return self._found().shown
@@ -162,7 +162,7 @@ class _Place:
         self.mark = b"DMTCP_TMPDIR=" + os.fsencode(temporary)
         self.mpi_session = ""
         self._aside = 0
-        self.environment = environments.clean(environment, self.link, temporary)  # type: Dict[str, str]
+        self.environment: Dict[str, str] = environments.clean(environment, self.link, temporary)
         try:
             if os.path.lexists(self.port_file):
                 os.unlink(self.port_file)
@@ -215,7 +215,7 @@ class DmtcpProgram(Program):
         self._lock = threading.Lock()
         # A checkpoint was asked for and it is not known what came of it: the program may be ended by it at any time.
         self._pending = False
-        self._known = set()  # type: Set[processes.Process]
+        self._known: Set[processes.Process] = set()
         self._nothing_left = False
 
     # --- what every program can
@@ -276,7 +276,7 @@ class DmtcpProgram(Program):
         self._remember()
         self._place.point_to(directory)
         self._ask(deadline)
-        self._await_end(deadline)
+        self._await_end(directory, peers, deadline)
         names, fault = self._complete(directory, peers)
         code = self._leave()
         if code is None:
@@ -313,7 +313,7 @@ class DmtcpProgram(Program):
 
     def _peers_when_running(self, deadline: float) -> int:
         """How many processes there are, once all run; nothing has been asked for when this raises."""
-        status = None  # type: Optional[Status]
+        status: Optional[Status] = None
         while True:
             code = self._code()
             if code is not None:
@@ -342,10 +342,12 @@ class DmtcpProgram(Program):
             last = (reply.stderr.strip().splitlines() or ["no message"])[0]
             sys.stderr.write("omfs-run: dmtcp_command ended with {}: {}\n".format(reply.code, last[:200]))
 
-    def _await_end(self, deadline: float) -> None:
+    def _await_end(self, directory: str, peers: int, deadline: float) -> None:
         """Until all have gone, or the coordinator has; raises CannotStop if they stay."""
-        running_since = None  # type: Optional[float]
+        running_since: Optional[float] = None
         while True:
+            if self._code() is not None and self._is_complete(directory, peers):
+                return  # not asked: it takes dmtcp_command a second to find out that there is no coordinator
             status = self._coordinator.status(self._left(deadline))
             now = self._clock()
             if status is not None and (not status.found or status.peers == 0):
@@ -376,6 +378,12 @@ class DmtcpProgram(Program):
             raise CannotStop("tool_failed", "DMTCP did not take the checkpoint; the program runs on", alive=True)
         # DMTCP cannot be told to stop a checkpoint; when this one is written it ends the program.
         raise CannotStop("tool_hung", "DMTCP did not end the checkpoint in time", alive=True)
+
+    def _is_complete(self, directory: str, peers: int) -> bool:
+        try:
+            return bool(images.complete_set(directory, peers))
+        except (images.Incomplete, OSError):
+            return False
 
     def _complete(self, directory: str, peers: int) -> Tuple[List[str], str]:
         """The images, or what is missing still after some seconds of patience."""

@@ -46,7 +46,7 @@ def call(arguments: Sequence[str], environment: Dict[str, str], timeout: float) 
         env=environment,
         start_new_session=True,
     )
-    code = None  # type: Optional[int]
+    code: Optional[int] = None
     try:
         out, err = process.communicate(timeout=max(timeout, 0.1))
         code = process.returncode

@@ -35,7 +35,7 @@ class Incomplete(Exception):
 
 def parse_script(text: str) -> Script:
     """What a restart script lists; paths are cut to names, because a checkpoint is one directory."""
-    images = []  # type: List[str]
+    images: List[str] = []
     for one_host, hosts in _LISTED.findall(text):
         images += _IMAGE.findall(one_host or hosts)
     said = _COUNT.search(text)
@@ -97,7 +97,7 @@ def seal(directory: str) -> List[str]:
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(directory, LINK))
-    files = []  # type: List[str]
+    files: List[str] = []
     for here, directories, names in os.walk(directory):
         for name in names:
             path = os.path.join(here, name)
