@@ -1,0 +1,101 @@
+"""The directory of a job's checkpoints, opened so that no other user can have us write or read elsewhere."""
+
+import os
+import stat
+from typing import List, Tuple
+
+_LINKS = 40  # as the kernel follows
+_OTHERS_WRITE = stat.S_IWOTH
+_WALK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class BadDirectory(Exception):
+    """The path cannot be used; the text says what is wrong with it."""
+
+
+def open_private(path: str, uid: int) -> Tuple[int, str]:
+    """Open the directory, made (0700) if it does not exist; returns its descriptor and its path without links.
+
+    It must be absolute and ours, and nobody else may write in it. On the way a symbolic link is followed only if
+    it is root's or ours, and not below a directory in which anybody may exchange what is not his (writable for
+    others, without the sticky bit).
+    """
+    if not path.startswith("/"):
+        raise BadDirectory("{}: not an absolute path".format(path))
+    if not path.isprintable() or ".." in path.split("/"):
+        raise BadDirectory("{}: control characters and .. are not allowed".format(path))
+    walk = _Walk(uid)
+    try:
+        walk.down(path)
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=walk.here)
+    except OSError as error:
+        raise BadDirectory("{}: {}".format(error.filename or path, error.strerror)) from None
+    finally:
+        walk.close()
+    state = os.fstat(descriptor)
+    if state.st_uid != uid or stat.S_IMODE(state.st_mode) & 0o022:
+        os.close(descriptor)
+        owner = "owned by uid {}, mode {:04o}".format(state.st_uid, stat.S_IMODE(state.st_mode))
+        raise BadDirectory("{} ({}): must be yours and writable for nobody else".format(path, owner))
+    return descriptor, walk.path()
+
+
+class _Walk:
+    """A walk from the root, one component at a time, each opened below the one before."""
+
+    def __init__(self, uid: int) -> None:
+        self._uid = uid
+        self._names: List[str] = []
+        self._fds = [os.open("/", _WALK)]
+        self._links = 0
+
+    @property
+    def here(self) -> int:
+        return self._fds[-1]
+
+    def path(self) -> str:
+        return "/" + "/".join(self._names)
+
+    def close(self) -> None:
+        for descriptor in self._fds:
+            os.close(descriptor)
+        self._fds = []
+
+    def down(self, path: str) -> None:
+        if path.startswith("/"):
+            while self._names:
+                self._up()
+        for name in path.split("/"):
+            if name == ".." and self._names:
+                self._up()
+            elif name not in ("", ".", ".."):
+                self._step(name)
+
+    def _up(self) -> None:
+        self._names.pop()
+        os.close(self._fds.pop())
+
+    def _step(self, name: str) -> None:
+        try:
+            state = os.stat(name, dir_fd=self.here, follow_symlinks=False)
+        except FileNotFoundError:
+            os.mkdir(name, 0o700, dir_fd=self.here)
+        else:
+            if stat.S_ISLNK(state.st_mode):
+                self._follow(name, state)
+                return
+        self._fds.append(os.open(name, _WALK, dir_fd=self.here))
+        self._names.append(name)
+
+    def _follow(self, name: str, link: os.stat_result) -> None:
+        where = os.path.join(self.path(), name)
+        self._links += 1
+        if self._links > _LINKS:
+            raise BadDirectory("{}: too many symbolic links".format(where))
+        if link.st_uid not in (0, self._uid):
+            raise BadDirectory("{}: a symbolic link of another user (uid {})".format(where, link.st_uid))
+        for descriptor in self._fds:
+            mode = os.fstat(descriptor).st_mode
+            if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
+                raise BadDirectory("{}: a symbolic link below a directory in which anybody may write".format(where))
+        self.down(os.readlink(name, dir_fd=self.here))

@@ -1,0 +1,60 @@
+"""Files below an open directory: written so that after a power failure they are there whole or not at all."""
+
+import contextlib
+import os
+import stat
+
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def write(directory: int, name: str, text: str) -> None:
+    """Write a file and rename it into place, on disk when this returns."""
+    new = name + ".new"
+    descriptor = os.open(new, _WRITE, 0o600, dir_fd=directory)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+    os.fsync(directory)
+
+
+def read(directory: int, name: str, limit: int) -> str:
+    """The text of a plain file of at most ``limit`` bytes; OSError if it is none."""
+    with os.fdopen(open_file(directory, name), "rb") as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise OSError("{} is longer than {} bytes".format(name, limit))
+    return data.decode("utf-8", errors="surrogateescape")
+
+
+def open_file(directory: int, name: str) -> int:
+    """Open a plain file for reading; ``name`` may have folders, of which none is a link. OSError if it is none."""
+    with contextlib.ExitStack() as stack:
+        *folders, last = name.split("/")
+        for folder in folders:
+            directory = os.open(folder, _READ | os.O_DIRECTORY, dir_fd=directory)
+            stack.callback(os.close, directory)
+        descriptor = os.open(last, _READ | os.O_NONBLOCK, dir_fd=directory)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError("{} is no plain file".format(name))
+        return descriptor
+
+
+def remove_tree(directory: int, name: str) -> None:
+    """Remove a directory and what is in it, following no link; nothing to do if it is gone."""
+    try:
+        inner = os.open(name, _READ | os.O_DIRECTORY, dir_fd=directory)
+    except FileNotFoundError:
+        return
+    try:
+        for entry in os.listdir(inner):
+            if stat.S_ISDIR(os.stat(entry, dir_fd=inner, follow_symlinks=False).st_mode):
+                remove_tree(inner, entry)
+            else:
+                os.unlink(entry, dir_fd=inner)
+    finally:
+        os.close(inner)
+    os.rmdir(name, dir_fd=directory)

@@ -1,0 +1,275 @@
+"""One run of a job under a way of checkpointing: bring the program up, watch it, stop it when asked."""
+
+import time
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from omfs_daemon.launcher import space, word
+from omfs_daemon.launcher.desk import Desk
+from omfs_daemon.launcher.driver import CannotStart, CannotStop, Driver, Ended, Image, Program
+from omfs_daemon.launcher.generations import Generations, Place
+from omfs_daemon.launcher.manifest import Refused
+from omfs_daemon.launcher.progress import Progress
+from omfs_daemon.launcher.say import say
+from omfs_daemon.launcher.signals import Inbox
+from omfs_daemon.launcher.slurm_job import HELD, STOPPED
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell ends for a program that it cannot start
+
+_POLL = 1.0  # seconds; a signal or the end of a child of ours is seen at once
+_POLL_NOT_READY = 0.1
+_LOOK_AGAIN = 60.0  # seconds between two questions to a Slurm that did not answer
+_OURS = range(101, 110)
+
+
+class Hold(Exception):
+    """The program cannot be brought back: the job is held for its owner. ``why``: a code of the job's comment."""
+
+    def __init__(self, why: str, message: str) -> None:
+        super().__init__(message)
+        self.why = why
+
+
+class Setting(NamedTuple):
+    """What a run is made with. ``limit``: seconds for a checkpoint and for a restart; ``facts``: for the manifest.
+
+    ``was_stopped``: the job's comment says that an earlier run was stopped; ``fresh_if_lost``: the program is started
+    from its beginning when nothing can be restarted, instead of a hold.
+    """
+
+    command: Sequence[str]
+    driver: Driver
+    scratch: str
+    limit: float
+    fresh_if_lost: bool
+    was_stopped: bool
+    facts: Mapping[str, Any]
+
+
+class Run:
+    """``go`` runs it to its end."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        desk: Desk,
+        inbox: Inbox,
+        store: Generations,
+        progress: Progress,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._setting = setting
+        self._driver = setting.driver
+        self._desk = desk
+        self._inbox = inbox
+        self._store = store
+        self._progress = progress
+        self._clock = clock
+        self._program = Program()
+        self._ready: Mapping[str, Any] = {}
+        self._told_ready = False
+        self._looked = clock()
+
+    def go(self) -> int:
+        """The exit code to end with: the program's own, or one that holds the job."""
+        try:
+            self._bring_up()
+            return self._watch()
+        except _NotStarted as error:
+            say(str(error))
+            return error.code
+        except Hold as hold:
+            say("{}; the job is held".format(hold))
+            self._desk.tell(word.HELD, method=self._driver.name, why=hold.why)
+            return self._desk.leave(HELD)
+
+    # -- up ----------------------------------------------------------------------------------------
+    def _bring_up(self) -> None:
+        names = self._store.candidates()
+        if names:
+            self._restart([(name, None) for name in names], self._reached())
+        elif self._setting.was_stopped:
+            text = "the job was stopped with its work kept, but no checkpoint is left in {}".format(self._store.path)
+            self._lost("not_verified", text, self._reached())
+        else:
+            self._start({})
+
+    def _start(self, ready: Mapping[str, Any]) -> None:
+        try:
+            self._program = self._driver.start(self._setting.command, self._setting.scratch)
+        except CannotStart as error:
+            if error.why in ("no_program", "not_executable"):
+                raise _NotStarted(str(error), NOT_FOUND if error.why == "no_program" else NOT_EXECUTABLE) from None
+            raise Hold(error.why, "the program cannot be started: {}".format(error)) from None
+        self._up(0.0, ready)
+
+    def _restart(self, candidates: Sequence[Tuple[str, Optional[Image]]], reached: float) -> None:
+        """From the best candidate that can be restarted; one that comes with its image was made just now."""
+        failed: List[str] = []
+        why, began = "not_verified", self._clock()
+        for name, image in candidates:
+            try:
+                computed = reached
+                if image is None:
+                    found = self._store.verify(name)
+                    image, computed = found.image, found.computed
+                    if found.method != self._driver.name:
+                        raise Refused("made by method {}, not {}".format(found.method, self._driver.name))
+                path = self._store.place(name).path
+                self._program = self._driver.restart(path, image, self._setting.scratch, self._setting.limit)
+            except Refused as error:
+                say("checkpoint {} cannot be used: {}".format(name, error))
+            except (CannotStart, OSError) as error:
+                why = getattr(error, "why", "tool_failed")
+                say("no restart from checkpoint {}: {}".format(name, error))
+            else:
+                self._restarted(name, failed, computed, max(0.0, reached - computed), began)
+                return
+            failed.append(name)
+        self._lost(why, "no checkpoint in {} could be restarted".format(self._store.path), reached)
+
+    def _restarted(self, name: str, failed: Sequence[str], computed: float, lost: float, began: float) -> None:
+        seconds = self._clock() - began
+        try:
+            self._store.settle(name, failed)
+        except OSError as error:
+            say("{}: older checkpoints could not be removed: {}".format(self._store.path, error))
+        say("goes on from checkpoint {} after {:.1f} s; {:.0f} s of computing are lost".format(name, seconds, lost))
+        self._up(computed, {"from": int(name.rpartition("-")[2]), "seconds": seconds, "lost": lost})
+
+    def _lost(self, why: str, text: str, reached: float) -> None:
+        if not self._setting.fresh_if_lost:
+            raise Hold(why, text)
+        say("{}; it starts from its beginning, as --if-lost says; {:.0f} s of computing are lost".format(text, reached))
+        try:
+            self._store.start_over()
+        except OSError as error:
+            raise Hold("not_writable", "{}: {}".format(self._store.path, error)) from None
+        self._start({"fresh": 1, "lost": reached})
+
+    def _up(self, computed: float, ready: Mapping[str, Any]) -> None:
+        self._progress.begin(computed)
+        self._ready, self._told_ready = ready, False
+
+    def _reached(self) -> float:
+        return max(self._progress.reached(), self._store.computed())
+
+    # -- running -----------------------------------------------------------------------------------
+    def _watch(self) -> int:
+        while True:
+            code = self._program.wait(0)
+            if code is not None:
+                return self._ended(code)
+            for number in self._inbox.take():
+                self._program.signal(number)
+            if not self._told_ready:
+                self._tell_ready()
+            if self._inbox.asked is not None:
+                done = self._asked()
+                if done is not None:
+                    return done
+            self._progress.beat()
+            self._inbox.wait(_POLL if self._told_ready or self._desk.fault else _POLL_NOT_READY)
+
+    def _tell_ready(self) -> None:
+        if self._desk.fault is None and self._clock() - self._looked >= _LOOK_AGAIN:
+            self._looked = self._clock()
+            self._desk.look()
+        if self._desk.fault == "" and self._program.ready():
+            self._told_ready = True
+            self._desk.tell(word.READY, method=self._driver.name, **self._ready)
+
+    def _asked(self) -> Optional[int]:
+        if self._desk.fault:
+            say("asked to stop, but {}".format(self._desk.fault))
+            self._inbox.asked = None
+            return None
+        return self._stop() if self._told_ready else None
+
+    def _ended(self, code: int) -> int:
+        """The program's own end. With exit code 0 its checkpoints have no use any more."""
+        self._progress.beat(now=True)
+        if code in _OURS:
+            say("the program ended with exit code {}, after which Slurm may hold the job".format(code))
+        if code == 0:
+            try:
+                self._store.clear()
+            except OSError as error:
+                say("{}: checkpoints could not be removed: {}".format(self._store.path, error))
+        return code
+
+    # -- stopping ----------------------------------------------------------------------------------
+    def _stop(self) -> Optional[int]:
+        """The exit code with which to end, or None if the program runs on."""
+        asked = self._inbox.asked if self._inbox.asked is not None else self._clock()
+        self._desk.tell(word.STOPPING, method=self._driver.name)
+        place: Optional[Place] = None
+        try:
+            if self._driver.makes_image:
+                space.require_room(self._store.path, self._program.pid)
+            place = self._new()
+            image = self._checkpoint(place.path)
+        except Ended as end:
+            self._discard(place)
+            return self._ended(end.code)
+        except CannotStop as fault:
+            self._discard(place)
+            self._inbox.asked = None  # however often it was asked meanwhile, it was for this one
+            self._not_stopped(fault)
+            return None
+        self._inbox.asked = None
+        computed = self._progress.seconds()
+        self._progress.beat(now=True)
+        try:
+            size = self._store.seal(place.name, self._driver.name, image, computed, self._setting.facts)
+        except (OSError, Refused) as error:
+            say("checkpoint {} could not be made safe: {}".format(place.name, error))
+            self._fall_back([(place.name, image)], "not_verified")
+            return None
+        seconds = self._clock() - asked
+        say("stopped at checkpoint {}: {:.1f} MB in {:.1f} s".format(place.name, size / 1e6, seconds))
+        self._desk.tell(word.STOPPED, method=self._driver.name, bytes=size, seconds=seconds)
+        return self._desk.leave(STOPPED)
+
+    def _new(self) -> Place:
+        try:
+            return self._store.new()
+        except OSError as error:
+            raise space.refusal(self._store.path, error) from None
+
+    def _checkpoint(self, path: str) -> Image:
+        try:
+            return self._program.checkpoint(path, self._setting.limit)
+        except OSError as error:
+            # Not foreseen by the driver; whether the program lives is seen from itself.
+            raise CannotStop("tool_failed", str(error), alive=self._program.wait(0) is None) from None
+
+    def _discard(self, place: Optional[Place]) -> None:
+        if place is not None:
+            try:
+                self._store.discard(place.name)
+            except OSError as error:
+                say("{} could not be removed: {}".format(place.path, error))
+
+    def _not_stopped(self, fault: CannotStop) -> None:
+        say("no checkpoint ({}): {}".format(fault.why, fault))
+        if fault.alive:
+            self._desk.tell(word.FAILED, method=self._driver.name, why=fault.why)
+        else:
+            self._fall_back([], fault.why)
+
+    def _fall_back(self, made: List[Tuple[str, Optional[Image]]], why: str) -> None:
+        """The program is gone: bring it back at once from what is there. Never from its beginning without a word."""
+        self._program.kill()
+        reached = self._progress.seconds()
+        known = [name for name, _ in made]
+        candidates = made + [(name, None) for name in self._store.candidates() if name not in known]
+        if not candidates:
+            self._lost(why, "the program did not survive its first checkpoint", reached)
+        else:
+            self._restart(candidates, reached)
+
+
+class _NotStarted(Exception):
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
