@@ -18,12 +18,14 @@ import socket
 import socketserver
 import struct
 import sys
+import time
 from typing import Any, Dict, List
 
 from vector_engine import Caller, Engine
 
 _LONGEST = 16384  # characters of a request
 _MOST_PIDS = 64  # in a batch
+_DEAF = 0.05  # seconds between two looks whether it may answer
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _OF_PROCESS = ("partial", "eperm", "kill", "lie")
 _OF_ENGINE = ("hang", "enotsup", "efault", "eio")
@@ -140,8 +142,8 @@ class Conversation(socketserver.StreamRequestHandler):
         """The answer to one request."""
         if words[0] in ("show", "bandwidth", "fault", "unfault"):
             return self.server.control(caller, words)
-        if "deaf" in self.server.faults:
-            self.rfile.read()  # until whoever asked gives up
+        while "deaf" in self.server.faults:
+            time.sleep(_DEAF)
         if "abort" in self.server.faults:
             return "abort\n"
         engine = self.server.engine(int(words[1]))

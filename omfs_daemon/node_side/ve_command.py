@@ -11,8 +11,8 @@ import subprocess
 import tempfile
 from typing import Dict, List, Optional, Pattern, Sequence, Tuple
 
-from omfs_daemon.node_side.mover import CannotMove
-from omfs_daemon.node_side.ve_driver import (
+from .mover import CannotMove
+from .ve_driver import (
     ACTIVE,
     BAD,
     STOPPED,

@@ -4,7 +4,7 @@ import errno
 import os
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from omfs_daemon.node_side.mover import CannotMove
+from .mover import CannotMove
 
 # Sub-states of a VE process (libveosinfo).
 ACTIVE, SWAPPING_OUT, SWAPPED_OUT, SWAPPING_IN = 1, 2, 3, 4

@@ -16,8 +16,8 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from omfs_daemon.node_side.mover import CannotMove
-from omfs_daemon.node_side.ve_driver import VeDriver, VeProcess, batches, refusal
+from .mover import CannotMove
+from .ve_driver import VeDriver, VeProcess, batches, refusal
 
 _MOST = 256  # pids in the library's structures
 _END = -1  # stands behind the last pid, or the call is refused (ECANCELED)

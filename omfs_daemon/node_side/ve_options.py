@@ -4,7 +4,7 @@ import os
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Pattern
 
-from omfs_daemon.node_side.mover import CannotMove
+from .mover import CannotMove
 
 MOST_VES = 64
 _LIBRARY = "/opt/nec/ve/veos/lib64/libveosinfo.so"
@@ -72,7 +72,7 @@ def read_options(options: Mapping[str, Any]) -> VeOptions:
         commands=_commands(options.get("commands", {}), driver == "command"),
         patterns=_patterns(options.get("patterns", {})),
         poll=_number("poll_seconds", options.get("poll_seconds", 0.1), 0.001, 10),
-        call=_number("call_seconds", options.get("call_seconds", 10), 0.1, 600),
+        call=_number("call_seconds", options.get("call_seconds", 5), 0.1, 600),
         settle=_number("settle_seconds", options.get("settle_seconds", 2), 0, 60),
         area=_size("area", options["area"]) if options.get("area") is not None else None,
         veos_options=_path("veos_options", options.get("veos_options", _VEOS_OPTIONS)),

@@ -12,10 +12,10 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, TypeVar
 
-from omfs_daemon.node_side import kernel
-from omfs_daemon.node_side.mover import IN, MIXED, NONE, OUT, CannotMove, Moved, Mover, Process
-from omfs_daemon.node_side.ve_command import CommandDriver
-from omfs_daemon.node_side.ve_driver import (
+from . import kernel
+from .mover import IN, MIXED, NONE, OUT, CannotMove, Moved, Mover, Process
+from .ve_command import CommandDriver
+from .ve_driver import (
     ACTIVE,
     BAD,
     STOPPED,
@@ -27,8 +27,8 @@ from omfs_daemon.node_side.ve_driver import (
     batches,
     refusal,
 )
-from omfs_daemon.node_side.ve_library import LibraryDriver
-from omfs_daemon.node_side.ve_options import VeOptions, read_options, swap_area
+from .ve_library import LibraryDriver
+from .ve_options import VeOptions, read_options, swap_area
 
 _T = TypeVar("_T")
 
@@ -45,9 +45,10 @@ class VeSwap(Mover):
     name = "ve_swap"
     held_name = "ve"
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], driver: Optional[VeDriver] = None) -> None:
         self._options = read_options(options)
-        self._driver = _driver(self._options)
+        self._driver = driver or _driver(self._options)
+        self._is_usable = True  # until a probe says otherwise
 
     def out(self, processes: Sequence[Process], deadline: float) -> Moved:
         """Swap out on all engines at once; ``slowest`` is Equation 3 of the UJFB paper. A job without a process on an
@@ -79,8 +80,9 @@ class VeSwap(Mover):
         """
         with self._session():
             found = self._find(processes)
-            work = {ve: _SwapIn(self._options, self._driver, ve, rows, processes) for ve, rows in found.items()}
-            parts = _on_each(list(found), lambda ve: work[ve].run(deadline))
+            stop = threading.Event()
+            work = {ve: _SwapIn(self._options, self._driver, ve, rows, processes, stop) for ve, rows in found.items()}
+            parts = _on_each(list(found), lambda ve: work[ve].run(deadline), stop)
         return Moved(
             sum(part.bytes for part in parts.values()),
             sum(part.freed for part in parts.values()),
@@ -88,17 +90,15 @@ class VeSwap(Mover):
         )
 
     def state(self, processes: Sequence[Process]) -> str:
-        """See Mover; IN for processes of which none is on an engine. A partial swap is MIXED."""
+        """See Mover. A partial swap is MIXED; processes of which none has memory on an engine are OUT."""
         if all(_ended(process) for process in processes):
             return NONE
         with self._session():
             rows = [row for rows in self._find(processes).values() for row in rows]
-        if all(row.state == BAD or row.sub == ACTIVE for row in rows):
-            return IN
         left = self._options.tolerance
         if all(row.state != BAD and row.sub == SWAPPED_OUT and row.swappable <= left for row in rows):
             return OUT
-        return MIXED
+        return IN if all(row.state == BAD or row.sub == ACTIVE for row in rows) else MIXED
 
     def probe(self) -> Dict[str, Any]:
         """Usable if every engine answers. ``ves``: memory, memory_free and swap_free of each, null if unknown."""
@@ -106,6 +106,7 @@ class VeSwap(Mover):
             with self._session():
                 free = _on_each(self._options.ves, self._probe_one)
         except CannotMove as error:
+            self._is_usable = False
             return {"usable": False, "why": error.why, "message": error.message, "free": 0, "ves": []}
         ves = [free[ve] for ve in self._options.ves]
         areas = [ve["swap_free"] for ve in ves]
@@ -114,6 +115,8 @@ class VeSwap(Mover):
 
     def held(self, pids: List[int]) -> int:
         """See Mover: swappable bytes on the engines."""
+        if not self._is_usable:
+            return 0  # a VEOS that hangs need not be waited for once a job
         try:
             with self._session():
                 rows = _on_each(self._options.ves, lambda ve: self._driver.processes(ve, pids))
@@ -140,7 +143,7 @@ class VeSwap(Mover):
 
     def _refuse_unreachable(self, ve: int, rows: List[VeProcess]) -> None:
         for row in rows:
-            if row.state == BAD:
+            if _unreachable(row):
                 raise CannotMove("refused", "VE %d: pid %d: %s" % (ve, row.pid, os.strerror(abs(row.sub))))
 
     def _check_area(self, ve: int, rows: List[VeProcess]) -> None:
@@ -177,7 +180,13 @@ class _Swap:
     what = ""
 
     def __init__(
-        self, options: VeOptions, driver: VeDriver, ve: int, rows: List[VeProcess], processes: Sequence[Process]
+        self,
+        options: VeOptions,
+        driver: VeDriver,
+        ve: int,
+        rows: List[VeProcess],
+        processes: Sequence[Process],
+        stop: threading.Event,
     ) -> None:
         self._options = options
         self._driver = driver
@@ -188,6 +197,7 @@ class _Swap:
         self._begun = time.monotonic()
         self._slowest = 0.0
         self._pause = _FIRST_PAUSE
+        self._stop = stop  # there is nothing to wait for any more
 
     def _done(self, pid: int) -> None:
         self._open.remove(pid)
@@ -220,30 +230,22 @@ class _Swap:
 class _SwapOut(_Swap):
     what = "swapped out"
 
-    def __init__(
-        self,
-        options: VeOptions,
-        driver: VeDriver,
-        ve: int,
-        rows: List[VeProcess],
-        processes: Sequence[Process],
-        failed: threading.Event,
-    ) -> None:
-        super().__init__(options, driver, ve, rows, processes)
-        self._failed = failed  # on another engine: then all are brought in again, and there is nothing to wait for
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._ordered: Set[int] = set()
-        self._before = sum(row.swapped for row in rows)
 
     def run(self, deadline: float) -> _Part:
         try:
             return self._run(deadline)
         except BaseException:
-            self._failed.set()
+            self._stop.set()  # for the other engines too: what they swapped out will be brought in again
             raise
 
     def _run(self, deadline: float) -> _Part:
         free = most_free = self._free()
-        while self._open and not self._failed.is_set():
+        # Looked at after the free memory, for an earlier call's swap may be going on.
+        before = sum(row.swapped for row in self._look() if row.state != BAD)
+        while self._open and not self._stop.is_set():
             due = [row.pid for row in self._look() if self._is_due(row)]
             for pids in batches(due):
                 self._order(pids)
@@ -252,10 +254,10 @@ class _SwapOut(_Swap):
             if self._open and not due:
                 self._wait(deadline)
         swapped = sum(row.swapped for row in self._rows.values() if row.state != BAD)
-        moved = max(swapped - self._before, 0)
+        moved = max(swapped - before, 0)
         if free < 0 or not moved:  # unknown, or nothing to do any more
             return _Part(swapped, swapped, self._slowest)
-        if most_free <= free and not self._failed.is_set():
+        if most_free <= free and not self._stop.is_set():
             text = "VE %d: %d bytes said to be swapped out, but no memory became free" % (self._ve, moved)
             raise CannotMove("not_verified", text)
         grown = most_free - free + _KILOBYTE - 1  # the kilobytes are rounded
@@ -267,7 +269,7 @@ class _SwapOut(_Swap):
             self._rows[row.pid] = row._replace(state=BAD)  # what it had in the swap area is free too
             self._done(row.pid)
             return False
-        if row.state == BAD:
+        if _unreachable(row):
             raise self._refused(row, os.strerror(abs(row.sub)))
         if row.sub in (SWAPPING_OUT, SWAPPING_IN):
             return False
@@ -307,16 +309,15 @@ class _SwapOut(_Swap):
 class _SwapIn(_Swap):
     what = "swapped in"
 
-    def __init__(
-        self, options: VeOptions, driver: VeDriver, ve: int, rows: List[VeProcess], processes: Sequence[Process]
-    ) -> None:
-        super().__init__(options, driver, ve, rows, processes)
-        self._out = {row.pid: row.swapped for row in rows if row.state != BAD and row.sub != ACTIVE}
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._out = {row.pid: row.swapped for row in self._rows.values() if row.state != BAD and row.sub != ACTIVE}
         self._killed: List[int] = []
+        self._refusals: List[CannotMove] = []
         self._next_order = 0.0
 
     def run(self, deadline: float) -> _Part:
-        while self._open:
+        while self._open and not self._stop.is_set():
             due = [row for row in self._look() if self._is_due(row)]
             if due and time.monotonic() >= self._next_order and self._has_room(due):
                 self._next_order = time.monotonic() + _RETRY_IN
@@ -327,6 +328,8 @@ class _SwapIn(_Swap):
         if self._killed:
             who = ", ".join(map(str, self._killed))
             raise CannotMove("killed_by_veos", "VE %d: ended while being swapped in: pid %s" % (self._ve, who))
+        if self._refusals:
+            raise self._refusals[0]
         moved = sum(self._out.values())
         return _Part(moved, moved, self._slowest)
 
@@ -337,8 +340,10 @@ class _SwapIn(_Swap):
                 self._killed.append(row.pid)
             self._done(row.pid)
             return False
-        if row.state == BAD:
-            raise self._refused(row, os.strerror(abs(row.sub)))
+        if _unreachable(row):
+            self._refusals.append(self._refused(row, os.strerror(abs(row.sub))))
+            self._done(row.pid)
+            return False
         if row.sub == ACTIVE:
             self._done(row.pid)
             return False
@@ -376,14 +381,20 @@ def _gone(row: VeProcess) -> bool:
     return row.state == BAD and row.sub == -errno.ESRCH
 
 
+def _unreachable(row: VeProcess) -> bool:
+    # A negative sub-state is an errno, or that of a traced process: -1, which is EPERM as well.
+    return row.state == BAD or row.sub < 0
+
+
 def _ended(process: Process) -> bool:
     return kernel.has_ended(process.fd)
 
 
-def _on_each(ves: Sequence[int], work: Callable[[int], _T]) -> Dict[int, _T]:
-    # The same on several engines at the same time; the first failure (by engine) is raised when all have ended.
+def _on_each(ves: Sequence[int], work: Callable[[int], _T], stop: Optional[threading.Event] = None) -> Dict[int, _T]:
+    # The same on several engines at the same time; the first failure (by engine) is raised when all have ended. A
+    # signal's exception comes in this thread: it too waits for the others, who are told to stop.
     results: Dict[int, _T] = {}
-    failures: Dict[int, Optional[BaseException]] = {}
+    failures: Dict[int, BaseException] = {}
 
     def one(ve: int) -> None:
         try:
@@ -392,14 +403,26 @@ def _on_each(ves: Sequence[int], work: Callable[[int], _T]) -> Dict[int, _T]:
             failures[ve] = error
 
     threads = [threading.Thread(target=one, args=(ve,), daemon=True) for ve in ves[1:]]
-    for thread in threads:
-        thread.start()
-    if ves:
-        one(ves[0])
-    for thread in threads:
-        thread.join()
+    interruption: Optional[BaseException] = None
+    try:
+        for thread in threads:
+            thread.start()
+        if ves:
+            one(ves[0])
+        if ves and not isinstance(failures.get(ves[0]), (CannotMove, type(None))):
+            raise failures[ves[0]]
+        for thread in threads:
+            thread.join()
+    except BaseException as error:
+        interruption = error
+        if stop is not None:
+            stop.set()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+    if interruption is not None:
+        raise interruption
     for ve in ves:
-        error = failures.get(ve)
-        if error is not None:
-            raise error
+        if ve in failures:
+            raise failures[ve]
     return results
