@@ -12,6 +12,10 @@
 --   let_in_accounts   =
 --   let_in_qos        =
 --   privileged_uids   = 0                     who may release and rank; add SlurmUser and operators
+--   books             = ve_{node},mem_{node}  licences in which memory and devices are counted (docs/books.md): an
+--                                             owner cannot change what his job has of them
+--   any_licenses      = ve                    licences for a device on any node: such a job is held, whatever lets it
+--                                             in, until omfsd has chosen its node
 --
 -- A comment that names methods counts, whatever the lists say. A job with --no-requeue is let in only by a method that
 -- keeps its work; with JobRequeue=0 in slurm.conf, leave "requeue" out of methods.
@@ -37,6 +41,8 @@ local DEFAULTS = {
   let_in_accounts = "",
   let_in_qos = "",
   privileged_uids = "0",
+  books = "",
+  any_licenses = "",
 }
 
 local CONF = debug.getinfo(1, "S").source:gsub("^@", ""):gsub("[^/]*$", "") .. "omfs_job_submit.conf"
@@ -112,6 +118,31 @@ local function let_in(conf, job, requeues)
     )
 end
 
+-- Whether one of the licences ("ve_n1:2,fluent") is a book's, or one for any node.
+local function has_license(list, licenses)
+  for entry in (licenses or ""):gmatch("[^,;|]+") do
+    local name = entry:match("^%s*([^:=%s]+)") or ""
+    for template in list:gmatch("[^,%s]+") do
+      local front, back = template:match("^(.-){node}(.-)$")
+      if name == template then
+        return true
+      elseif front and #name > #front + #back and name:sub(1, #front) == front and (back == "" or name:sub(-#back) == back) then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+local function has_books(conf, licenses)
+  return has_license(conf.books, licenses) or has_license(conf.any_licenses, licenses)
+end
+
+-- Whether Slurm may start the job on its own: it can be stopped, and names the nodes whose devices it wants.
+local function may_start(conf, job, requeues)
+  return let_in(conf, job, requeues) and not has_license(conf.any_licenses, job.licenses)
+end
+
 local function default_partition(partitions)
   for name, partition in pairs(partitions) do
     if partition.flag_default == 1 then
@@ -160,8 +191,9 @@ local function submit(job, partitions)
     partition = job.partition or default_partition(partitions),
     account = job.account or job.default_account,
     qos = job.qos or job.default_qos,
+    licenses = job.licenses,
   }
-  if not let_in(conf, asked, job.requeue ~= 0) then
+  if not may_start(conf, asked, job.requeue ~= 0) then
     job.priority = 0
     job.admin_comment = GATE
   end
@@ -197,6 +229,7 @@ local function wants_other(change)
   return change.partition ~= nil
     or change.account ~= nil
     or change.qos ~= nil
+    or change.licenses ~= nil
     or change.begin_time ~= 0
     or given("min_cpus")
     or given("max_cpus")
@@ -214,6 +247,7 @@ local function after(change, job)
     partition = change.partition or job.partition,
     account = change.account or job.account,
     qos = change.qos or job.qos,
+    licenses = change.licenses or job.licenses,
   }
 end
 
@@ -248,6 +282,9 @@ local function modify(change, job, uid)
   if is_marked(job.admin_comment) and touches_ours(change, job) and (living or not releases) then
     return ACCESS_DENIED
   end
+  if change.licenses ~= nil and has_books(conf, job.licenses) then
+    return ACCESS_DENIED
+  end
   local starts_anew = job.priority ~= 0
     and job.job_state == PENDING
     and wants_other(change)
@@ -256,7 +293,7 @@ local function modify(change, job, uid)
     if waited then
       change.comment = without_waits(change.comment or job.comment) -- held by the owner again: wait no longer
     end
-  elseif (releases and job.priority == 0 or starts_anew) and living and not let_in(conf, later, false) then
+  elseif (releases and job.priority == 0 or starts_anew) and living and not may_start(conf, later, false) then
     -- Keep or set a hold, and tell omfsd that it is not the owner's: from now on the job is like a gated one.
     change.priority = 0
     change.comment = with_waits(change.comment or job.comment or "")

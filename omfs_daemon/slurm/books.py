@@ -114,12 +114,6 @@ class Books:
         given |= {book.any for book in self.books if book.kind in kinds}
         return tuple((name, count) for name, count in licences if name not in given)
 
-    def missing(self, nodes: Iterable[str], licences: Iterable[LicenceRow]) -> list[str]:
-        """The licences that slurm.conf should have and does not: of each book on each node, and for any."""
-        there = {row.name for row in licences}
-        wanted = [book.on(node) for book in self.books for node in nodes]
-        return [name for name in (*wanted, *(book.any for book in self.books if book.any)) if name not in there]
-
     # -- inside ------------------------------------------------------------------------------------
     def _know(self, nodes: Sequence[Node]) -> None:
         names = tuple(node.name for node in nodes)

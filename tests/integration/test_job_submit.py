@@ -29,9 +29,12 @@ def cluster() -> Iterator[LocalSlurm]:
         "heartbeat": str(directory / "heartbeat"),
         "let_in_partitions": "urgent",
         "let_in_accounts": "free",
+        "books": "ve_{node}",
+        "any_licenses": "ve",
     }
+    shape = Shape(nodes=2, options={"Licenses": "ve_n1:2,ve_n2:2,ve:9999,fluent:5"})
     try:
-        with LocalSlurm(directory, Shape(nodes=2), gate=Gate(PLUGIN, settings)) as slurm:
+        with LocalSlurm(directory, shape, gate=Gate(PLUGIN, settings)) as slurm:
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -371,6 +374,64 @@ def test_root_may_do_all(gate: LocalSlurm) -> None:
     assert gateway.hold([job.ref]) == []
     now = look(gate, job.id)
     assert (now.nice, now.request.required_nodes, now.hold) == (-400, {"n2"}, Hold.ADMIN)
+
+
+@pytest.mark.parametrize("method", ["omfs:method=suspend", ""])
+@pytest.mark.parametrize("licenses", ["", "ve_n1:1", "ve_n1:2,ve_n2:1", "fluent:1"])
+def test_an_owner_cannot_change_what_his_job_has_of_the_books(gate: LocalSlurm, method: str, licenses: str) -> None:
+    job = submit(gate, "--licenses=ve_n1:2", f"--comment={method}")
+    assert gate.gateway().release([job.ref]) == []
+    wait_until(runs(gate, job), 20, "the job to run")
+    assert "denied" in as_owner(gate, "update", f"jobid={job.id}", f"licenses={licenses}")
+    assert look(gate, job.id).licenses == (("ve_n1", 2),)
+    assert gate.gateway().set_licenses([job.ref], ()) == []
+
+
+def test_nor_while_it_waits(gate: LocalSlurm) -> None:
+    job = submit(gate, "--licenses=ve_n1:2", "--comment=omfs:method=suspend", "--begin=now+1hour")
+    assert "denied" in as_owner(gate, "update", f"jobid={job.id}", "licenses=")
+    assert look(gate, job.id).licenses == (("ve_n1", 2),)
+
+
+def test_other_licences_are_the_owners(gate: LocalSlurm) -> None:
+    job = submit(gate, "--licenses=fluent:1", "--comment=omfs:method=suspend")
+    wait_until(runs(gate, job), 20, "the job to run")
+    assert as_owner(gate, "update", f"jobid={job.id}", "licenses=") == ""
+
+
+def test_a_job_that_takes_any_device_waits_until_it_is_placed(gate: LocalSlurm) -> None:
+    job = submit(gate, "--licenses=fluent,ve:1", "--comment=omfs:method=suspend")
+    assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:gate")
+    assert "denied" in as_owner(gate, "update", f"jobid={job.id}", "licenses=ve_n1:1")
+    assert "denied" in as_owner(gate, "release", job.ref)
+    assert gate.gateway().pin(job.ref, ["n2"], (("fluent", 1), ("ve_n2", 1))) == []
+    assert gate.gateway().release([job.ref]) == []
+    wait_until(runs(gate, job), 20, "the job to run where it was placed")
+    assert (look(gate, job.id).on_nodes, look(gate, job.id).licenses) == (("n2",), (("fluent", 1), ("ve_n2", 1)))
+
+
+def test_nor_can_its_owner_ask_for_any_device_later(gate: LocalSlurm) -> None:
+    job = submit(gate, "--hold", "--comment=omfs:method=suspend")
+    assert as_owner(gate, "update", f"jobid={job.id}", "licenses=ve:1") == ""
+    assert as_owner(gate, "release", job.ref) == ""
+    assert look(gate, job.id).admin_comment == "omfs:gate"
+    waiting = submit(gate, "--begin=now+1hour", "--comment=omfs:method=suspend")
+    assert as_owner(gate, "update", f"jobid={waiting.id}", "licenses=ve:1") == ""
+    assert look(gate, waiting.id).admin_comment == "omfs:gate"
+
+
+@pytest.mark.parametrize("words", ["mine omfs:method=dmtcp,suspend", "omfs:method=suspend"])
+def test_the_launcher_in_a_job_may_write_its_word_into_the_comment(gate: LocalSlurm, words: str) -> None:
+    """As the owner, while the job runs, marked by us or not; what may stop the job stays as it is."""
+    job = submit(gate, f"--comment={words}")
+    wait_until(runs(gate, job), 20, "the job to run")
+    word = "omfs:run=0:ready:method=dmtcp"
+    for mark in ("", "omfs:gate"):
+        gate.gateway().set_admin_comment([job.ref], mark)
+        for comment in (f"{words} {word}", f"{words} omfs:run=0:stopped:method=dmtcp:bytes=1:seconds=0.5"):
+            assert as_owner(gate, "update", f"jobid={job.id}", f"comment={comment}") == ""
+            assert look(gate, job.id).comment == comment
+        assert "denied" in as_owner(gate, "update", f"jobid={job.id}", f"comment={word}")
 
 
 def test_a_broken_setting_lets_jobs_in(gate: LocalSlurm) -> None:

@@ -133,11 +133,6 @@ def test_what_is_given_up_is_of_the_kinds_that_are_freed(books: Books) -> None:
     assert books.without(held, (), ["n1"]) == held
 
 
-def test_licences_that_slurm_conf_lacks_are_named(books: Books) -> None:
-    assert books.missing(["n1", "n2"], rows()) == ["mem_n2"]
-    assert Books([Book("ve_{node}", "devices", any="pool")]).missing(["n1"], rows()) == ["pool"]
-
-
 @pytest.mark.parametrize("licence", ["ve", "", "{node}", "_{node}", "{node}_{node}"])
 def test_a_book_needs_a_name_and_a_node(licence: str) -> None:
     with pytest.raises(ValueError, match="is a name with"):
