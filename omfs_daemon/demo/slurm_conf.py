@@ -107,6 +107,7 @@ def _defaults(directory: Path, base_port: int) -> dict[str, str]:
         "PreemptType": "preempt/none",
         "SchedulerParameters": "batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1",
         "JobRequeue": "1",
+        "RequeueExitHold": "101-109",  # with these codes omfs-run asks for the hold of a job that it stopped
         "KillWait": "5",
         "ReturnToService": "2",
         "SlurmdParameters": "config_overrides",
