@@ -16,12 +16,12 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Callable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from omfs_daemon.launcher import dmtcp_environment as environments
 from omfs_daemon.launcher import dmtcp_images as images
 from omfs_daemon.launcher import dmtcp_processes as processes
-from omfs_daemon.launcher.dmtcp_coordinator import Coordinator, call
+from omfs_daemon.launcher.dmtcp_coordinator import Coordinator, Status, call
 from omfs_daemon.launcher.dmtcp_versions import OLDEST, Quirks, Version, parse_version, quirks_of, shown
 from omfs_daemon.launcher.driver import CannotStart, CannotStop, Driver, Ended, Image, Program
 
