@@ -6,13 +6,15 @@ one-line faults (:mod:`omfs_daemon.config_faults`) are made from them.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -24,9 +26,10 @@ from pydantic import (
     model_validator,
 )
 
-from omfs_daemon.cluster.methods import METHODS
+from omfs_daemon.cluster.methods import Pace
 from omfs_daemon.config_faults import fault_line
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.methods.registry import installed
 from omfs_daemon.percent import percent
 from omfs_daemon.policy.accounts import AccountShare, AccountTree
 from omfs_daemon.policy.rules import ClassRule, Rules
@@ -47,8 +50,21 @@ def _absolute(path: Path) -> Path:
 
 
 def _known_method(name: str) -> str:
-    if name not in METHODS:
-        raise ValueError(f"must be one of {', '.join(METHODS)}")
+    if name not in installed():
+        raise ValueError(f"must be one of {', '.join(installed())}")
+    return name
+
+
+def _safe_word(word: str) -> str:
+    """A word of a command on a node: it goes through a remote shell, so nothing that one would read otherwise."""
+    if not re.fullmatch(r"[A-Za-z0-9_./=+:@-]+", word):
+        raise ValueError("must be made of letters, digits and _ . / = + : @ -")
+    return word
+
+
+def _licence_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]*\{node\}[A-Za-z0-9_.-]*", name):
+        raise ValueError('must hold {node} once, as in "ve_{node}", and else letters, digits and _ . -')
     return name
 
 
@@ -61,6 +77,7 @@ Switch = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(min_length=1)]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 MethodName = Annotated[str, AfterValidator(_known_method)]
+SafeWord = Annotated[str, AfterValidator(_safe_word)]
 Percent = Annotated[Fraction, BeforeValidator(percent)]
 
 
@@ -218,7 +235,7 @@ class ClassSection(Section):
         examples=[True],
     )
     methods: tuple[MethodName, ...] = Field(
-        tuple(METHODS),
+        tuple(installed()),
         description="How a user may choose (omfs:method=NAME in the job's comment) that his job is stopped.",
         examples=[["suspend"]],
     )
@@ -227,6 +244,11 @@ class ClassSection(Section):
         description="How jobs that choose nothing are stopped, best first. Empty: they are never stopped.",
         examples=[["requeue"]],
     )
+    when_stop_fails: Literal["leave", "requeue"] = Field(
+        "leave",
+        description='A job that no method of its own can stop: "leave" it running, or "requeue" it and lose its work.',
+        examples=["requeue"],
+    )
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -234,6 +256,8 @@ class ClassSection(Section):
             raise ValueError("an urgent class needs partition, qos or account: else every job would be urgent")
         if self.urgent and self.model_fields_set & {"methods", "default"}:
             raise ValueError("an urgent class has no methods and no default: urgent jobs are never stopped")
+        if self.urgent and "when_stop_fails" in self.model_fields_set:
+            raise ValueError("an urgent class has no when_stop_fails: urgent jobs are never stopped")
         if alien := [name for name in self.default if name not in self.methods]:
             raise ValueError(f"default {alien[0]!r} is not among its methods: {', '.join(self.methods)}")
         return self
@@ -247,7 +271,69 @@ class ClassSection(Section):
             urgent=self.urgent,
             methods=() if self.urgent else self.methods,
             default=self.default,
+            last_resort="" if self.urgent or self.when_stop_fails == "leave" else self.when_stop_fails,
         )
+
+
+class MethodSection(Section):
+    """What the site knows better of a method than we do. What is left out is as `omfs methods` shows it."""
+
+    stop_timeout_seconds: SomeSeconds | None = Field(
+        None,
+        description="How long a job may take to be stopped by it, instead of policy.stop_timeout_seconds.",
+        examples=[900.0],
+    )
+    stop_seconds: Seconds | None = Field(
+        None, description="How long a stop takes, whatever the size; `omfs methods fit` measures it.", examples=[1.5]
+    )
+    stop_bytes_per_second: SomeSeconds | None = Field(
+        None, description="How fast memory is moved out of a node.", examples=[2.0e9]
+    )
+    back_seconds: Seconds | None = Field(
+        None, description="How long it takes to bring a job back, whatever the size.", examples=[7.0]
+    )
+    back_bytes_per_second: SomeSeconds | None = Field(
+        None, description="How fast memory is moved back into a node.", examples=[1.0e9]
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="What omfs-node is told besides, such as the driver of ve_swap (docs/ve-swap.md).",
+        examples=[{"prefault": True}],
+    )
+
+
+class NodesSection(Section):
+    """How omfs-node is reached on compute nodes; without it no method that works on nodes is used."""
+
+    worker: Literal["none", "local", "ssh", "rsh", "pdsh"] = Field(
+        "none",
+        description='"ssh", "rsh" or "pdsh": ClusterShell\'s worker; "local": all nodes are on this host; "none".',
+        examples=["ssh"],
+    )
+    command: Annotated[tuple[SafeWord, ...], Field(min_length=1)] = Field(
+        ("/usr/libexec/omfs/omfs-node",),
+        description="The command on the nodes, word by word; it is run as root.",
+        examples=[["sudo", "/opt/omfs/omfs-node"]],
+    )
+    fanout: SomeCount = Field(64, description="How many nodes are talked to at a time.", examples=[32])
+    probe_seconds: SomeSeconds = Field(
+        60.0, description="Pause between two looks at what nodes can do and have room for.", examples=[300.0]
+    )
+
+
+class BookSection(Section):
+    """A licence in slurm.conf that keeps the books of what a node has (docs/books.md)."""
+
+    licence: Annotated[str, AfterValidator(_licence_name)] = Field(
+        description="The name of the licence, with {node} for the name of the node.", examples=["ve_{node}"]
+    )
+    kind: Literal["memory", "devices"] = Field(
+        description='What it counts: "memory" (freed by pageout) or "devices" (freed by ve_swap).',
+        examples=["devices"],
+    )
+    anywhere: Text | None = Field(
+        None, description="The licence by which jobs ask for it on whichever node; omfsd chooses.", examples=["ve"]
+    )
 
 
 class Config(Section):
@@ -257,8 +343,11 @@ class Config(Section):
     daemon: DaemonSection = DaemonSection()
     policy: PolicySection = PolicySection()
     metrics: MetricsSection = MetricsSection()
+    nodes: NodesSection = NodesSection()
+    methods: dict[MethodName, MethodSection] = Field(default_factory=dict)
     entitlements: dict[str, EntitlementSection] = Field(default_factory=dict)
     classes: tuple[ClassSection, ...] = Field((), alias="class")
+    book: tuple[BookSection, ...] = ()
 
     @property
     def shares(self) -> tuple[AccountShare, ...]:
@@ -331,4 +420,19 @@ def rules(config: Config, shares: Iterable[AccountShare]) -> Rules:
         max_stops_per_cycle=policy.max_stops_per_cycle,
         urgent_may_take_entitled=policy.urgent_may_take_entitled,
         rank_depth=policy.rank_depth,
+        methods={name: method.traits for name, method in installed().items()},
+        paces={name: _pace(method.pace, config.methods.get(name)) for name, method in installed().items()},
     )
+
+
+def _pace(built_in: Pace, own: MethodSection | None) -> Pace:
+    """What the site has measured, else what the method says of itself."""
+    if own is None:
+        return built_in
+    measured = {
+        "stop_seconds": own.stop_seconds,
+        "stop_rate": own.stop_bytes_per_second,
+        "back_seconds": own.back_seconds,
+        "back_rate": own.back_bytes_per_second,
+    }
+    return replace(built_in, **{name: value for name, value in measured.items() if value is not None})

@@ -36,7 +36,8 @@ def fault_line(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _one(fault: ErrorDetails, model: type[BaseModel]) -> str:
-    place, kind = fault["loc"], fault["type"]
+    place = tuple(part for part in fault["loc"] if part != "[key]")  # pydantic's word for a key that is wrong itself
+    kind = fault["type"]
     key = key_text(place)
     if kind == "missing":
         return f"{key}: {_PLAINER[kind]}"

@@ -10,7 +10,7 @@ import tomlkit
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from omfs_daemon.config import ClassSection, Config, EntitlementSection
+from omfs_daemon.config import BookSection, ClassSection, Config, EntitlementSection, MethodSection
 from omfs_daemon.percent import percent_text
 
 _WIDTH = 100
@@ -40,6 +40,16 @@ _CLASS_EXAMPLES = """\
 #partition = ["scratch"]
 #default = ["requeue"]
 """
+_METHOD_EXAMPLE = """\
+#[methods.dmtcp]
+#stop_timeout_seconds = 900
+"""
+_BOOK_EXAMPLE = """\
+#[[book]]
+#licence = "ve_{node}"
+#kind = "devices"
+#anywhere = "ve"
+"""
 
 
 def sample() -> str:
@@ -50,6 +60,8 @@ def sample() -> str:
             parts.append(_section(name, field.annotation))
     parts.append(_table("[entitlements.NAME]", EntitlementSection) + _EXAMPLES)
     parts.append(_table("[[class]]", ClassSection) + _CLASS_EXAMPLES)
+    parts.append(_table("[methods.NAME]", MethodSection) + _METHOD_EXAMPLE)
+    parts.append(_table("[[book]]", BookSection) + _BOOK_EXAMPLE)
     return "\n".join(parts)
 
 
@@ -59,7 +71,7 @@ def as_toml(config: Config) -> str:
     for name, own in config.entitlements.items():
         document["entitlements"][name]["percent"] = tomlkit.value(percent_text(own.percent))
     for section in document["class"]:
-        for key in ("methods", "default") if section["urgent"] else ():
+        for key in ("methods", "default", "when_stop_fails") if section["urgent"] else ():
             del section[key]
     return tomlkit.dumps(_plain({key: value for key, value in document.items() if value}))
 
@@ -106,4 +118,8 @@ def _comment(*texts: str) -> list[str]:
 
 def toml_value(value: Any) -> str:
     """A default or an example as TOML text."""
+    if isinstance(value, dict):
+        table = tomlkit.inline_table()
+        table.update(_plain(value))
+        return str(table.as_string())
     return str(tomlkit.item(_plain(value)).as_string())

@@ -12,6 +12,7 @@ from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
 
+from omfs_daemon.daemon.story import Paid
 from omfs_daemon.daemon.views import AccountView
 from omfs_daemon.errors import ConfigError
 
@@ -48,6 +49,15 @@ class Metrics:
             buckets=_CYCLE_SECONDS,
             registry=self.registry,
         )
+        self._stop_seconds = self._of_method("stop", "Time from the order to stop a job until it has let go")
+        self._resume_seconds = self._of_method("resume", "Time that a stopped job takes to compute again")
+        self._delay = self._of_method(
+            "preemption_delay", "Time that the slowest process of a job took to be moved out (UJFB, Equation 3)"
+        )
+        self._moved = Counter(
+            "omfs_moved_bytes", "Memory of jobs that was moved", ["method", "way"], registry=self.registry
+        )
+        self._lost = Counter("omfs_work_lost_seconds", "Work thrown away", ["method"], registry=self.registry)
         self._poll = self._gauge("last_successful_poll_timestamp_seconds", "When Slurm last answered in full")
         self._paused = self._gauge("paused", "1 while the daemon is paused")
         self._dry_run = self._gauge("dry_run", "1 if the daemon decides but orders nothing")
@@ -88,6 +98,21 @@ class Metrics:
 
     def observe_reclaim(self, seconds: float) -> None:
         self._reclaim.observe(seconds)
+
+    def _of_method(self, name: str, text: str) -> Histogram:
+        return Histogram(f"omfs_{name}_seconds", text, ["method"], buckets=_RECLAIM_SECONDS, registry=self.registry)
+
+    def observe_cost(self, paid: Paid) -> None:
+        """One stop, or one return, of one job."""
+        seconds = self._stop_seconds if paid.way == "out" else self._resume_seconds
+        seconds.labels(paid.method).observe(paid.seconds)
+        if paid.size:
+            self._moved.labels(paid.method, paid.way).inc(paid.size)
+        if paid.lost:
+            self._lost.labels(paid.method).inc(paid.lost)
+
+    def observe_delay(self, method: str, seconds: float) -> None:
+        self._delay.labels(method).observe(seconds)
 
     def observe_cycle(self, seconds: float) -> None:
         self._cycle.observe(seconds)

@@ -6,20 +6,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from omfs_daemon.cluster.jobs import Job, Share
+from omfs_daemon.cluster.methods import Method
 from omfs_daemon.cluster.nodes import Node, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What omfs-node found on a node: by method that can be used there, the bytes that can still be moved out."""
+
+    room: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """An immutable picture with the time at which Slurm was *asked* for it.
 
-    Unchanged ``Job`` and ``Node`` objects are shared between one snapshot and the next.
+    Unchanged ``Job`` and ``Node`` objects are shared between one snapshot and the next. ``facts``: by name of the node;
+    ``sizes``: by raw job id, the most bytes that the job has on one of its nodes, as far as that was looked at.
     """
 
     taken: float
     jobs: Mapping[int, Job]
     nodes: Mapping[str, Node]
     partitions: Mapping[str, Partition]
+    facts: Mapping[str, NodeFacts] = field(default_factory=dict)
+    sizes: Mapping[int, int] = field(default_factory=dict)
 
     def with_jobs(self, taken: float, changed: Iterable[Job], removed: Iterable[int] = ()) -> Snapshot:
         """This picture with some jobs replaced or added, and others gone."""
@@ -35,7 +46,8 @@ class Snapshot:
 class Commitment:
     """A stop under way: nodes are being freed for a beneficiary, which counts as running there already.
 
-    Jobs are named by ``Job.ref``, which is stable for single jobs and single array tasks.
+    Jobs are named by ``Job.ref``, which is stable for single jobs and single array tasks. ``ways``: how each victim is
+    stopped; one without a way leaves its nodes.
     """
 
     beneficiary: str
@@ -43,15 +55,22 @@ class Commitment:
     shares: tuple[Share, ...]
     victims: frozenset[str]
     urgent: bool = False
+    ways: Mapping[str, Method] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A job that we stopped and that does not run again yet."""
+    """A job that we stopped and that does not run again yet.
+
+    ``licenses``: what it had before they were taken off it (empty: they were left alone); ``gres``: what it must get
+    back on each of its nodes.
+    """
 
     at: float
     method: str
     beneficiary: str
+    licenses: tuple[tuple[str, int], ...] = ()
+    gres: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

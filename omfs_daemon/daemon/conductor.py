@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import structlog
 
+from omfs_daemon.cluster import launched
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.cluster.methods import METHODS
+from omfs_daemon.daemon.hands import Hands
 from omfs_daemon.daemon.journal import Journal
 from omfs_daemon.daemon.picture import Picture
+from omfs_daemon.daemon.settings import Settings
 from omfs_daemon.daemon.state import JobStopped, Record, Spared, StopChanged, TriedInVain
-from omfs_daemon.daemon.stop import (
-    Beneficiary,
-    Limits,
-    Outcome,
-    Step,
-    Stop,
-    VictimState,
-    absorb,
-    next_state,
-    orders_after_stopping,
-    orders_for,
-)
-from omfs_daemon.daemon.story import Event, Story
+from omfs_daemon.daemon.stop import Beneficiary, Outcome, Step, Stop, VictimState, absorb
+from omfs_daemon.daemon.stop_orders import not_brought_back, orders_after_stopping, orders_for
+from omfs_daemon.daemon.stop_steps import next_state
+from omfs_daemon.daemon.story import Event, Paid, Story
 from omfs_daemon.errors import GatewayError, JournalError
+from omfs_daemon.methods.base import Action
 from omfs_daemon.metrics import Metrics
-from omfs_daemon.policy.plan import TEXT, Band, Reason, Reclaim
+from omfs_daemon.policy.free import freed_gres
+from omfs_daemon.policy.plan import TEXT, Band, Reason, Reclaim, Victim
 from omfs_daemon.policy.queue import is_held_by_us, nice_in, own_nice
+from omfs_daemon.policy.rules import classify
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.gateway import Gateway, Refusal
-from omfs_daemon.slurm.orders import give
+from omfs_daemon.slurm.gateway import Refusal
 
 DECISION_KEEPS = 30.0
 """Seconds for which the decision to stop somebody holds; after that nobody is stopped on it who still runs."""
@@ -45,19 +40,19 @@ class Conductor:
     a fault since, and when orders were last given."""
 
     def __init__(
-        self, gateway: Gateway, journal: Journal, story: Story, metrics: Metrics, clock: Callable[[], float]
+        self, hands: Hands, journal: Journal, story: Story, metrics: Metrics, clock: Callable[[], float]
     ) -> None:
-        self._gateway = gateway
+        self._hands = hands
         self._journal = journal
         self._story = story
         self._metrics = metrics
         self._clock = clock
-        self._ordered: dict[int, float] = {}
+        self._ordered: dict[int, tuple[float, frozenset[tuple[str, str]]]] = {}
         self._fresh: set[int] = set()
         self._log = structlog.get_logger("stop")
 
     # -- beginning ------------------------------------------------------------------------------------------
-    def begin(self, reclaim: Reclaim, picture: Picture, limits: Limits, retry_after: float) -> Stop | None:
+    def begin(self, reclaim: Reclaim, picture: Picture, settings: Settings) -> Stop | None:
         """Start a stop that the gate let pass; None if one of its jobs is gone."""
         beneficiary = picture.job(reclaim.beneficiary)
         victims = [picture.job(victim.ref) for victim in reclaim.victims]
@@ -70,62 +65,69 @@ class Conductor:
             begun=now,
             since=now,
             reason=reclaim.reason.value,
-            beneficiary=_beneficiary(reclaim, beneficiary),
+            beneficiary=_beneficiary(reclaim, beneficiary, settings),
             victims=tuple(
-                VictimState(v.ref, v.account, job.user, v.method, v.cpus, job.start or 0.0)
-                for v, job in zip(reclaim.victims, victims, strict=True)
-                if job is not None
+                _victim(v, job, settings) for v, job in zip(reclaim.victims, victims, strict=True) if job is not None
             ),
         )
+        for victim in stop.victims:
+            self._hands.desk.forget(victim.ref)  # what was done there once is not what is done now
         self._journal.write(StopChanged(stop))
         self._fresh.add(stop.id)
         self._tell_begin(stop)
-        return self.advance(stop, picture, limits, retry_after)
+        return self.advance(stop, picture, settings)
 
     # -- going on -------------------------------------------------------------------------------------------
-    def advance(self, stop: Stop, picture: Picture, limits: Limits, retry_after: float) -> Stop:
+    def advance(self, stop: Stop, picture: Picture, settings: Settings) -> Stop:
         """As far as it goes on what is seen. Raises GatewayError or JournalError; the stop then stays at its step, and
         nobody is stopped any more on the old decision."""
         try:
-            return self._advance(stop, picture, limits, retry_after)
+            return self._advance(stop, picture, settings)
         except (GatewayError, JournalError):
             self._fresh.discard(stop.id)
             raise
 
-    def _advance(self, stop: Stop, picture: Picture, limits: Limits, retry_after: float) -> Stop:
+    def _advance(self, stop: Stop, picture: Picture, settings: Settings) -> Stop:
         while not stop.step.is_over:
-            self._note_let_go(stop, picture)
-            following = next_state(stop, picture, self._clock(), limits, self._is_fresh(stop))
+            self._note_let_go(stop, picture, settings)
+            following = next_state(stop, picture, self._clock(), settings.means, self._is_fresh(stop, settings))
             if following is stop:
-                return self._repeat(stop, picture)
+                return self._repeat(stop, picture, settings)
             if following.step.is_over:
                 self._tell_end(following)
-            self._journal.write(StopChanged(following), *self._consequences(following, retry_after))
-            stop = self._order(following, picture)
+            left = self._left_behind(following, picture, settings)
+            self._journal.write(StopChanged(following), *left, *self._consequences(following, settings.retry_after))
+            stop = self._order(following, picture, settings)
             if stop.step in (Step.STOPPING, Step.STARTING, Step.RETURNING, Step.UNDOING):
                 return stop
         self._ordered.pop(stop.id, None)
         self._fresh.discard(stop.id)
-        self._comment_end(stop, picture)
+        self._comment_end(stop, picture, settings)
         return stop
 
-    def _is_fresh(self, stop: Stop) -> bool:
-        return stop.id in self._fresh and self._clock() - stop.begun <= DECISION_KEEPS
+    def _is_fresh(self, stop: Stop, settings: Settings) -> bool:
+        """Stops that take their time by nature keep the decision alive for as long."""
+        keeps = DECISION_KEEPS + settings.means.patience(stop)
+        return stop.id in self._fresh and self._clock() - stop.begun <= keeps
 
-    def _repeat(self, stop: Stop, picture: Picture) -> Stop:
-        if self._clock() - self._ordered.get(stop.id, float("-inf")) < _AGAIN_AFTER:
+    def _repeat(self, stop: Stop, picture: Picture, settings: Settings) -> Stop:
+        """Orders without effect are given again after a while; those that something new calls for, at once."""
+        wanted = orders_for(stop, picture, settings.means)
+        ordered_at, ordered = self._ordered.get(stop.id, (float("-inf"), frozenset()))
+        if self._clock() - ordered_at < _AGAIN_AFTER and _parts(wanted) <= ordered:
             return stop
-        return self._order(stop, picture)
+        return self._order(stop, picture, settings)
 
-    def _order(self, stop: Stop, picture: Picture) -> Stop:
+    def _order(self, stop: Stop, picture: Picture, settings: Settings) -> Stop:
         """Give the step's orders; what Slurm refuses goes into the record, for the next step depends on it."""
-        self._ordered[stop.id] = self._clock()
-        refusals = give(self._gateway, orders_for(stop, picture))
+        wanted = orders_for(stop, picture, settings.means)
+        self._ordered[stop.id] = (self._clock(), _parts(wanted))
+        refusals = self._hands.give(wanted, picture, settings.nodes)
         weighty = [refusal for refusal in refusals if self._matters(stop, refusal)]
         for refusal in refusals:
             self._log.info("slurm refused", stop=stop.id, step=stop.step.value, job=refusal.ref, said=refusal.message)
-        if stop.step is Step.STOPPING and not weighty:
-            give(self._gateway, orders_after_stopping(stop))
+        if stop.step is Step.STOPPING and not weighty and not any(map(settings.means.is_careful, stop.victims)):
+            self._hands.give(orders_after_stopping(stop), picture, settings.nodes)
         noted = absorb(stop, weighty)
         if noted is not stop:
             self._journal.write(StopChanged(noted))
@@ -137,7 +139,7 @@ class Conductor:
             return refusal.ref == stop.beneficiary.ref
         return stop.step is Step.STOPPING and refusal.ref != stop.beneficiary.ref
 
-    def _note_let_go(self, stop: Stop, picture: Picture) -> None:
+    def _note_let_go(self, stop: Stop, picture: Picture, settings: Settings) -> None:
         """Remember each victim as stopped as soon as it is seen so, whatever becomes of the stop."""
         if stop.step is Step.PLANNED:
             return
@@ -147,8 +149,15 @@ class Conductor:
                 continue
             if job.state in (JobState.PENDING, JobState.SUSPENDED):
                 now = self._clock()
-                self._journal.write(JobStopped(victim.ref, now, victim.method, stop.beneficiary.ref))
-                self._tell_victim(stop, victim, job, now)
+                self._journal.write(_stopped(stop, victim, now))
+                self._tell_victim(stop, victim, job, picture, settings, now)
+
+    def _left_behind(self, stop: Stop, picture: Picture, settings: Settings) -> list[Record]:
+        """Victims that a node still keeps from running when the stop is undone: ``reconcile`` goes on with them."""
+        if stop.step is not Step.UNDONE:
+            return []
+        now = self._clock()
+        return [_stopped(stop, victim, now) for victim in not_brought_back(stop, picture, settings.means)]
 
     def _consequences(self, stop: Stop, retry_after: float) -> list[Record]:
         """What a stop that did not help teaches: not to try the same again at once."""
@@ -175,13 +184,39 @@ class Conductor:
         self._story.tell([Event(stop.begun, b.ref, b.user, b.account, "room_is_made", text, data)])
         self._log.info("stop begins", stop=stop.id, beneficiary=b.ref, account=b.account, victims=names)
 
-    def _tell_victim(self, stop: Stop, victim: VictimState, job: Job, now: float) -> None:
+    def _tell_victim(
+        self, stop: Stop, victim: VictimState, job: Job, picture: Picture, settings: Settings, now: float
+    ) -> None:
         b = stop.beneficiary
         kind = "urgent" if b.urgent else "entitled"
         text = f"stopped ({victim.method}) for job {b.ref} of account {b.account}, which is {kind}"
-        lost = 0.0 if METHODS[victim.method].keeps_work else max(0.0, now - victim.start)
-        data: dict[str, object] = {"beneficiary": b.ref, "method": victim.method, "lost_seconds": lost}
+        paid = self._paid(stop, victim, job, picture, settings, now)
+        data: dict[str, object] = {
+            "beneficiary": b.ref,
+            "method": victim.method,
+            "seconds": round(paid.seconds, 3),
+            "bytes": paid.size,
+            "lost_seconds": paid.lost,
+        }
         self._story.tell([Event(now, victim.ref, victim.user, victim.account, "stopped", text, data)])
+        self._story.tell_costs([paid])
+        self._metrics.observe_cost(paid)
+
+    def _paid(
+        self, stop: Stop, victim: VictimState, job: Job, picture: Picture, settings: Settings, now: float
+    ) -> Paid:
+        """What it has cost: by our own clock, and as omfs-run or the nodes tell."""
+        traits = settings.means.method(victim).traits
+        seconds = max(0.0, now - (stop.since if stop.step is Step.STOPPING else stop.begun))
+        moving, size = 0.0, 0
+        run, work = launched.of(job), picture.work(job.ref)
+        if traits.launched and run is not None:
+            moving, size = run.seconds, run.size
+        elif traits.on_nodes and work is not None:
+            moving, size = work.seconds, work.size
+            self._metrics.observe_delay(victim.method, work.slowest)
+        lost = 0.0 if traits.keeps_work else max(0.0, now - victim.start)
+        return Paid(now, victim.ref, victim.user, victim.account, victim.method, "out", seconds, moving, size, lost)
 
     def _tell_end(self, stop: Stop) -> None:
         """Put the end on record; told before the journal forgets the stop, so that a crash in between repeats it."""
@@ -193,7 +228,9 @@ class Conductor:
             Outcome.STARTED: f"runs, {waited or 0.0:.1f} s after it was submitted",
             Outcome.BENEFICIARY_GONE: "was gone before it started; those stopped for it come back",
             Outcome.NOT_STARTED: "did not start in time on the nodes that were freed; undone",
-            Outcome.VICTIM_STAYED: "a job did not stop in time; undone",
+            Outcome.VICTIM_STAYED: "; ".join(
+                ["a job did not stop; undone", *(message for _, message in stop.refused[:3])]
+            ),
             Outcome.REFUSED: "Slurm refused: " + "; ".join(message for _, message in stop.refused[:3]),
             Outcome.TOO_OLD: "the decision was too old when it could be carried out; undone, and decided anew",
             Outcome.CHANGED: "the situation changed before anything was done",
@@ -206,7 +243,7 @@ class Conductor:
         if stop.started_at is not None:
             self._metrics.observe_reclaim(max(0.0, stop.started_at - stop.begun))
 
-    def _comment_end(self, stop: Stop, picture: Picture) -> None:
+    def _comment_end(self, stop: Stop, picture: Picture, settings: Settings) -> None:
         """Take our marks off; a stopped victim keeps its mark until it runs again."""
         if stop.outcome is Outcome.CHANGED:
             return
@@ -217,10 +254,47 @@ class Conductor:
         if stop.outcome is Outcome.STARTED:
             text = f"[omfs] started by stopping {len(stop.victims)} jobs ({stop.reason})"
             wanted.append(orders.Comment((stop.beneficiary.ref,), text))
-        give(self._gateway, wanted)
+        self._hands.give(wanted, picture, settings.nodes)
 
 
-def _beneficiary(reclaim: Reclaim, job: Job) -> Beneficiary:
+def _parts(actions: Iterable[Action]) -> frozenset[tuple[str, str]]:
+    """Kind and job of each order, so that a list which merely grows shorter is not taken for a new one."""
+    return frozenset(
+        (type(action).__name__, ref)
+        for action in actions
+        for ref in (getattr(action, "refs", None) or (getattr(action, "ref", ""),))
+    )
+
+
+def _stopped(stop: Stop, victim: VictimState, now: float) -> JobStopped:
+    licenses = () if victim.keeps is None else victim.licenses
+    return JobStopped(victim.ref, now, victim.method, stop.beneficiary.ref, licenses, victim.gres)
+
+
+def _victim(victim: Victim, job: Job, settings: Settings) -> VictimState:
+    """What only now can be told of it: afterwards its licences are off, and its word is another."""
+    traits = settings.rules.method(victim.method)
+    run = launched.of(job)
+    resort = classify(settings.rules, job).last_resort
+    keeps = None if traits.leaves else settings.books.without(job.licenses, traits.frees, job.on_nodes)
+    gives = keeps is not None and keeps != job.licenses
+    return VictimState(
+        ref=victim.ref,
+        account=victim.account,
+        user=job.user,
+        method=victim.method,
+        cpus=victim.cpus,
+        start=job.start or 0.0,
+        last_resort=resort if resort != victim.method else "",
+        failed_before=run is not None and run.state is launched.RunState.FAILED,
+        licenses=job.licenses,
+        keeps=keeps if gives else None,
+        gres=freed_gres(job, traits) if gives else (),
+    )
+
+
+def _beneficiary(reclaim: Reclaim, job: Job, settings: Settings) -> Beneficiary:
+    licenses = settings.books.placed(job.licenses, [share.node for share in reclaim.shares])
     return Beneficiary(
         ref=reclaim.beneficiary,
         account=reclaim.account,
@@ -233,6 +307,8 @@ def _beneficiary(reclaim: Reclaim, job: Job) -> Beneficiary:
         nice_before=own_nice(job),
         held_before=job.hold is not Hold.NONE and is_held_by_us(job),
         required_before=tuple(sorted(job.request.required_nodes)),
+        licenses=licenses if licenses != job.licenses and not reclaim.suspended else None,
+        licenses_before=job.licenses,
     )
 
 

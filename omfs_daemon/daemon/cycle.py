@@ -12,14 +12,17 @@ from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.methods import SUSPEND
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.conductor import Conductor, with_clock_moved
+from omfs_daemon.daemon.hands import Desk, Hands, NoDesk
 from omfs_daemon.daemon.journal import Journal
-from omfs_daemon.daemon.picture import Observer, Picture
+from omfs_daemon.daemon.picture import Facts, Observer, Picture
 from omfs_daemon.daemon.reconcile import reconcile
 from omfs_daemon.daemon.sentence import sentence
+from omfs_daemon.daemon.settings import Settings
 from omfs_daemon.daemon.state import JobStopped, StopChanged
-from omfs_daemon.daemon.stop import Limits
 from omfs_daemon.daemon.story import Event, Story
 from omfs_daemon.errors import GatewayError, GatewayTimeout, OmfsError, ParseError
+from omfs_daemon.methods.base import Action, Seen
+from omfs_daemon.methods.missing import method_of
 from omfs_daemon.metrics import Metrics
 from omfs_daemon.policy.gate import REFUSAL_TEXT, Conditions, Verdict, judge
 from omfs_daemon.policy.plan import TEXT, Change, Plan
@@ -35,22 +38,6 @@ HOLD_MARK = f"{OUR_MARK}hold"
 
 REFUSED_FOR = 60.0
 """Seconds for which a hold or release that Slurm refused is not ordered again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a cycle goes by besides the rules; replaced as a whole on reload. Seconds."""
-
-    rules: Rules = field(default_factory=Rules)
-    start_timeout: float = 60.0
-    stop_timeout: float = 60.0
-    retry_after: float = 300.0
-    max_age: float = 30.0
-    dry_run: bool = False
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(self.stop_timeout, self.start_timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +65,8 @@ class Cycle:
         metrics: Metrics,
         settings: Callable[[], Settings],
         clock: Callable[[], float],
+        desk: Desk | None = None,
+        facts: Callable[[], Facts] = Facts,
     ) -> None:
         self._gateway = gateway
         self._journal = journal
@@ -85,8 +74,9 @@ class Cycle:
         self._metrics = metrics
         self._settings = settings
         self._clock = clock
-        self._observer = Observer(gateway, clock)
-        self._conductor = Conductor(gateway, journal, story, metrics, clock)
+        self._hands = Hands(gateway, desk or NoDesk())
+        self._observer = Observer(gateway, clock, lambda: settings().books, facts)
+        self._conductor = Conductor(self._hands, journal, story, metrics, clock)
         self._away_since: float | None = None
         self._scene: Scene | None = None
         self._is_first = True
@@ -129,13 +119,14 @@ class Cycle:
         state = self._journal.state
         now = self._clock()
         self._scene = Scene(snapshot, self._scene)
-        suggested = plan(snapshot, state.ledger(), settings.rules, now, self._scene)
+        ledger = state.ledger(settings.rules.methods)
+        suggested = plan(snapshot, ledger, settings.rules, now, self._scene)
         conditions = Conditions(settings.max_age, paused=state.pause is not None)
-        verdict = judge(suggested, snapshot, state.ledger(), settings.rules, now, conditions, self._scene)
+        verdict = judge(suggested, snapshot, ledger, settings.rules, now, conditions, self._scene)
         self._note_refusals(verdict, now)
         text = sentence(suggested, verdict, state, settings.dry_run)
         if not settings.dry_run:
-            self._enact(suggested, verdict, Picture(snapshot), settings)
+            self._enact(suggested, verdict, self._picture(snapshot), settings)
             self._journal.compact_if_large()
         return Report(began, text, settings.rules, snapshot, suggested, verdict)
 
@@ -163,26 +154,32 @@ class Cycle:
             self._journal.write(*lost)
 
     def _go_on(self, snapshot: Snapshot, settings: Settings) -> None:
-        picture = Picture(snapshot)
+        picture = self._picture(snapshot)
         for _, stop in sorted(self._journal.state.stops.items()):
-            self._conductor.advance(stop, picture, settings.limits, settings.retry_after)
-        found = reconcile(self._journal.state, picture, self._clock())
+            self._conductor.advance(stop, picture, settings)
+        found = reconcile(self._journal.state, picture, self._clock(), settings)
         if found.records:
             self._journal.write(*found.records)
-        give(self._gateway, found.orders)
+        self._hands.give(found.orders, picture, settings.nodes)
         self._story.tell(found.events)
+        self._story.tell_costs(found.costs)
+        for paid in found.costs:
+            self._metrics.observe_cost(paid)
+
+    def _picture(self, snapshot: Snapshot) -> Picture:
+        return Picture(snapshot, self._hands.desk.seen)
 
     # -- what is decided now ------------------------------------------------------------------------------------
     def _enact(self, suggested: Plan, verdict: Verdict, picture: Picture, settings: Settings) -> None:
         """Stops first, for somebody waits for them; then what only puts things in order."""
         for reclaim in verdict.reclaims:
-            self._conductor.begin(reclaim, picture, settings.limits, settings.retry_after)
+            self._conductor.begin(reclaim, picture, settings)
         paused = self._journal.state.pause is not None
         self._release(suggested.releases, picture)
         if paused:
             return
         self._hold(suggested.holds, picture)
-        self._resume(verdict, picture)
+        self._resume(verdict, picture, settings)
         by_nice: dict[int, list[str]] = {}
         for rank in suggested.ranks:
             by_nice.setdefault(rank.nice, []).append(rank.ref)
@@ -227,11 +224,24 @@ class Cycle:
             for change, job in jobs
         )
 
-    def _resume(self, verdict: Verdict, picture: Picture) -> None:
-        """Suspended jobs run on. That they do is seen, and remembered, in the next cycle."""
-        refs = tuple(resume.ref for resume in verdict.resumes)
-        if refs:
-            give(self._gateway, [orders.Resume(refs)])
+    def _resume(self, verdict: Verdict, picture: Picture, settings: Settings) -> None:
+        """Suspended jobs run on, once their memory is back. That they do is seen, and remembered, in the next cycle;
+        those whose memory came back for a turn that is over are moved out again."""
+        wanted: list[Action] = []
+        turns = {resume.ref for resume in verdict.resumes}
+        under_way = {ref for stop in self._journal.state.stops.values() for ref in stop.refs}
+        for ref, stopped in self._journal.state.stopped.items():
+            job = picture.job(ref)
+            if job is None or job.state is not JobState.SUSPENDED:
+                continue
+            method, seen = method_of(settings.methods, stopped.method), Seen(job, picture.work(ref))
+            if ref in turns:
+                wanted += method.bring_back(seen, cpus_free=True)
+            elif ref not in under_way:
+                wanted += method.keep_stopped(seen)
+        resumed = tuple(ref for action in wanted if isinstance(action, orders.Resume) for ref in action.refs)
+        rest = [action for action in wanted if not isinstance(action, orders.Resume)]
+        self._hands.give([*rest, *([orders.Resume(resumed)] if resumed else [])], picture, settings.nodes)
 
     def _note_refusals(self, verdict: Verdict, now: float) -> None:
         """Refusals are recorded like acts, once for as long as they stay the same."""

@@ -5,21 +5,32 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
-from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.cluster.snapshot import NodeFacts, Snapshot
+from omfs_daemon.nodes.work import WorkSeen
+from omfs_daemon.slurm.books import Books
 from omfs_daemon.slurm.gateway import Gateway
 
 NODES_SHARE_OF_TIME = 0.1
 """Nodes change seldom: asking for them may take at most this part of the time."""
 
 
-class Picture:
-    """One snapshot with its jobs by reference; the :class:`~omfs_daemon.daemon.stop.View` of the stops."""
+def _no_work(_ref: str) -> WorkSeen | None:
+    return None
 
-    def __init__(self, snapshot: Snapshot) -> None:
+
+class Picture:
+    """One snapshot with its jobs by reference; the :class:`~omfs_daemon.daemon.stop.View` of the stops.
+
+    ``work``: what was last done on a job's nodes.
+    """
+
+    def __init__(self, snapshot: Snapshot, work: Callable[[str], WorkSeen | None] = _no_work) -> None:
         self.snapshot = snapshot
+        self.work = work
         self._by_ref: dict[str, Job] = {}
         for job in snapshot.jobs.values():
             self._by_ref[job.ref] = job
@@ -58,20 +69,39 @@ def _cpus_by_node(jobs: Iterable[Job]) -> Counter[str]:
     return held
 
 
-class Observer:
-    """Takes snapshots. Raises GatewayError if Slurm does not answer in full; then there is no picture at all."""
+class Facts(NamedTuple):
+    """What is known of nodes and jobs besides what Slurm tells, as in ``Snapshot``."""
 
-    def __init__(self, gateway: Gateway, clock: Callable[[], float]) -> None:
+    nodes: Mapping[str, NodeFacts] = {}
+    sizes: Mapping[int, int] = {}
+
+
+class Observer:
+    """Takes snapshots. Raises GatewayError if Slurm does not answer in full; then there is no picture at all.
+
+    ``books``: which licences stand for what nodes have.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        clock: Callable[[], float],
+        books: Callable[[], Books] = lambda: Books(()),
+        facts: Callable[[], Facts] = Facts,
+    ) -> None:
         self._gateway = gateway
         self._clock = clock
+        self._books = books
+        self._facts = facts
         self._nodes: Mapping[str, Node] = {}
+        self._shown: Mapping[str, Node] = {}
         self._partitions: Mapping[str, Partition] = {}
         self._nodes_again_at = float("-inf")
 
     def look(self) -> Snapshot:
         """The present picture; its time is when Slurm was *asked*."""
         taken = self._clock()
-        jobs = {job.id: job for job in self._gateway.jobs()}
+        jobs = self._gateway.jobs()
         if taken >= self._nodes_again_at:
             self._nodes = {node.name: node for node in self._gateway.nodes()}
             self._partitions = {partition.name: partition for partition in self._gateway.partitions()}
@@ -80,4 +110,16 @@ class Observer:
         elif any(node.cpus_taken for node in self._nodes.values()):
             # Slurm's books of the nodes are as old as the look at them: the jobs of this look tell more.
             self._nodes = {name: replace(node, cpus_taken=0, memory_taken=0) for name, node in self._nodes.items()}
-        return Snapshot(taken, jobs, self._nodes, self._partitions)
+        jobs, nodes = self._with_books(jobs)
+        facts = self._facts()
+        return Snapshot(taken, {job.id: job for job in jobs}, nodes, self._partitions, facts.nodes, facts.sizes)
+
+    def _with_books(self, jobs: list[Job]) -> tuple[list[Job], Mapping[str, Node]]:
+        """The mapping is the same object for as long as no node changes: what is laid out from it is kept then."""
+        books = self._books()
+        if not books.books:
+            return jobs, self._nodes
+        jobs, nodes = books.with_books(jobs, list(self._nodes.values()), self._gateway.licenses())
+        if len(nodes) != len(self._shown) or any(self._shown.get(node.name) is not node for node in nodes):
+            self._shown = {node.name: node for node in nodes}
+        return jobs, self._shown

@@ -4,38 +4,47 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from omfs_daemon.cluster import launched
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.cluster.methods import METHODS, SUSPEND
+from omfs_daemon.cluster.launched import RunState
+from omfs_daemon.cluster.methods import SUSPEND
+from omfs_daemon.cluster.snapshot import Stopped
 from omfs_daemon.daemon.picture import Picture
+from omfs_daemon.daemon.settings import Settings
 from omfs_daemon.daemon.state import JobBack, JobsGone, JobStopped, Record, State, Unpinned
-from omfs_daemon.daemon.story import Event
-from omfs_daemon.policy.queue import OUR_MARK
+from omfs_daemon.daemon.story import Event, Paid
+from omfs_daemon.methods.base import Action, Seen, StopMethod
+from omfs_daemon.methods.missing import method_of
+from omfs_daemon.policy.queue import OUR_MARK, STOPPED_MARK
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.orders import Order
 
 RESUMED_LATELY = 60.0
 """Seconds in which a resume is watched for having come over CPUs that Slurm had just given away."""
+
+SPEAKS_WITHIN = 60.0
+"""Seconds of running after which a launcher that has not said how its restart went is not waited for."""
 
 
 class Findings(NamedTuple):
     """``records`` are written before ``orders`` are given."""
 
     records: list[Record]
-    orders: list[Order]
+    orders: list[Action]
     events: list[Event]
+    costs: list[Paid]
 
 
-def reconcile(state: State, picture: Picture, now: float) -> Findings:
+def reconcile(state: State, picture: Picture, now: float, settings: Settings) -> Findings:
     """Jobs that run again, are gone, still carry our pin, or were resumed over busy CPUs; stops under way apart."""
     under_way = {ref for stop in state.stops.values() for ref in stop.refs}
-    found = Findings([], [], [])
+    found = Findings([], [], [], [])
     gone = sorted(ref for ref in state.known_refs() - under_way if picture.job(ref) is None)
     if gone:
         found.records.append(JobsGone(tuple(gone)))
     for ref, stopped in state.stopped.items():
         job = picture.job(ref)
         if job is not None and job.runs and ref not in under_way:
-            _runs_again(found, job, stopped.method, stopped.at, stopped.beneficiary, now)
+            _runs_again(found, job, stopped, picture, now, settings)
     for ref, nodes in state.pins.items():
         job = picture.job(ref)
         if job is not None and job.state is JobState.PENDING and ref not in under_way:
@@ -44,9 +53,32 @@ def reconcile(state: State, picture: Picture, now: float) -> Findings:
                 found.records.append(Unpinned(ref))
             else:
                 found.orders.append(orders.Pin(ref, nodes))
+    _let_go_of_forgotten(found, state, picture, now, under_way)
     _take_marks_off(found, state, picture, under_way)
     _suspend_overcommitted(found, state, picture, now)
     return found
+
+
+def _let_go_of_forgotten(found: Findings, state: State, picture: Picture, now: float, under_way: set[str]) -> None:
+    """Jobs that a launcher stopped, and for which no stop is remembered: somebody else asked for it, or ours was
+    undone before it was through. Nobody else would let them go on."""
+    for job in picture.snapshot.jobs.values():
+        if "omfs:run=" not in job.comment or not _waits_after_stop(job):
+            continue
+        if job.ref not in state.stopped and job.ref not in under_way:
+            found.orders.append(orders.Release((job.ref,)))
+            text = "its checkpoint is written, but nothing is remembered of a stop: it may go on"
+            found.events.append(Event(now, job.ref, job.user, job.account, "let_go", text))
+
+
+def _waits_after_stop(job: Job) -> bool:
+    """In the hold that Slurm sets after exit code 101, or in ours on top of it; one that somebody else has set since
+    has another reason."""
+    run = launched.of(job)
+    if run is None or run.state is not RunState.STOPPED or job.state is not JobState.PENDING:
+        return False
+    is_ours = job.hold is Hold.ADMIN and job.admin_comment.startswith(STOPPED_MARK)
+    return is_ours or (job.hold is Hold.USER and job.reason != "JobHeldUser")
 
 
 def _take_marks_off(found: Findings, state: State, picture: Picture, under_way: set[str]) -> None:
@@ -63,12 +95,40 @@ def _take_marks_off(found: Findings, state: State, picture: Picture, under_way: 
         found.orders.append(orders.Comment(tuple(stale), "[omfs] was held for a while; let go"))
 
 
-def _runs_again(found: Findings, job: Job, method: str, at: float, beneficiary: str, now: float) -> None:
-    resumed = method in METHODS and METHODS[method].keeps_work
-    found.records.append(JobBack(job.ref, now, resumed))
-    text = f"[omfs] was stopped ({method}) for job {beneficiary} and runs again after {now - at:.0f} s"
+def _runs_again(found: Findings, job: Job, stopped: Stopped, picture: Picture, now: float, settings: Settings) -> None:
+    method = method_of(settings.methods, stopped.method)
+    missing = [*_licenses_back(job, stopped), *method.bring_back(Seen(job, picture.work(job.ref)), True)]
+    if missing:
+        found.orders.extend(missing)
+        return
+    run = launched.of(job)
+    spoke = run is not None and run.state is not RunState.STOPPED
+    if method.traits.launched and not spoke and job.run_time < SPEAKS_WITHIN:
+        return
+    found.records.append(JobBack(job.ref, now, method.traits.keeps_work))
+    away = now - stopped.at
+    text = f"[omfs] was stopped ({stopped.method}) for job {stopped.beneficiary} and runs again after {away:.0f} s"
     found.orders.append(orders.Comment((job.ref,), text))
-    found.events.append(Event(now, job.ref, job.user, job.account, "runs_again", text, {"away_seconds": now - at}))
+    found.events.append(Event(now, job.ref, job.user, job.account, "runs_again", text, {"away_seconds": away}))
+    found.costs.append(_paid(job, method, picture, now))
+
+
+def _licenses_back(job: Job, stopped: Stopped) -> list[Action]:
+    """Taken off before it was suspended; Slurm gives them back only to a job that runs."""
+    if not stopped.licenses or job.licenses == stopped.licenses:
+        return []
+    return [orders.SetLicenses((job.ref,), stopped.licenses)]
+
+
+def _paid(job: Job, method: StopMethod, picture: Picture, now: float) -> Paid:
+    """What its return has cost, as omfs-run or the nodes tell."""
+    run, work = launched.of(job), picture.work(job.ref)
+    seconds, lost, size = 0.0, 0.0, 0
+    if method.traits.launched and run is not None:
+        seconds, lost = run.seconds, run.lost
+    elif method.traits.on_nodes and work is not None:
+        seconds, size = work.seconds, work.size
+    return Paid(now, job.ref, job.user, job.account, method.traits.name, "in", seconds, seconds, size, lost)
 
 
 def _suspend_overcommitted(found: Findings, state: State, picture: Picture, now: float) -> None:

@@ -20,13 +20,14 @@ from omfs_daemon.config import Config, check_shares, load, rules
 from omfs_daemon.daemon import answers
 from omfs_daemon.daemon.callers import Caller, operators
 from omfs_daemon.daemon.control import ControlServer
-from omfs_daemon.daemon.cycle import Cycle, Report, Settings
+from omfs_daemon.daemon.cycle import Cycle, Report
 from omfs_daemon.daemon.entitlements import EntitlementStore, apply, named
 from omfs_daemon.daemon.heartbeat import beat
 from omfs_daemon.daemon.journal import Journal
 from omfs_daemon.daemon.lock import DirectoryLock
 from omfs_daemon.daemon.notify import Notifier
 from omfs_daemon.daemon.sentence import sentence
+from omfs_daemon.daemon.settings import Settings
 from omfs_daemon.daemon.state import Pause, PauseEnded
 from omfs_daemon.daemon.story import Story
 from omfs_daemon.daemon.views import (
@@ -294,7 +295,8 @@ class Service:
         if suggested is None or report.snapshot is None:
             return PlanView(time=report.at, sentence=report.sentence, actions=[], refused=[])
         conditions = Conditions(float("inf"), paused=state.pause is not None)
-        verdict = judge(suggested, report.snapshot, state.ledger(), settings.rules, suggested.now, conditions)
+        ledger = state.ledger(settings.rules.methods)
+        verdict = judge(suggested, report.snapshot, ledger, settings.rules, suggested.now, conditions)
         text = sentence(suggested, verdict, state, dry_run=True)
         view = answers.plan_view(report.at, text, suggested, verdict)
         if not caller.is_operator:
@@ -308,7 +310,8 @@ class Service:
             return None
         made_for, foreseen = self._foreseen
         if made_for != (report.at, id(settings)) or foreseen is None:
-            foreseen = plan(report.snapshot, self._journal.state.ledger(), settings.rules, self._clock())
+            ledger = self._journal.state.ledger(settings.rules.methods)
+            foreseen = plan(report.snapshot, ledger, settings.rules, self._clock())
             self._foreseen = ((report.at, id(settings)), foreseen)
         return foreseen
 

@@ -5,11 +5,13 @@ A record is a dataclass; its JSON form is ``{"kind": NAME, ...}``. What Slurm it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from omfs_daemon.cluster.methods import Method
 from omfs_daemon.cluster.snapshot import Ledger, Stopped
 from omfs_daemon.daemon.stop import Outcome, Stop
 from omfs_daemon.errors import JournalError
@@ -25,17 +27,19 @@ class StopChanged:
 
 @dataclass(frozen=True, slots=True)
 class JobStopped:
-    """A victim holds its CPUs no longer."""
+    """A victim holds its CPUs no longer; ``licenses`` and ``gres`` as in ``Stopped``."""
 
     ref: str
     at: float
     method: str
     beneficiary: str
+    licenses: tuple[tuple[str, int], ...] = ()
+    gres: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JobBack:
-    """A stopped job runs again; ``resumed`` if it was suspended, for its quantum starts anew then."""
+    """A stopped job runs again; ``resumed`` if it goes on where it was, for its quantum starts anew then."""
 
     ref: str
     at: float
@@ -102,14 +106,14 @@ class State:
     pins: dict[str, tuple[str, ...]] = field(default_factory=dict)
     pause: Pause | None = None
 
-    def ledger(self) -> Ledger:
+    def ledger(self, ways: Mapping[str, Method]) -> Ledger:
         return Ledger(
             stopped=self.stopped,
             running_since=self.running_since,
             stop_times=self.stop_times,
             backoff=self.backoff,
             spared=self.spared,
-            commitments=tuple(stop.commitment() for _, stop in sorted(self.stops.items())),
+            commitments=tuple(stop.commitment(ways) for _, stop in sorted(self.stops.items())),
         )
 
     def known_refs(self) -> frozenset[str]:
@@ -144,11 +148,11 @@ def apply(state: State, record: Record) -> State:
             return remembered
         case StopChanged(stop):
             return _with_stop(state, stop)
-        case JobStopped(ref, at, method, beneficiary):
+        case JobStopped(ref, at, method, beneficiary, licenses, gres):
             recent = tuple(t for t in state.stop_times.get(ref, ()) if t > at - HOUR)
             return replace(
                 state,
-                stopped={**state.stopped, ref: Stopped(at, method, beneficiary)},
+                stopped={**state.stopped, ref: Stopped(at, method, beneficiary, licenses, gres)},
                 stop_times={**state.stop_times, ref: (*recent, at)},
             )
         case JobBack(ref, at, resumed):

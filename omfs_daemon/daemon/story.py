@@ -26,6 +26,10 @@ CREATE TABLE IF NOT EXISTS stop (
     urgent INTEGER NOT NULL, reason TEXT NOT NULL, waited REAL, outcome TEXT NOT NULL, victims TEXT NOT NULL,
     PRIMARY KEY (id, time));
 CREATE INDEX IF NOT EXISTS stop_by_time ON stop (time);
+CREATE TABLE IF NOT EXISTS cost (
+    time REAL NOT NULL, job TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL, method TEXT NOT NULL,
+    way TEXT NOT NULL, seconds REAL NOT NULL, moving REAL NOT NULL, bytes INTEGER NOT NULL, lost REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS cost_by_time ON cost (time);
 """
 
 
@@ -55,6 +59,25 @@ class PastStop(NamedTuple):
     victims: list[dict[str, object]]
 
 
+class Paid(NamedTuple):
+    """What one stop of a job (``way`` "out") or its return ("in") has cost.
+
+    ``seconds``: from the order until it had let go, or from its turn until it computed; ``moving``: of those, for
+    moving its memory (0: unknown); ``size``: bytes moved; ``lost``: seconds of work thrown away.
+    """
+
+    time: float
+    job: str
+    user: str
+    account: str
+    method: str
+    way: str
+    seconds: float
+    moving: float
+    size: int
+    lost: float
+
+
 class Story:
     """Owns the file; usable from several threads. A damaged file is moved aside."""
 
@@ -73,6 +96,7 @@ class Story:
         """Drop what happened earlier, so that the file does not grow for ever."""
         self._write("DELETE FROM event WHERE time < ?", [(time,)])
         self._write("DELETE FROM stop WHERE time < ?", [(time,)])
+        self._write("DELETE FROM cost WHERE time < ?", [(time,)])
 
     def tell(self, events: Iterable[Event]) -> None:
         rows = [(*event[:6], json.dumps(dict(event.data))) for event in events]
@@ -92,6 +116,20 @@ class Story:
             stop.reason, waited, stop.outcome or "", json.dumps(victims),
         )  # fmt: skip
         self._write("INSERT OR REPLACE INTO stop VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [row])
+
+    def tell_costs(self, paid: Iterable[Paid]) -> None:
+        rows = [tuple(one) for one in paid]
+        if rows:
+            self._write("INSERT INTO cost VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def costs(self, since: float, user: str | None = None) -> list[Paid]:
+        """What stops have cost since then, oldest first; with ``user``, those of his jobs."""
+        with self._lock:
+            rows = self._database.execute(
+                "SELECT * FROM cost WHERE time >= :since AND (:user IS NULL OR user = :user) ORDER BY time, rowid",
+                {"since": since, "user": user},
+            ).fetchall()
+        return [Paid._make(row) for row in rows]
 
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         try:

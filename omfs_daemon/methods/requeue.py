@@ -4,30 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.cluster.methods import REQUEUE
+from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.methods import REQUEUE, Pace
+from omfs_daemon.methods.base import Action, Progress, Seen
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.orders import Order
 
 
 class Requeue:
     """``scontrol requeuehold``; a job that ignores TERM keeps its nodes for KillWait seconds more."""
 
     traits = REQUEUE
+    pace = Pace()
 
-    def stop(self, refs: Sequence[str]) -> list[Order]:
-        return [orders.RequeueHold(tuple(refs))]
+    def prepare(self, seen: Seen) -> list[Action]:
+        return []
 
-    def has_let_go(self, job: Job) -> bool:
-        return not job.holds_cpus
+    def stop(self, jobs: Sequence[Seen]) -> list[Action]:
+        return [orders.RequeueHold(tuple(seen.job.ref for seen in jobs))]
 
-    def keep_stopped(self, job: Job) -> list[Order]:
+    def finish(self, jobs: Sequence[Seen]) -> list[Action]:
+        return []
+
+    def progress(self, seen: Seen) -> Progress:
+        if seen.job.runs:
+            return Progress.UNTOUCHED
+        return Progress.GOING if seen.job.holds_cpus else Progress.STOPPED
+
+    def why_failed(self, seen: Seen) -> str:
+        return ""
+
+    def keep_stopped(self, seen: Seen) -> list[Action]:
         """The hold of a requeued job is one that its owner can release; an administrator's is not."""
+        job = seen.job
         if job.state is JobState.PENDING and job.hold is Hold.USER:
             return [orders.Hold((job.ref,))]
         return []
 
-    def bring_back(self, job: Job, cpus_free: bool) -> list[Order]:
+    def bring_back(self, seen: Seen, cpus_free: bool) -> list[Action]:
+        job = seen.job
         if job.state is JobState.PENDING and job.hold is not Hold.NONE:
             return [orders.Release((job.ref,))]
         return []

@@ -4,28 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omfs_daemon.cluster.jobs import Job, JobState
-from omfs_daemon.cluster.methods import SUSPEND
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.methods import SUSPEND, Pace
+from omfs_daemon.methods.base import Action, Progress, Seen
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.orders import Order
 
 
 class Suspend:
     """``scontrol suspend`` and ``resume``. Only an administrator can resume, so nothing need be held."""
 
     traits = SUSPEND
+    pace = Pace()
 
-    def stop(self, refs: Sequence[str]) -> list[Order]:
-        return [orders.Suspend(tuple(refs))]
-
-    def has_let_go(self, job: Job) -> bool:
-        return not job.holds_cpus
-
-    def keep_stopped(self, job: Job) -> list[Order]:
+    def prepare(self, seen: Seen) -> list[Action]:
         return []
 
-    def bring_back(self, job: Job, cpus_free: bool) -> list[Order]:
+    def stop(self, jobs: Sequence[Seen]) -> list[Action]:
+        return [orders.Suspend(tuple(seen.job.ref for seen in jobs))]
+
+    def finish(self, jobs: Sequence[Seen]) -> list[Action]:
+        return []
+
+    def progress(self, seen: Seen) -> Progress:
+        if seen.job.runs:
+            return Progress.UNTOUCHED
+        return Progress.GOING if seen.job.holds_cpus else Progress.STOPPED
+
+    def why_failed(self, seen: Seen) -> str:
+        return ""
+
+    def keep_stopped(self, seen: Seen) -> list[Action]:
+        return []
+
+    def bring_back(self, seen: Seen, cpus_free: bool) -> list[Action]:
         """Slurm would resume over busy CPUs and lose count of them: only where they are free."""
-        if job.state is JobState.SUSPENDED and cpus_free:
-            return [orders.Resume((job.ref,))]
+        if seen.job.state is JobState.SUSPENDED and cpus_free:
+            return [orders.Resume((seen.job.ref,))]
         return []

@@ -11,12 +11,12 @@ Two books over the same nodes:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import numpy as np
 
 from omfs_daemon.cluster.jobs import Job, JobState, Request, Share
-from omfs_daemon.cluster.methods import METHODS
+from omfs_daemon.cluster.methods import Method
 from omfs_daemon.cluster.snapshot import Commitment, Ledger
 from omfs_daemon.policy.crowd import Crowd
 from omfs_daemon.policy.free import Free, Parcel, parcel, parcel_of
@@ -29,9 +29,10 @@ class Capacity:
 
     def __init__(self, scene: Scene, ledger: Ledger) -> None:
         self.machine, crowd = scene.machine, scene.crowd
+        self._stopped = ledger.stopped
         leaving = {ref for commitment in ledger.commitments for ref in commitment.victims}
-        keeping = {ref for ref, stopped in ledger.stopped.items() if not METHODS[stopped.method].frees_memory}
-        self.now, soon = self._count(crowd, leaving, keeping)
+        ways = {ref: way for commitment in ledger.commitments for ref, way in commitment.ways.items()}
+        self.now, soon = self._count(crowd, leaving, ways)
         self._trust_lower_books(_unsettled(crowd, ledger, leaving))
         self.then = self.now.copy()
         for coming in soon:
@@ -41,7 +42,7 @@ class Capacity:
             self._promise_again(commitment, beneficiaries.get(commitment.beneficiary))
 
     # -- the books of the snapshot --------------------------------------------------------------------------
-    def _count(self, crowd: Crowd, leaving: set[str], keeping: set[str]) -> tuple[Free, list[Parcel]]:
+    def _count(self, crowd: Crowd, leaving: set[str], ways: Mapping[str, Method]) -> tuple[Free, list[Parcel]]:
         """What is idle now, and what is about to be."""
         machine = self.machine
         places = crowd.places(machine)
@@ -66,7 +67,7 @@ class Capacity:
         for job in (*running, *crowd.others):
             if job.request.gres:
                 now.take(parcel(machine, [Share(node, 0, 0) for node, _, _ in job.shares], job.request.gres))
-        return now, [parcel_of(machine, job, job.ref not in keeping) for job in soon]
+        return now, [parcel_of(machine, job, ways.get(job.ref) if job.runs else None) for job in soon]
 
     def _trust_lower_books(self, unsettled: set[str]) -> None:
         """Where Slurm's own books say that less is free than the jobs tell, believe the books."""
@@ -81,7 +82,9 @@ class Capacity:
         if beneficiary is None:
             self.take_later(parcel(self.machine, commitment.shares, ()))
         elif beneficiary.state is JobState.SUSPENDED:
-            self.take_later(parcel_of(self.machine, beneficiary, frees_memory=False))
+            stopped = self._stopped.get(beneficiary.ref)
+            here = [share._replace(memory=0) for share in beneficiary.shares]
+            self.take_later(parcel(self.machine, here, stopped.gres if stopped else ()))
         elif beneficiary.state is JobState.PENDING:
             self.take_later(parcel(self.machine, commitment.shares, beneficiary.request.gres))
 
@@ -104,17 +107,6 @@ class Capacity:
     def cpus_of(self, request: Request) -> int:
         """CPUs that the request will count for: whole nodes if it is exclusive."""
         return self.machine.cpus_of(request)
-
-    def has_free_cpus(self, shares: Iterable[Share]) -> bool:
-        """Whether a suspended job could run on where it is (its memory is still its own)."""
-        return has_free_cpus(self.now, shares)
-
-
-def has_free_cpus(free: Free, shares: Iterable[Share]) -> bool:
-    """Whether all of these CPUs are free, on nodes that are up."""
-    machine = free.machine
-    wanted = [(machine.index.get(node), cpus) for node, cpus, _ in shares]
-    return all(i is not None and bool(machine.up[i]) and free.cpus[i] >= cpus for i, cpus in wanted)
 
 
 def size_of(machine: Machine, crowd: Crowd) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from omfs_daemon.cluster.jobs import Job, Request, Share
+from omfs_daemon.cluster.methods import Method
 from omfs_daemon.policy.machine import Ints, Machine
 
 
@@ -29,11 +30,33 @@ def parcel(machine: Machine, shares: Iterable[Share], gres: tuple[tuple[str, int
     return Parcel(tuple(found), gres)
 
 
-def parcel_of(machine: Machine, job: Job, frees_memory: bool) -> Parcel:
-    """What stopping a running job gives back; a suspended job keeps memory and generic resources."""
-    if frees_memory:
+def parcel_of(machine: Machine, job: Job, way: Method | None) -> Parcel:
+    """What a running job gives back when it is stopped in this way (None: when it ends).
+
+    A job that stays, suspended, keeps its memory and generic resources in Slurm's books; of our own books
+    (docs/books.md) it gives what the method frees.
+    """
+    if way is None or way.leaves:
         return parcel(machine, job.shares, job.request.gres)
-    return parcel(machine, [share._replace(memory=0) for share in job.shares], ())
+    return parcel(machine, [share._replace(memory=0) for share in job.shares], freed_gres(job, way))
+
+
+def freed_gres(job: Job, way: Method) -> tuple[tuple[str, int], ...]:
+    """What of our own books the method frees, although the job stays where it is."""
+    return tuple((name, count) for name, count in job.request.gres if name.partition("/")[0] in way.frees)
+
+
+def has_place(free: Free, shares: Sequence[Share], gres: tuple[tuple[str, int], ...]) -> bool:
+    """Whether a suspended job could run on where it is: its CPUs are free, and what it had given back besides. Its
+    memory is still its own."""
+    machine = free.machine
+    index = machine.index
+    return all(
+        share.node in index and bool(machine.up[index[share.node]]) and free.cpus[index[share.node]] >= share.cpus
+        for share in shares
+    ) and all(
+        name in free.gres and free.gres[name][index[share.node]] >= count for name, count in gres for share in shares
+    )
 
 
 class Free:

@@ -12,9 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Job, JobState, Share
-from omfs_daemon.cluster.methods import METHODS
 from omfs_daemon.cluster.snapshot import Ledger, Snapshot
-from omfs_daemon.policy.capacity import has_free_cpus
 from omfs_daemon.policy.crowd import cpus_held
 from omfs_daemon.policy.free import parcel_of
 from omfs_daemon.policy.placing import serves
@@ -37,6 +35,8 @@ class Refusal(StrEnum):
     NO_SUCH_VICTIM = "victim_not_running"
     ALREADY_BUSY = "already_part_of_a_stop"
     NOT_ALLOWED = "method_not_allowed"
+    NOT_POSSIBLE = "method_not_possible"
+    NO_ROOM = "no_room_to_move_memory_to"
     URGENT_VICTIM = "victim_is_urgent"
     NEVER_STOPPED = "victim_may_never_be_stopped"
     IN_QUANTUM = "victim_inside_its_quantum"
@@ -56,6 +56,8 @@ REFUSAL_TEXT: Mapping[Refusal, str] = {
     Refusal.NO_SUCH_VICTIM: "a job to be stopped does not run",
     Refusal.ALREADY_BUSY: "a job is part of another stop",
     Refusal.NOT_ALLOWED: "a job may not be stopped by this method",
+    Refusal.NOT_POSSIBLE: "a job cannot be stopped by this method at present",
+    Refusal.NO_ROOM: "there is not room enough to move the memory of the jobs to",
     Refusal.URGENT_VICTIM: "an urgent job is never stopped",
     Refusal.NEVER_STOPPED: "a job that may never be stopped would be",
     Refusal.IN_QUANTUM: "a job has not run for its quantum",
@@ -163,7 +165,7 @@ class _Judge:
         if reason is not None:
             refused.append(Refused(reclaim.beneficiary, reclaim.account, reason))
             return
-        self.standing.stop((self.jobs[victim.ref], victim.method) for victim in reclaim.victims)
+        self.standing.stop([(self.jobs[victim.ref], victim.method) for victim in reclaim.victims])
         self._count(self.jobs[reclaim.beneficiary], reclaim.beneficiary, reclaim.shares, now=False)
         self.busy.update(victim.ref for victim in reclaim.victims)
         self.stops_left -= len(reclaim.victims)
@@ -217,8 +219,10 @@ class _Judge:
             return Refusal.URGENT_VICTIM
         if not job_class.methods:
             return Refusal.NEVER_STOPPED
-        if method not in job_class.methods:
+        if method not in (*job_class.methods, job_class.last_resort):
             return Refusal.NOT_ALLOWED
+        if method not in self.standing.ways.usable(job, job_class):
+            return Refusal.NOT_POSSIBLE
         if not has_stops_left(job.ref, self.ledger, self.rules, self.now):
             return Refusal.STOPPED_TOO_OFTEN
         if not urgent and not is_mature(job, self.ledger, self.rules, self.now):
@@ -240,15 +244,13 @@ class _Judge:
     def _why_not_place(self, need: Need, reclaim: Reclaim) -> Refusal | None:
         """The beneficiary must fit on exactly what the plan names, and with one victim less on none of those nodes."""
         machine, trial = self.standing.machine, self.capacity.then.copy()
-        freed = [
-            parcel_of(machine, self.jobs[victim.ref], METHODS[victim.method].frees_memory) for victim in reclaim.victims
-        ]
+        stopped = [(self.jobs[victim.ref], victim.method) for victim in reclaim.victims]
+        if not self.standing.ways.fit_together(stopped):
+            return Refusal.NO_ROOM
+        freed = [parcel_of(machine, job, self.rules.method(method)) for job, method in stopped]
         for given in freed:
             trial.give(given)
-        if need.shares:
-            fits = reclaim.shares == need.shares and has_free_cpus(trial, need.shares)
-        else:
-            fits = serves(need.request, trial, reclaim.shares)
+        fits = reclaim.shares == need.place(trial) if need.shares else serves(need.request, trial, reclaim.shares)
         if not fits:
             return Refusal.DOES_NOT_FIT
         only = machine.indices_of(share.node for share in reclaim.shares)
@@ -267,8 +269,8 @@ class _Judge:
             return Refusal.NO_SUCH_BENEFICIARY
         if resume.ref in self.busy:
             return Refusal.ALREADY_BUSY
-        free = resume.shares == job.shares and has_free_cpus(self.capacity.now, job.shares)
-        return None if free else Refusal.CPUS_TAKEN
+        fits = resume.shares == self.standing.need_of(job).place(self.capacity.now)
+        return None if fits else Refusal.CPUS_TAKEN
 
 
 def _named_in(plan: Plan) -> Iterator[str]:

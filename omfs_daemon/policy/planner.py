@@ -405,5 +405,5 @@ class _Pass:
     def pool(self) -> Pool:
         if self._pool is None:
             standing = self.standing
-            self._pool = Pool(standing.crowd, standing.machine, standing.kinds, self.ledger, self.now)
+            self._pool = Pool(standing.crowd, standing.machine, standing.kinds, standing.ways, self.ledger, self.now)
         return self._pool

@@ -5,36 +5,41 @@ Arrays over the jobs, so that choosing among tens of thousands costs microsecond
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.methods import METHODS
+from omfs_daemon.cluster.methods import Method
 from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy.accounts import Entity
 from omfs_daemon.policy.crowd import Crowd, Places, Running
 from omfs_daemon.policy.free import Parcel, parcel_of
-from omfs_daemon.policy.kinds import Kinds
+from omfs_daemon.policy.kinds import Kind, Kinds
 from omfs_daemon.policy.machine import Bools, Ints, Machine, Suitable
 from omfs_daemon.policy.stopping import has_stops_left, is_mature, latest_mature_start
+from omfs_daemon.policy.ways import Ways
 
 
 class Pool:
     """Jobs are known by their place in the order of OMFS: least priority first (Algorithm 1, line 33), and among
     equals the one that started last, which has the least to lose."""
 
-    def __init__(self, crowd: Crowd, machine: Machine, kinds: Kinds, ledger: Ledger, now: float) -> None:
+    def __init__(self, crowd: Crowd, machine: Machine, kinds: Kinds, ways: Ways, ledger: Ledger, now: float) -> None:
         running, alike = crowd.running, crowd.patterns.first
         kind_of = {number: kinds.of(alike[number]) for number in np.flatnonzero(np.bincount(running.alike)).tolist()}
-        methods = {number: kinds.of(alike[number]).job_class.methods for number in kind_of}
+        methods = {number: kind.job_class.methods for number, kind in kind_of.items()}
+        self._methods, self._ways = kinds.rules.methods, ways
         found = np.flatnonzero(_stoppable(running, methods, kinds, ledger, now))
         order = found[np.lexsort((-running.ids[found], -running.since[found], running.priority[found]))]
+        usable = self._usable(running, order, kind_of)
+        if not all(usable):
+            order = order[np.array([bool(names) for names in usable], dtype=bool)]
+        self.methods = [names for names in usable if names]
         numbers = running.alike[order].tolist()
         self.jobs: list[Job] = running.jobs[order].tolist()
         self.leaves: list[Entity] = [kind_of[number].leaf for number in numbers]
-        self.methods = [methods[number] for number in numbers]
         self.leaf: Ints = np.array([leaf.index for leaf in self.leaves], dtype=np.int64)
         self.cpus = running.cpus[order]
         self.mature: Bools = running.since[order] <= latest_mature_start(kinds.rules, now)
@@ -44,7 +49,7 @@ class Pool:
                     self.mature[at] = is_mature(job, ledger, kinds.rules, now)
         self.mature_cpus = int(self.cpus[self.mature].sum())
         self.alive: Bools = np.ones(len(self.jobs), dtype=bool)
-        self.has_choice = any(_most_freeing(methods) != methods[0] for methods in set(self.methods))
+        self.has_choice = any(self._most_freeing(names) != names[0] for names in set(self.methods))
         self._machine = machine
         self._places = _of_these(crowd.places(machine), order, len(running.jobs))
         self._parcels: dict[tuple[int, str], Parcel] = {}
@@ -83,7 +88,7 @@ class Pool:
         """What stopping the job by this method gives back."""
         known = self._parcels.get((at, method))
         if known is None:
-            known = parcel_of(self._machine, self.jobs[at], METHODS[method].frees_memory)
+            known = parcel_of(self._machine, self.jobs[at], self._methods[method])
             self._parcels[at, method] = known
         return known
 
@@ -91,16 +96,43 @@ class Pool:
         return self.methods[at][0]
 
     def most_freeing(self, at: int) -> str:
-        return _most_freeing(self.methods[at])
+        return self._most_freeing(self.methods[at])
+
+    def have_room(self, chosen: Sequence[int], pick: Callable[[int], str]) -> bool:
+        """Whether what all of these move out finds room on their nodes."""
+        return self._ways.fit_together([(self.jobs[at], pick(at)) for at in chosen])
 
     def remove(self, gone: Iterable[int]) -> None:
         for at in gone:
             self.alive[at] = False
             self.mature_cpus -= int(self.cpus[at]) if self.mature[at] else 0
 
+    def _usable(self, running: Running, order: Ints, kind_of: Mapping[int, Kind]) -> list[tuple[str, ...]]:
+        """By which methods each of these can be stopped now, cheapest first.
 
-def _most_freeing(methods: tuple[str, ...]) -> str:
-    return next((name for name in methods if METHODS[name].frees_memory), methods[0])
+        Most sites know one method only, which every job bears at any time: that is looked up once for all alike.
+        """
+        plain = {
+            number: kind.job_class.methods
+            for number, kind in kind_of.items()
+            if len(kind.job_class.methods) == 1 and _is_always_usable(self._methods.get(kind.job_class.methods[0]))
+        }
+        ways = self._ways
+        return [
+            plain[number] if number in plain else ways.usable(job, kind_of[number].job_class)
+            for job, number in zip(running.jobs[order].tolist(), running.alike[order].tolist(), strict=True)
+        ]
+
+    def _most_freeing(self, names: tuple[str, ...]) -> str:
+        return max(names, key=lambda name: _freeing(self._methods[name]))
+
+
+def _is_always_usable(method: Method | None) -> bool:
+    return method is not None and not method.launched and not method.on_nodes
+
+
+def _freeing(method: Method) -> tuple[bool, int]:
+    return method.leaves, len(method.frees)
 
 
 def _stoppable(

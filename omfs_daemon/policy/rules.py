@@ -7,11 +7,12 @@ only how his job may be stopped, with ``omfs:method=NAME[,NAME]`` in the job's c
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from omfs_daemon.cluster.jobs import Job, JobState
-from omfs_daemon.cluster.methods import METHODS
+from omfs_daemon.cluster.methods import BUILT_IN, Cost, Method, Pace
 from omfs_daemon.policy.accounts import AccountTree
 
 _METHOD_IN_COMMENT = re.compile(r"(?:^|\s)omfs:method=([a-z0-9_]+(?:,[a-z0-9_]+)*)(?=\s|$)")
@@ -31,6 +32,7 @@ class ClassRule:
 
     methods  what a user may choose for his job
     default  what a job is stopped by that chooses nothing; empty: it is never stopped
+    last_resort  what it is stopped by when no method of its own works ("": it is left running)
     """
 
     name: str
@@ -40,6 +42,7 @@ class ClassRule:
     urgent: bool = False
     methods: tuple[str, ...] = ()
     default: tuple[str, ...] = ()
+    last_resort: str = ""
 
     def matches(self, partition: str, qos: str, account: str) -> bool:
         return (
@@ -51,21 +54,23 @@ class ClassRule:
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """How one job is treated. ``methods`` in order of preference; none: it is never stopped."""
+    """How one job is treated. ``methods`` as its owner lists them; none: it is never stopped. ``keeps_work``: one of
+    them at least does; ``last_resort``: what it is stopped by when they do not work, "" if it is then left alone."""
 
     name: str
     urgent: bool
     methods: tuple[str, ...]
+    keeps_work: bool = False
+    last_resort: str = ""
 
     @property
     def preemptibility(self) -> Preemptibility:
         if not self.methods:
             return Preemptibility.NON_PREEMPTIBLE
-        keeps = any(METHODS[name].keeps_work for name in self.methods)
-        return Preemptibility.CHECKPOINTABLE if keeps else Preemptibility.PREEMPTABLE
+        return Preemptibility.CHECKPOINTABLE if self.keeps_work else Preemptibility.PREEMPTABLE
 
 
-UNMATCHED = ClassRule("regular", methods=tuple(METHODS))
+UNMATCHED = ClassRule("regular", methods=tuple(BUILT_IN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,8 @@ class Rules:
     urgent_may_take_entitled  whether an urgent job may stop jobs of accounts at or below their entitlement
                          when what borrowers hold is not enough
     rank_depth           how many waiting jobs at most get a rank of ours; the rest keep Slurm's priority
+    methods              the methods that are installed, by name
+    paces                how fast they are; one that is not there takes no time
     """
 
     tree: AccountTree = field(default_factory=lambda: AccountTree(()))
@@ -87,6 +94,21 @@ class Rules:
     max_stops_per_cycle: int = 64
     urgent_may_take_entitled: bool = True
     rank_depth: int = 200
+    methods: Mapping[str, Method] = field(default_factory=lambda: BUILT_IN)
+    paces: Mapping[str, Pace] = field(default_factory=dict)
+
+    def method(self, name: str) -> Method:
+        """By name; a job stopped by one that is no longer installed has its work, and stays where it is."""
+        return self.methods.get(name) or Method(name, keeps_work=True, leaves=False)
+
+    def cost(self, name: str, job: Job, size: int) -> Cost:
+        """The estimate for a job with so many bytes on a node; all nodes move theirs at the same time."""
+        pace = self.paces.get(name, _AT_ONCE)
+        lost = 0.0 if self.method(name).keeps_work else job.run_time
+        return Cost(pace.stop_seconds + size / pace.stop_rate, pace.back_seconds + size / pace.back_rate, lost)
+
+
+_AT_ONCE = Pace()
 
 
 def chosen_methods(comment: str) -> tuple[str, ...]:
@@ -105,7 +127,9 @@ def classify(rules: Rules, job: Job) -> JobClass:
     rule = _first_match(rules, partitions, job.qos, job.account)
     if rule.urgent:
         return JobClass(rule.name, True, ())
-    return JobClass(rule.name, False, tuple(name for name in _methods(rule, job) if _bears(job, name)))
+    methods = tuple(name for name in _methods(rule, job) if _bears(rules, job, name))
+    last_resort = rule.last_resort if rule.last_resort and _bears(rules, job, rule.last_resort) else ""
+    return JobClass(rule.name, False, methods, any(rules.method(name).keeps_work for name in methods), last_resort)
 
 
 def _methods(rule: ClassRule, job: Job) -> tuple[str, ...]:
@@ -114,9 +138,9 @@ def _methods(rule: ClassRule, job: Job) -> tuple[str, ...]:
     return allowed or rule.default
 
 
-def _bears(job: Job, method: str) -> bool:
+def _bears(rules: Rules, job: Job, method: str) -> bool:
     """Whether the job comes back after a stop by this method: one that Slurm would not requeue must keep its work."""
-    return job.requeue or METHODS[method].keeps_work
+    return job.requeue or rules.method(method).keeps_work
 
 
 def _first_match(rules: Rules, partitions: tuple[str, ...], qos: str, account: str) -> ClassRule:

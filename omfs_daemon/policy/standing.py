@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
 from omfs_daemon.cluster.jobs import Job, JobState, Share
-from omfs_daemon.cluster.methods import METHODS
 from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy.capacity import Capacity, size_of
-from omfs_daemon.policy.crowd import cpus_held
+from omfs_daemon.policy.crowd import Crowd, cpus_held
 from omfs_daemon.policy.free import parcel_of
 from omfs_daemon.policy.kinds import Kinds
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.policy.scene import Scene
 from omfs_daemon.policy.usage import Usage, count_running
 from omfs_daemon.policy.victims import Need
+from omfs_daemon.policy.ways import Ways
 
 
 class Standing:
@@ -23,7 +23,10 @@ class Standing:
     def __init__(self, scene: Scene, ledger: Ledger, rules: Rules) -> None:
         self.ledger = ledger
         self.crowd = scene.crowd
+        self.rules = rules
         self.kinds = Kinds(rules)
+        self.ways = Ways(rules, scene.facts, scene.sizes)
+        self.ways.take(_being_moved(self.crowd, ledger))
         self.capacity = Capacity(scene, ledger)
         self.machine = self.capacity.machine
         self.usage = Usage(rules.tree, size_of(self.machine, self.crowd))
@@ -33,6 +36,7 @@ class Standing:
         """What a waiting or suspended job needs to run."""
         kind = self.kinds.of(job)
         suspended = job.state is JobState.SUSPENDED
+        stopped = self.ledger.stopped.get(job.ref) if suspended else None
         return Need(
             request=job.request,
             leaf=kind.leaf,
@@ -40,6 +44,7 @@ class Standing:
             urgent=kind.job_class.urgent,
             fixed=kind.fixed,
             shares=job.shares if suspended else (),
+            back=stopped.gres if stopped else (),
         )
 
     def start(self, need: Need, shares: tuple[Share, ...], add_fixed: bool) -> None:
@@ -52,14 +57,21 @@ class Standing:
         self.capacity.take_later(need.parcel(self.machine, shares))
         self._count(need, shares, add_fixed)
 
-    def stop(self, victims: Iterable[tuple[Job, str]]) -> None:
+    def stop(self, victims: Sequence[tuple[Job, str]]) -> None:
         """These jobs will be gone."""
+        self.ways.take(victims)
         for job, method in victims:
             self.usage.remove(self.kinds.of(job).leaf, cpus_held(job))
-            self.capacity.give_later(parcel_of(self.machine, job, METHODS[method].frees_memory))
+            self.capacity.give_later(parcel_of(self.machine, job, self.rules.method(method)))
 
     def _count(self, need: Need, shares: tuple[Share, ...], add_fixed: bool) -> None:
         cpus = sum(share.cpus for share in shares)
         self.usage.add(need.leaf, cpus)
         if need.fixed and add_fixed:
             self.usage.add_fixed(need.leaf, cpus)
+
+
+def _being_moved(crowd: Crowd, ledger: Ledger) -> Iterator[tuple[Job, str]]:
+    """Victims of stops under way that still have all their memory: what they will take is not seen yet."""
+    ways = {ref: way.name for commitment in ledger.commitments for ref, way in commitment.ways.items() if way.on_nodes}
+    return ((job, ways[ref]) for ref, job in crowd.find(ways).items() if job.runs)

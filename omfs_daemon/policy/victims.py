@@ -11,8 +11,7 @@ import numpy as np
 from omfs_daemon.cluster.jobs import Request, Share
 from omfs_daemon.policy import laws
 from omfs_daemon.policy.accounts import Entity, sides
-from omfs_daemon.policy.capacity import has_free_cpus
-from omfs_daemon.policy.free import Free, Parcel, parcel
+from omfs_daemon.policy.free import Free, Parcel, has_place, parcel
 from omfs_daemon.policy.laws import all_over, reaches_at_most
 from omfs_daemon.policy.machine import Bools, Ints, Machine
 from omfs_daemon.policy.placing import place
@@ -30,7 +29,8 @@ Pick = Callable[[int], str]
 class Need(NamedTuple):
     """What is to become free: ``request`` anywhere, or exactly ``shares``' CPUs for a suspended job.
 
-    ``cpus``: the most that the job will come to hold.
+    ``cpus``: the most that the job will come to hold; ``back``: generic resources per node that a suspended job gave
+    up.
     """
 
     request: Request
@@ -39,16 +39,17 @@ class Need(NamedTuple):
     urgent: bool
     fixed: bool
     shares: tuple[Share, ...] = ()
+    back: tuple[tuple[str, int], ...] = ()
 
     def place(self, free: Free, prefer: Free | None = None, only: Ints | None = None) -> tuple[Share, ...] | None:
         if self.shares:
-            return self.shares if has_free_cpus(free, self.shares) else None
+            return self.shares if has_place(free, self.shares, self.back) else None
         return place(self.request, free, prefer, only)
 
     def parcel(self, machine: Machine, shares: Sequence[Share]) -> Parcel:
-        """What the job takes there: a suspended one has its memory and generic resources already."""
+        """What the job takes there: a suspended one has all but its CPUs and what it gave up."""
         if self.shares:
-            return parcel(machine, [share._replace(memory=0) for share in shares], ())
+            return parcel(machine, [share._replace(memory=0) for share in shares], self.back)
         return parcel(machine, shares, self.request.gres)
 
 
@@ -247,7 +248,7 @@ class _Search:
             else:
                 keep.remove(at)
         final = need.place(trial, self.free, wanted)
-        if final is None or not self._is_fair(keep):
+        if final is None or not self._is_fair(keep) or not self.pool.have_room(keep, self.pick):
             return None
         return Choice(tuple((at, self.pick(at)) for at in keep), final)
 

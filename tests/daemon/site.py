@@ -8,8 +8,9 @@ from typing import Any
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState, Request
 from omfs_daemon.cluster.nodes import Node, Partition
-from omfs_daemon.daemon.cycle import Cycle, Report, Settings
+from omfs_daemon.daemon.cycle import Cycle, Report
 from omfs_daemon.daemon.journal import Journal
+from omfs_daemon.daemon.settings import Settings
 from omfs_daemon.daemon.story import Story
 from omfs_daemon.metrics import Metrics
 from omfs_daemon.policy.accounts import AccountShare, AccountTree

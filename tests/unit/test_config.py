@@ -9,9 +9,12 @@ import pytest
 from omfs_daemon.config import Config, check_accounts, load, parse, rules
 from omfs_daemon.config_sample import as_toml, sample
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.methods.registry import installed
 from omfs_daemon.slurm.gateway import AccountRow
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "omfs.toml"
+
+METHODS = "requeue, suspend, dmtcp, criu, application, pageout, ve_swap"
 
 WRONG = [
     ("a", "f.toml: Expected '=' after a key in a key/value pair (at end of document): must be TOML"),
@@ -51,8 +54,25 @@ WRONG = [
     ("[[class]]\nname = 'q'\nqos = 'u'", "f.toml: class[0].qos = 'u': must be a list: [...], or [[...]] for tables"),
     ("[class]\nname = 'x'", "f.toml: class = {'name': 'x'}: must be a list: [...], or [[...]] for tables"),
     (
+        "[nodes]\ncommand = ['sudo', 'x; rm']",
+        "f.toml: nodes.command[1] = 'x; rm': must be made of letters, digits and _ . / = + : @ -",
+    ),
+    (
+        "[[book]]\nlicence = 've'\nkind = 'devices'",
+        "f.toml: book[0].licence = 've': must hold {node} once, as in \"ve_{node}\", "
+        "and else letters, digits and _ . -",
+    ),
+    (
+        "[methods.dmtpc]",
+        "f.toml: methods.dmtpc = 'dmtpc': must be one of " + METHODS,
+    ),
+    (
+        "[[class]]\nname = 'u'\nqos = ['u']\nurgent = true\nwhen_stop_fails = 'requeue'",
+        "f.toml: class[0]: an urgent class has no when_stop_fails: urgent jobs are never stopped",
+    ),
+    (
         "[[class]]\nname = 'a'\nmethods = ['stop']",
-        "f.toml: class[0].methods[0] = 'stop': must be one of requeue, suspend",
+        "f.toml: class[0].methods[0] = 'stop': must be one of " + METHODS,
     ),
     (
         "[[class]]\nname = 'u'\nurgent = true",
@@ -131,7 +151,7 @@ def test_rules_follow_the_file() -> None:
     assert (made.quantum, made.rank_depth, made.max_stops_per_cycle, made.max_stops_per_hour) == (7, 3, 2, 4)
     urgent, scratch = made.classes
     assert urgent.urgent and urgent.methods == () and urgent.qos == {"urgent"}
-    assert scratch.methods == ("requeue", "suspend") and scratch.default == ("requeue",)
+    assert scratch.methods == tuple(installed()) and scratch.default == ("requeue",)
 
 
 def test_defaults_agree_with_the_policys_own() -> None:

@@ -1,0 +1,173 @@
+"""The orders of a step of a stop: what is still missing for it. Pure, so that they can be given again after a crash."""
+
+from __future__ import annotations
+
+from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.daemon.stop import Means, Step, Stop, VictimState, View, progress_of, seen_of
+from omfs_daemon.methods.base import Action, OnNodes, Progress
+from omfs_daemon.nodes.work import WorkState
+from omfs_daemon.policy.queue import STOPPED_MARK, is_held_by_us
+from omfs_daemon.slurm import orders
+from omfs_daemon.slurm.orders import Order
+
+
+def orders_for(stop: Stop, view: View, means: Means) -> list[Action]:
+    """What is still missing for the present step."""
+    match stop.step:
+        case Step.PREPARING:
+            return [*_prepare(stop, view, means)]
+        case Step.STOPPING:
+            first = _beneficiary_first(stop, view)
+            return [*first, *_stop_running(stop, view, means), *_keep_stopped(stop, view, means)]
+        case Step.STARTING:
+            first = _beneficiary_first(stop, view)
+            return [*first, *_keep_stopped(stop, view, means), *_resume_beneficiary(stop, view)]
+        case Step.RETURNING:
+            return [*_bring_back(stop, view, means)]
+        case Step.UNDOING:
+            return [*_restore_beneficiary(stop, view), *_bring_back(stop, view, means)]
+    return []
+
+
+def _prepare(stop: Stop, view: View, means: Means) -> list[Action]:
+    """Mark the victims as ours; put the beneficiary first and let it go, on its nodes only."""
+    wanted: list[Action] = [orders.Comment(tuple(victim.ref for victim in stop.victims), _mark(stop))]
+    for victim in stop.victims:
+        job = view.job(victim.ref)
+        if job is not None:
+            wanted += means.method(victim).prepare(seen_of(victim, job, view))
+    return [*wanted, *_beneficiary_first(stop, view)]
+
+
+def _beneficiary_first(stop: Stop, view: View) -> list[Order]:
+    """What the waiting beneficiary still lacks. A hold that somebody else set meanwhile is left alone."""
+    beneficiary = stop.beneficiary
+    job = view.job(beneficiary.ref)
+    if job is None or beneficiary.suspended or job.state is not JobState.PENDING:
+        return []
+    wanted: list[Order] = []
+    nodes = tuple(share.node for share in beneficiary.shares)
+    licensed = beneficiary.licenses is None or job.licenses == beneficiary.licenses
+    if job.request.required_nodes != frozenset(nodes) or not licensed:
+        wanted.append(orders.Pin(beneficiary.ref, nodes, beneficiary.licenses))
+    if job.nice != beneficiary.nice:
+        wanted.append(orders.SetNice((beneficiary.ref,), beneficiary.nice))
+    if is_held_by_us(job):
+        wanted.append(orders.Release((beneficiary.ref,)))
+    return wanted
+
+
+def _mark(stop: Stop) -> str:
+    kind = "urgent" if stop.beneficiary.urgent else "entitled"
+    return f"{STOPPED_MARK} for job {stop.beneficiary.ref} ({kind}, account {stop.beneficiary.account})"
+
+
+def _stop_running(stop: Stop, view: View, means: Means) -> list[Action]:
+    """Careful victims first. Only when their work is safe are they made to let go, and the quick ones stopped: so
+    nobody loses anything for a stop that fails half-way, and all CPUs become free at once."""
+    found = [(victim, job) for victim in stop.victims if (job := view.job(victim.ref)) is not None]
+    far = {victim.ref: progress_of(victim, view, means) for victim, _ in found}
+    is_safe = all(far[v.ref] in _SAFE for v, _ in found if means.is_careful(v))
+    wanted: list[Action] = []
+    quick: list[Action] = []
+    for name in dict.fromkeys(victim.method for victim, _ in found):
+        of_name = [(victim, seen_of(victim, job, view)) for victim, job in found if victim.method == name]
+        untouched = [seen for victim, seen in of_name if far[victim.ref] is Progress.UNTOUCHED]
+        secured = [seen for victim, seen in of_name if far[victim.ref] is Progress.SECURED]
+        victim, method = of_name[0][0], means.method(of_name[0][0])
+        if secured and is_safe:
+            wanted += method.finish(secured)
+        if untouched and means.is_careful(victim):
+            wanted += method.stop(untouched)
+        elif untouched and is_safe:
+            quick += method.stop(untouched)
+    return [*wanted, *quick]
+
+
+_SAFE = (Progress.SECURED, Progress.STOPPED)
+
+
+def _keep_stopped(stop: Stop, view: View, means: Means) -> list[Action]:
+    wanted: list[Action] = []
+    for victim in stop.victims:
+        job = view.job(victim.ref)
+        if job is not None:
+            wanted += means.method(victim).keep_stopped(seen_of(victim, job, view))
+    return wanted
+
+
+def orders_after_stopping(stop: Stop) -> list[Order]:
+    """To be given right behind the orders that stop the victims, if Slurm took them all.
+
+    A suspended beneficiary runs on before anybody else is given the CPUs: Slurm has taken a stopped job off its
+    books when it has taken the order, and starts nobody on a node until that job has left.
+    """
+    return [orders.Resume((stop.beneficiary.ref,))] if stop.beneficiary.suspended else []
+
+
+def _resume_beneficiary(stop: Stop, view: View) -> list[Order]:
+    job = view.job(stop.beneficiary.ref)
+    if not stop.beneficiary.suspended or job is None or job.state is not JobState.SUSPENDED:
+        return []
+    return [orders.Resume((job.ref,))] if view.fit_together([job]) else []
+
+
+def _bring_back(stop: Stop, view: View, means: Means) -> list[Action]:
+    """Jobs that left get their turn again. Suspended ones wait for their place under the policy's eye, except in an
+    undo, where CPUs that nobody took are given back at once; there a stop that was only begun is taken back, too."""
+    wanted: list[Action] = []
+    undoing = stop.step is Step.UNDOING
+    found = [(victim, job) for victim in stop.victims if (job := view.job(victim.ref)) is not None]
+    suspended = [job for _, job in found if job.state is JobState.SUSPENDED]
+    fitting = view.fit_together(suspended) if undoing else set()
+    for victim, job in found:
+        if undoing or not job.runs:
+            wanted += means.method(victim).bring_back(seen_of(victim, job, view), job.ref in fitting)
+    return wanted
+
+
+def _restore_beneficiary(stop: Stop, view: View) -> list[Order]:
+    beneficiary = stop.beneficiary
+    job = view.job(beneficiary.ref)
+    if job is None or beneficiary.suspended or job.state is not JobState.PENDING:
+        return []
+    wanted: list[Order] = []
+    if beneficiary.held_before and job.hold is Hold.NONE:
+        wanted.append(orders.Hold((job.ref,)))
+    licenses = None if beneficiary.licenses is None else beneficiary.licenses_before
+    if set(job.request.required_nodes) != set(beneficiary.required_before) or licenses not in (None, job.licenses):
+        wanted.append(orders.Pin(job.ref, beneficiary.required_before, licenses))
+    if job.nice != beneficiary.nice_before:
+        wanted.append(orders.SetNice((job.ref,), beneficiary.nice_before))
+    return wanted
+
+
+def is_anything_to_return(stop: Stop, view: View, means: Means) -> bool:
+    return bool(_bring_back(stop, view, means)) or _is_any_on_its_way(stop, view)
+
+
+def is_anything_to_undo(stop: Stop, view: View, means: Means) -> bool:
+    """What only nodes can do, and cannot do now, is not waited for: it is done later (``reconcile``)."""
+    waited_for = [
+        action
+        for action in _bring_back(stop, view, means)
+        if not isinstance(action, OnNodes) or not _in_vain(action, view)
+    ]
+    return bool(_restore_beneficiary(stop, view) or waited_for) or _is_any_on_its_way(stop, view)
+
+
+def _in_vain(action: OnNodes, view: View) -> bool:
+    work = view.work(action.ref)
+    return work is not None and work.do is action.do and work.state is WorkState.FAILED
+
+
+def not_brought_back(stop: Stop, view: View, means: Means) -> list[VictimState]:
+    """Victims that Slurm thinks are running, and that a node still keeps from it."""
+    found = [(victim, job) for victim in stop.victims if (job := view.job(victim.ref)) is not None]
+    return [v for v, job in found if job.runs and means.method(v).bring_back(seen_of(v, job, view), True)]
+
+
+def _is_any_on_its_way(stop: Stop, view: View) -> bool:
+    """A victim that is still COMPLETING will be held as soon as it is done: it must not be forgotten then."""
+    jobs = (view.job(victim.ref) for victim in stop.victims)
+    return any(job is not None and job.state is JobState.COMPLETING for job in jobs)

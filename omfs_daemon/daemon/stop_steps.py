@@ -1,0 +1,95 @@
+"""The next step of a stop: what is seen and the time go in, the next state comes out. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.daemon.stop import Means, Outcome, Step, Stop, VictimState, View, progress_of, runs_still, seen_of
+from omfs_daemon.daemon.stop_orders import is_anything_to_return, is_anything_to_undo
+from omfs_daemon.methods.base import Progress
+
+
+def next_state(stop: Stop, view: View, now: float, means: Means, is_fresh: bool) -> Stop:
+    """The state that follows from what is seen; the same object if nothing follows yet.
+
+    ``is_fresh``: the gate let this stop pass on a picture that is still good. After a crash, an outage, or too long a
+    time it is not: then nobody is stopped any more who still runs, and the policy decides anew.
+    """
+    match stop.step:
+        case Step.PLANNED:
+            unchanged = is_fresh and _still_as_planned(stop, view)
+            return _enter(stop, Step.PREPARING, now) if unchanged else _enter(stop, Step.UNDONE, now, Outcome.CHANGED)
+        case Step.PREPARING:
+            if stop.refused:
+                return _enter(stop, Step.UNDOING, now, Outcome.REFUSED)
+            return _enter(stop, Step.STOPPING, now) if is_fresh else _enter(stop, Step.UNDOING, now, Outcome.TOO_OLD)
+        case Step.STOPPING:
+            return _after_stopping(stop, view, now, means, is_fresh)
+        case Step.STARTING:
+            return _after_starting(stop, view, now, means)
+        case Step.RETURNING:
+            return stop if is_anything_to_return(stop, view, means) else _enter(stop, Step.DONE, now)
+        case Step.UNDOING:
+            return stop if is_anything_to_undo(stop, view, means) else _enter(stop, Step.UNDONE, now)
+    return stop
+
+
+def _enter(stop: Stop, step: Step, now: float, outcome: Outcome | None = None) -> Stop:
+    return replace(stop, step=step, since=now, outcome=outcome or stop.outcome)
+
+
+def _still_as_planned(stop: Stop, view: View) -> bool:
+    job = view.job(stop.beneficiary.ref)
+    wanted = JobState.SUSPENDED if stop.beneficiary.suspended else JobState.PENDING
+    return job is not None and job.state is wanted and all(runs_still(v, view) for v in stop.victims)
+
+
+def _after_stopping(stop: Stop, view: View, now: float, means: Means, is_fresh: bool) -> Stop:
+    progress = {victim.ref: progress_of(victim, view, means) for victim in stop.victims}
+    if all(far is Progress.STOPPED for far in progress.values()):
+        return _enter(stop, Step.STARTING, now)
+    if any(runs_still(v, view) for v in stop.victims if v.ref in dict(stop.refused)):
+        return _enter(stop, Step.UNDOING, now, Outcome.REFUSED)
+    if not is_fresh and Progress.UNTOUCHED in progress.values():
+        return _enter(stop, Step.UNDOING, now, Outcome.TOO_OLD)
+    failed = [v for v in stop.victims if progress[v.ref] is Progress.FAILED]
+    late = [v for v in stop.victims if progress[v.ref] is not Progress.STOPPED and _is_late(v, stop, now, means)]
+    if not failed and not late:
+        return stop
+    if is_fresh and all(victim.last_resort for victim in (*failed, *late)):
+        return _with_last_resort(stop, {victim.ref for victim in (*failed, *late)}, now)
+    told = tuple((victim.ref, _why_failed(victim, view, means)) for victim in failed)
+    return replace(_enter(stop, Step.UNDOING, now, Outcome.VICTIM_STAYED), refused=(*stop.refused, *told))
+
+
+def _is_late(victim: VictimState, stop: Stop, now: float, means: Means) -> bool:
+    """A quick one waits until all careful ones are through, and only then has its own time."""
+    patience = 0.0 if means.is_careful(victim) else means.patience(stop)
+    return now - stop.since > means.stop_limit(victim) + patience
+
+
+def _with_last_resort(stop: Stop, refs: set[str], now: float) -> Stop:
+    """What their class allows, explicitly, for jobs that could not be stopped with their work kept."""
+    victims = tuple(
+        replace(victim, method=victim.last_resort, last_resort="") if victim.ref in refs else victim
+        for victim in stop.victims
+    )
+    return replace(stop, victims=victims, since=now)
+
+
+def _why_failed(victim: VictimState, view: View, means: Means) -> str:
+    job = view.job(victim.ref)
+    why = "" if job is None else means.method(victim).why_failed(seen_of(victim, job, view))
+    return f"job {victim.ref} could not be stopped ({victim.method}): {why or 'no reason given'}"
+
+
+def _after_starting(stop: Stop, view: View, now: float, means: Means) -> Stop:
+    job = view.job(stop.beneficiary.ref)
+    if job is None:
+        return _enter(stop, Step.RETURNING, now, Outcome.BENEFICIARY_GONE)
+    if job.holds_cpus:
+        return replace(_enter(stop, Step.RETURNING, now, Outcome.STARTED), started_at=now)
+    if now - stop.since > means.start:
+        return _enter(stop, Step.UNDOING, now, Outcome.NOT_STARTED)
+    return stop

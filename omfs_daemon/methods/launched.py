@@ -1,0 +1,63 @@
+"""Stop by omfs-run inside the job: DMTCP, CRIU, or the program's own checkpoint.
+
+USR1 to the batch shell asks for it. omfs-run writes the checkpoint, verifies it and ends with exit code 101, which
+Slurm turns into a held job (RequeueExitHold): that the job waits, held, is the proof. The daemon touches no file of a
+user's.
+A checkpoint that fails leaves the job running; nothing here ever kills it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omfs_daemon.cluster import launched
+from omfs_daemon.cluster.launched import RunState
+from omfs_daemon.cluster.methods import Method, Pace
+from omfs_daemon.methods.base import Action, Progress, Seen
+from omfs_daemon.methods.requeue import Requeue
+from omfs_daemon.slurm import orders
+
+ASK = "USR1"
+
+WHY_TEXT = {
+    "no_space": "there is not space enough for the checkpoint",
+    "not_writable": "its checkpoint directory cannot be written",
+    "bad_directory": "its checkpoint directory is not one that can be trusted",
+    "tool_hung": "the checkpoint took too long",
+    "tool_failed": "the checkpoint failed",
+    "not_verified": "the checkpoint is not complete",
+    "no_mark": "the program did not say in time that its checkpoint is written",
+    "busy": "another run of the job writes to its checkpoint directory",
+}
+
+
+class Launched(Requeue):
+    """One tool; on the way back it is like any job that waits, held, for its turn."""
+
+    def __init__(self, traits: Method, pace: Pace) -> None:
+        self.traits = traits
+        self.pace = pace
+
+    def stop(self, jobs: Sequence[Seen]) -> list[Action]:
+        """Asked again until it answers: a signal that is taken is not yet one that arrives."""
+        ready = (seen.job.ref for seen in jobs if _state(seen) in (RunState.READY, RunState.FAILED))
+        return [orders.Signal(ref, ASK, batch_only=True) for ref in ready]
+
+    def progress(self, seen: Seen) -> Progress:
+        if not seen.job.runs:
+            return super().progress(seen)
+        match _state(seen):
+            case RunState.STOPPING | RunState.STOPPED:
+                return Progress.GOING
+            case RunState.FAILED | RunState.HELD if not seen.failed_before:
+                return Progress.FAILED
+        return Progress.UNTOUCHED
+
+    def why_failed(self, seen: Seen) -> str:
+        run = launched.of(seen.job)
+        return WHY_TEXT.get(run.why, run.why.replace("_", " ")) if run else ""
+
+
+def _state(seen: Seen) -> RunState | None:
+    run = launched.of(seen.job)
+    return run.state if run is not None else None

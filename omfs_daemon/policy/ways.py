@@ -1,0 +1,137 @@
+"""In which ways a running job can be stopped now, and what each would cost: the cheapest first.
+
+What the owner allows and its class permits stands in its class (``rules.classify``); here it is cut down to what the
+job and its nodes can do at present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from omfs_daemon.cluster import launched
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.launched import RunState
+from omfs_daemon.cluster.methods import Cost, Method
+from omfs_daemon.cluster.snapshot import NodeFacts
+from omfs_daemon.policy.rules import JobClass, Rules
+
+
+class WhyNot(StrEnum):
+    """Why a job cannot be stopped by a method now. ``WHY_NOT_TEXT`` holds the words for people."""
+
+    UNKNOWN = "unknown_method"
+    NOT_READY = "not_ready"
+    CANNOT_RESTART = "cannot_restart"
+    NODE_CANNOT = "node_cannot"
+    NO_ROOM = "no_room"
+    ENDS_SOONER = "ends_sooner"
+
+
+WHY_NOT_TEXT: Mapping[WhyNot, str] = {
+    WhyNot.UNKNOWN: "no such method is installed",
+    WhyNot.NOT_READY: "omfs-run in the job has not said that it is ready",
+    WhyNot.CANNOT_RESTART: "the job could not be restarted from its checkpoints",
+    WhyNot.NODE_CANNOT: "one of its nodes cannot do it",
+    WhyNot.NO_ROOM: "there is no room to move its memory to",
+    WhyNot.ENDS_SOONER: "it ends sooner than that would take",
+}
+
+
+class Way(NamedTuple):
+    """A method with its estimated cost in seconds, and why it cannot be used, if so."""
+
+    method: str
+    cost: Cost
+    why_not: WhyNot | None
+
+
+class Ways:
+    """Of the jobs of one snapshot; keeps count of the room that is taken by what is decided."""
+
+    def __init__(self, rules: Rules, facts: Mapping[str, NodeFacts], sizes: Mapping[int, int]) -> None:
+        self._rules, self._facts, self._sizes = rules, facts, sizes
+        self._taken: dict[tuple[str, str], int] = {}
+
+    def usable(self, job: Job, job_class: JobClass) -> tuple[str, ...]:
+        """The methods by which the job can be stopped now, cheapest first, equals as its owner lists them.
+
+        Where none is left, what the class allows as the last resort: it stands for stops that fail.
+        """
+        ways = [way for way in self.all(job, job_class) if way.why_not is None]
+        if len(ways) > 1:
+            ways.sort(key=lambda way: way.cost.total)
+        names = tuple(way.method for way in ways)
+        return names or ((job_class.last_resort,) if job_class.last_resort and job_class.methods else ())
+
+    def all(self, job: Job, job_class: JobClass) -> list[Way]:
+        """Every method of the job's class, in its order."""
+        size = self.size(job)
+        return [Way(name, self._rules.cost(name, job, size), self.why_not(job, name)) for name in job_class.methods]
+
+    def why_not(self, job: Job, name: str) -> WhyNot | None:
+        method = self._rules.methods.get(name)
+        if method is None:
+            return WhyNot.UNKNOWN
+        if method.launched:
+            why_not = _why_not_launched(job, name)
+        else:
+            why_not = self._why_not_on_nodes(job, method) if method.on_nodes else None
+        if why_not is None and method.keeps_work and method.leaves:
+            pointless = job.remaining() <= self._rules.cost(name, job, self.size(job)).stop
+            return WhyNot.ENDS_SOONER if pointless else None
+        return why_not
+
+    def size(self, job: Job) -> int:
+        """Bytes on one of its nodes: as looked at, else what it asked for."""
+        return self._sizes.get(job.id) or max((share.memory for share in job.shares), default=0)
+
+    def _why_not_on_nodes(self, job: Job, method: Method) -> WhyNot | None:
+        rooms = [self._room(node, method.name) for node in job.on_nodes]
+        if not rooms or any(room is None for room in rooms):
+            return WhyNot.NODE_CANNOT
+        size = self.size(job)
+        return WhyNot.NO_ROOM if any(room is not None and room < size for room in rooms) else None
+
+    def _room(self, node: str, method: str) -> int | None:
+        """Bytes that can still be moved out on a node; None if the method cannot be used there."""
+        facts = self._facts.get(node)
+        if facts is None or method not in facts.room:
+            return None
+        return facts.room[method] - self._taken.get((node, method), 0)
+
+    # -- the room of several ------------------------------------------------------------------------------------
+    def fit_together(self, stopped: Sequence[tuple[Job, str]]) -> bool:
+        """Whether there is room for all of these at once."""
+        wanted = self._wanted(stopped)
+        return all(room is not None and room >= 0 for room in (self._left(key, wanted) for key in wanted))
+
+    def take(self, stopped: Iterable[tuple[Job, str]]) -> None:
+        """These are being stopped: what they move out counts as there."""
+        for key, size in self._wanted(stopped).items():
+            self._taken[key] = self._taken.get(key, 0) + size
+
+    def _left(self, key: tuple[str, str], wanted: Mapping[tuple[str, str], int]) -> int | None:
+        room = self._room(*key)
+        return None if room is None else room - wanted[key]
+
+    def _wanted(self, stopped: Iterable[tuple[Job, str]]) -> dict[tuple[str, str], int]:
+        wanted: dict[tuple[str, str], int] = {}
+        for job, name in stopped:
+            method = self._rules.methods.get(name)
+            if method is not None and method.on_nodes:
+                size = self.size(job)
+                for node in job.on_nodes:
+                    wanted[node, name] = wanted.get((node, name), 0) + size
+        return wanted
+
+
+def _why_not_launched(job: Job, name: str) -> WhyNot | None:
+    """A signal that the job does not catch would end it, so it must have said that it does, in this very run."""
+    run = launched.of(job)
+    if run is None or run.method != name:
+        return WhyNot.NOT_READY
+    if run.state is RunState.HELD:
+        return WhyNot.CANNOT_RESTART
+    return None if run.state in (RunState.READY, RunState.FAILED) else WhyNot.NOT_READY
