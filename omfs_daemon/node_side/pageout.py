@@ -2,7 +2,7 @@
 
 The kernel takes the advice and tells nothing: with too little swap, under a cgroup's swap limit, for locked pages and
 for pages that processes share it "succeeds" and moves nothing. So free swap is looked at before, and what is left in
-memory after. Pages that processes share since a fork are left to the memory cgroup (see cgroups.py) if there is one.
+memory after. Pages shared since a fork are such: a job that shares much of its memory cannot be paged out.
 """
 
 import os
@@ -12,7 +12,7 @@ from array import array
 from queue import Empty, Queue
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from . import cgroups, kernel, smaps
+from . import kernel, smaps
 from .mover import IN, MIXED, NONE, OUT, CannotMove, Moved, Mover, Process
 
 _MIB = 1024 * 1024
@@ -34,14 +34,12 @@ class Options(NamedTuple):
     margin     bytes of swap to leave free for the rest of the node
     prefault   read the memory back before the job is continued, instead of page by page as it is needed
     threads    how many work at once; 0: as many as there are CPUs, at most 8
-    cgroup     whether the memory cgroup may be told to reclaim what processes share since a fork
     """
 
     min_share: float = 0.9
     margin: int = 64 * _MIB
     prefault: bool = False
     threads: int = 0
-    cgroup: bool = True
 
 
 class Pageout(Mover):
@@ -71,9 +69,6 @@ class Pageout(Mover):
             slowest, now = slowest + slowest_now, _Held.by(processes)
             if now.resident >= last.resident:
                 break
-        if not self._is_out(now) and self._options.cgroup:
-            slowest += _timed(lambda: cgroups.reclaim([p.pid for p in processes], now.resident, deadline))
-            now = _Held.by(processes)
         if not self._is_out(now):
             raise CannotMove("not_verified", self._left(before, now))
         return Moved(max(0, now.swapped - before.swapped), max(0, before.resident - now.resident), slowest)
@@ -186,9 +181,8 @@ def read_options(options: Mapping[str, Any]) -> Options:
         raise _bad("margin must be a number of bytes")
     if type(read.threads) is not int or not 0 <= read.threads <= 64:
         raise _bad("threads must be a whole number from 0 to 64")
-    for name in ("prefault", "cgroup"):
-        if type(getattr(read, name)) is not bool:
-            raise _bad("{} must be true or false".format(name))
+    if type(read.prefault) is not bool:
+        raise _bad("prefault must be true or false")
     return read
 
 
@@ -288,12 +282,6 @@ def _meminfo() -> Dict[str, int]:
     with open("/proc/meminfo", "rb") as stream:
         fields = [line.split() for line in stream]
     return {words[0][:-1].decode("ascii"): int(words[1]) * 1024 for words in fields if len(words) > 1}
-
-
-def _timed(work: Callable[[], None]) -> float:
-    begun = time.monotonic()
-    work()
-    return time.monotonic() - begun
 
 
 def _is_number(value: object) -> bool:
