@@ -10,7 +10,8 @@ import tomlkit
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from omfs_daemon.config import BookSection, ClassSection, Config, EntitlementSection, MethodSection
+from omfs_daemon.config import Config
+from omfs_daemon.config_sections import BookSection, ClassSection, EntitlementSection, MethodSection
 from omfs_daemon.percent import percent_text
 
 _WIDTH = 100

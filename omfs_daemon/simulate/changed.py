@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from omfs_daemon.config import Config, EntitlementSection
+from omfs_daemon.config import Config
 from omfs_daemon.config_faults import fault_line, key_text, value_text
+from omfs_daemon.config_sections import EntitlementSection
 from omfs_daemon.daemon.entitlements import differences
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.percent import percent_text
