@@ -22,10 +22,12 @@ from .ve_driver import (
     VeDriver,
     VeProcess,
     batches,
+    check_trusted,
 )
 
 _SUBS = {"a": ACTIVE, "o": SWAPPING_OUT, "s": SWAPPED_OUT, "i": SWAPPING_IN}
 _MOST_OUTPUT = 1 << 20
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 
 class CommandDriver(VeDriver):
@@ -35,6 +37,11 @@ class CommandDriver(VeDriver):
         self._commands = commands
         self._patterns = patterns
         self._limit = limit
+
+    def open(self, ves: Sequence[int]) -> None:
+        """As VeDriver's: looks whether the commands may be run."""
+        for vector in self._commands.values():
+            check_trusted(vector[0])
 
     def processes(self, ve: int, pids: Sequence[int]) -> List[VeProcess]:
         """As VeDriver's; a pid that the command does not name is not on the engine."""
@@ -113,7 +120,7 @@ class CommandDriver(VeDriver):
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=errors,
-                    env=dict(os.environ, LC_ALL="C"),
+                    env=_ENVIRONMENT,
                     start_new_session=True,
                 )
                 try:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from .mover import CannotMove
@@ -56,6 +57,16 @@ class VeDriver:
     def area_used(self, ve: int) -> Optional[int]:
         """Bytes in the engine's swap area; None if this driver cannot tell."""
         raise NotImplementedError
+
+
+def check_trusted(path: str) -> None:
+    """Raises CannotMove("not_usable") unless only root can write this file: root will load or run it."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise CannotMove("not_usable", "%s: %s" % (path, error.strerror)) from None
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
+        raise CannotMove("not_usable", "%s: not a file that only root can write" % path)
 
 
 def batches(pids: Sequence[int]) -> List[List[int]]:

@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .mover import CannotMove
-from .ve_driver import VeDriver, VeProcess, batches, refusal
+from .ve_driver import VeDriver, VeProcess, batches, check_trusted, refusal
 
 _MOST = 256  # pids in the library's structures
 _END = -1  # stands behind the last pid, or the call is refused (ECANCELED)
@@ -66,6 +66,7 @@ class LibraryDriver(VeDriver):
 
     def open(self, ves: Sequence[int]) -> None:
         """Start the children that are missing; before any thread is started, for they are forked."""
+        check_trusted(self._path)
         for ve in ves:
             child = self._children.get(ve)
             if child is None or child.dead:

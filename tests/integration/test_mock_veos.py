@@ -198,6 +198,13 @@ def test_a_process_that_runs_is_refused(veos: Veos) -> None:
     stopped.goes_on()
 
 
+def test_root_loads_only_what_root_alone_can_write(veos: Veos) -> None:
+    veos.library.chmod(0o775)
+    (veos.directory / "veswap").chmod(0o757)
+    for options in (veos.options(), veos.command_options()):
+        assert VeSwap(options).probe()["why"] == "not_usable"
+
+
 @pytest.mark.parametrize("driver", ["library", "command"])
 def test_another_user_may_not(veos: Veos, driver: str) -> None:
     program = veos.program(0, "50M").stop()
@@ -337,16 +344,8 @@ def test_memory_that_does_not_become_free_is_not_believed(veos: Veos) -> None:
 @pytest.mark.parametrize("then", ["out", "in"])
 def test_killed_between_the_order_and_the_answer_the_next_call_heals(start: Callable[..., Veos], then: str) -> None:
     veos = start(bandwidth="200M")
-    programs = [veos.program(0, "200M").stop(), veos.program(1, "100M").stop()]
-    job = processes(*programs)
-    text = (
-        "import json, sys, time; from omfs_daemon.node_side.ve_swap import VeSwap\n"
-        "from omfs_daemon.node_side import kernel; from omfs_daemon.node_side.mover import Process\n"
-        "options, pids = json.loads(sys.argv[1]); job = [Process(pid, kernel.pidfd_open(pid)) for pid in pids]\n"
-        "VeSwap(options).out(job, time.monotonic() + 60)"
-    )
-    arguments = json.dumps([veos.options(), [program.pid for program in programs]])
-    child = subprocess.Popen([sys.executable, "-c", text, arguments])
+    programs = [veos.program(0, "200M"), veos.program(1, "100M")]
+    child = _start_node(_request(veos, programs, "out"))
     try:
         wait_until(lambda: veos.process(programs[0].pid)["sub"] == "o", 20, "the order to be queued")
         helpers = _pids_of_children(child.pid)
@@ -355,14 +354,63 @@ def test_killed_between_the_order_and_the_answer_the_next_call_heals(start: Call
         child.kill()
         child.wait(10)
     wait_until(lambda: not any(_alive(pid) for pid in helpers), 10, "the library's processes to end with it")
-    mover = VeSwap(veos.options())
     if then == "out":
-        assert mover.out(job, soon(20)).freed == 300 * MB
-        assert mover.state(job) == OUT
-    mover.bring_in(job, soon(20))
+        answer = _node(_request(veos, programs, "out"))
+        assert (answer["ok"], answer["state"], answer["freed"]) == (True, "out", 300 * MB)
+    answer = _node(_request(veos, programs, "in") | {"continue": True})
+    assert (answer["ok"], answer["state"], answer["stopped"]) == (True, "running", 0)
     for program in programs:
         program.goes_on()
     assert veos.violations() == []
+
+
+def test_through_omfs_node(veos: Veos) -> None:
+    programs = [veos.program(0, "200M"), veos.program(1, "100M")]
+    answer = _node(_request(veos, programs, "out"))
+    assert answer["ok"], answer
+    assert (answer["state"], answer["stopped"], answer["bytes"], answer["freed"]) == ("out", 2, 300 * MB, 300 * MB)
+    assert 0 < answer["slowest"] <= answer["seconds"]
+    probe = {"version": 1, "do": "probe", "node": "n1", "timeout": 30, "slurm": _slurm(veos, programs)}
+    seen = _node(probe | {"options": {"ve_swap": veos.options()}})
+    assert seen["methods"]["ve_swap"]["ves"][0]["swap_free"] == 824 * MB
+    assert seen["jobs"]["7"]["ve"] == 0
+    veos.ask(f"fault partial {programs[0].pid} 50M")
+    assert _node(_request(veos, programs, "in") | {"continue": True})["state"] == "running"
+    answer = _node(_request(veos, programs, "out"))
+    assert (answer["ok"], answer["why"], answer["state"]) == (False, "partial_swap", "running")
+    for program in programs:
+        program.goes_on()
+    assert _node(_request(veos, programs, "out") | {"options": {"drivr": 1}})["why"] == "bad_options"
+
+
+def _request(veos: Veos, programs: list[Program], do: str) -> dict[str, Any]:
+    slurm = _slurm(veos, programs)
+    named = {"version": 1, "do": do, "method": "ve_swap", "node": "n1", "job": 7, "uid": 0, "timeout": 60}
+    return named | {"options": veos.options(), "slurm": slurm}
+
+
+def _slurm(veos: Veos, programs: list[Program]) -> dict[str, str]:
+    # A stand-in that knows one job, 7.
+    scontrol = veos.directory / "scontrol"
+    rows = ["PID JOBID STEPID LOCALID GLOBALID", *(f"{program.pid} 7 batch 0 0" for program in programs)]
+    scontrol.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(rows) + "\nEND\n")
+    scontrol.chmod(0o755)
+    return {"scontrol": str(scontrol)}
+
+
+def _start_node(request: dict[str, Any]) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "omfs_daemon.node_side"]
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdin is not None
+    child.stdin.write(json.dumps(request).encode())
+    child.stdin.close()
+    child.stdin = None
+    return child
+
+
+def _node(request: dict[str, Any]) -> Any:
+    output, _ = _start_node(request).communicate(timeout=60)
+    return json.loads(output)
 
 
 def _pids_of_children(pid: int) -> list[int]:
