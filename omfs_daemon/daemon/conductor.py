@@ -213,7 +213,7 @@ class Conductor:
         if traits.launched and run is not None:
             moving, size = run.seconds, run.size
         elif traits.on_nodes and work is not None:
-            moving, size = work.seconds, work.size
+            moving, size = work.seconds, work.moved
             self._metrics.observe_delay(victim.method, work.slowest)
         lost = 0.0 if traits.keeps_work else max(0.0, now - victim.start)
         return Paid(now, victim.ref, victim.user, victim.account, victim.method, "out", seconds, moving, size, lost)

@@ -127,7 +127,7 @@ def _paid(job: Job, method: StopMethod, picture: Picture, now: float) -> Paid:
     if method.traits.launched and run is not None:
         seconds, lost = run.seconds, run.lost
     elif method.traits.on_nodes and work is not None:
-        seconds, size = work.seconds, work.size
+        seconds, size = work.seconds, work.moved
     return Paid(now, job.ref, job.user, job.account, method.traits.name, "in", seconds, seconds, size, lost)
 
 

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
 
 class Do(StrEnum):
-    """OUT: stop the job's processes and move their memory out; IN: bring it back."""
+    """What a node is asked to do."""
 
     OUT = "out"
     IN = "in"
+    LOOK = "look"
 
 
 class WorkState(StrEnum):
+    """How far it is."""
+
     UNDER_WAY = "under_way"
     DONE = "done"
     FAILED = "failed"
 
 
-class Work(NamedTuple):
-    """One wish for one job. ``resume``: after IN, let its processes go on (else Slurm will, when it resumes the job).
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One wish for one job on all of its nodes.
 
-    ``timeout``: seconds for each node; ``options``: the site's, for the method.
+    ref        the job as the daemon names it; job_id: raw, as Slurm's steps know it
+    resume     in: let the processes run again
+    suspended  out: Slurm has suspended the job, so a failed "out" must not let it run
+    options    the method's; slurm: where scontrol and slurm.conf are on the nodes
+    timeout    seconds that each node may take
     """
 
     ref: str
@@ -32,17 +40,29 @@ class Work(NamedTuple):
     nodes: tuple[str, ...]
     do: Do
     method: str
-    resume: bool
-    timeout: float
-    options: Mapping[str, object] = {}
+    resume: bool = False
+    suspended: bool = False
+    options: Mapping[str, object] = field(default_factory=dict)
+    slurm: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = 60.0
+
+    def request(self) -> dict[str, object]:
+        """The part of the request that is the same for all nodes."""
+        request: dict[str, object] = {"do": self.do.value, "method": self.method, "job": self.job_id, "uid": self.uid}
+        if self.do is Do.IN:
+            request["continue"] = self.resume
+        if self.do is Do.OUT:
+            request["suspended"] = self.suspended
+        return request | {"options": dict(self.options), "slurm": dict(self.slurm)}
 
 
-class WorkSeen(NamedTuple):
-    """How far it is, on all nodes together.
+@dataclass(frozen=True, slots=True)
+class WorkSeen:
+    """What is known of a job's latest work.
 
-    ``size``: bytes moved; ``freed``: bytes proved free; ``seconds``: from the wish to the end; ``slowest``: of the
-    process that took longest (UJFB, Equation 3); ``why``: a code, ``message``: a line for people, of a failure;
-    ``at``: when it ended (began, while it is under way), seconds since the epoch.
+    moved, freed  bytes on all nodes; seconds, slowest: of the slowest node and of its slowest process
+    memory        where a done work has left the job on all nodes: running, out, mixed, none
+    why, message  a code and a line if it failed; at: when it was begun, or was over
     """
 
     do: Do
@@ -50,9 +70,11 @@ class WorkSeen(NamedTuple):
     state: WorkState
     at: float
     resume: bool = False
-    size: int = 0
+    moved: int = 0
     freed: int = 0
     seconds: float = 0.0
     slowest: float = 0.0
+    processes: int = 0
+    memory: str = ""
     why: str = ""
     message: str = ""
