@@ -124,9 +124,8 @@ local function has_license(list, licenses)
     local name = entry:match("^%s*([^:=%s]+)") or ""
     for template in list:gmatch("[^,%s]+") do
       local front, back = template:match("^(.-){node}(.-)$")
-      if name == template then
-        return true
-      elseif front and #name > #front + #back and name:sub(1, #front) == front and (back == "" or name:sub(-#back) == back) then
+      local node = front and name:sub(1, #front) == front and name:sub(#front + 1)
+      if name == template or (node and #node > #back and node:sub(#node - #back + 1) == back) then
         return true
       end
     end

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from omfs_daemon.cluster.jobs import Hold, JobState, Share
 from omfs_daemon.errors import GatewayError, ParseError
 from omfs_daemon.slurm import parse, parse_cluster, shares, values
-from omfs_daemon.slurm.gateway import AccountRow, Refusal
+from omfs_daemon.slurm.gateway import AccountRow, LicenceRow, Refusal
 from omfs_daemon.slurm.refusals import refusals
 from omfs_daemon.slurm.run import Output
 
@@ -434,3 +434,55 @@ class TestRefusals:
     def test_slurm_away_is_not_a_refusal(self) -> None:
         with pytest.raises(GatewayError, match="Unable to contact"):
             refusals(self.refs, Output("", "scontrol: Unable to contact slurm controller (connect failure)\n", 1))
+
+
+class TestLicences:
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("(null)", ()),
+            ("", ()),
+            (",,,", ()),
+            ("ve_n1:2", (("ve_n1", 2),)),
+            ("ve_n2,mem_n1:3,ve_n1:1", (("mem_n1", 3), ("ve_n1", 1), ("ve_n2", 1))),
+            ("ve_n1:1;ve_n2:2", (("ve_n1", 1), ("ve_n2", 2))),
+            ("ve_n1:1,ve_n1:1", (("ve_n1", 2),)),
+            ("ve_n1:0", ()),
+            ("fluent@server:2", (("fluent@server", 2),)),
+            ("ve_n1:1|ve_n2:1", (("ve_n1:1|ve_n2:1", 1),)),
+            ("a:99999999999999999999999", (("a", 2**31 - 1),)),
+        ],
+    )
+    def test_are_counts_by_name(self, text: str, found: tuple[tuple[str, int], ...]) -> None:
+        assert values.licenses(text) == found
+        assert job(ROW._replace(licenses=text)).licenses == found
+
+    @given(st.text())
+    def test_are_never_a_reason_not_to_see_a_job(self, text: str) -> None:
+        assert all(name and count > 0 for name, count in values.licenses(text))
+
+    @given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_.@-]{0,8}", fullmatch=True), st.integers(1, 9999)))
+    def test_are_asked_for_as_they_are_shown(self, counts: dict[str, int]) -> None:
+        if "none" not in counts:
+            assert values.licenses(values.licenses_text(values.pairs(counts))) == values.pairs(counts)
+
+    def test_alternatives_are_asked_for_as_they_are_shown(self) -> None:
+        assert values.licenses_text(values.licenses("ve_n1:1|ve_n2:1,b")) == "b:1,ve_n1:1|ve_n2:1"
+
+    @pytest.mark.parametrize("pair", [("a b", 1), ("a,b", 1), ("a=b", 1), ("", 1), ("-a", 1), ("a", 0), ("a\n", 1)])
+    def test_nothing_else_gets_into_a_command(self, pair: tuple[str, int]) -> None:
+        with pytest.raises(ValueError, match="not licences"):
+            values.licenses_text([pair])
+
+    def test_there_are(self) -> None:
+        text = (
+            "LicenseName=mem_n1 Total=8 Used=3 Free=5 Reserved=0 Remote=no\n"
+            "LicenseName=ve_n1 Total=2 Used=4 Free=0 Reserved=0 Remote=no LastConsumed=0\n"
+        )
+        assert parse_cluster.licenses(text) == [LicenceRow("mem_n1", 8, 3), LicenceRow("ve_n1", 2, 4)]
+        assert parse_cluster.licenses("No licenses configured in Slurm.\n") == []
+
+    @pytest.mark.parametrize("text", ["LicenseName=a Total=2\n", "LicenseName=a Total=x Used=1\n", "nonsense\n"])
+    def test_what_is_not_understood_is_told(self, text: str) -> None:
+        with pytest.raises(ParseError):
+            parse_cluster.licenses(text)
