@@ -30,7 +30,7 @@ demo: $(READY)
 	else exit 1; fi
 
 test: $(READY)
-	@deploy/setup.sh
+	@deploy/setup.sh tests
 	@$(AS_ROOT) $(PYTHON) -m pytest -n 4 --dist worksteal
 
 bench: $(READY)

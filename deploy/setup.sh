@@ -1,5 +1,6 @@
 #!/bin/sh
 # Install the system packages that the demo and the tests need: a real Slurm, MUNGE, promtool, python3-venv.
+# As `setup.sh tests` also CRIU with its helper, beside the system (deploy/criu.sh).
 # Does nothing, quickly, when they are there. Leaves no service running or enabled that was not before.
 # Exit codes: 0 all there; 3 neither root nor sudo, or no apt (one line says which); else apt's own failure.
 set -eu
@@ -33,7 +34,14 @@ if [ "$(id -u)" != 0 ]; then
 fi
 command -v dpkg-query >/dev/null || cannot "this is not a Debian: install these yourself: $packages"
 wanted=$(missing)
-[ -n "$wanted" ] || exit 0
+rest() {
+    [ "${1:-}" != tests ] || as_root "$(dirname "$0")/criu.sh"
+}
+
+if [ -z "$wanted" ]; then
+    rest "$@"
+    exit
+fi
 command -v apt-get >/dev/null || cannot "no apt-get here to install $wanted"
 
 # Debian starts services on installation; this file is Debian's own way to forbid it (invoke-rc.d(8)).
@@ -62,3 +70,4 @@ if command -v systemctl >/dev/null; then
         case " $wanted " in *" $service "*) as_root systemctl disable --now "$service" >/dev/null 2>&1 || true ;; esac
     done
 fi
+rest "$@"

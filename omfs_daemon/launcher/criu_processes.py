@@ -1,0 +1,158 @@
+"""The processes of a program as /proc shows them: who belongs to it, whether it really runs, how to end all of it."""
+
+import contextlib
+import os
+import signal
+import time
+from typing import Dict, List, NamedTuple, Optional
+
+_POLL = 0.01  # seconds between two looks
+
+
+class Process(NamedTuple):
+    """``state``: the kernel's letter (RSDTtZX). ``started``: clock ticks since boot; tells a pid's users apart."""
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+    started: int
+
+
+def look(pid: int, proc: str = "/proc") -> Optional[Process]:
+    """A process, or None if there is none (any more)."""
+    try:
+        with open(os.path.join(proc, str(pid), "stat"), "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # The name, in parentheses, is the user's: it may hold blanks and parentheses.
+    fields = text[text.rfind(b")") + 2 :].split()
+    return Process(pid, int(fields[1]), int(fields[3]), fields[0].decode(), int(fields[19]))
+
+
+def all_processes(proc: str = "/proc") -> Dict[int, Process]:
+    """Every process that can be seen."""
+    seen = (look(int(name), proc) for name in os.listdir(proc) if name.isdigit())
+    return {process.pid: process for process in seen if process is not None}
+
+
+def tree(root: int, processes: Dict[int, Process]) -> List[Process]:
+    """``root`` and its descendants, parents first; empty if it is not there."""
+    children: Dict[int, List[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    found = [root] if root in processes else []
+    for pid in found:  # grows as it is gone through
+        found.extend(children.get(pid, []))
+    return [processes[pid] for pid in found]
+
+
+def is_alive(process: Optional[Process]) -> bool:
+    """Whether it can still run code of its own."""
+    return process is not None and process.state not in "ZX"
+
+
+def same(process: Process) -> Optional[Process]:
+    """The process as it is now; None if it has gone, its number used anew or not."""
+    now = look(process.pid)
+    return now if now is not None and now.started == process.started else None
+
+
+def threads(pid: int, proc: str = "/proc") -> List[int]:
+    """The thread numbers of a process, its own among them; empty if it has gone."""
+    try:
+        return [int(name) for name in os.listdir(os.path.join(proc, str(pid), "task"))]
+    except OSError:
+        return []
+
+
+def send(process: Process, number: int) -> None:
+    """Send a signal if it is still the same process; nothing happens if it has gone."""
+    if same(process) is not None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process.pid, number)
+
+
+def let_run(processes: List[Process], timeout: float) -> bool:
+    """Wake what was left stopped or traced; whether all that is alive runs within ``timeout`` seconds.
+
+    A tracer that was killed lets go a moment later, so this looks again.
+    """
+    end = time.monotonic() + timeout
+    while True:
+        now = [one for one in map(same, processes) if one is not None and is_alive(one)]
+        held = [one for one in now if one.state in "Tt"]
+        if not held:
+            return True
+        if time.monotonic() > end:
+            return False
+        for one in held:
+            send(one, signal.SIGCONT)
+        time.sleep(_POLL)
+
+
+def are_stopped(processes: List[Process]) -> bool:
+    """Whether none of them can have run on: every one is stopped, or was a zombie."""
+    return all(now is None or now.state in "TZX" for now in map(same, processes))
+
+
+def end_all(roots: List[int], leader: Optional[Process], timeout: float) -> bool:
+    """Kill the ``roots``, all below them, and the session of ``leader``; whether all have gone in time (seconds).
+
+    Parents are stopped before their children are listed, so that nothing is born while we look.
+    """
+    end = time.monotonic() + timeout
+    known: Dict[int, Process] = {}
+    while True:
+        processes = all_processes()
+        found = {one.pid: one for root in roots for one in tree(root, processes)}
+        found.update((one.pid, one) for one in processes.values() if leader and _in_session(one, leader, processes))
+        # Another user's process can be none of the program's, whatever its session says.
+        mine = [one for one in found.values() if is_alive(one) and one.pid != os.getpid() and _is_mine(one.pid)]
+        new = [one for one in mine if one.pid not in known]
+        for one in new:
+            send(one, signal.SIGSTOP)
+            known[one.pid] = one
+        if not new:
+            for one in known.values():
+                send(one, signal.SIGKILL)
+            if not any(is_alive(same(one)) for one in known.values()):
+                return True
+            if time.monotonic() > end:
+                return False
+            time.sleep(_POLL)
+
+
+def end_stopped(processes: List[Process], timeout: float) -> None:
+    """Kill a stopped tree (parents first in the list), children first, so that each is waited for by someone."""
+    end = time.monotonic() + timeout
+    for one in processes[1:]:
+        send(one, signal.SIGKILL)
+    while any(is_alive(same(one)) for one in processes[1:]) and time.monotonic() < end:
+        time.sleep(_POLL)
+    for one in processes[:1]:
+        send(one, signal.SIGKILL)
+
+
+def _in_session(process: Process, leader: Process, processes: Dict[int, Process]) -> bool:
+    # Without its leader a session keeps its number; with another leader the number was used anew.
+    now = processes.get(leader.pid)
+    return process.session == leader.pid and (now is None or now.started == leader.started)
+
+
+def wait_gone(processes: List[Process], timeout: float) -> bool:
+    """Whether they have all ended and been waited for within ``timeout`` seconds, so that their numbers are free."""
+    end = time.monotonic() + timeout
+    while any(same(one) is not None for one in processes):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_POLL)
+    return True
+
+
+def _is_mine(pid: int) -> bool:
+    try:
+        return os.stat("/proc/%d" % pid).st_uid == os.getuid()
+    except OSError:
+        return False
