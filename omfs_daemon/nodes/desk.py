@@ -90,7 +90,9 @@ class Desk:
                 if self._is_closed:
                     return None
                 if self._ready:
-                    work = self._next.pop(self._ready.popleft(), None)
+                    ref = self._ready.popleft()
+                    # Forgotten and asked again it stands here twice; under way, it comes back when that is over.
+                    work = self._next.pop(ref, None) if ref not in self._now else None
                     if work is not None:
                         self._now[work.ref] = work
                         return work
@@ -112,13 +114,12 @@ class Desk:
     def _perform(self, work: Work) -> WorkSeen:
         answers = self._call(work)
         seen = judge(work, answers, self._clock())
-        succeeded = tuple(node for node, answer in answers.items() if answer.ok)
         if seen.state is WorkState.FAILED and work.do is Do.OUT:
             # A node that did not answer may have done it all the same: all are told, as it does no harm.
             undone = self._call(_undo(work))
-            left = [node for node in succeeded if not undone[node].ok]
+            left = [node for node, answer in answers.items() if _may_be_out(answer) and not undone[node].ok]
             if left:
-                message = f"{seen.message}; still stopped on {left[0]}: {undone[left[0]].message}"
+                message = f"{seen.message}; may still be stopped on {left[0]}: {undone[left[0]].message}"
                 return _failed(work, seen.why, message, self._clock())
         return seen
 
@@ -177,6 +178,11 @@ def _undo(work: Work) -> Work:
         slurm=work.slurm,
         timeout=max(work.timeout, _BRING_BACK_TIMEOUT),
     )
+
+
+def _may_be_out(answer: Answer) -> bool:
+    """omfs-node puts back what it could not do; not so if it was done, or if nobody knows."""
+    return answer.ok or answer.why in ("timeout", "unreachable", "bad_answer", "fault") or answer.state == "mixed"
 
 
 def _failed(work: Work, why: str, message: str, now: float) -> WorkSeen:

@@ -10,12 +10,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omfs_daemon.demo.local_slurm import LocalSlurm
+from omfs_daemon.nodes.desk import Desk, Do, Work, WorkSeen, WorkState
+from omfs_daemon.nodes.transport import Local
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -166,7 +169,6 @@ def test_out_and_in_twice_without_a_gap(slurm: LocalSlurm, program: Path, prefau
     (pid,) = job.pids()
     for _ in range(2):
         answer = job.ask("out")
-        print(answer)
         assert answer["ok"], answer
         assert (answer["state"], answer["stopped"]) == ("out", answer["processes"])
         assert answer["freed"] > 270 * MB and answer["bytes"] > 270 * MB
@@ -177,7 +179,6 @@ def test_out_and_in_twice_without_a_gap(slurm: LocalSlurm, program: Path, prefau
         again = job.ask("out")
         assert again["ok"] and again["state"] == "out"
         answer = job.ask("in", options={"prefault": prefault}, **{"continue": False})
-        print(answer)
         assert answer["ok"]
         job.assert_stands()
         assert (memory(pid)[0] > 270 * MB) is prefault
@@ -298,6 +299,50 @@ def test_on_a_suspended_job_only_what_we_stopped_is_continued(slurm: LocalSlurm,
     job.assert_stands()
     slurm.command("scontrol", "resume", str(job.id))
     job.assert_counts_on()
+
+
+@pytest.mark.usefixtures("big_swap")
+def test_a_job_over_two_nodes_by_the_desk_suspended_and_resumed_by_slurm(slurm: LocalSlurm, program: Path) -> None:
+    """Also a process in a session of its own, which Slurm's suspend and resume do not reach."""
+    output = Path(tempfile.mkdtemp(dir=slurm.output))
+    output.chmod(0o777)
+    count = f"/usr/bin/python3 {program} {60 * MB} 10 0 0 {output}/count"
+    script = f"#!/bin/sh\nsetsid {count} &\nexec srun {count}\n"
+    options = ("--partition=main", "--nodelist=n3,n4", "--nodes=2", "--ntasks-per-node=1")
+    job = Job.__new__(Job)
+    job.slurm, job.node, job.output = slurm, "n3", output
+    job.id = slurm.submit(script, *options, uid=NOBODY)
+    wait_until(lambda: len(job.counts()) == 3 and all(job.counts().values()), 60, "the job to count")
+    way = Local([sys.executable, "-m", "omfs_daemon.node_side"], variables={"PYTHONPATH": str(ROOT)})
+    desk = Desk(way, time.time, lambda: None)
+    out = Work("x", job.id, NOBODY, ("n3", "n4"), Do.OUT, "pageout", slurm={"conf": str(slurm.conf)}, timeout=30)
+    try:
+        for _ in range(2):
+            seen = _done(desk, out)
+            assert (seen.state, seen.memory) == (WorkState.DONE, "out"), seen
+            assert seen.freed > 160 * MB
+            slurm.command("scontrol", "suspend", str(job.id))
+            back = replace(out, do=Do.IN, options={"prefault": True})
+            assert _done(desk, back).state is WorkState.DONE
+            job.assert_stands()
+            slurm.command("scontrol", "resume", str(job.id))
+            assert _done(desk, replace(back, resume=True)).memory == "running"
+            job.assert_counts_on()
+        seen = _done(desk, replace(out, nodes=("n3", "n4", "bad name")))
+        assert (seen.state, seen.why) == (WorkState.FAILED, "unreachable")
+        job.assert_counts_on()
+    finally:
+        desk.close()
+
+
+def _done(desk: Desk, work: Work) -> WorkSeen:
+    desk.ask(work)
+    return wait_until(lambda: _over(desk, work.ref), 60, "the desk")
+
+
+def _over(desk: Desk, ref: str) -> WorkSeen | None:
+    seen = desk.seen(ref)
+    return seen if seen is not None and seen.state is not WorkState.UNDER_WAY else None
 
 
 def test_a_node_without_processes_of_the_job(slurm: LocalSlurm, program: Path) -> None:
