@@ -137,13 +137,15 @@ class Generations:
 
     def clear(self) -> None:
         """Remove everything, the directory too if nothing of others is in it: the program has ended well."""
-        for name in (_GOOD, "run"):
+        for name in (_GOOD, _GOOD + ".new", "run", "run.new"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._directory)
         for name in self._named(_ANY):
             files.remove_tree(self._directory, name)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(_LOCK, dir_fd=self._directory)
+        with contextlib.suppress(OSError):
+            self._require_same()
             os.rmdir(self.path)
 
     def _set_aside(self, names: Sequence[str]) -> "set[str]":
