@@ -1,0 +1,21 @@
+# ruff: noqa: PTH, UP - runs on Python 3.6, as the tool it stands in for would
+"""Counts into a file that it holds open for appending: ``append.py FILE LAST SECONDS``."""
+
+import sys
+
+import cooperate
+
+
+def main():
+    state = cooperate.begin({"next": 0})
+    last, seconds = int(sys.argv[2]), float(sys.argv[3])
+    with open(sys.argv[1], "a", buffering=1) as file:
+        while state["next"] < last:
+            file.write("{}\n".format(state["next"]))
+            state["next"] += 1
+            cooperate.pause(seconds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
