@@ -39,6 +39,7 @@ from omfs_daemon.errors import ConfigError
 from omfs_daemon.methods.registry import installed
 from omfs_daemon.policy.accounts import AccountShare, AccountTree
 from omfs_daemon.policy.rules import Rules
+from omfs_daemon.slurm.books import Book, Books
 from omfs_daemon.slurm.gateway import AccountRow
 
 DEFAULT_PATH = Path("/etc/omfs/omfs.toml")
@@ -64,6 +65,11 @@ class Config(Section):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         AccountTree(self.shares)
+        licences = [section.licence for section in self.book]
+        if twice := [name for name in licences if licences.count(name) > 1]:
+            raise ConfigError(
+                f"book.licence = {twice[0]!r}: must be unique, but is given {licences.count(twice[0])} times"
+            )
         names = [section.name for section in self.classes]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ConfigError(f"class.name = {twice[0]!r}: must be unique, but is given {names.count(twice[0])} times")
@@ -131,6 +137,22 @@ def rules(config: Config, shares: Iterable[AccountShare]) -> Rules:
         methods={name: method.traits for name, method in installed().items()},
         paces={name: _pace(method.pace, config.methods.get(name)) for name, method in installed().items()},
     )
+
+
+def books(config: Config) -> Books:
+    """The licences that stand for what nodes have."""
+    return Books(Book(section.licence, section.kind, section.anywhere or "") for section in config.book)
+
+
+def stop_timeouts(config: Config) -> dict[str, float]:
+    """Seconds that a job may take to be stopped, of the methods that have a limit of their own."""
+    careful = (name for name, method in installed().items() if method.traits.launched or method.traits.on_nodes)
+    own = {name: section.stop_timeout_seconds for name, section in config.methods.items()}
+    given = {name: seconds for name, seconds in own.items() if seconds is not None}
+    return dict.fromkeys(careful, _CAREFUL_STOP) | given
+
+
+_CAREFUL_STOP = 600.0
 
 
 def _pace(built_in: Pace, own: MethodSection | None) -> Pace:

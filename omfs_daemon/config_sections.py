@@ -264,7 +264,8 @@ class MethodSection(Section):
 
     stop_timeout_seconds: SomeSeconds | None = Field(
         None,
-        description="How long a job may take to be stopped by it, instead of policy.stop_timeout_seconds.",
+        description="How long a job may take to be stopped by it. Left out: 600 where its memory must be moved or "
+        "written, else policy.stop_timeout_seconds.",
         examples=[900.0],
     )
     stop_seconds: Seconds | None = Field(
@@ -289,9 +290,9 @@ class MethodSection(Section):
 class NodesSection(Section):
     """How omfs-node is reached on compute nodes; without it no method that works on nodes is used."""
 
-    worker: Literal["none", "local", "ssh", "rsh", "pdsh"] = Field(
+    worker: Literal["none", "local", "ssh", "rsh"] = Field(
         "none",
-        description='"ssh", "rsh" or "pdsh": ClusterShell\'s worker; "local": all nodes are on this host; "none".',
+        description='"ssh" or "rsh": ClusterShell\'s worker; "local": all nodes are on this host; "none".',
         examples=["ssh"],
     )
     command: Annotated[tuple[SafeWord, ...], Field(min_length=1)] = Field(

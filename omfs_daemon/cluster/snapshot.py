@@ -22,7 +22,7 @@ class Snapshot:
     """An immutable picture with the time at which Slurm was *asked* for it.
 
     Unchanged ``Job`` and ``Node`` objects are shared between one snapshot and the next. ``facts``: by name of the node;
-    ``sizes``: by raw job id, the most bytes that the job has on one of its nodes, as far as that was looked at.
+    ``sizes``: by raw job id and method, the most bytes that it would move out of one of its nodes, as far as looked at.
     """
 
     taken: float
@@ -30,7 +30,7 @@ class Snapshot:
     nodes: Mapping[str, Node]
     partitions: Mapping[str, Partition]
     facts: Mapping[str, NodeFacts] = field(default_factory=dict)
-    sizes: Mapping[int, int] = field(default_factory=dict)
+    sizes: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
     def with_jobs(self, taken: float, changed: Iterable[Job], removed: Iterable[int] = ()) -> Snapshot:
         """This picture with some jobs replaced or added, and others gone."""

@@ -13,13 +13,18 @@ from pathlib import Path
 import structlog
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.methods import SUSPEND
 from omfs_daemon.config import Config
 from omfs_daemon.daemon.heartbeat import age
 from omfs_daemon.daemon.journal import Journal
 from omfs_daemon.daemon.lock import DirectoryLock, LockError
+from omfs_daemon.daemon.node_service import options, slurm_on_nodes, transport
 from omfs_daemon.daemon.picture import Observer, Picture
 from omfs_daemon.daemon.state import State
 from omfs_daemon.errors import JournalError
+from omfs_daemon.methods.registry import installed
+from omfs_daemon.nodes.transport import Transport
+from omfs_daemon.nodes.work import Do, Work
 from omfs_daemon.policy.plan import Band
 from omfs_daemon.policy.queue import STOPPED_MARK, band_of, is_held_by_us, own_nice
 from omfs_daemon.slurm import orders
@@ -35,11 +40,11 @@ def run(config: Config) -> int:
     from omfs_daemon.slurm.commands import CommandGateway
 
     gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
-    return rescue(config, gateway, time.time)
+    return rescue(config, gateway, time.time, transport(config))
 
 
-def rescue(config: Config, gateway: Gateway, clock: Callable[[], float]) -> int:
-    """As :func:`run`, on any gateway."""
+def rescue(config: Config, gateway: Gateway, clock: Callable[[], float], way: Transport | None = None) -> int:
+    """As :func:`run`, on any gateway and by any way to the nodes."""
     log = structlog.get_logger("failsafe")
     daemon = config.daemon
     dead_for = age(daemon.heartbeat, clock())
@@ -55,7 +60,8 @@ def rescue(config: Config, gateway: Gateway, clock: Callable[[], float]) -> int:
         log.error("omfsd runs but decides nothing: paused, or blind; see `omfs status`", seconds=dead_for)
         return 1
     try:
-        left = _let_everything_go(gateway, _remembered(daemon.state_dir / "journal"), clock)
+        state = _remembered(daemon.state_dir / "journal")
+        left = _let_everything_go(gateway, state, clock, _Nodes(config, way))
     finally:
         lock.close()
     return 1 if left else 0
@@ -71,8 +77,33 @@ def _remembered(path: Path) -> State:
     return journal.state
 
 
-def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float]) -> int:
-    """Give the orders; returns how many suspended jobs must wait, for their CPUs are taken."""
+class _Nodes:
+    """Has omfs-node bring jobs back, one after the other; there is nothing else to do meanwhile."""
+
+    def __init__(self, config: Config, way: Transport | None) -> None:
+        self._way = way
+        self._slurm = slurm_on_nodes(config)
+        self._options = options(config, installed())
+
+    def bring_in(self, job: Job, method: str, resume: bool) -> bool:
+        """Whether all of its nodes have brought the job's memory in, and (``resume``) let its processes go on."""
+        traits = installed()[method].traits if method in installed() else None
+        if traits is None or not traits.on_nodes:
+            return True
+        named = self._options.get(method, {})
+        work = Work(
+            job.ref, job.id, job.uid, job.on_nodes, Do.IN, method, resume=resume, options=named, slurm=self._slurm
+        )
+        answers = self._way.run(work.nodes, work.request(), work.timeout) if self._way is not None else {}
+        bad = {node: answer.message for node, answer in answers.items() if not answer.ok}
+        if bad or not answers:
+            log = structlog.get_logger("failsafe")
+            log.error("a node did not bring a job back", job=job.ref, method=method, nodes=bad)
+        return bool(answers) and not bad
+
+
+def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float], nodes: _Nodes) -> int:
+    """Give the orders; returns how many jobs must wait: their CPUs are taken, or a node did not bring them back."""
     log = structlog.get_logger("failsafe")
     picture = Picture(Observer(gateway, clock).look())
     jobs = list(picture.snapshot.jobs.values())
@@ -81,11 +112,13 @@ def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float
     ranked = [job for job in jobs if job.state is JobState.PENDING and band_of(job) is not Band.NONE]
     suspended = [job for job in jobs if job.state is JobState.SUSPENDED and _is_ours(job, state)]
     fitting = picture.fit_together(suspended)
-    ready = [job for job in suspended if job.ref in fitting]
+    in_time = [job for job in suspended if job.ref in fitting]
+    ready = [job for job in in_time if nodes.bring_in(job, _method_of(job, state), resume=False)]
+    stuck = [job for job, method in _begun(picture, state) if not nodes.bring_in(job, method, resume=True)]
     wanted: list[Order] = [orders.SetNice((job.ref,), own_nice(job)) for job in ranked]
     wanted += [orders.Pin(ref, nodes) for ref, nodes in _pins(state) if _waits(picture, ref)]
     for job in ready:  # before the held ones, which could take the very CPUs
-        wanted += [orders.Resume((job.ref,)), orders.Comment((job.ref,), _COMMENT)]
+        wanted += [orders.Resume((job.ref,)), *_licenses_back(job, state), orders.Comment((job.ref,), _COMMENT)]
     if held:
         refs = tuple(job.ref for job in held)
         wanted += [orders.Release(refs), orders.Comment(refs, _COMMENT)]
@@ -95,9 +128,28 @@ def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float
         released=len(held),
         resumed=len(ready),
         still_suspended=len(suspended) - len(ready),
+        still_stopped=[job.ref for job in stuck],
         refused=[f"{refusal.ref}: {refusal.message}" for refusal in refusals],
     )
-    return len(suspended) - len(ready)
+    return len(suspended) - len(ready) + len(stuck)
+
+
+def _method_of(job: Job, state: State) -> str:
+    """How it was stopped; one that only its mark tells of was stopped in a way that needs nothing of its nodes."""
+    return state.stopped[job.ref].method if job.ref in state.stopped else SUSPEND.name
+
+
+def _begun(picture: Picture, state: State) -> Iterable[tuple[Job, str]]:
+    """Jobs that run in Slurm's eyes, while a stop that was under way may have stopped their processes."""
+    begun = {victim.ref: victim.method for stop in state.stops.values() for victim in stop.victims}
+    begun |= {ref: stopped.method for ref, stopped in state.stopped.items()}
+    found = ((picture.job(ref), method) for ref, method in begun.items())
+    return [(job, method) for job, method in found if job is not None and job.runs]
+
+
+def _licenses_back(job: Job, state: State) -> list[Order]:
+    stopped = state.stopped.get(job.ref)
+    return [orders.SetLicenses((job.ref,), stopped.licenses)] if stopped is not None and stopped.licenses else []
 
 
 def _is_held_by_requeue(job: Job) -> bool:

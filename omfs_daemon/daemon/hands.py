@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
+from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.daemon.picture import Picture
 from omfs_daemon.methods.base import Action, OnNodes
 from omfs_daemon.nodes.work import Work, WorkSeen
@@ -43,10 +44,12 @@ class NoDesk:
 
 
 class NodeTerms(NamedTuple):
-    """``timeout``: seconds for work on a node, by method; ``options`` of each method, as the site has written them."""
+    """``timeout``: seconds for work on a node, by method; ``options`` of each method, as the site has written them;
+    ``slurm``: where nodes find their Slurm."""
 
     timeout: Mapping[str, float] = {}
     options: Mapping[str, Mapping[str, object]] = {}
+    slurm: Mapping[str, str] = {}
 
 
 _TIMEOUT = 60.0
@@ -85,7 +88,9 @@ class Hands:
                 do=action.do,
                 method=action.method,
                 resume=action.resume,
-                timeout=terms.timeout.get(action.method, _TIMEOUT),
+                suspended=job.state is JobState.SUSPENDED,
                 options=terms.options.get(action.method, {}),
+                slurm=terms.slurm,
+                timeout=terms.timeout.get(action.method, _TIMEOUT),
             )
         )

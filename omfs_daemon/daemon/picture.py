@@ -73,7 +73,7 @@ class Facts(NamedTuple):
     """What is known of nodes and jobs besides what Slurm tells, as in ``Snapshot``."""
 
     nodes: Mapping[str, NodeFacts] = {}
-    sizes: Mapping[int, int] = {}
+    sizes: Mapping[tuple[int, str], int] = {}
 
 
 class Observer:

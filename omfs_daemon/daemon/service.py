@@ -16,15 +16,17 @@ from types import FrameType
 import structlog
 
 from omfs_daemon import __version__
-from omfs_daemon.config import Config, check_shares, load, rules
+from omfs_daemon.config import Config, books, check_shares, load, rules, stop_timeouts
 from omfs_daemon.daemon import answers
 from omfs_daemon.daemon.callers import Caller, operators
 from omfs_daemon.daemon.control import ControlServer
 from omfs_daemon.daemon.cycle import Cycle, Report
 from omfs_daemon.daemon.entitlements import EntitlementStore, apply, named
+from omfs_daemon.daemon.hands import NodeTerms
 from omfs_daemon.daemon.heartbeat import beat
 from omfs_daemon.daemon.journal import Journal
 from omfs_daemon.daemon.lock import DirectoryLock
+from omfs_daemon.daemon.node_service import open_nodes, options, slurm_on_nodes
 from omfs_daemon.daemon.notify import Notifier
 from omfs_daemon.daemon.sentence import sentence
 from omfs_daemon.daemon.settings import Settings
@@ -39,6 +41,7 @@ from omfs_daemon.daemon.views import (
     WhyView,
 )
 from omfs_daemon.errors import ConfigError, GatewayError, OmfsError
+from omfs_daemon.methods.registry import installed
 from omfs_daemon.metrics import Metrics
 from omfs_daemon.policy.gate import Conditions, judge
 from omfs_daemon.policy.plan import Plan
@@ -65,6 +68,10 @@ ONLY_AT_START = (
     ("metrics", "enabled"),
     ("metrics", "address"),
     ("metrics", "port"),
+    ("nodes", "worker"),
+    ("nodes", "command"),
+    ("nodes", "fanout"),
+    ("nodes", "probe_seconds"),
 )
 """What is read once; a reload that would change it is refused, rather than half applied."""
 
@@ -122,14 +129,31 @@ class Service:
         self._story.forget_before(self._clock() - KEEP_HISTORY)
         self._metrics = Metrics(__version__)
         self._settings = self._settings_of(self.config)
+        nodes = open_nodes(self.config, self._settings.methods, self._wake.set, self._nodes_up)
+        self._open.callback(nodes.close)
         self._cycle = Cycle(
-            self._gateway, self._journal, self._story, self._metrics, lambda: self._settings, self._clock
+            self._gateway,
+            self._journal,
+            self._story,
+            self._metrics,
+            lambda: self._settings,
+            self._clock,
+            nodes.desk,
+            nodes.facts,
         )
+
+    def _nodes_up(self) -> list[str]:
+        """Of the latest picture."""
+        snapshot = self._report.snapshot
+        return [] if snapshot is None else [node.name for node in snapshot.nodes.values() if node.up]
 
     def _settings_of(self, config: Config) -> Settings:
         policy = config.policy
         return Settings(
             rules=rules(config, self._entitlements.shares),
+            books=books(config),
+            stop_by=stop_timeouts(config),
+            nodes=NodeTerms(stop_timeouts(config), options(config, installed()), slurm_on_nodes(config)),
             start_timeout=policy.start_timeout_seconds,
             stop_timeout=policy.stop_timeout_seconds,
             retry_after=policy.retry_after_seconds,

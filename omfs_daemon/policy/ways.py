@@ -50,7 +50,7 @@ class Way(NamedTuple):
 class Ways:
     """Of the jobs of one snapshot; keeps count of the room that is taken by what is decided."""
 
-    def __init__(self, rules: Rules, facts: Mapping[str, NodeFacts], sizes: Mapping[int, int]) -> None:
+    def __init__(self, rules: Rules, facts: Mapping[str, NodeFacts], sizes: Mapping[tuple[int, str], int]) -> None:
         self._rules, self._facts, self._sizes = rules, facts, sizes
         self._taken: dict[tuple[str, str], int] = {}
 
@@ -67,8 +67,7 @@ class Ways:
 
     def all(self, job: Job, job_class: JobClass) -> list[Way]:
         """Every method of the job's class, in its order."""
-        size = self.size(job)
-        return [Way(name, self._rules.cost(name, job, size), self.why_not(job, name)) for name in job_class.methods]
+        return [Way(name, self.cost(job, name), self.why_not(job, name)) for name in job_class.methods]
 
     def why_not(self, job: Job, name: str) -> WhyNot | None:
         method = self._rules.methods.get(name)
@@ -79,19 +78,22 @@ class Ways:
         else:
             why_not = self._why_not_on_nodes(job, method) if method.on_nodes else None
         if why_not is None and method.keeps_work and method.leaves:
-            pointless = job.remaining() <= self._rules.cost(name, job, self.size(job)).stop
-            return WhyNot.ENDS_SOONER if pointless else None
+            return WhyNot.ENDS_SOONER if job.remaining() <= self.cost(job, name).stop else None
         return why_not
 
-    def size(self, job: Job) -> int:
+    def cost(self, job: Job, method: str) -> Cost:
+        return self._rules.cost(method, job, self.size(job, method))
+
+    def size(self, job: Job, method: str) -> int:
         """Bytes on one of its nodes: as looked at, else what it asked for."""
-        return self._sizes.get(job.id) or max((share.memory for share in job.shares), default=0)
+        looked_at = self._sizes.get((job.id, method))
+        return looked_at if looked_at is not None else max((share.memory for share in job.shares), default=0)
 
     def _why_not_on_nodes(self, job: Job, method: Method) -> WhyNot | None:
         rooms = [self._room(node, method.name) for node in job.on_nodes]
         if not rooms or any(room is None for room in rooms):
             return WhyNot.NODE_CANNOT
-        size = self.size(job)
+        size = self.size(job, method.name)
         return WhyNot.NO_ROOM if any(room is not None and room < size for room in rooms) else None
 
     def _room(self, node: str, method: str) -> int | None:
@@ -121,7 +123,7 @@ class Ways:
         for job, name in stopped:
             method = self._rules.methods.get(name)
             if method is not None and method.on_nodes:
-                size = self.size(job)
+                size = self.size(job, name)
                 for node in job.on_nodes:
                     wanted[node, name] = wanted.get((node, name), 0) + size
         return wanted
