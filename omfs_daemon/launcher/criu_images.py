@@ -63,12 +63,6 @@ def remove(directory: str) -> None:
         pass
 
 
-def processes(files: List[str]) -> List[int]:
-    """The pids of an image set, from the names of its files."""
-    found = (re.match(r"^mm-([1-9][0-9]{0,8})\.img$", name) for name in files)
-    return sorted(int(match.group(1)) for match in found if match)
-
-
 def trouble(log: str, said: str = "") -> Trouble:
     """Judge CRIU's log and what came on standard error (either may be empty)."""
     errors = [line for line in log.splitlines() if "Error" in line and "RLIMIT_NOFILE" not in line]

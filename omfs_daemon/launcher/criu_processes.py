@@ -141,16 +141,6 @@ def _in_session(process: Process, leader: Process, processes: Dict[int, Process]
     return process.session == leader.pid and (now is None or now.started == leader.started)
 
 
-def wait_gone(processes: List[Process], timeout: float) -> bool:
-    """Whether they have all ended and been waited for within ``timeout`` seconds, so that their numbers are free."""
-    end = time.monotonic() + timeout
-    while any(same(one) is not None for one in processes):
-        if time.monotonic() > end:
-            return False
-        time.sleep(_POLL)
-    return True
-
-
 def _is_mine(pid: int) -> bool:
     try:
         return os.stat("/proc/%d" % pid).st_uid == os.getuid()

@@ -1,0 +1,629 @@
+"""Real CRIU as ordinary users: programs go on without gap or repeat, failures leave them running, no rights gained."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers import wait_until
+
+ROOT = Path(__file__).parents[2]
+HELPER = Path("/opt/omfs-criu/libexec/omfs/omfs-criu")  # where deploy/criu.sh puts it
+PYTHON = "/usr/bin/python3"  # one that every user may run
+LIMIT = 30.0
+# A user for each test, so that what it leaves behind can be seen; tests run in several processes at once.
+UIDS = itertools.count(600_000_000 + os.getpid() * 50)
+
+# count WORKERS KIND STEPS MEGABYTES: each worker writes 0, 1, 2... to files that stay open; exit code 7, 42 after TERM.
+COUNT = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <omp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void term(int number) { (void)number; _exit(42); }
+static void work(int me, int steps) {
+    char name[64];
+    int kept = -1;
+    snprintf(name, sizeof(name), "unlinked.%d", me);
+    int unlinked = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    unlink(name);
+    snprintf(name, sizeof(name), "plain.%d", me);
+    FILE *plain = fopen(name, "w");
+    snprintf(name, sizeof(name), "append.%d", me);
+    FILE *append = fopen(name, "a");
+    flock(fileno(plain), LOCK_EX);
+    for (int i = 0; i < steps; i++) {
+        /* The last number is also kept in a file that has no name. */
+        if (pread(unlinked, &kept, sizeof(kept), 0) == sizeof(kept) && kept != i - 1) abort();
+        if (pwrite(unlinked, &i, sizeof(i), 0) != sizeof(i)) abort();
+        fprintf(plain, "%d\n", i), fflush(plain);
+        fprintf(append, "%d\n", i), fflush(append);
+        if (me == 0) { printf("%d\n", i), fflush(stdout); }
+        usleep(5000);
+    }
+}
+int main(int count, char **given) {
+    int workers = atoi(given[1]), steps = atoi(given[3]), megabytes = atoi(given[4]);
+    char *memory = malloc((size_t)megabytes << 20);
+    unsigned seed = 1;
+    (void)count;
+    for (size_t at = 0; at < (size_t)megabytes << 20; at += 4) memcpy(memory + at, &(unsigned){ rand_r(&seed) }, 4);
+    signal(SIGTERM, term);
+    if (!strcmp(given[2], "openmp")) {
+        #pragma omp parallel num_threads(workers)
+        work(omp_get_thread_num(), steps);
+    } else {
+        for (int me = 1; me < workers; me++)
+            if (fork() == 0) { work(me, steps); _exit(0); }
+        work(0, steps);
+        while (wait(NULL) > 0);
+    }
+    return 7;
+}
+"""
+
+CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapAmb")
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Path]:
+    """What all users may read: the launcher's package, the counting program."""
+    assert HELPER.exists(), "no omfs-criu: deploy/criu.sh puts it there"
+    with tempfile.TemporaryDirectory(prefix="omfs-criu-test-") as name:
+        path = Path(name)
+        package = path / "omfs_daemon"
+        shutil.copytree(ROOT / "omfs_daemon/launcher", package / "launcher")
+        (package / "__init__.py").touch()
+        shutil.copy(Path(__file__).parent / "criu_run.py", path)
+        (path / "count.c").write_text(COUNT)
+        subprocess.run(
+            ["gcc", "-O1", "-fopenmp", "-o", path / "count", path / "count.c"], check=True, timeout=60, text=True
+        )
+        subprocess.run(["chmod", "-R", "a+rX", path], check=True, timeout=10)
+        yield path
+
+
+class User:
+    """An ordinary user with a directory, and the driver run as him."""
+
+    def __init__(self, uid: int, home: Path, shared: Path) -> None:
+        self.uid = uid
+        self.home = home
+        self._shared = shared
+        self._runs: list[subprocess.Popen[str]] = []
+        self._names = itertools.count(1)
+        os.chown(home, uid, uid)
+
+    def directory(self, name: str = "", mode: int = 0o700) -> Path:
+        path = self.home / (name or f"generation-{next(self._names)}")
+        path.mkdir()
+        path.chmod(mode)
+        os.chown(path, self.uid, self.uid)
+        return path
+
+    def popen(self, *arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
+        who = {"user": self.uid, "group": self.uid, "extra_groups": []}
+        return subprocess.Popen([str(one) for one in arguments], cwd=self.home, text=True, **who, **options)
+
+    def helper(self, *arguments: str | Path, **options: Any) -> tuple[int, str]:
+        """The exit code and the standard error of omfs-criu."""
+        path = options.pop("path", HELPER)
+        process = self.popen(path, *arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
+        error = process.communicate(timeout=LIMIT)[1]
+        return process.returncode, error
+
+    def run(self, *command: str | Path, **environment: str) -> Run:
+        return Run(self._driver(command, environment))
+
+    def count(self, workers: int = 1, kind: str = "fork", steps: int = 2000, megabytes: int = 1) -> Run:
+        return self.run(self._shared / "count", str(workers), kind, str(steps), str(megabytes))
+
+    def _driver(self, command: tuple[str | Path, ...], environment: dict[str, str]) -> subprocess.Popen[str]:
+        script = self._shared / "criu_run.py"
+        pipe = subprocess.PIPE
+        home = {**os.environ, "HOME": str(self.home), "TMPDIR": str(self.home), "OMFS_CRIU": str(HELPER), **environment}
+        process = self.popen(
+            PYTHON, "-B", script, self._shared, self.home, *command, stdin=pipe, stdout=pipe, stderr=None, env=home
+        )
+        self._runs.append(process)
+        return process
+
+    def numbers(self, name: str) -> list[int]:
+        try:
+            lines = (self.home / name).read_text().split("\n")
+        except FileNotFoundError:
+            return []
+        return [int(line) for line in lines[:-1]]
+
+    def goes_on(self, name: str = "plain.0") -> None:
+        before = len(self.numbers(name))
+        wait_until(lambda: len(self.numbers(name)) > before + 5, LIMIT, f"{name} to grow")
+
+    def processes(self) -> list[int]:
+        """All that runs as this user, except zombies."""
+        found = []
+        for pid in (int(name) for name in names("/proc") if name.isdigit()):
+            try:
+                text = Path(f"/proc/{pid}/status").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if f"\nUid:\t{self.uid}\t" in text and "\nState:\tZ" not in text:
+                found.append(pid)
+        return found
+
+    def end(self) -> None:
+        for run in self._runs:
+            run.kill()
+            run.communicate()
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+
+
+class Run:
+    """A driver's process: orders and answers."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.pid = 0
+
+    def order(self, do: str, **order: Any) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps({"do": do, **order}) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        assert line, "the driver died"
+        answer: dict[str, Any] = json.loads(line)
+        self.pid = answer.get("pid", self.pid)
+        return answer
+
+    def do(self, do: str, **order: Any) -> dict[str, Any]:
+        self.order(do, **order)
+        return self.answer()
+
+    def good(self, do: str, **order: Any) -> dict[str, Any]:
+        answer = self.do(do, **order)
+        assert "failed" not in answer, answer
+        return answer
+
+    def checkpoint(self, directory: Path, timeout: float = LIMIT) -> dict[str, Any]:
+        return self.do("checkpoint", directory=str(directory), timeout=timeout)
+
+    def restart(self, directory: Path, image: list[Any], timeout: float = LIMIT) -> dict[str, Any]:
+        return self.do("restart", directory=str(directory), image=image, timeout=timeout)
+
+    def again(self, directory: Path) -> list[Any]:
+        """Checkpoint and restart, both of which must work; the image."""
+        answer = self.checkpoint(directory)
+        assert "failed" not in answer, answer
+        image: list[Any] = answer["image"]
+        answer = self.restart(directory, image)
+        assert "failed" not in answer, answer
+        return image
+
+
+@pytest.fixture
+def make_user(shared: Path) -> Iterator[Callable[[], User]]:
+    users: list[User] = []
+
+    def make() -> User:
+        users.append(User(next(UIDS), Path(tempfile.mkdtemp(prefix="omfs-criu-user-")), shared))
+        return users[-1]
+
+    try:
+        yield make
+    finally:
+        for user in users:
+            user.end()
+            shutil.rmtree(user.home, ignore_errors=True)
+
+
+@pytest.fixture
+def user(make_user: Callable[[], User]) -> User:
+    return make_user()
+
+
+def names(directory: str | Path) -> list[str]:
+    return sorted(path.name for path in Path(directory).iterdir())
+
+
+def status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+@pytest.mark.parametrize(("workers", "kind"), [(1, "fork"), (3, "fork"), (4, "openmp")])
+def test_goes_on_without_gap_or_repeat_twice_in_a_row(user: User, workers: int, kind: str) -> None:
+    steps = 600
+    run = user.count(workers, kind, steps)
+    run.good("start")
+    for _ in range(2):
+        user.goes_on(f"plain.{workers - 1}")
+        run.again(user.directory())
+        assert len(user.numbers("plain.0")) < steps, "it ended before it was stopped"
+    assert run.good("wait", timeout=LIMIT)["code"] == 7
+    for name in ["out", *(f"{file}.{me}" for file in ("plain", "append") for me in range(workers))]:
+        assert user.numbers(name) == list(range(steps)), name
+
+
+def test_nothing_runs_between_checkpoint_and_restart(user: User) -> None:
+    run = user.count(3)
+    run.good("start")
+    user.goes_on()
+    directory = user.directory()
+    files = run.checkpoint(directory)["image"][0]
+    assert user.processes() == [run.process.pid]
+    assert sorted(files) == names(directory), "nothing but the images, and all of them"
+
+
+def test_signals_reach_the_program_before_and_after(user: User, make_user: Callable[[], User]) -> None:
+    run = user.count()
+    run.good("start")
+    user.goes_on()
+    run.good("signal", number=int(signal.SIGTERM))
+    assert run.good("wait", timeout=LIMIT)["code"] == 42
+    other = make_user()
+    run = other.count()
+    run.good("start")
+    other.goes_on()
+    run.again(other.directory())
+    run.good("signal", number=int(signal.SIGTERM))
+    assert run.good("wait", timeout=LIMIT)["code"] == 42
+
+
+def test_the_end_by_a_signal_is_told(user: User) -> None:
+    run = user.count()
+    run.good("start")
+    user.goes_on()
+    run.again(user.directory())
+    run.good("signal", number=int(signal.SIGKILL))
+    assert run.good("wait", timeout=LIMIT)["code"] == 128 + 9
+
+
+def test_signals_to_the_whole_job_leave_the_parent(user: User) -> None:
+    run = user.count()
+    run.good("start")
+    user.goes_on()
+    run.again(user.directory())
+    parent = int(status(run.pid)["PPid"])
+    os.kill(parent, signal.SIGTERM)
+    os.kill(parent, signal.SIGUSR1)
+    os.kill(run.pid, signal.SIGTERM)
+    assert run.good("wait", timeout=LIMIT)["code"] == 42
+
+
+@pytest.fixture
+def small_disk(user: User) -> Iterator[Path]:
+    path = user.directory("small")
+    options = f"size=2m,uid={user.uid},gid={user.uid},mode=700"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "omfs-test", path], check=True, timeout=10)
+    try:
+        yield path
+    finally:
+        user.end()
+        subprocess.run(["umount", path], check=True, timeout=10)
+
+
+def test_a_full_disk_leaves_the_program_running(user: User, small_disk: Path) -> None:
+    run = user.count(3, megabytes=8, steps=100_000)
+    run.good("start")
+    user.goes_on("plain.2")
+    answer = run.checkpoint(small_disk)
+    assert (answer["failed"], answer["alive"]) == ("no_space", True), answer
+    for me in range(3):
+        user.goes_on(f"plain.{me}")
+    assert names(small_disk) == [], "what cannot be used fills no disk"
+    run.again(user.directory())
+    user.goes_on("plain.2")
+
+
+def test_a_hung_criu_is_ended_and_the_program_goes_on(user: User) -> None:
+    run = user.count(2, megabytes=150, steps=100_000)
+    run.good("start")
+    user.goes_on("plain.1")
+    run.order("checkpoint", directory=str(user.directory()), timeout=3.0)
+
+    def dumping() -> int:
+        # It holds the program and has begun to write its memory.
+        tracer = int(status(run.pid)["TracerPid"])
+        return tracer if tracer and list(user.home.glob("generation-1/pages-*.img")) else 0
+
+    end = time.monotonic() + LIMIT
+    while not (criu := dumping()):
+        assert time.monotonic() < end, "no dump seen"
+    os.kill(criu, signal.SIGSTOP)
+    answer = run.answer()
+    assert (answer["failed"], answer["alive"]) == ("tool_hung", True), answer
+    assert criu not in user.processes()
+    for me in range(2):
+        user.goes_on(f"plain.{me}")
+    assert status(run.pid)["TracerPid"] == "0"
+    run.again(user.directory())
+    user.goes_on("plain.1")
+
+
+def test_a_criu_that_hangs_early_is_ended_and_the_program_goes_on(user: User) -> None:
+    """Not all processes are held yet, or the code that CRIU puts into the program still runs there."""
+    run = user.count(4, "openmp", steps=100_000)
+    run.good("start")
+    user.goes_on("plain.3")
+    run.order("checkpoint", directory=str(user.directory()), timeout=2.0)
+    end = time.monotonic() + LIMIT
+    while not (criu := int(status(run.pid)["TracerPid"])):
+        assert time.monotonic() < end, "no dump seen"
+    os.kill(criu, signal.SIGSTOP)
+    answer = run.answer()
+    assert (answer["failed"], answer["alive"]) == ("tool_hung", True), answer
+    for me in range(4):
+        user.goes_on(f"plain.{me}")
+
+
+def occupy(pid: int) -> subprocess.Popen[bytes]:
+    """A process of that number."""
+    for _ in range(200):
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        process = subprocess.Popen(["sleep", "600"])
+        if process.pid == pid:
+            return process
+        process.kill()
+        process.wait()
+    raise AssertionError(f"could not get number {pid}")
+
+
+def test_waits_for_its_numbers_to_be_free(user: User) -> None:
+    run = user.count(steps=400)
+    run.good("start")
+    user.goes_on()
+    directory = user.directory()
+    image = run.checkpoint(directory)["image"]
+    occupant = occupy(run.pid)
+    try:
+        answer = run.restart(directory, image, timeout=1.0)
+        assert answer["failed"] == "pid_taken", answer
+        assert user.processes() == [run.process.pid]
+        run.order("restart", directory=str(directory), image=image, timeout=LIMIT)
+        before = len(list(user.home.glob("scratch-*/restore-*")))
+        wait_until(lambda: len(list(user.home.glob("scratch-*/restore-*"))) > before + 1, LIMIT, "another try")
+    finally:
+        occupant.kill()
+        occupant.wait()
+    assert "failed" not in run.answer()
+    assert run.good("wait", timeout=LIMIT)["code"] == 7
+    assert user.numbers("plain.0") == list(range(400))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    # CRIU 4.2.1 waits for ever for memory that is not there.
+    [("inventory.img", "tool_failed"), ("core-{pid}.img", "tool_failed"), ("pages-1.img", "tool_hung")],
+)
+def test_a_bad_image_is_told_and_leaves_nothing(user: User, name: str, why: str) -> None:
+    run = user.count()
+    run.good("start")
+    user.goes_on()
+    directory = user.directory()
+    image = run.checkpoint(directory)["image"]
+    path = directory / name.format(pid=run.pid)
+    os.truncate(path, path.stat().st_size // 2)
+    answer = run.restart(directory, image, timeout=3.0)
+    assert answer["failed"] == why and "\n" not in answer["message"], answer
+    assert user.processes() == [run.process.pid]
+
+
+def test_what_is_restored_holds_no_capability_and_nothing_of_ours(user: User) -> None:
+    run = user.count(3, steps=100_000)
+    run.good("start")
+    user.goes_on("plain.2")
+
+    def files() -> dict[str, str]:
+        return {one: str(Path(f"/proc/{run.pid}/fd/{one}").readlink()) for one in names(f"/proc/{run.pid}/fd")}
+
+    before, environment = files(), Path(f"/proc/{run.pid}/environ").read_bytes()
+    run.again(user.directory())
+    assert files() == before
+    assert Path(f"/proc/{run.pid}/environ").read_bytes() == environment
+    pids = [pid for pid in user.processes() if pid != run.process.pid]
+    assert len(pids) == 4, "the program, its two children, and the parent"
+    for pid in pids:
+        now = status(pid)
+        assert {int(now[name], 16) for name in CAPABILITIES} == {0}, (pid, now)
+        assert now["NoNewPrivs"] == "1"
+
+
+def test_strays_are_not_left_behind(user: User) -> None:
+    run = user.run("sh", "-c", "(setsid sleep 600 &); exec sleep 600")
+    run.good("start")
+    parent = int(status(run.pid)["PPid"])
+    children = Path(f"/proc/{parent}/task/{parent}/children")
+    wait_until(lambda: len(children.read_text().split()) == 2, LIMIT, "the stray")
+    answer = run.checkpoint(user.directory())
+    assert (answer["failed"], answer["alive"]) == ("stray_process", True), answer
+    run.good("kill")
+    assert user.processes() == [run.process.pid], "strays end with the rest"
+
+
+def test_a_program_that_ended_meanwhile_keeps_its_exit_code(user: User) -> None:
+    run = user.run("sh", "-c", "exit 3")
+    run.good("start")
+    wait_until(lambda: user.processes() == [run.process.pid], LIMIT, "the end")
+    answer = run.checkpoint(user.directory())
+    assert (answer["failed"], answer["code"]) == ("ended", 3)
+
+
+def test_what_cannot_be_run_is_told(user: User) -> None:
+    answer = user.run("/nonexistent/program").do("start")
+    assert (answer["failed"], answer["message"]) == ("no_program", "/nonexistent/program: not found")
+    (user.home / "text").write_text("no program")
+    assert user.run(user.home / "text").do("start")["failed"] == "not_executable"
+
+
+def test_the_users_environment_and_configuration_reach_criu_nowhere(user: User) -> None:
+    bad = user.home / "bad.conf"
+    bad.write_text("no-such-option\n")
+    user.directory(".criu").joinpath("default.conf").write_text("no-such-option\n")
+    run = user.run("sleep", "600", CRIU_CONFIG_FILE=str(bad), CRIU_FAULT="1", CRIU_LIBS_DIR=str(user.home))
+    assert run.good("version")["version"].startswith("criu 4.")
+    process = user.popen(HELPER, "version", stderr=subprocess.PIPE, env={"LD_PRELOAD": "/x.so", "LD_DEBUG": "all"})
+    assert process.communicate(timeout=LIMIT)[1] == ""
+
+
+def test_a_helper_that_cannot_work_is_found_out_at_the_start(user: User) -> None:
+    run = user.run("sleep", "600", OMFS_CRIU="/nonexistent/omfs-criu")
+    assert run.do("start")["failed"] == "tool_missing"
+    powerless = user.home / "omfs-criu"
+    shutil.copy(HELPER, powerless)  # without its file capability
+    shutil.copy(f"{HELPER}-attach", f"{powerless}-attach")
+    run = user.run("sleep", "600", OMFS_CRIU=str(powerless))
+    answer = run.do("version")
+    assert answer["failed"] == "self_test" and "CAP_CHECKPOINT_RESTORE" in answer["message"], answer
+    wait_until(lambda: len(user.processes()) == 2, LIMIT, "only the drivers to be left")
+
+
+REFUSED, BAD_USAGE = 77, 64
+
+
+@pytest.mark.parametrize(
+    ("pid", "code", "words"),
+    [
+        ("other", REFUSED, "belongs to user"),
+        ("1", REFUSED, "belongs to user 0"),
+        ("0", BAD_USAGE, "not a process number"),
+        ("-1", BAD_USAGE, "not a process number"),
+        ("12 34", BAD_USAGE, "not a process number"),
+        ("1\n", BAD_USAGE, "not a process number"),
+        ("self", BAD_USAGE, "not a process number"),
+        ("99999999999999999999", BAD_USAGE, "not a process number"),
+        ("999999999", REFUSED, "no process"),
+    ],
+)
+def test_only_own_processes_are_dumped(
+    user: User, make_user: Callable[[], User], pid: str, code: int, words: str
+) -> None:
+    victim = make_user().popen("sleep", "600")
+    images, work = user.directory(), user.directory()
+    try:
+        given = str(victim.pid) if pid == "other" else pid
+        assert (answer := user.helper("dump", given, images, work))[0] == code and words in answer[1], answer
+        assert answer[1].count("\n") == 1
+        assert names(images) == names(work) == []
+        assert status(victim.pid)["State"].startswith("S")
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+def test_the_kernel_too_keeps_criu_from_others(user: User, make_user: Callable[[], User]) -> None:
+    """With the capability that the helper gives, and without the helper's own look at the owner."""
+    victim = make_user().popen("sleep", "600")
+    tool = ["setpriv", f"--reuid={user.uid}", f"--regid={user.uid}", "--clear-groups", "--no-new-privs"]
+    tool += ["--inh-caps=-all,+checkpoint_restore", "--ambient-caps=-all,+checkpoint_restore"]
+    images = user.directory()
+    command = [*tool, str(HELPER.parents[2] / "sbin/criu"), "dump", "-t", str(victim.pid), "-D", str(images)]
+    try:
+        done = subprocess.run([*command, "--unprivileged"], capture_output=True, text=True, timeout=LIMIT)
+        assert done.returncode != 0 and "Operation not permitted" in done.stderr, done.stderr
+        assert status(victim.pid)["State"].startswith("S")
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "code", "words"),
+    [
+        ("foreign", REFUSED, "belongs to user 0"),
+        ("symlink", REFUSED, "not a directory"),
+        ("open", REFUSED, "may be written by others"),
+        ("relative", BAD_USAGE, "absolute path"),
+        ("missing", REFUSED, "No such file"),
+        ("file", REFUSED, "not a directory"),
+        ("/proc/self/fd/0", REFUSED, "not a directory"),
+    ],
+)
+@pytest.mark.parametrize("do", ["dump", "restore"])
+def test_only_own_directories_are_used(user: User, do: str, kind: str, code: int, words: str, place: int) -> None:
+    foreign = user.home / "foreign"
+    foreign.mkdir(mode=0o777)
+    foreign.chmod(0o755)
+    (user.home / "symlink").symlink_to(user.directory("real"))
+    user.directory("open", mode=0o777)
+    (user.home / "file").touch()
+    given: list[str | Path] = [user.directory("images"), user.directory("work")]
+    given[place] = "real" if kind == "relative" else user.home / kind
+    program = user.popen("sleep", "600")
+    try:
+        answer = user.helper(do, *([str(program.pid)] if do == "dump" else []), *given)
+        assert answer[0] == code and words in answer[1], answer
+        assert names(foreign) == names(user.home / "open") == names(user.home / "real") == []
+        assert status(program.pid)["State"].startswith("S")
+    finally:
+        program.kill()
+        program.wait()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["check"],
+        ["dump"],
+        ["version", "--help"],
+        ["dump", "1", "/a", "/b", "--leave-running"],
+        ["restore", "/a", "/b", "--exec-cmd"],
+        ["restore", "--action-script=/a", "/a", "/b"],
+        ["service", "/a", "/b"],
+        ["swrk", "3"],
+    ],
+)
+def test_odd_arguments_are_refused(user: User, arguments: list[str]) -> None:
+    code, error = user.helper(*arguments)
+    assert code == BAD_USAGE and error.startswith("omfs-criu: usage:") and error.count("\n") == 1
+
+
+def test_root_is_refused() -> None:
+    done = subprocess.run([HELPER, "version"], capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == REFUSED and "ordinary users" in done.stderr
+
+
+@pytest.mark.parametrize(("directory", "program"), [(0o777, 0o755), (0o755, 0o775), (0o755, 0o757)])
+def test_a_criu_that_others_may_change_is_refused(user: User, shared: Path, directory: int, program: int) -> None:
+    place = Path(tempfile.mkdtemp(dir="/opt"))
+    try:
+        (place / "sbin").mkdir()
+        shutil.copy("/bin/true", place / "sbin/criu")
+        make = ["make", "-C", ROOT / "plugins/criu", "all", f"BUILD={place}", f"CRIU={place}/sbin/criu"]
+        subprocess.run(make, check=True, timeout=60, stdout=subprocess.DEVNULL)
+        place.chmod(0o755)
+        (place / "sbin").chmod(0o755)
+        (place / "sbin/criu").chmod(0o755)
+        assert user.helper("version", path=place / "omfs-criu") == (0, ""), "root's alone: it is run"
+        (place / "sbin").chmod(directory)
+        (place / "sbin/criu").chmod(program)
+        code, error = user.helper("version", path=place / "omfs-criu")
+        assert code == REFUSED and "root's alone" in error
+        (place / "sbin").chmod(0o755)
+        (place / "sbin/criu").chmod(0o755)
+        os.chown(place / "sbin/criu", user.uid, 0)
+        assert user.helper("version", path=place / "omfs-criu")[0] == REFUSED
+    finally:
+        shutil.rmtree(place)
