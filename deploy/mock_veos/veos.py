@@ -2,6 +2,7 @@
 """Mock VEOS: a service on a Unix socket that swaps the memory of real, stopped processes on engines that are not there.
 
     veos.py --socket S --ves 2 --memory 48G --area 32G --bandwidth 6G
+    veos.py --socket S --ask show
 
 Needs Python 3.6 and nothing else. `libveosinfo.so` and `veswap` beside it ask it as root or as the processes' owner;
 `ve_program.py` is a program that has memory on an engine. One request a connection, a line of words; the answer's
@@ -200,6 +201,20 @@ def size(text: str) -> int:
     return int(float(match.group(1)) * _UNITS[match.group(2)])
 
 
+def ask(path: str, request: str) -> int:
+    """Print the service's answer to a request; exit code 1 if it is an error."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(path)
+        connection.sendall((request + "\n").encode("ascii"))
+        with connection.makefile("r", encoding="ascii") as stream:
+            code, _, rest = stream.read().partition("\n")
+    if code != "0":
+        print("veos: %s: %s" % (request, os.strerror(abs(int(code or -errno.EIO)))), file=sys.stderr)
+        return 1
+    print(rest, end="")
+    return 0
+
+
 def main(arguments: List[str]) -> int:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(description="Mock VEOS: vector engines that are not there, for tests and demos.")
@@ -208,7 +223,10 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--memory", type=size, default=size("48G"), help="device memory of each engine")
     parser.add_argument("--area", type=size, default=size("32G"), help="swap area of each engine")
     parser.add_argument("--bandwidth", type=size, default=size("6G"), help="bytes a second, each engine")
+    parser.add_argument("--ask", metavar="REQUEST", help="ask the service that runs there (show, fault ...), and end")
     options = parser.parse_args(arguments)
+    if options.ask:
+        return ask(options.socket, options.ask)
     if os.path.exists(options.socket):
         os.unlink(options.socket)
     engines = [Engine(ve, options.memory, options.area, float(options.bandwidth)) for ve in range(options.ves)]

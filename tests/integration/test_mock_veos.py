@@ -493,6 +493,17 @@ def test_continued_too_early_is_caught(veos: Veos) -> None:
     assert len(veos.violations()) == 1
 
 
+def test_the_service_is_asked_from_the_command_line(veos: Veos) -> None:
+    def ask(request: str) -> subprocess.CompletedProcess[str]:
+        words = [veos.directory / "veos.py", "--socket", veos.socket, "--ask", request]
+        return subprocess.run(words, capture_output=True, text=True, timeout=20)
+
+    assert ask("fault hang 1").returncode == 0
+    assert [engine["ve"] for engine in json.loads(ask("show").stdout)["engines"]] == [0, 1]
+    wrong = ask("fault kill 1")
+    assert (wrong.returncode, wrong.stderr) == (1, "veos: fault kill 1: No such process\n")
+
+
 def test_the_library_as_documented(veos: Veos) -> None:
     library = ctypes.CDLL(str(veos.library))
     os.environ["MOCK_VEOS_SOCKET"] = str(veos.socket)  # goes before the place beside the library
