@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, UP - runs on Python 3.6, as the tool it stands in for would
 """What the commands of the stand-in share: version, faults, options, and how they talk."""
 
 import ctypes

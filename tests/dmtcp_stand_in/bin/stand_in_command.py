@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, UP - runs on Python 3.6, as the tool it stands in for would
 """dmtcp_command: what each release answers, true or not."""
 
 import json

@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, UP - runs on Python 3.6, as the tool it stands in for would
 """The coordinator: one for each computation, ends with the last process."""
 
 import contextlib

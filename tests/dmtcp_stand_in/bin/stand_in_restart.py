@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, UP - runs on Python 3.6, as the tool it stands in for would
 """dmtcp_restart: becomes the first process of the computation again, with the others as its children."""
 
 import json

@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, UP - runs on Python 3.6, as the tool it stands in for would
 """Counts into a file that it holds open for appending: ``append.py FILE LAST SECONDS``."""
 
 import sys

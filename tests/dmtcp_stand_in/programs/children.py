@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, UP - runs on Python 3.6, as the tool it stands in for would
 """Counts in two children that it forks: ``children.py FILE LAST SECONDS``, into FILE.0 and FILE.1; ends with 2 + 3."""
 
 import sys

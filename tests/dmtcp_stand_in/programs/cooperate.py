@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, UP - runs on Python 3.6, as the tool it stands in for would
 """How a program lets the stand-in checkpoint it; under real DMTCP, or under nothing, all of this does nothing.
 
 A program keeps all that matters in one dictionary, gets it from ``begin`` (as it was at the checkpoint, when it is

@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, UP - runs on Python 3.6, as the tool it stands in for would
 """Counts: ``count.py FILE LAST SECONDS [CODE]``. A line for each number and the directory it was in; ends with CODE.
 
 SIGTERM: ends with 7 at once.

@@ -1,5 +1,4 @@
-# ruff: noqa: PTH, UP - runs on Python 3.6, as the tool it stands in for would
-"""A rank that counts: ``rank.py FILE LAST SECONDS``, into FILE.RANK; says how it was started in FILE.RANK.environment."""
+"""A rank that counts: ``rank.py FILE LAST SECONDS``, into FILE.RANK; its environment into FILE.RANK.environment."""
 
 import os
 import sys
