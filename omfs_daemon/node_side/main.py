@@ -30,6 +30,8 @@ _METHODS = {"pageout": ("pageout", "Pageout"), "ve_swap": ("ve_swap", "VeSwap")}
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 # Part of the time that is kept for putting things back if the rest was not enough; at most so many seconds.
 _KEPT, _KEPT_MOST = 0.2, 10.0
+# How often a job is stopped that somebody continues while its memory is moved.
+_TRIES = 3
 
 
 class _Ended(Exception):
@@ -96,13 +98,23 @@ class _Work:
     def _out(self, job: JobProcesses) -> Dict[str, Any]:
         deadline = self._end - min(_KEPT * self._asked.timeout, _KEPT_MOST)
         try:
-            processes = job.stop(deadline)
-            moved = self._mover.out(processes, deadline) if processes else Moved(0, 0, 0.0)
-            return self._done(processes, moved)
+            return self._stop_and_move(job, deadline)
         except BaseException as error:
             failure = error if isinstance(error, CannotMove) else CannotMove("fault", _text(error))
         _ignore_signals()
         return self._put_back(job, failure)
+
+    def _stop_and_move(self, job: JobProcesses, deadline: float) -> Dict[str, Any]:
+        """Slurm's own SIGCONT of a resume may come seconds after ``scontrol resume`` has ended: then once more."""
+        moved = Moved(0, 0, 0.0)
+        for _ in range(_TRIES):
+            processes = job.stop(deadline)
+            if processes:
+                moved = _sum(moved, self._mover.out(processes, deadline))
+            answer = self._done(processes, moved)
+            if answer["state"] in ("out", "none"):
+                return answer
+        raise CannotMove("continued", "somebody lets the processes run again as soon as they are stopped")
 
     def _put_back(self, job: JobProcesses, failure: CannotMove) -> Dict[str, Any]:
         """After a failed "out" the job is as it was: in memory, and running unless Slurm had suspended it."""

@@ -159,9 +159,13 @@ def chunks(mappings: Sequence[smaps.Mapping]) -> "List[List[kernel.Range]]":
 
 
 def free_swap() -> Tuple[int, int]:
-    """Bytes of swap on this node: all, and free."""
+    """Bytes of swap on this node: all, and what can be filled.
+
+    A page that was brought back keeps its place in swap until it is written to or swap becomes scarce (SwapCached in
+    proc(5)): such places are had again, so they count as free.
+    """
     fields = _meminfo()
-    return fields.get("SwapTotal", 0), fields.get("SwapFree", 0)
+    return fields.get("SwapTotal", 0), fields.get("SwapFree", 0) + fields.get("SwapCached", 0)
 
 
 def available_memory() -> int:

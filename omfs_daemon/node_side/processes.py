@@ -162,8 +162,7 @@ class JobProcesses:
         """
         self.find(deadline)
         while True:
-            fresh = [p for p in self.all if p.pid not in self._stopped_by_us and not is_stopped(p)]
-            for process in fresh:
+            for process in [process for process in self.all if not is_stopped(process)]:
                 # Noted first: if we are interrupted in between, it is continued once too often rather than never.
                 self._stopped_by_us.add(process.pid)
                 _send(process, stop=True)

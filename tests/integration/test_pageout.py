@@ -303,7 +303,8 @@ def test_on_a_suspended_job_only_what_we_stopped_is_continued(slurm: LocalSlurm,
 
 @pytest.mark.usefixtures("big_swap")
 def test_a_job_over_two_nodes_by_the_desk_suspended_and_resumed_by_slurm(slurm: LocalSlurm, program: Path) -> None:
-    """Also a process in a session of its own, which Slurm's suspend and resume do not reach."""
+    """Also a process in a session of its own, which Slurm's suspend stops two seconds later than the others; and a
+    resume before that has an effect only then, when the job is perhaps to be stopped again."""
     output = Path(tempfile.mkdtemp(dir=slurm.output))
     output.chmod(0o777)
     count = f"/usr/bin/python3 {program} {60 * MB} 10 0 0 {output}/count"

@@ -109,6 +109,13 @@ def test_without_enough_swap_nothing_is_touched(ourselves: Process) -> None:
         assert mover.held([os.getpid(), 2**22]) > 50 * MIB
 
 
+def test_the_places_of_pages_that_came_back_count_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    meminfo = {"SwapTotal": 1500 * MIB, "SwapFree": 500 * MIB, "SwapCached": 900 * MIB}
+    monkeypatch.setattr(pageout, "_meminfo", lambda: meminfo)
+    assert pageout.free_swap() == (1500 * MIB, 1400 * MIB)
+    assert pageout.Pageout({"margin": 100 * MIB}).probe()["free"] == 1300 * MIB
+
+
 def test_a_full_swap_is_told_from_what_stayed_in_memory(ourselves: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel takes the advice, says that it worked, and moves nothing."""
     monkeypatch.setattr(pageout, "free_swap", lambda: (1 << 50, 1 << 50))
