@@ -57,7 +57,7 @@ class _Run(Child):
 
     def ready(self) -> bool:
         """Before it has a handler the signal would end it."""
-        return form.catches(self.pid, self._number)
+        return form.survives(self.pid, self._number)
 
     def checkpoint(self, directory: str, timeout: float) -> Image:
         name = signal.Signals(self._number).name

@@ -19,6 +19,8 @@ def look(environment: Mapping[str, str], pid: int, proc: str = "/proc") -> Form:
     """Slurm names the batch shell's pid in SLURM_TASK_PID; each shell from there to us must catch the signal."""
     if environment.get("SLURM_STEP_ID", "") not in _BATCH_STEPS:
         return Form(False, "it was started by srun: start it in the batch script itself, and srun below it")
+    if environment.get("SLURM_HET_SIZE"):
+        return Form(False, "a job of several components cannot be requeued by itself")
     shell = environment.get("SLURM_TASK_PID", "")
     if not re.match(r"[0-9]{1,10}$", shell):
         return Form(False, "SLURM_TASK_PID is not set: no batch job")
@@ -37,6 +39,11 @@ def look(environment: Mapping[str, str], pid: int, proc: str = "/proc") -> Form:
 def catches(pid: int, number: int, proc: str = "/proc") -> bool:
     """Whether the process has a handler for the signal; a process that is gone or not ours to look at has none."""
     return bool(_number(proc, pid, "SigCgt", 16) >> (number - 1) & 1)
+
+
+def survives(pid: int, number: int, proc: str = "/proc") -> bool:
+    """Whether the process takes the signal without dying: by a handler, or as `srun` does, blocked and waited for."""
+    return catches(pid, number, proc) or bool(_number(proc, pid, "SigBlk", 16) >> (number - 1) & 1)
 
 
 def _number(proc: str, pid: int, name: str, base: int) -> int:

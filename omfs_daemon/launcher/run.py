@@ -19,6 +19,8 @@ _POLL = 1.0  # seconds; a signal or the end of a child of ours is seen at once
 _POLL_NOT_READY = 0.1
 _LOOK_AGAIN = 60.0  # seconds between two questions to a Slurm that did not answer
 _OURS = range(101, 110)
+_HUNG = "tool_hung"
+_OF_TOOLS = (0, 99)  # exit codes of a program that a late checkpoint has ended
 
 
 class Hold(Exception):
@@ -68,6 +70,7 @@ class Run:
         self._ready: Mapping[str, Any] = {}
         self._told_ready = False
         self._looked = clock()
+        self._hung = False  # a checkpoint was given up that may still end the program
 
     def go(self) -> int:
         """The exit code to end with: the program's own, or one that holds the job."""
@@ -157,6 +160,10 @@ class Run:
     def _watch(self) -> int:
         while True:
             code = self._program.wait(0)
+            if code is not None and self._hung and code in _OF_TOOLS:
+                say("the program ended with exit code {} after a checkpoint that was given up".format(code))
+                self._fall_back([], _HUNG)
+                continue
             if code is not None:
                 return self._ended(code)
             for number in self._inbox.take():
@@ -212,7 +219,9 @@ class Run:
             self._discard(place)
             return self._ended(end.code)
         except CannotStop as fault:
-            self._discard(place)
+            self._hung = fault.alive and fault.why == _HUNG
+            if not self._hung:  # else the tool may still write there, and may end the program if it cannot
+                self._discard(place)
             self._inbox.asked = None  # however often it was asked meanwhile, it was for this one
             self._not_stopped(fault)
             return None
@@ -260,6 +269,7 @@ class Run:
     def _fall_back(self, made: List[Tuple[str, Optional[Image]]], why: str) -> None:
         """The program is gone: bring it back at once from what is there. Never from its beginning without a word."""
         self._program.kill()
+        self._hung = False
         reached = self._progress.seconds()
         known = [name for name, _ in made]
         candidates = made + [(name, None) for name in self._store.candidates() if name not in known]

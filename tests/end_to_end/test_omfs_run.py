@@ -202,6 +202,28 @@ def test_a_job_whose_checkpoints_are_gone_is_held_and_does_not_start_over(jobs: 
     assert no_gap_no_repeat(jobs.counted(job))
 
 
+def test_srun_passes_the_request_on_to_its_step(jobs: Jobs) -> None:
+    job = jobs.submit("#!/bin/bash\nexec {run} --method application srun --quiet python3 counting.py\n")
+    for restarts in range(2):
+        jobs.until_word(job, restarts, "ready")
+        jobs.until_counted(job)
+        jobs.ask(job)
+        jobs.until_held(job)
+        if not restarts:
+            jobs.release(job)
+    assert jobs.until_word(job, 1, "stopped")
+    assert no_gap_no_repeat(jobs.counted(job))
+
+
+def test_a_directory_that_is_not_his_own_holds_the_job(jobs: Jobs) -> None:
+    theirs = jobs.slurm.output / "theirs"
+    theirs.mkdir(mode=0o755, exist_ok=True)  # root's
+    job = jobs.submit("#!/bin/bash\nexec {run} --method application --dir $PWD/theirs python3 counting.py\n")
+    jobs.until_held(job)
+    assert jobs.until_word(job, 0, "held").fields["why"] == "bad_directory"
+    assert list(theirs.iterdir()) == [] and jobs.counted(job) == []
+
+
 def test_a_task_of_an_array_is_stopped_alone_even_the_one_with_the_number_of_the_array(jobs: Jobs) -> None:
     array = jobs.submit(EXEC, "--array=1-2")
     wait_until(lambda: set(tasks(jobs, array, "k")) == {f"{array}_1", f"{array}_2"}, LIMIT, "both tasks")

@@ -88,6 +88,14 @@ def test_a_program_without_a_handler_is_not_sent_what_would_end_it(running: Any)
     assert (error.value.alive, program.wait(0)) == (True, None)
 
 
+def test_a_blocked_signal_does_not_end_it_either(running: Any) -> None:
+    code = "import os, signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]);"
+    code += "\nwhile not signal.sigpending(): time.sleep(0.01)\nopen(os.environ['OMFS_MARK'], 'w').close()"
+    program = running(code)
+    wait_until(program.ready, 10, "its mask")
+    assert program.checkpoint("", 10).files == []
+
+
 def test_started_again_it_knows(running: Any) -> None:
     code = 'import os, sys; sys.exit(int("OMFS_RESTARTED" in os.environ))'
     assert running(code).wait(10) == 0

@@ -77,6 +77,7 @@ def test_below_it_every_shell_must_catch_the_signal(tmp_path: Path, shell: int, 
         ({"SLURM_TASK_PID": "x"}, "no batch job"),
         ({"SLURM_TASK_PID": "50", "SLURM_STEP_ID": "0"}, "srun"),
         ({"SLURM_TASK_PID": "51"}, "container"),
+        ({"SLURM_TASK_PID": "50", "SLURM_HET_SIZE": "2"}, "several components"),
     ],
 )
 def test_elsewhere_it_cannot(tmp_path: Path, environment: dict[str, str], said: str) -> None:

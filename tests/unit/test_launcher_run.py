@@ -219,16 +219,32 @@ def test_one_request_or_many_make_one_checkpoint(world: World) -> None:
 def test_a_failed_checkpoint_leaves_the_program_running_and_a_later_request_tries_again(world: World) -> None:
     def fail_and_ask() -> None:
         world.ask()  # for the one under way
-        raise cannot("tool_hung", alive=True)
+        raise cannot("busy", alive=True)
 
     world.checkpoints = [fail_and_ask]
     assert world.run(lambda: world.ask(), None, None, 3) == 3
     assert world.desk.states == ["ready", "stopping", "failed"]
-    assert world.last == {"method": "fake", "why": "tool_hung"}
+    assert world.last == {"method": "fake", "why": "busy"}
     assert world.generations == []
-    world.checkpoints = [cannot("tool_hung", alive=True)]
+    world.checkpoints = [cannot("busy", alive=True)]
     assert world.run(lambda: world.ask(), None, lambda: world.ask()) == STOPPED
     assert world.desk.states == ["ready", "stopping", "failed", "stopping", "stopped"]
+
+
+@pytest.mark.parametrize("code", [0, 99])
+def test_a_checkpoint_given_up_that_ends_the_program_later_never_completes_the_job(world: World, code: int) -> None:
+    world.checkpoints = [cannot("tool_hung", alive=True)]
+    assert world.run(lambda: world.ask(), None, code) == HELD
+    assert world.desk.states == ["ready", "stopping", "failed", "held"]
+    assert world.generations == ["gen-0001"]  # the tool may still have been writing there
+    assert world.brought_up == ["fresh"]
+
+
+def test_a_program_s_own_end_after_a_checkpoint_given_up_is_its_own(world: World) -> None:
+    world.checkpoints = [cannot("tool_hung", alive=True)]
+    assert world.run(lambda: world.ask(), None, 5) == 5
+    world.checkpoints = [cannot("tool_hung", alive=True), cannot("busy", alive=True)]
+    assert world.run(lambda: world.ask(), None, lambda: world.ask(), None, 0) == 0
 
 
 def test_a_driver_s_unforeseen_error_is_a_failed_checkpoint(world: World) -> None:
