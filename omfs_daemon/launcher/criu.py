@@ -184,6 +184,7 @@ class _Run(Program):
         end = time.monotonic() + timeout
         before = self._members()
         self._refuse_strays()
+        _refuse_files(before)
         dump = self._dump(directory, timeout)
         if dump.code != 0:
             hung = dump.code is None
@@ -258,6 +259,14 @@ class _Run(Program):
         alive = criu_processes.is_alive(criu_processes.look(self.pid))
         rest = "" if awake else "; and not all of its processes run again"
         return CannotStop(why, "no dump: {}{}".format(text, rest), alive=alive)
+
+
+def _refuse_files(processes: List[Process]) -> None:
+    """Files that are open but could not be opened again: CRIU would find that out only at the restore."""
+    for one in processes:
+        for path in criu_processes.not_to_be_opened(one.pid):
+            text = "process {} has {} open, which user {} may not open by its name"
+            raise CannotStop("unopenable_file", text.format(one.pid, path, os.getuid()), alive=True)
 
 
 def _attached(attach: "subprocess.Popen[bytes]", work: str, end: float) -> int:

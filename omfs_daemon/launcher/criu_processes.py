@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import re
 import signal
+import stat
 import time
 from typing import Dict, List, NamedTuple, Optional
 
@@ -65,6 +67,33 @@ def threads(pid: int, proc: str = "/proc") -> List[int]:
         return [int(name) for name in os.listdir(os.path.join(proc, str(pid), "task"))]
     except OSError:
         return []
+
+
+def not_to_be_opened(pid: int, proc: str = "/proc") -> List[str]:
+    """Names of the files that a process has open and that we could not open in the same way."""
+    folder = os.path.join(proc, str(pid))
+    try:
+        names = os.listdir(os.path.join(folder, "fd"))
+    except OSError:
+        return []
+    return [path for path in (_not_to_be_opened(folder, name) for name in names) if path]
+
+
+def _not_to_be_opened(folder: str, name: str) -> str:
+    link = os.path.join(folder, "fd", name)
+    try:
+        info = os.stat(link)
+        # A file without a name becomes part of the image.
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink == 0:
+            return ""
+        path = os.readlink(link)
+        with open(os.path.join(folder, "fdinfo", name)) as lines:
+            found = re.search(r"^flags:\s+([0-7]+)", lines.read(), re.MULTILINE)
+    except OSError:
+        return ""  # closed or gone while we looked
+    access = int(found.group(1), 8) & os.O_ACCMODE if found else os.O_RDONLY
+    mode = {os.O_RDONLY: os.R_OK, os.O_WRONLY: os.W_OK}.get(access, os.R_OK | os.W_OK)
+    return "" if os.access(path, mode) else path
 
 
 def send(process: Process, number: int) -> None:

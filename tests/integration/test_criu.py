@@ -461,6 +461,73 @@ def test_strays_are_not_left_behind(user: User) -> None:
     assert user.processes() == [run.process.pid], "strays end with the rest"
 
 
+def test_a_file_that_could_not_be_opened_again_stops_nothing(user: User) -> None:
+    secret = user.home / "secret"
+    secret.write_text("x")
+    os.chown(secret, user.uid, user.uid)
+    run = user.run("sh", "-c", "exec 5<secret; echo > opened; exec sleep 600")
+    run.good("start")
+    wait_until((user.home / "opened").exists, LIMIT, "the file to be open")
+    secret.chmod(0)
+    answer = run.checkpoint(user.directory())
+    assert (answer["failed"], answer["alive"]) == ("unopenable_file", True), answer
+    secret.chmod(0o400)
+    run.again(user.directory())
+
+
+SOCKETS = """
+import socket, sys, time
+listening = socket.socket()
+listening.bind(("127.0.0.1", 0))
+listening.listen()
+if sys.argv[1] == "connected":
+    one = socket.create_connection(listening.getsockname())
+    two, _ = listening.accept()
+for turn in range(100_000):
+    print(turn, flush=True)
+    time.sleep(0.01)
+"""
+
+
+def test_a_listening_socket_comes_back(user: User) -> None:
+    run = user.run(PYTHON, "-c", SOCKETS, "listening")
+    run.good("start")
+    user.goes_on("out")
+    run.again(user.directory())
+    user.goes_on("out")
+
+
+def test_a_connection_is_refused_and_the_program_goes_on(user: User) -> None:
+    run = user.run(PYTHON, "-c", SOCKETS, "connected")
+    run.good("start")
+    user.goes_on("out")
+    answer = run.checkpoint(user.directory())
+    assert (answer["failed"], answer["alive"]) == ("tool_failed", True) and "TCP" in answer["message"], answer
+    user.goes_on("out")
+
+
+PIPES = """
+import multiprocessing, time
+def double(number):
+    time.sleep(0.005)
+    return number
+if __name__ == "__main__":
+    with multiprocessing.Pool(2) as pool:
+        for number in pool.imap(double, range(300)):
+            print(number, flush=True)
+"""
+
+
+def test_pipes_and_semaphores_between_the_programs_processes_come_back(user: User) -> None:
+    (user.home / "pipes.py").write_text(PIPES)
+    run = user.run(PYTHON, user.home / "pipes.py")
+    run.good("start")
+    user.goes_on("out")
+    run.again(user.directory())
+    assert run.good("wait", timeout=LIMIT)["code"] == 0
+    assert user.numbers("out") == list(range(300))
+
+
 def test_a_program_that_ended_meanwhile_keeps_its_exit_code(user: User) -> None:
     run = user.run("sh", "-c", "exit 3")
     run.good("start")
