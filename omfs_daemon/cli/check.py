@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from omfs_daemon.cli.check_stops import stops
 from omfs_daemon.cli.client import Client
 from omfs_daemon.cli.faults import UnreachableError
 from omfs_daemon.cli.output import cell, table, when
@@ -27,7 +28,7 @@ _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
 
 def check(config: Config, gateway: Gateway, client: Client) -> list[Finding]:
-    """All findings: the daemon, the connection to Slurm, its settings, and the accounts with entitlements."""
+    """All findings: the daemon, the connection to Slurm, its settings, stops, and accounts with entitlements."""
     try:
         settings = gateway.settings()
         nodes = gateway.nodes()
@@ -39,7 +40,8 @@ def check(config: Config, gateway: Gateway, client: Client) -> list[Finding]:
     if not up:
         connection = connection._replace(level=Level.FAIL, mend="bring nodes up: sinfo -R says why they are not")
     facts = _facts(config, settings, client)
-    return [daemon(client), connection, *findings(settings, facts), accounts(config, gateway)]
+    ways = stops(config, gateway, settings, nodes, _plug_ins(settings))
+    return [daemon(client), connection, *findings(settings, facts), *ways, accounts(config, gateway)]
 
 
 def daemon(client: Client) -> Finding:

@@ -47,6 +47,7 @@ class Request:
     ``cpus`` is the total, spread over ``nodes`` to ``max_nodes`` nodes with at least
     ``min_cpus_per_node`` on each. ``gres`` is per node: ``(("gpu:a100", 2),)``. ``features`` is
     Slurm's expression (``"fast&ve"``). An exclusive job takes whole nodes.
+    ``unplaced``: Slurm must not start it before we have chosen its nodes (docs/books.md).
     """
 
     cpus: int
@@ -61,6 +62,7 @@ class Request:
     partitions: tuple[str, ...] = ()
     required_nodes: frozenset[str] = frozenset()
     excluded_nodes: frozenset[str] = frozenset()
+    unplaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class Job:
     array, ``"3_[4-5]"`` for its waiting rest. Name, comment and user are written by users: hostile text.
     ``requeue``: Slurm would requeue it (not submitted with --no-requeue). ``required_nodes`` in the request is the
     *present* ReqNodeList, so it shows a pin of ours as well. ``licenses``: what it asks for while it waits, and holds
-    from its start to its end, by name.
+    from its start to its end, by name. ``special_exit``: it waits, held, because its script ended with an exit code
+    that slurm.conf lists in RequeueExitHold.
     """
 
     id: int
@@ -97,6 +100,7 @@ class Job:
     array_id: int | None = None
     task_ids: tuple[int, ...] = ()
     restarts: int = 0
+    special_exit: bool = False
     requeue: bool = True
     comment: str = ""
     admin_comment: str = ""

@@ -175,6 +175,7 @@ class Cycle:
         for reclaim in verdict.reclaims:
             self._conductor.begin(reclaim, picture, settings)
         paused = self._journal.state.pause is not None
+        self._place(suggested, picture, settings)
         self._release(suggested.releases, picture)
         if paused:
             return
@@ -184,6 +185,17 @@ class Cycle:
         for rank in suggested.ranks:
             by_nice.setdefault(rank.nice, []).append(rank.ref)
         give(self._gateway, [orders.SetNice(tuple(refs), nice) for nice, refs in by_nice.items()])
+
+    def _place(self, suggested: Plan, picture: Picture, settings: Settings) -> None:
+        """Jobs that left the choice of their nodes to us get nodes and licences together, before they are let go."""
+        released = {change.ref for change in suggested.releases}
+        wanted: list[orders.Order] = []
+        for start in suggested.starts:
+            job = picture.job(start.ref)
+            if job is not None and job.request.unplaced and start.ref in released:
+                nodes = tuple(share.node for share in start.shares)
+                wanted.append(orders.Pin(start.ref, nodes, settings.books.placed(job.licenses, nodes)))
+        give(self._gateway, wanted)
 
     def _release(self, changes: tuple[Change, ...], picture: Picture) -> None:
         """End holds of ours; their marks are taken off once they are seen ended."""

@@ -43,8 +43,12 @@ def reconcile(state: State, picture: Picture, now: float, settings: Settings) ->
         found.records.append(JobsGone(tuple(gone)))
     for ref, stopped in state.stopped.items():
         job = picture.job(ref)
-        if job is not None and job.runs and ref not in under_way:
+        if job is None or ref in under_way:
+            continue
+        if job.runs:
             _runs_again(found, job, stopped, picture, now, settings)
+        elif job.state is JobState.PENDING:  # it was requeued while it was stopped
+            found.orders.extend(_licenses_back(job, stopped))
     for ref, nodes in state.pins.items():
         job = picture.job(ref)
         if job is not None and job.state is JobState.PENDING and ref not in under_way:
@@ -72,13 +76,11 @@ def _let_go_of_forgotten(found: Findings, state: State, picture: Picture, now: f
 
 
 def _waits_after_stop(job: Job) -> bool:
-    """In the hold that Slurm sets after exit code 101, or in ours on top of it; one that somebody else has set since
-    has another reason."""
+    """In the hold that Slurm sets after exit code 101, or in ours on top of it."""
     run = launched.of(job)
     if run is None or run.state is not RunState.STOPPED or job.state is not JobState.PENDING:
         return False
-    is_ours = job.hold is Hold.ADMIN and job.admin_comment.startswith(STOPPED_MARK)
-    return is_ours or (job.hold is Hold.USER and job.reason != "JobHeldUser")
+    return job.special_exit and (job.hold is Hold.USER or job.admin_comment.startswith(STOPPED_MARK))
 
 
 def _take_marks_off(found: Findings, state: State, picture: Picture, under_way: set[str]) -> None:
@@ -114,7 +116,7 @@ def _runs_again(found: Findings, job: Job, stopped: Stopped, picture: Picture, n
 
 
 def _licenses_back(job: Job, stopped: Stopped) -> list[Action]:
-    """Taken off before it was suspended; Slurm gives them back only to a job that runs."""
+    """Taken off before it was suspended; Slurm gives them back only to a job that runs or waits."""
     if not stopped.licenses or job.licenses == stopped.licenses:
         return []
     return [orders.SetLicenses((job.ref,), stopped.licenses)]

@@ -53,6 +53,10 @@ class Launched(Requeue):
                 return Progress.FAILED
         return Progress.UNTOUCHED
 
+    def bring_back(self, seen: Seen, cpus_free: bool) -> list[Action]:
+        """Not one that omfs-run could not restart: its owner must look at it first."""
+        return [] if _state(seen) is RunState.HELD else super().bring_back(seen, cpus_free)
+
     def why_failed(self, seen: Seen) -> str:
         run = launched.of(seen.job)
         return WHY_TEXT.get(run.why, run.why.replace("_", " ")) if run else ""

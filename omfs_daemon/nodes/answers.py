@@ -113,12 +113,17 @@ def _facts(raw: dict[str, object]) -> MethodFacts:
     ves = raw.get("ves", [])
     if not isinstance(ves, list) or len(ves) > _MOST_VES:
         raise ValueError("ves is not a list of vector engines")
-    return MethodFacts(
-        _flag(raw, "usable"), _code(raw, "why"), _whole(raw, "free", _MOST_BYTES), tuple(_ve(_object(ve)) for ve in ves)
-    )
+    free = _whole(_known(raw), "free", _MOST_BYTES)
+    return MethodFacts(_flag(raw, "usable"), _code(raw, "why"), free, tuple(_ve(_object(ve)) for ve in ves))
+
+
+def _known(raw: dict[str, object]) -> dict[str, object]:
+    """What a node does not know of itself (null) is left out, and so counts as none: nothing is promised on it."""
+    return {name: value for name, value in raw.items() if value is not None}
 
 
 def _ve(raw: dict[str, object]) -> Ve:
+    raw = _known(raw)
     sizes = [_whole(raw, name, _MOST_BYTES) for name in ("memory", "memory_free", "swap_free")]
     return Ve(_whole(raw, "ve", _MOST_VES), *sizes)
 

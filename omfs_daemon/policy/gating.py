@@ -25,8 +25,10 @@ class Gating:
         self.to_hold: set[str] = set()
 
     def let_go(self, job: Job) -> None:
-        """It may be stopped, or it is urgent: no rule keeps it from starting."""
-        if is_held_by_us(job):
+        """It may be stopped, or it is urgent: no rule keeps it from starting, but that we choose its nodes first."""
+        if job.request.unplaced:
+            self.strengthen(job)
+        elif is_held_by_us(job):
             urgent = self._standing.kinds.of(job).job_class.urgent
             reason = Reason.URGENT if urgent else Reason.MAY_BE_STOPPED
             self.releases.append(Change(job.ref, job.account, reason))
@@ -34,7 +36,8 @@ class Gating:
     def strengthen(self, job: Job) -> None:
         """Its owner could release a hold made at submit; an administrator's he cannot."""
         if job.hold is Hold.USER and is_held_by_us(job):
-            self.holds.append(Change(job.ref, job.account, Reason.NON_PREEMPTIBLE_BEYOND))
+            reason = Reason.UNPLACED if job.request.unplaced else Reason.NON_PREEMPTIBLE_BEYOND
+            self.holds.append(Change(job.ref, job.account, reason))
 
     def admit(self, unheld: Iterable[Job], refs_of: Callable[[Job], list[str]], now: float) -> None:
         """Count jobs that nothing holds for as long as they fit into the entitlement; the others are to be held.

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     TRIED_IN_VAIN = "tried_in_vain"
     ENOUGH_STOPS = "enough_stops_at_once"
     CPUS_FREE_AGAIN = "cpus_free_again"
+    UNPLACED = "nodes_not_chosen_yet"
 
 
 TEXT: Mapping[Reason, str] = {
@@ -41,6 +42,7 @@ TEXT: Mapping[Reason, str] = {
     Reason.TRIED_IN_VAIN: "stopping jobs for it did not let it start lately",
     Reason.ENOUGH_STOPS: "so many jobs are being stopped already that its turn is in the next cycle",
     Reason.CPUS_FREE_AGAIN: "the CPUs on which it was suspended are free again",
+    Reason.UNPLACED: "what it asks for on any node is counted by node, so its nodes are chosen first",
 }
 
 

@@ -349,7 +349,7 @@ class _Pass:
             self.resumes.append(Resume(ref, job.account, shares, len(self.reclaims)))
         else:
             self.starts.append(Start(ref, job.account, reason, shares, len(self.reclaims)))
-            if job.hold is not Hold.NONE and need.fixed:
+            if job.hold is not Hold.NONE and (need.fixed or job.request.unplaced):
                 self.gating.releases.append(Change(ref, job.account, Reason.WITHIN_SHARE))
         self.standing.start(need, shares, job.hold is not Hold.NONE)
 

@@ -9,7 +9,9 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from omfs_daemon.cluster import launched
 from omfs_daemon.cluster.jobs import Hold, Job
+from omfs_daemon.cluster.launched import RunState
 from omfs_daemon.policy.plan import Band
 
 Ints = NDArray[np.int64]
@@ -31,12 +33,22 @@ def is_held_by_us(job: Job) -> bool:
     """Whether the hold is the submit plug-in's or the daemon's; any other hold is none of our business.
 
     A stopped job that waits for its turn may be held by its owner; Slurm then says JobHeldUser, while the hold that
-    comes with a requeue has a reason of its own.
+    comes with a requeue has a reason of its own, and that which omfs-run asks for shows in the state. A job that
+    omfs-run could not restart is held for its owner, who alone can mend it.
     """
     if job.hold is Hold.NONE or not job.admin_comment.startswith(OUR_MARK):
         return False
-    is_owners = job.hold is Hold.USER and job.reason == "JobHeldUser" and job.admin_comment.startswith(STOPPED_MARK)
+    if job.special_exit and is_held_for_owner(job):
+        return False
+    is_stopped = job.admin_comment.startswith(STOPPED_MARK)
+    is_owners = job.hold is Hold.USER and job.reason == "JobHeldUser" and is_stopped and not job.special_exit
     return not is_owners
+
+
+def is_held_for_owner(job: Job) -> bool:
+    """Whether omfs-run has put the job back because none of its checkpoints could be restarted."""
+    run = launched.of(job)
+    return run is not None and run.state is RunState.HELD
 
 
 def could_start(job: Job, now: float) -> bool:

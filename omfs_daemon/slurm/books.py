@@ -81,8 +81,8 @@ class Books:
         """The jobs and nodes with the licences among their generic resources.
 
         A job that waits also gets the nodes that its licences name as required ones; what it asks for on any node it
-        asks for on each of its nodes, in equal parts. What jobs hold of a node on which they are not, and what is held
-        without a job that we see, is taken off what the node has.
+        asks for on each of its nodes, in equal parts, and is marked as unplaced. What jobs hold of a node on which they
+        are not, and what is held without a job that we see, is taken off what the node has.
         """
         if not self.books:
             return list(jobs), list(nodes)
@@ -136,7 +136,9 @@ class Books:
             counts[entry.book.resource] = max(counts.get(entry.book.resource, 0), count)
         required = job.request.required_nodes | {entry.node for entry, _ in asked if entry.node and waits}
         gres = tuple(sorted((*job.request.gres, *counts.items())))
-        return replace(job, request=replace(job.request, gres=gres, required_nodes=required))
+        unplaced = waits and any(not entry.node for entry, _ in asked)
+        request = replace(job.request, gres=gres, required_nodes=required, unplaced=unplaced)
+        return replace(job, request=request)
 
     def _asked(self, job: Job) -> list[tuple[Entry, int]]:
         """What each of its nodes gives to the job; of what differs between them, the most counts everywhere."""

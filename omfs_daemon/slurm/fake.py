@@ -195,7 +195,7 @@ class FakeSlurm:
     def set_hold(self, record: Record, hold: Hold) -> None:
         record.hold = hold
         if hold is Hold.NONE:
-            record.held_text, record.reason = "", "None"
+            record.held_text, record.reason, record.special_exit = "", "None", False
         self.reconsider(record)
 
     def pin(self, record: Record, nodes: frozenset[str]) -> None:

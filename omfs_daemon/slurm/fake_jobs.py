@@ -96,6 +96,7 @@ class Record:
     licenses: tuple[tuple[str, int], ...] = ()
     launched: Launched | None = None
     launcher: str = ""
+    special_exit: bool = False
     requeue: bool = True
     comment: str = ""
     taken: tuple[Taken, ...] = ()
@@ -166,6 +167,7 @@ class Record:
             array_id=self.array_id,
             task_ids=self.tasks,
             restarts=self.restarts,
+            special_exit=waiting and self.special_exit,
             requeue=self.requeue,
             comment=self.comment,
             admin_comment=self.admin_comment,

@@ -66,7 +66,7 @@ class OmfsRun:
             self._say(record, "ready")
         elif launched.on_restart is OnRestart.HELD:
             self._say(record, "held", why=launched.why)
-            self._host.requeue(record, hold=True, held_text="")
+            self._exit_special(record)
         elif launched.on_restart is OnRestart.FRESH:
             self._say(record, "ready", fresh=1)
         else:
@@ -83,6 +83,11 @@ class OmfsRun:
         record.checkpoint = record.work(self._host.now)
         record.generations += 1
         self._say(record, "stopped", bytes=launched.size, seconds=f"{launched.seconds:.2f}")
+        self._exit_special(record)
+
+    def _exit_special(self, record: Record) -> None:
+        """Exit code 101 or 102."""
+        record.special_exit = True
         self._host.requeue(record, hold=True, held_text="")
 
     def _say(self, record: Record, state: str, **said: object) -> None:

@@ -171,6 +171,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Sha
             array_id=values.whole(row.array_job_id) if task_ids else None,
             task_ids=task_ids,
             restarts=values.whole(row.restarts),
+            special_exit=row.state == "SPECIAL_EXIT",
             requeue=row.requeue != "0",
             comment=values.text(row.comment)[:_COMMENT_KEPT],
             admin_comment=_admin_comment(row, hold),
