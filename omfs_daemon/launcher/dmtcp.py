@@ -33,6 +33,8 @@ _POLL = 0.05
 _VERSION_SECONDS = 20.0
 # A coordinator that refused leaves the program RUNNING; one that accepted stops it within milliseconds.
 _REFUSED_AFTER = 2.0
+# A process in the kernel can hold up an accepted one; after this long of running on it surely was refused.
+_SURELY_REFUSED_AFTER = 30.0
 # The restart script comes last, possibly after the program has gone.
 _PATIENCE = 5.0
 _LEAVE_SECONDS = 5.0
@@ -61,7 +63,10 @@ class Tools:
 
 
 class Dmtcp(Driver):
-    """``bin_directory``: where DMTCP's commands are (None: on the PATH); ``environment``: the job's."""
+    """``bin_directory``: where DMTCP's commands are (None: on the PATH); ``environment``: the job's.
+
+    ``stalled``: seconds without a byte written after which a checkpoint that is over its time is given up.
+    """
 
     name = "dmtcp"
 
@@ -71,7 +76,9 @@ class Dmtcp(Driver):
         environment: Optional[Mapping[str, str]] = None,
         clock: Clock = time.monotonic,
         sleep: Sleep = time.sleep,
+        stalled: float = 60.0,
     ) -> None:
+        self._stalled = stalled
         self._bin = bin_directory
         self._environment = dict(os.environ if environment is None else environment)
         self._clock = clock
@@ -123,7 +130,7 @@ class Dmtcp(Driver):
             process = subprocess.Popen(arguments, env=place.environment, preexec_fn=os.setpgrp, restore_signals=True)
         except OSError as error:
             raise CannotStart("tool_failed", "cannot run {}: {}".format(arguments[0], error.strerror)) from None
-        return DmtcpProgram(process, place, tools, self._clock, self._sleep)
+        return DmtcpProgram(process, place, tools, self._clock, self._sleep, self._stalled)
 
     def _found(self) -> Tools:
         if self._tools is None:
@@ -203,8 +210,15 @@ class DmtcpProgram(Program):
     """A program under DMTCP; dmtcp_launch and dmtcp_restart become the program, so their pid is its pid."""
 
     def __init__(
-        self, process: "subprocess.Popen[bytes]", place: _Place, tools: Tools, clock: Clock, sleep: Sleep
+        self,
+        process: "subprocess.Popen[bytes]",
+        place: _Place,
+        tools: Tools,
+        clock: Clock,
+        sleep: Sleep,
+        stalled: float,
     ) -> None:
+        self._stalled = stalled
         self.pid = process.pid
         self._process = process
         self._place = place
@@ -215,6 +229,7 @@ class DmtcpProgram(Program):
         self._lock = threading.Lock()
         # A checkpoint was asked for and it is not known what came of it: the program may be ended by it at any time.
         self._pending = False
+        self._asked = 0.0
         self._known: Set[processes.Process] = set()
         self._nothing_left = False
 
@@ -322,7 +337,7 @@ class DmtcpProgram(Program):
                 raise Ended(code)
             status = self._coordinator.status(self._left(deadline))
             if status is not None and status.running:
-                self._pending = False
+                self._settle()
                 return status.peers
             if self._clock() >= deadline:
                 break
@@ -333,9 +348,14 @@ class DmtcpProgram(Program):
             raise CannotStop("tool_failed", "DMTCP's coordinator is gone", alive=True)
         raise CannotStop("busy", "the program is not in a state in which DMTCP can checkpoint it", alive=True)
 
+    def _settle(self) -> None:
+        """The program runs: what was asked for long ago was refused."""
+        self._pending = self._pending and self._clock() - self._asked < _SURELY_REFUSED_AFTER
+
     def _ask(self, deadline: float) -> None:
         quirks = self._tools.quirks
-        self._pending = True
+        if not self._pending:
+            self._pending, self._asked = True, self._clock()
         longest = max(deadline - self._clock(), 0.1) if quirks.blocks else self._left(deadline)
         reply = self._coordinator.ask(quirks.request, timeout=longest)
         if reply.code is not None and reply.code not in quirks.accepted:
@@ -345,6 +365,7 @@ class DmtcpProgram(Program):
     def _await_end(self, directory: str, peers: int, deadline: float) -> None:
         """Until all have gone, or the coordinator has; raises CannotStop if they stay."""
         running_since: Optional[float] = None
+        seen, grown = 0, self._clock()
         while True:
             if self._code() is not None and self._is_complete(directory, peers):
                 return  # not asked: it takes dmtcp_command a second to find out that there is no coordinator
@@ -358,26 +379,41 @@ class DmtcpProgram(Program):
                 running_since = None
             elif running_since is None:
                 running_since = now
-            if now >= deadline:
-                self._give_up(running_since is not None)
+            written = images.bytes_in(directory)
+            if written != seen:
+                seen, grown = written, now
+            if now >= deadline and self._code() is None:
+                self._give_up(status, written, now - grown, 0.0 if running_since is None else now - running_since)
             if running_since is not None and now - running_since >= _REFUSED_AFTER:
                 # Refused, whatever was answered. Asking again cannot make two of one: a second one is refused.
                 self._ask(deadline)
                 running_since = None
             self._sleep(_POLL)
 
-    def _give_up(self, running: bool) -> None:
-        if self._code() is not None:
-            return
-        if running:
-            self._pending = False
+    def _give_up(self, status: Optional[Status], written: int, still: float, ran: float) -> None:
+        """Over time: raise CannotStop, or return to wait on.
+
+        DMTCP cannot be told to leave off. Once it has stopped the processes they compute no more, and when the images
+        are written it ends them: so as long as it writes, waiting loses the least. If it does not, the program is
+        frozen for good, and is ended.
+        """
+        running = status is not None and status.running
+        if running and ran < _REFUSED_AFTER:
+            return  # it may have been accepted a moment ago
+        if running or (status is None and not written):
+            if running:
+                self._settle()
             try:
                 self._place.point_nowhere()
             except OSError as error:
                 sys.stderr.write("omfs-run: cannot clear {}: {}\n".format(self._place.link, error.strerror))
-            raise CannotStop("tool_failed", "DMTCP did not take the checkpoint; the program runs on", alive=True)
-        # DMTCP cannot be told to stop a checkpoint; when this one is written it ends the program.
-        raise CannotStop("tool_hung", "DMTCP did not end the checkpoint in time", alive=True)
+            if running:
+                raise CannotStop("tool_failed", "DMTCP did not take the checkpoint; the program runs on", alive=True)
+            raise CannotStop("tool_hung", "DMTCP's coordinator does not answer", alive=True)
+        if still >= self._stalled:
+            self.kill()
+            text = "DMTCP froze the program and has written nothing for {:.0f} s; it was ended".format(still)
+            raise CannotStop("tool_hung", text, alive=self._code() is None)
 
     def _is_complete(self, directory: str, peers: int) -> bool:
         try:

@@ -30,7 +30,7 @@ class Bench:
     def __init__(self, place: Path, bin_directory: Path, environment: dict[str, str]) -> None:
         self.place = place
         self.bin = bin_directory
-        self.driver = Dmtcp(str(bin_directory), environment)
+        self.driver = Dmtcp(str(bin_directory), environment, stalled=1.5)
         self.started: list[DmtcpProgram] = []
         self.made = 0
 
@@ -364,21 +364,27 @@ def test_a_refusal_with_the_text_of_a_success_leaves_the_program_running(
     seen = len(numbers(place / "out"))
     until(lambda: len(numbers(place / "out")) > seen)
     assert program.ready()
+    # Nothing tells that it was refused; so an exit code of 0 would still not be believed.
+    program._coordinator.quit(5.0)
+    assert program.wait(10) == 99
 
 
-def test_a_checkpoint_that_hangs_is_told_and_a_late_end_is_no_success(
-    faulty: Callable[[str], Bench], place: Path
-) -> None:
+def test_a_checkpoint_that_hangs_for_good_ends_the_frozen_program(faulty: Callable[[str], Bench], place: Path) -> None:
     bench = faulty("hang_checkpoint")
     program = bench.running("count", place / "out", 10000, 0.02)
     with pytest.raises(CannotStop) as fault:
-        program.checkpoint(str(bench.new("generation")), 2.0)
-    assert (fault.value.why, fault.value.alive) == ("tool_hung", True)
-    with pytest.raises(CannotStop) as fault:
-        program.checkpoint(str(bench.new("generation")), 1.0)
-    assert (fault.value.why, fault.value.alive) == ("busy", True)
-    program._coordinator.quit(5.0)  # as if it had been written in the end: the program exits with 0
-    assert program.wait(10) == 99
+        program.checkpoint(str(bench.new("generation")), 0.5)
+    assert (fault.value.why, fault.value.alive) == ("tool_hung", False)
+    assert bench.left() == []
+
+
+def test_a_checkpoint_over_its_time_is_waited_for_as_long_as_it_goes_on(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    generation = bench.new("generation")
+    image = program.checkpoint(str(generation), 0.01)
+    seen = len(numbers(place / "out"))
+    bench.restart(generation, image)
+    until(lambda: len(numbers(place / "out")) > seen)
 
 
 def test_a_command_that_hangs_leaves_the_program_running(faulty: Callable[[str], Bench], place: Path) -> None:
@@ -389,6 +395,8 @@ def test_a_command_that_hangs_leaves_the_program_running(faulty: Callable[[str],
         program.checkpoint(str(bench.new("generation")), 1.5)
     assert (fault.value.why, fault.value.alive) == ("tool_hung", True)
     assert program.wait(0) is None
+    os.kill(program.pid, signal.SIGUSR1)
+    assert program.wait(10) == 128 + signal.SIGUSR1
 
 
 def test_a_restart_that_fails_is_told(faulty: Callable[[str], Bench], place: Path) -> None:
