@@ -303,8 +303,8 @@ def test_on_a_suspended_job_only_what_we_stopped_is_continued(slurm: LocalSlurm,
 
 @pytest.mark.usefixtures("big_swap")
 def test_a_job_over_two_nodes_by_the_desk_suspended_and_resumed_by_slurm(slurm: LocalSlurm, program: Path) -> None:
-    """Also a process in a session of its own, which Slurm's suspend stops two seconds later than the others; and a
-    resume before that has an effect only then, when the job is perhaps to be stopped again."""
+    """Also a process in a session of its own, which Slurm's suspend stops two seconds later than the others; a resume
+    before that has an effect only then, so its SIGCONT is waited for before the job is stopped again."""
     output = Path(tempfile.mkdtemp(dir=slurm.output))
     output.chmod(0o777)
     count = f"/usr/bin/python3 {program} {60 * MB} 10 0 0 {output}/count"
@@ -327,6 +327,7 @@ def test_a_job_over_two_nodes_by_the_desk_suspended_and_resumed_by_slurm(slurm: 
             assert _done(desk, back).state is WorkState.DONE
             job.assert_stands()
             slurm.command("scontrol", "resume", str(job.id))
+            wait_until(lambda: "T" not in {state(pid) for pid in job.pids()}, 20, "Slurm's SIGCONT")
             assert _done(desk, replace(back, resume=True)).memory == "running"
             job.assert_counts_on()
         seen = _done(desk, replace(out, nodes=("n3", "n4", "bad name")))
