@@ -18,6 +18,7 @@ from omfs_daemon.daemon.views import (
     StatusView,
     StopUnderWayView,
     VictimView,
+    WayView,
     WhyView,
 )
 
@@ -121,7 +122,12 @@ def _actions(actions: Iterable[ActionView], title: str) -> Table:
 
 
 def _victims(victims: Iterable[VictimView]) -> str:
-    return ", ".join(f"{victim['job']} of {victim['account']} ({victim['method']})" for victim in victims)
+    return ", ".join(_victim(victim) for victim in victims)
+
+
+def _victim(victim: VictimView) -> str:
+    cost = f", about {span(victim['cost_seconds'])}" if victim.get("cost_seconds") else ""
+    return f"{victim['job']} of {victim['account']} ({victim['method']}{cost})"
 
 
 def why(view: WhyView) -> Iterator[RenderableType]:
@@ -130,11 +136,22 @@ def why(view: WhyView) -> Iterator[RenderableType]:
         f"job {view['job']} of {view['user']} in {view['account']}, class {view['class']}, {view['state']}", "bold"
     )
     yield cell(view["now"])
+    if view["ways"]:
+        yield _ways(view["ways"])
     if view["events"]:
         story = table("", ("when", "event", "what"))
         for event in view["events"]:
             story.add_row(when(event["time"]), cell(event["event"]), cell(event["text"]))
         yield story
+
+
+def _ways(ways: Iterable[WayView]) -> Table:
+    names = ("to stop", "to bring back", "work lost")
+    made = table("How it can be stopped", ("method", *names, "why not now"), names)
+    for way in ways:
+        seconds = (way["stop_seconds"], way["back_seconds"], way["lost_seconds"])
+        made.add_row(cell(way["method"]), *(span(value) for value in seconds), cell(way["why_not"], "yellow"))
+    return made
 
 
 def history(view: HistoryView) -> Iterator[RenderableType]:

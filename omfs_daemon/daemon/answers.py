@@ -24,6 +24,7 @@ from omfs_daemon.daemon.views import (
     StoppedView,
     StopUnderWayView,
     VictimView,
+    WayView,
     WhyView,
 )
 from omfs_daemon.errors import ControlError
@@ -32,6 +33,7 @@ from omfs_daemon.policy.gate import REFUSAL_TEXT, Verdict
 from omfs_daemon.policy.plan import TEXT, AccountUse, Plan, Reason
 from omfs_daemon.policy.queue import could_start, is_held_by_us
 from omfs_daemon.policy.rules import Rules, classify
+from omfs_daemon.policy.ways import WHY_NOT_TEXT, Ways
 
 
 def account_views(rows: tuple[AccountUse, ...], tree: AccountTree) -> list[AccountView]:
@@ -104,8 +106,11 @@ def held_count(report: Report) -> int:
     return sum(job.tasks for job in report.snapshot.jobs.values() if is_held_by_us(job))
 
 
-def plan_view(time: float, sentence: str, suggested: Plan, verdict: Verdict) -> PlanView:
+def plan_view(
+    time: float, sentence: str, suggested: Plan, verdict: Verdict, snapshot: Snapshot, rules: Rules
+) -> PlanView:
     """Every suggestion that would be enacted, and what the gate refuses."""
+    costs = _costs(verdict, snapshot, rules)
     actions = [
         ActionView(
             kind="stop for",
@@ -113,7 +118,10 @@ def plan_view(time: float, sentence: str, suggested: Plan, verdict: Verdict) -> 
             account=reclaim.account,
             reason=TEXT[reclaim.reason],
             numbers=dict(reclaim.numbers),
-            victims=[VictimView(job=v.ref, account=v.account, method=v.method) for v in reclaim.victims],
+            victims=[
+                VictimView(job=v.ref, account=v.account, method=v.method, cost_seconds=costs[v.ref, v.method])
+                for v in reclaim.victims
+            ],
         )
         for reclaim in verdict.reclaims
     ]
@@ -126,6 +134,16 @@ def plan_view(time: float, sentence: str, suggested: Plan, verdict: Verdict) -> 
         for r in verdict.refused
     ]
     return PlanView(time=time, sentence=sentence, actions=actions, refused=refused)
+
+
+def _costs(verdict: Verdict, snapshot: Snapshot, rules: Rules) -> dict[tuple[str, str], float]:
+    """What each stop is estimated to cost, in seconds."""
+    picture, ways = Picture(snapshot), Ways(rules, snapshot.facts, snapshot.sizes)
+    found = {}
+    for victim in (victim for reclaim in verdict.reclaims for victim in reclaim.victims):
+        job = picture.job(victim.ref)
+        found[victim.ref, victim.method] = round(ways.cost(job, victim.method).total, 1) if job is not None else 0.0
+    return found
 
 
 def _action(kind: str, job: str, account: str, reason: Reason) -> ActionView:
@@ -150,6 +168,7 @@ def why_view(
         "class": _class_text(rules, job) if job is not None else "",
         "state": job.state.value if job is not None else "ENDED",
         "now": _now(job, ref, state, suggested, report.at) if job is not None else "Slurm lists it no longer",
+        "ways": _ways(rules, job, report.snapshot) if job is not None and job.runs else [],
         "events": [
             {"time": event.time, "event": event.event, "text": event.text, "data": dict(event.data)} for event in events
         ],
@@ -164,6 +183,23 @@ def _find(report: Report, state: State, ref: str) -> Job | None:
     if found is None and ref.isdecimal():
         found = report.snapshot.jobs.get(int(ref))
     return found
+
+
+def _ways(rules: Rules, job: Job, snapshot: Snapshot | None) -> list[WayView]:
+    """Cheapest first of those that could be used now, then the others."""
+    if snapshot is None:
+        return []
+    found = Ways(rules, snapshot.facts, snapshot.sizes).all(job, classify(rules, job))
+    return [
+        WayView(
+            method=way.method,
+            stop_seconds=round(way.cost.stop, 1),
+            back_seconds=round(way.cost.back, 1),
+            lost_seconds=round(way.cost.lost, 1),
+            why_not="" if way.why_not is None else WHY_NOT_TEXT[way.why_not],
+        )
+        for way in sorted(found, key=lambda way: (way.why_not is not None, way.cost.total))
+    ]
 
 
 def _class_text(rules: Rules, job: Job) -> str:

@@ -322,7 +322,7 @@ class Service:
         ledger = state.ledger(settings.rules.methods)
         verdict = judge(suggested, report.snapshot, ledger, settings.rules, suggested.now, conditions)
         text = sentence(suggested, verdict, state, dry_run=True)
-        view = answers.plan_view(report.at, text, suggested, verdict)
+        view = answers.plan_view(report.at, text, suggested, verdict, report.snapshot, settings.rules)
         if not caller.is_operator:
             view = answers.only_of(caller, view, report.snapshot)
         return view

@@ -83,9 +83,12 @@ class StatusView(TypedDict):
 
 
 class VictimView(TypedDict):
+    """``cost_seconds``: what its stop is estimated to cost, of a plan."""
+
     job: str
     account: str
     method: str
+    cost_seconds: NotRequired[float]
 
 
 class ActionView(TypedDict):
@@ -116,6 +119,16 @@ class EventView(TypedDict):
     data: dict[str, object]
 
 
+class WayView(TypedDict):
+    """A method by which the job may be stopped; ``why_not`` is "" where it could be now. Seconds are estimates."""
+
+    method: str
+    stop_seconds: float
+    back_seconds: float
+    lost_seconds: float
+    why_not: str
+
+
 WhyView = TypedDict(
     "WhyView",
     {
@@ -125,6 +138,7 @@ WhyView = TypedDict(
         "class": str,
         "state": str,
         "now": str,
+        "ways": list[WayView],
         "events": list[EventView],
     },
 )

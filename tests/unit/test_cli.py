@@ -94,6 +94,9 @@ WHY: WhyView = {
     "class": "scratch",
     "state": "PENDING",
     "now": "waits until job 9 runs",
+    "ways": [
+        {"method": "dmtcp", "stop_seconds": 3.0, "back_seconds": 8.0, "lost_seconds": 0.0, "why_not": "x\x1b[31m"}
+    ],
     "events": [{"time": 998.0, "event": "stopped", "text": HOSTILE, "data": {}}],
 }
 HISTORY: HistoryView = {
