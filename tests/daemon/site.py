@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from omfs_daemon.daemon.story import Story
 from omfs_daemon.metrics import Metrics
 from omfs_daemon.policy.accounts import AccountShare, AccountTree
 from omfs_daemon.policy.rules import ClassRule, Rules
-from omfs_daemon.slurm.fake import FakeSlurm
 from omfs_daemon.slurm.fake_gateway import FakeGateway
 from omfs_daemon.slurm.fake_jobs import Submission
+from tests.daemon.fake_nodes import FakeDesk, Nodes, SlurmOnNodes
 
-ORDERS = ("hold", "release", "set_nice", "pin", "requeue_hold", "suspend", "resume", "set_admin_comment")
+ORDERS = (
+    "hold", "release", "set_nice", "pin", "set_licenses", "signal", "requeue_hold", "suspend", "resume",
+    "set_admin_comment",
+)  # fmt: skip
 
 
 class Killed(BaseException):
@@ -60,13 +64,15 @@ class FusedGateway:
         return self._fuse.around(found) if name in ORDERS else found
 
 
-def site_rules(quantum: float = 0.0, **changes: Any) -> Rules:
-    """bio and physics own half each; partition urgent is urgent; users choose requeue or suspend."""
+def site_rules(
+    quantum: float = 0.0, methods: Sequence[str] = ("requeue", "suspend"), last_resort: str = "", **changes: Any
+) -> Rules:
+    """bio and physics own half each; partition urgent is urgent; users choose their method among these."""
     return Rules(
         tree=AccountTree([AccountShare("bio", 50), AccountShare("physics", 50)]),  # type: ignore[arg-type]
         classes=(
             ClassRule("urgent", partitions=frozenset(["urgent"]), urgent=True),
-            ClassRule("regular", methods=("requeue", "suspend")),
+            ClassRule("regular", methods=tuple(methods), last_resort=last_resort),
         ),
         quantum=quantum,
         **changes,
@@ -74,14 +80,25 @@ def site_rules(quantum: float = 0.0, **changes: Any) -> Rules:
 
 
 class Site:
-    """Four nodes of four CPUs, a fake Slurm, one daemon. ``now`` is virtual."""
+    """Nodes of four CPUs (four, unless told otherwise), a fake Slurm, one daemon. ``now`` is virtual."""
 
-    def __init__(self, directory: Path, rules: Rules | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        rules: Rules | None = None,
+        hosts: int = 4,
+        licences: Mapping[str, int] | None = None,
+        room: Mapping[str, int] | None = None,
+        memory: float = inf,
+        **settings: Any,
+    ) -> None:
         self.directory = directory
         self.now = 1_000_000.0
-        names = [f"n{number}" for number in range(1, 5)]
+        names = [f"n{number}" for number in range(1, hosts + 1)]
         partitions = [Partition("main", frozenset(names)), Partition("urgent", frozenset(names))]
-        self.slurm = FakeSlurm(lambda: self.now, [Node(name, 4, 8000 << 20) for name in names], partitions)
+        machine = [Node(name, 4, 8000 << 20) for name in names]
+        self.slurm = SlurmOnNodes(lambda: self.now, machine, partitions, licences=licences)
+        self.nodes = Nodes(self.slurm, room, memory)
         self.gateway = FakeGateway(self.slurm)
         self.settings = Settings(rules=rules or site_rules(), **settings)
         self.fuse = Fuse()
@@ -96,15 +113,28 @@ class Site:
         self.journal.write = self.fuse.around(self.journal.write)  # type: ignore[method-assign]
         self.story = Story(self.directory / "history.sqlite")
         gateway: Any = FusedGateway(self.gateway, self.fuse)
-        self.cycle = Cycle(gateway, self.journal, self.story, Metrics("test"), lambda: self.settings, lambda: self.now)
+        self.desk = FakeDesk(self.nodes)
+        self.desk.ask = self.fuse.around(self.desk.ask)  # type: ignore[method-assign]
+        self.cycle = Cycle(
+            gateway,
+            self.journal,
+            self.story,
+            Metrics("test"),
+            lambda: self.settings,
+            lambda: self.now,
+            self.desk,
+            self.nodes.facts,
+        )
 
     def die(self) -> None:
+        self.desk.close()
         self.journal.close()
         self.story.close()
 
     def step(self, seconds: float = 0.5) -> Report:
         report = self.cycle.run()
         self.reports.append(report)
+        self.nodes.check()
         self.now += seconds
         return report
 
@@ -132,15 +162,26 @@ class Site:
         run_time: float = 60.0,
         urgent: bool = False,
         user: str = "",
+        hosts: int = 1,
+        on: str = "",
+        size: int = 0,
         **more: Any,
     ) -> int:
-        request = Request(cpus=cpus, nodes=1, max_nodes=1, partitions=("urgent",) if urgent else ("main",))
+        """``on``: the node that it must have; ``size``: bytes that it has on each of its ``hosts`` nodes."""
+        request = Request(
+            cpus=cpus,
+            nodes=hosts,
+            max_nodes=hosts,
+            partitions=("urgent",) if urgent else ("main",),
+            required_nodes=frozenset([on] if on else []),
+        )
         comment = f"omfs:method={method}" if method else ""
         job_id = self.slurm.submit(
             Submission(
                 user=user or account, account=account, request=request, run_time=run_time, comment=comment, **more
             )
         )
+        self.nodes.sizes[job_id] = size
         self.submitted.append(job_id)
         return job_id
 
