@@ -231,6 +231,7 @@ def test_signals_go_to_the_program_and_dmtcps_own_does_not(
 
 def test_signals_reach_a_restarted_program(bench: Bench, place: Path) -> None:
     program = bench.running("count", place / "out", 10000, 0.02)
+    counted_further(place / "out", 1)  # its handler is there
     program = bench.restart(*bench.stop(program))
     program.signal(signal.SIGTERM)
     assert program.wait(10) == 7

@@ -128,7 +128,8 @@ def test_a_script_that_says_no_number_is_held_against_the_number_of_processes(tm
 
 
 def test_a_script_for_several_hosts_is_read() -> None:
-    text = "worker_ckpts='\n :: n1 :bg: /d/ckpt_a_1.dmtcp /d/ckpt_b_2.dmtcp : ssh\n :: n2 :bg: /d/ckpt_c_3.dmtcp : ssh\n'\n"
+    first, second = "n1 :bg: /d/ckpt_a_1.dmtcp /d/ckpt_b_2.dmtcp : ssh", "n2 :bg: /d/ckpt_c_3.dmtcp : ssh"
+    text = f"worker_ckpts='\n :: {first}\n :: {second}\n'\n"
     assert parse_script(text) == Script(["ckpt_a_1.dmtcp", "ckpt_b_2.dmtcp", "ckpt_c_3.dmtcp"], None)
 
 
