@@ -11,10 +11,12 @@ from typing import Any, cast
 from omfs_daemon.cli.faults import UnreachableError
 from omfs_daemon.daemon.operations import DeniedError
 from omfs_daemon.daemon.views import (
+    CostsView,
     DoneView,
     EntitlementChange,
     EntitlementsView,
     HistoryView,
+    MethodsView,
     PlanView,
     StatusView,
     WhyView,
@@ -47,6 +49,12 @@ class Client:
 
     def history(self, limit: int, since: float) -> HistoryView:
         return cast(HistoryView, self._ask("history", limit=limit, since=since))
+
+    def costs(self, limit: int, since: float) -> CostsView:
+        return cast(CostsView, self._ask("costs", limit=limit, since=since))
+
+    def methods(self) -> MethodsView:
+        return cast(MethodsView, self._ask("methods"))
 
     def entitlements(self) -> EntitlementsView:
         return cast(EntitlementsView, self._ask("entitlements"))

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.callers import Caller
+from omfs_daemon.daemon.cost_answers import Costs, past_victims
 from omfs_daemon.daemon.cycle import Report
 from omfs_daemon.daemon.entitlement_text import to_rows
 from omfs_daemon.daemon.entitlements import EntitlementStore
 from omfs_daemon.daemon.picture import Picture
 from omfs_daemon.daemon.state import State
-from omfs_daemon.daemon.story import PastStop, Story
+from omfs_daemon.daemon.story import Paid, PastStop, Story
 from omfs_daemon.daemon.views import (
     AccountView,
     ActionView,
@@ -237,7 +238,9 @@ def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str
     return "waits"
 
 
-def past_stops(stops: list[PastStop]) -> list[PastStopView]:
+def past_stops(stops: list[PastStop], paid: list[Paid]) -> list[PastStopView]:
+    """``paid``: what the caller may see of their costs, oldest first."""
+    costs = Costs(paid)
     return [
         PastStopView(
             time=stop.time,
@@ -245,9 +248,7 @@ def past_stops(stops: list[PastStop]) -> list[PastStopView]:
             account=stop.account,
             urgent=stop.urgent,
             reason=TEXT[Reason(stop.reason)],
-            victims=[
-                VictimView(job=str(v["job"]), account=str(v["account"]), method=str(v["method"])) for v in stop.victims
-            ],
+            victims=past_victims(stop, costs),
             waited_seconds=stop.waited,
             outcome=stop.outcome,
         )

@@ -10,6 +10,7 @@ from omfs_daemon.cluster.methods import VE_SWAP
 from omfs_daemon.cluster.snapshot import NodeFacts
 from omfs_daemon.config import Config
 from omfs_daemon.daemon.hands import Desk, NoDesk
+from omfs_daemon.daemon.method_answers import Probed
 from omfs_daemon.daemon.picture import Facts
 from omfs_daemon.methods.base import StopMethod
 from omfs_daemon.nodes import desk, probes
@@ -18,11 +19,13 @@ from omfs_daemon.nodes.transport import Local, Remote, Transport
 
 
 class NodeService(NamedTuple):
-    """``facts``: the newest that the probes have found; ``close`` ends all threads."""
+    """``facts``: the newest that the probes have found; ``probed``: the same as nodes told it, for people; ``close``
+    ends all threads."""
 
     desk: Desk
     facts: Callable[[], Facts]
     close: Callable[[], None]
+    probed: Callable[[], Probed] = Probed
 
 
 def transport(config: Config) -> Transport | None:
@@ -62,7 +65,10 @@ def open_nodes(
         looking.close()
         working.close()
 
-    return NodeService(working, lambda: facts(looking.facts()), close)
+    def probed() -> Probed:
+        return Probed(frozenset(asked), looking.facts(), looking.unseen())
+
+    return NodeService(working, lambda: facts(looking.facts()), close, probed)
 
 
 def facts(found: Mapping[str, probes.NodeFacts]) -> Facts:

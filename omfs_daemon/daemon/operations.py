@@ -9,9 +9,11 @@ from typing import Protocol
 
 from omfs_daemon.daemon.callers import Caller, Role
 from omfs_daemon.daemon.views import (
+    CostsView,
     DoneView,
     EntitlementsView,
     HistoryView,
+    MethodsView,
     PlanView,
     StatusView,
     WhyView,
@@ -39,6 +41,10 @@ class Control(Protocol):
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
         """The newest ``limit`` stops since a time (seconds since the epoch), newest first."""
 
+    def costs(self, caller: Caller, limit: int, since: float) -> CostsView:
+        """The newest ``limit`` stops and returns of jobs since a time, with what they have cost, newest first."""
+
+    def methods(self, caller: Caller) -> MethodsView: ...
     def entitlements(self, caller: Caller) -> EntitlementsView: ...
 
     def change_entitlements(self, caller: Caller, change: dict[str, object]) -> EntitlementsView:
@@ -76,6 +82,13 @@ OPERATIONS: Mapping[str, Operation] = {
         "limit",
         "since",
     ),
+    "costs": _operation(
+        Role.USER,
+        lambda control, who, given: control.costs(who, _limit(given), _seconds(given, "since")),
+        "limit",
+        "since",
+    ),
+    "methods": _operation(Role.USER, lambda control, who, _: control.methods(who)),
     "entitlements": _operation(Role.USER, lambda control, who, _: control.entitlements(who)),
     "change_entitlements": _operation(
         Role.OPERATOR,

@@ -20,12 +20,14 @@ from omfs_daemon.config import Config, books, check_shares, load, rules, stop_ti
 from omfs_daemon.daemon import answers
 from omfs_daemon.daemon.callers import Caller, operators
 from omfs_daemon.daemon.control import ControlServer
+from omfs_daemon.daemon.cost_answers import costs_view
 from omfs_daemon.daemon.cycle import Cycle, Report
 from omfs_daemon.daemon.entitlements import EntitlementStore, apply, named
 from omfs_daemon.daemon.hands import NodeTerms
 from omfs_daemon.daemon.heartbeat import beat
 from omfs_daemon.daemon.journal import Journal
 from omfs_daemon.daemon.lock import DirectoryLock
+from omfs_daemon.daemon.method_answers import methods_now
 from omfs_daemon.daemon.node_service import open_nodes, options, slurm_on_nodes
 from omfs_daemon.daemon.notify import Notifier
 from omfs_daemon.daemon.sentence import sentence
@@ -33,9 +35,11 @@ from omfs_daemon.daemon.settings import Settings
 from omfs_daemon.daemon.state import Pause, PauseEnded
 from omfs_daemon.daemon.story import Story
 from omfs_daemon.daemon.views import (
+    CostsView,
     DoneView,
     EntitlementsView,
     HistoryView,
+    MethodsView,
     PlanView,
     StatusView,
     WhyView,
@@ -130,6 +134,7 @@ class Service:
         self._metrics = Metrics(__version__)
         self._settings = self._settings_of(self.config)
         nodes = open_nodes(self.config, self._settings.methods, self._wake.set, self._nodes_up)
+        self._nodes = nodes
         self._open.callback(nodes.close)
         self._cycle = Cycle(
             self._gateway,
@@ -346,7 +351,14 @@ class Service:
 
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
         user = None if caller.is_operator else caller.user
-        return HistoryView(stops=answers.past_stops(self._story.stops(limit, since, user)))
+        stops = self._story.stops(limit, since, user)
+        return HistoryView(stops=answers.past_stops(stops, self._story.costs(since, user)))
+
+    def costs(self, caller: Caller, limit: int, since: float) -> CostsView:
+        return costs_view(self._story.costs(since, None if caller.is_operator else caller.user), limit)
+
+    def methods(self, caller: Caller) -> MethodsView:
+        return methods_now(self._settings, self._report.snapshot, self._nodes.probed())
 
     def entitlements(self, caller: Caller) -> EntitlementsView:
         return answers.entitlements_view(self._entitlements)

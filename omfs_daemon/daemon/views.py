@@ -144,19 +144,115 @@ WhyView = TypedDict(
 )
 
 
+class PastVictimView(VictimView):
+    """What its stop has cost; left out where nothing is known, or to be known by the caller.
+
+    stop_seconds    from the order until it had let go
+    bytes           that were written, or moved out
+    resume_seconds  until it computed again, once it has
+    lost_seconds    of work thrown away
+    """
+
+    stop_seconds: NotRequired[float]
+    bytes: NotRequired[int]
+    resume_seconds: NotRequired[float]
+    lost_seconds: NotRequired[float]
+
+
 class PastStopView(TypedDict):
     time: float
     beneficiary: str
     account: str
     urgent: bool
     reason: str
-    victims: list[VictimView]
+    victims: list[PastVictimView]
     waited_seconds: float | None
     outcome: str
 
 
 class HistoryView(TypedDict):
     stops: list[PastStopView]
+
+
+class CostView(TypedDict):
+    """What one stop of a job (``way`` "out") or its return ("in") has cost.
+
+    ``moving_seconds``: of ``seconds``, those for moving its memory (0: unknown).
+    """
+
+    time: float
+    job: str
+    user: str
+    account: str
+    method: str
+    way: str
+    seconds: float
+    moving_seconds: float
+    bytes: int
+    lost_seconds: float
+
+
+class CostsView(TypedDict):
+    """Newest first, as stops are."""
+
+    costs: list[CostView]
+
+
+# -- methods -----------------------------------------------------------------------------------------
+
+
+class PaceView(TypedDict):
+    """Seconds whatever the size, and bytes per second of one node; None: the size does not matter."""
+
+    stop_seconds: float
+    stop_bytes_per_second: float | None
+    back_seconds: float
+    back_bytes_per_second: float | None
+
+
+class WhyNotView(TypedDict):
+    """Why a method cannot be used now on some nodes: how many, and the first few by name."""
+
+    why: str
+    count: int
+    nodes: list[str]
+
+
+class MethodNowView(TypedDict):
+    """``usable``: on so many of ``nodes`` (those that are up); for methods of omfs-run ``ready``: so many jobs."""
+
+    usable: NotRequired[int]
+    nodes: NotRequired[int]
+    ready: NotRequired[int]
+    why_not: list[WhyNotView]
+
+
+class MethodView(TypedDict):
+    """A method that is installed.
+
+    comes_back  "anywhere" or "same nodes"
+    frees       of "cpus", "memory", "devices", what others may have of a job that it stopped
+    done_by     "slurm", "omfs-run" (in the job) or "omfs-node" (on its nodes)
+    built_in    whether it is one of ours, not of a site's package
+    now         where it can be used now; left out where no daemon was asked
+    """
+
+    name: str
+    built_in: bool
+    keeps_work: bool
+    comes_back: Literal["anywhere", "same nodes"]
+    frees: list[str]
+    done_by: Literal["slurm", "omfs-run", "omfs-node"]
+    pace: PaceView
+    stop_timeout_seconds: float
+    now: NotRequired[MethodNowView]
+
+
+class MethodsView(TypedDict):
+    """``source``: whose configuration they are told by: "omfsd", or the name of a file."""
+
+    source: str
+    methods: list[MethodView]
 
 
 # -- entitlements ------------------------------------------------------------------------------------
