@@ -31,6 +31,7 @@ _POLL = 0.01
 _ASK = 10.0  # seconds for the helper to say CRIU's version
 _TRIAL = 20.0  # seconds for each half of the self-test
 _RELEASE = 5.0  # seconds for a program to run on after a failed dump
+_HALT = 5.0  # seconds for all of a dumped program to be seen stopped
 _END = 10.0
 _TAKEN = 60.0  # seconds to wait for the program's numbers to be free
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -193,6 +194,8 @@ class _Run(Program):
             raise self._runs_on(before, directory, why, text)
         try:
             stopped = self._members()
+            halted = criu_processes.await_stopped(stopped, _HALT)
+            marks = criu_processes.switches(stopped)
             tasks = {one.pid: criu_processes.threads(one.pid) for one in stopped if criu_processes.is_alive(one)}
             files = criu_images.verify(directory, tasks)
             size = criu_images.to_disk(directory, files)
@@ -203,7 +206,8 @@ class _Run(Program):
         if time.monotonic() > end:
             raise self._runs_on(before, directory, "tool_hung", "not on disk within {:g} s".format(timeout))
         # Who was woken by others since (Slurm sends SIGCONT, too) has gone on, and the images are of the past.
-        if not criu_processes.are_stopped(stopped) or not stopped:
+        still = criu_processes.are_stopped(stopped) and criu_processes.switches(stopped) == marks
+        if not (stopped and halted and still):
             raise self._runs_on(before, directory, "woken", "the program was woken before it could be ended")
         criu_processes.end_stopped(stopped, _END)
         self._wait_attach()

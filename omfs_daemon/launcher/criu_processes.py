@@ -122,8 +122,31 @@ def let_run(processes: List[Process], timeout: float) -> bool:
 
 
 def are_stopped(processes: List[Process]) -> bool:
-    """Whether none of them can have run on: every one is stopped, or was a zombie."""
+    """Whether every one is stopped, or can run no more."""
     return all(now is None or now.state in "TZX" for now in map(same, processes))
+
+
+def await_stopped(processes: List[Process], timeout: float) -> bool:
+    """Whether all are stopped within ``timeout`` seconds: a stop that is ordered takes effect a moment later."""
+    end = time.monotonic() + timeout
+    while not are_stopped(processes):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_POLL)
+    return True
+
+
+def switches(processes: List[Process], proc: str = "/proc") -> Dict[int, str]:
+    """How often each thread was given a CPU and lost it: the same later on if and only if none of them has run."""
+    found: Dict[int, str] = {}
+    for one in processes:
+        for thread in threads(one.pid, proc):
+            try:
+                with open(os.path.join(proc, str(one.pid), "task", str(thread), "status"), errors="replace") as status:
+                    found[thread] = " ".join(re.findall(r"^\w*voluntary_ctxt_switches:\s+(\d+)", status.read(), re.M))
+            except OSError:
+                found[thread] = ""
+    return found
 
 
 def end_all(roots: List[int], leader: Optional[Process], timeout: float) -> bool:

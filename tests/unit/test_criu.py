@@ -134,6 +134,22 @@ def test_the_stopped_are_told_from_those_that_went_on(family: list[Process]) -> 
     assert {one.state for one in map(criu_processes.same, family) if one} <= {"R", "S"}
 
 
+def test_who_ran_for_a_moment_is_found_out(family: list[Process]) -> None:
+    for one in family:
+        criu_processes.send(one, signal.SIGSTOP)
+    assert criu_processes.await_stopped(family, 10)
+    marks = criu_processes.switches(family)
+    assert set(marks) == {one.pid for one in family} and all(marks.values())
+    assert criu_processes.switches(family) == marks
+    criu_processes.send(family[1], signal.SIGCONT)
+    wait_until(lambda: not criu_processes.are_stopped(family), 10, "one to go on")
+    criu_processes.send(family[1], signal.SIGSTOP)
+    assert criu_processes.await_stopped(family, 10)
+    assert criu_processes.switches(family) != marks
+    criu_processes.send(family[1], signal.SIGCONT)
+    assert not criu_processes.await_stopped(family, 0.1)
+
+
 def test_a_number_used_anew_is_another_process(family: list[Process]) -> None:
     earlier = family[1]._replace(started=family[1].started - 1)
     assert criu_processes.same(family[1]) and criu_processes.same(earlier) is None
