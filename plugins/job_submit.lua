@@ -7,7 +7,8 @@
 -- Settings: "omfs_job_submit.conf" beside this file, lines "name = value", read at every submit:
 --   heartbeat         = /run/omfs/heartbeat   omfsd writes the seconds since the epoch into it
 --   max_age           = 10                    seconds after which omfsd counts as gone
---   methods           = requeue,suspend       a job whose comment names one of these (omfs:method=NAME) is let in
+--   methods           = requeue,suspend,...   a job whose comment names one of these (omfs:method=NAME) is let in; by
+--                                             default all that omfs-daemon brings along
 --   let_in_partitions =                       jobs of these are let in: the site's rules let us stop them
 --   let_in_accounts   =
 --   let_in_qos        =
@@ -36,7 +37,7 @@ local WAITS = "omfs:wait"
 local DEFAULTS = {
   heartbeat = "/run/omfs/heartbeat",
   max_age = "10",
-  methods = "requeue,suspend",
+  methods = "requeue,suspend,dmtcp,criu,application,pageout,ve_swap",
   let_in_partitions = "",
   let_in_accounts = "",
   let_in_qos = "",
