@@ -14,7 +14,7 @@ from omfs_daemon.launcher.call import CallFailed
 from omfs_daemon.launcher.child import Child
 from omfs_daemon.launcher.desk import Desk
 from omfs_daemon.launcher.driver import CannotStart, Driver
-from omfs_daemon.launcher.generations import Busy, Generations
+from omfs_daemon.launcher.generations import SCRATCH, Busy, Generations
 from omfs_daemon.launcher.manifest import Refused
 from omfs_daemon.launcher.progress import Progress
 from omfs_daemon.launcher.run import NOT_EXECUTABLE, NOT_FOUND, Run, Setting
@@ -89,7 +89,9 @@ def _with_checkpoints(
     try:
         descriptor, path = directory.open_private(arguments.directory(options, environment, job.number), os.geteuid())
         store = Generations(descriptor, path)
-        if not store.lock(_LOCK_LIMIT):
+        if store.lock(_LOCK_LIMIT):
+            store.tidy()
+        else:
             say("{}: no locks on this file system".format(path))
         method, known = _method(store, method)
     except (directory.BadDirectory, Busy, OSError) as error:
@@ -102,15 +104,16 @@ def _with_checkpoints(
     try:
         driver = _driver(method, options, environment, job.restarts)
         tool = driver.version()
-    except CannotStart as error:
+        # Programs that keep their own checkpoints touch their mark from any node.
+        scratch = tempfile.mkdtemp(prefix=SCRATCH, dir=None if driver.makes_image else path)
+    except (CannotStart, OSError) as error:
+        why = error.why if isinstance(error, CannotStart) else "not_writable"
         say("method {} cannot be used here: {}".format(method, error))
-        if known:
-            desk.tell(word.HELD, method=method, why=error.why)
+        if known or _was_stopped(comment, job.restarts):
+            desk.tell(word.HELD, method=method, why=why)
             return desk.leave(HELD)
-        desk.tell(word.FAILED, method=method, why=error.why)
+        desk.tell(word.FAILED, method=method, why=why)
         return plain(options.command, inbox)
-    # Programs that keep their own checkpoints touch their mark from any node.
-    scratch = tempfile.mkdtemp(prefix="omfs-run-", dir=None if driver.makes_image else path)
     setting = Setting(
         command=options.command,
         driver=driver,

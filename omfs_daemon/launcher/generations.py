@@ -17,9 +17,12 @@ from omfs_daemon.launcher import files, manifest
 from omfs_daemon.launcher.driver import Image
 from omfs_daemon.launcher.manifest import Manifest, Refused
 
+SCRATCH = "scratch-"  # how the names of scratch directories begin that must be seen by all nodes
+
 _GOOD, _LOCK = "good", "lock"
 _GENERATION = re.compile(r"gen-([0-9]{4,9})$")
 _ANY = re.compile(r"(?:gen|failed)-([0-9]{4,9})$")
+_SCRATCH = re.compile(SCRATCH)
 _GOOD_LIMIT = 4096
 
 
@@ -135,6 +138,11 @@ class Generations:
         """Remove a generation that has not become one."""
         files.remove_tree(self._directory, name)
 
+    def tidy(self) -> None:
+        """Remove scratch directories, of runs that ended without doing so too."""
+        for name in self._named(_SCRATCH):
+            files.remove_tree(self._directory, name)
+
     def clear(self) -> None:
         """Remove everything, the directory too if nothing of others is in it: the program has ended well."""
         for name in (_GOOD, _GOOD + ".new", "run", "run.new"):
@@ -142,6 +150,7 @@ class Generations:
                 os.unlink(name, dir_fd=self._directory)
         for name in self._named(_ANY):
             files.remove_tree(self._directory, name)
+        self.tidy()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_LOCK, dir_fd=self._directory)
         with contextlib.suppress(OSError):

@@ -12,7 +12,9 @@ def run() -> None:
     inbox.install()
     from omfs_daemon.launcher import flow
 
-    sys.exit(flow.flow(sys.argv[1:], inbox))
+    code = flow.flow(sys.argv[1:], inbox)
+    inbox.close()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -81,9 +81,15 @@ class Run:
             say(str(error))
             return error.code
         except Hold as hold:
-            say("{}; the job is held".format(hold))
-            self._desk.tell(word.HELD, method=self._driver.name, why=hold.why)
-            return self._desk.leave(HELD)
+            return self._held(hold.why, str(hold))
+        except OSError as error:
+            # Of the directory, and only while no program runs: all else is dealt with where it happens.
+            return self._held("bad_directory", "{}: {}".format(self._store.path, error))
+
+    def _held(self, why: str, text: str) -> int:
+        say("{}; the job is held".format(text))
+        self._desk.tell(word.HELD, method=self._driver.name, why=why)
+        return self._desk.leave(HELD)
 
     # -- up ----------------------------------------------------------------------------------------
     def _bring_up(self) -> None:
@@ -167,7 +173,7 @@ class Run:
             if code is not None:
                 return self._ended(code)
             for number in self._inbox.take():
-                self._program.signal(number)
+                self._pass_on(number)
             if not self._told_ready:
                 self._tell_ready()
             if self._inbox.asked is not None:
@@ -176,6 +182,12 @@ class Run:
                     return done
             self._progress.beat()
             self._inbox.wait(_POLL if self._told_ready or self._desk.fault else _POLL_NOT_READY)
+
+    def _pass_on(self, number: int) -> None:
+        try:
+            self._program.signal(number)
+        except OSError as error:
+            say("signal {} could not be passed on: {}".format(number, error))
 
     def _tell_ready(self) -> None:
         if self._desk.fault is None and self._clock() - self._looked >= _LOOK_AGAIN:

@@ -37,6 +37,11 @@ class Inbox:
         for number in (ASK, signal.SIGCHLD, *FORWARDED):
             signal.signal(number, self.note)
 
+    def close(self) -> None:
+        """Ignore all of them from now on: at its end Python brings the default actions back, which would kill us."""
+        for number in (ASK, *FORWARDED):
+            signal.signal(number, signal.SIG_IGN)
+
     def note(self, number: int, frame: Optional[FrameType] = None) -> None:
         if number == ASK:
             if self.asked is None:

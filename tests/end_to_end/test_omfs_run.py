@@ -169,6 +169,15 @@ def test_without_a_way_to_hold_the_job_it_runs_but_never_says_ready(jobs: Jobs) 
     assert word.find(jobs.field(job, "k")) is None
 
 
+def test_nothing_is_left_of_a_program_that_ended_well(jobs: Jobs) -> None:
+    command = "sh -c 'test -d omfs-checkpoint.$SLURM_JOB_ID && touch seen-$SLURM_JOB_ID'"
+    script = "#!/bin/bash\nexec {run} --method application " + command + "\n"
+    job = jobs.submit(script)
+    wait_until(lambda: "JobState=COMPLETED" in jobs.shown(job), LIMIT, f"the end: {jobs.output(job)}")
+    assert (jobs.slurm.output / f"seen-{job}").exists()
+    assert not jobs.checkpoints(job).exists()
+
+
 def test_a_program_with_no_method_is_simply_run(jobs: Jobs) -> None:
     job = jobs.submit(FROM_COMMENT, "--comment=omfs:method=requeue")
     jobs.until_counted(job)

@@ -311,6 +311,15 @@ def test_a_checkpoint_that_cannot_be_made_safe_is_used_at_once(world: World, mon
     assert world.last["lost"] < 1
 
 
+def test_a_directory_that_cannot_be_read_holds_the_job(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> list[str]:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Generations, "candidates", fail)
+    assert world.run() == HELD
+    assert world.last["why"] == "bad_directory"
+
+
 # -- bringing back ----------------------------------------------------------------------------------
 def stop(world: World, times: int) -> None:
     for _ in range(times):
@@ -345,7 +354,6 @@ def test_the_one_before_is_used_when_the_newest_fails(world: World, fault: str) 
     assert world.run(None, 3) == 3
     assert (world.brought_up, world.generations) == (["gen-0001"], ["failed-0002", "gen-0001"])
     assert world.last["from"] == 1 and world.last["lost"] > 0.0
-    # What failed must never be used later: the program goes on from an earlier state.
     world.brought_up.clear()
     world.run(None, 3)
     assert (world.brought_up, world.generations) == (["gen-0001"], ["gen-0001"])

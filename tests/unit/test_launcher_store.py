@@ -101,6 +101,8 @@ def test_blocks_are_hashed_each(store: Generations, path: Path) -> None:
 def test_all_is_removed_when_the_program_has_ended_well(store: Generations, path: Path) -> None:
     store.lock(0)
     make(store)
+    (path / "scratch-x").mkdir()
+    (path / "scratch-x" / "mark").touch()
     store.clear()
     assert not path.exists()
 

@@ -67,3 +67,14 @@ def test_signals_reach_the_program_and_the_request_does_not(program: Path, tmp_p
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 12
     process.stderr.close()
+
+
+def test_requests_up_to_its_last_moment_do_not_change_its_exit_code(program: Path) -> None:
+    for _ in range(8):
+        process = subprocess.Popen([program, "sh", "-c", "exit 3"], stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        process.stderr.readline()  # its handlers are there
+        while process.poll() is None:
+            process.send_signal(signal.SIGUSR1)
+        process.stderr.close()
+        assert process.returncode == 3
