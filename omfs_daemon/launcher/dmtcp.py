@@ -230,6 +230,7 @@ class DmtcpProgram(Program):
         # A checkpoint was asked for and it is not known what came of it: the program may be ended by it at any time.
         self._pending = False
         self._asked = 0.0
+        self._stopped = False
         self._known: Set[processes.Process] = set()
         self._nothing_left = False
 
@@ -246,7 +247,7 @@ class DmtcpProgram(Program):
             self._sleep(min(_POLL, left))
         if code == KILLED and self._pending:
             return FAILED
-        if code is not None and self._place.mpi_session and not self._pending:
+        if code is not None and self._place.mpi_session and not self._pending and not self._stopped:
             shutil.rmtree(self._place.mpi_session, ignore_errors=True)
         return code
 
@@ -308,7 +309,7 @@ class DmtcpProgram(Program):
             raise CannotStop(
                 "not_verified", "cannot put the checkpoint on disk: {}".format(error), alive=False
             ) from None
-        self._pending = False
+        self._pending, self._stopped = False, True
         size = sum(os.path.getsize(os.path.join(directory, name)) for name in files)
         return Image(files, self._tools.shown, size)
 

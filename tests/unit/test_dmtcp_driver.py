@@ -210,6 +210,7 @@ def test_ranks_of_mpirun_come_back_and_ran_without_slurms_variables(
     assert "OMPI_MCA_btl=self,tcp" in environment
     assert not [line for line in environment if line.startswith("SLURM_")]
     generation, image = bench.stop(program)
+    assert program.wait(0) is not None
     shutil.rmtree(place / f"omfs-mpi-{os.geteuid()}-none")  # the job comes back on another node
     program = bench.restart(generation, image)
     assert program.wait(30) == 0
