@@ -56,6 +56,11 @@ def main() -> int:
     return 0
 
 
+def run() -> None:
+    """The entry of the single-file program; the exit code is main()'s."""
+    sys.exit(main())
+
+
 def answer_to(text: bytes, run_directory: str = RUN_DIRECTORY) -> Dict[str, Any]:
     """Do what the request says; never raises for anything but the end of this program."""
     try:
