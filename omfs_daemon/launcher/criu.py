@@ -50,8 +50,9 @@ class Criu(Driver):
         """Also dumps and restores a small process, once a run of the job: nothing less proves that it works here."""
         if not self._tool:
             tool = self._ask_version()
-            scratch = tempfile.mkdtemp(prefix="omfs-criu-")
+            scratch = ""
             try:
+                scratch = tempfile.mkdtemp(prefix="omfs-criu-")
                 self._try_out(scratch)
             except (CannotStart, CannotStop, OSError) as error:
                 raise CannotStart("self_test", "{} does not work on this node: {}".format(tool, error)) from None
@@ -63,12 +64,18 @@ class Criu(Driver):
     def start(self, command: Sequence[str], scratch: str) -> Program:
         self.version()
         _fit_streams()
-        return self._start(command, scratch, None)
+        try:
+            return self._start(command, scratch, None)
+        except OSError as error:
+            raise CannotStart("not_writable", "{}: {}".format(scratch, error.strerror)) from None
 
     def restart(self, directory: str, image: Image, scratch: str, timeout: float) -> Program:
         self.version()
         _fit_streams()
-        return self._restart(directory, scratch, timeout, None)
+        try:
+            return self._restart(directory, scratch, timeout, None)
+        except OSError as error:
+            raise CannotStart("not_writable", "{}: {}".format(scratch, error.strerror)) from None
 
     def _ask_version(self) -> str:
         try:

@@ -377,6 +377,27 @@ def test_a_criu_that_hangs_early_is_ended_and_the_program_goes_on(user: User) ->
         user.goes_on(f"plain.{me}")
 
 
+def test_a_program_woken_by_others_runs_on(user: User) -> None:
+    """Its images are of the past as soon as it has run again."""
+    run = user.count(megabytes=150, steps=1_000_000)
+    run.good("start")
+    user.goes_on()
+    for _ in range(5):
+        run.order("checkpoint", directory=str(directory := user.directory()), timeout=LIMIT)
+        end = time.monotonic() + LIMIT
+        while not status(run.pid)["State"].startswith("T"):
+            assert time.monotonic() < end, "never seen stopped"
+        os.kill(run.pid, signal.SIGCONT)
+        answer = run.answer()
+        if "failed" in answer:
+            break
+        # Too late: it was dead already, and its images are good.
+        run.restart(directory, answer["image"])
+    assert (answer["failed"], answer["alive"]) == ("woken", True), answer
+    assert names(directory) == []
+    user.goes_on()
+
+
 def occupy(pid: int) -> subprocess.Popen[bytes]:
     """A process of that number."""
     for _ in range(200):
@@ -565,6 +586,15 @@ def test_a_helper_that_cannot_work_is_found_out_at_the_start(user: User) -> None
     wait_until(lambda: len(user.processes()) == 2, LIMIT, "only the drivers to be left")
 
 
+def test_what_the_helper_refuses_leaves_the_program_running(user: User) -> None:
+    run = user.run("sleep", "600")
+    (user.home / "images").mkdir(mode=0o755)
+    run.good("start")
+    answer = run.checkpoint(user.home / "images")
+    assert (answer["failed"], answer["alive"]) == ("tool_failed", True), answer
+    assert "belongs to user 0" in answer["message"]
+
+
 REFUSED, BAD_USAGE = 77, 64
 
 
@@ -592,7 +622,7 @@ def test_only_own_processes_are_dumped(
         assert (answer := user.helper("dump", given, images, work))[0] == code and words in answer[1], answer
         assert answer[1].count("\n") == 1
         assert names(images) == names(work) == []
-        assert status(victim.pid)["State"].startswith("S")
+        assert status(victim.pid)["State"][0] in "RSD"
     finally:
         victim.kill()
         victim.wait()
@@ -608,7 +638,7 @@ def test_the_kernel_too_keeps_criu_from_others(user: User, make_user: Callable[[
     try:
         done = subprocess.run([*command, "--unprivileged"], capture_output=True, text=True, timeout=LIMIT)
         assert done.returncode != 0 and "Operation not permitted" in done.stderr, done.stderr
-        assert status(victim.pid)["State"].startswith("S")
+        assert status(victim.pid)["State"][0] in "RSD"
     finally:
         victim.kill()
         victim.wait()
@@ -642,7 +672,7 @@ def test_only_own_directories_are_used(user: User, do: str, kind: str, code: int
         answer = user.helper(do, *([str(program.pid)] if do == "dump" else []), *given)
         assert answer[0] == code and words in answer[1], answer
         assert names(foreign) == names(user.home / "open") == names(user.home / "real") == []
-        assert status(program.pid)["State"].startswith("S")
+        assert status(program.pid)["State"][0] in "RSD"
     finally:
         program.kill()
         program.wait()
