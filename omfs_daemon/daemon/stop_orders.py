@@ -123,6 +123,8 @@ def _bring_back(stop: Stop, view: View, means: Means) -> list[Action]:
     for victim, job in found:
         if undoing or not job.runs:
             wanted += means.method(victim).bring_back(seen_of(victim, job, view), job.ref in fitting)
+        if undoing and job.runs and victim.keeps is not None and job.licenses != victim.licenses:
+            wanted.append(orders.SetLicenses((job.ref,), victim.licenses))  # taken off, but never suspended
     return wanted
 
 

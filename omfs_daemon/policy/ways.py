@@ -57,13 +57,17 @@ class Ways:
     def usable(self, job: Job, job_class: JobClass) -> tuple[str, ...]:
         """The methods by which the job can be stopped now, cheapest first, equals as its owner lists them.
 
-        Where none is left, what the class allows as the last resort: it stands for stops that fail.
+        Where none is left, what the class allows as the last resort: it stands for stops that fail. But nobody's work
+        is thrown away in less time before its end than saving it would take.
         """
-        ways = [way for way in self.all(job, job_class) if way.why_not is None]
+        every = self.all(job, job_class)
+        is_ending = any(way.why_not is WhyNot.ENDS_SOONER for way in every)
+        ways = [way for way in every if way.why_not is None and not (is_ending and way.cost.lost)]
         if len(ways) > 1:
             ways.sort(key=lambda way: way.cost.total)
-        names = tuple(way.method for way in ways)
-        return names or ((job_class.last_resort,) if job_class.last_resort and job_class.methods else ())
+        if ways or is_ending or not job_class.methods:
+            return tuple(way.method for way in ways)
+        return (job_class.last_resort,) if job_class.last_resort else ()
 
     def all(self, job: Job, job_class: JobClass) -> list[Way]:
         """Every method of the job's class, in its order."""
