@@ -14,7 +14,9 @@ from .mover import CannotMove, Process
 _TRUSTED_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _SCONTROL_PLACES = ("/usr/bin/scontrol", "/usr/local/bin/scontrol", "/opt/slurm/bin/scontrol")
 _SCONTROL_LIMIT = 15.0
-_NO_STEPS = re.compile(r"(There are no steps for job \S+|JobId=\S+ does not exist) on node \S+$")
+_NO_STEPS = re.compile(
+    r"(There are no steps for job \S+|JobId=\S+ does not exist) on node \S+$|No job steps exist on this node\.$"
+)
 # A step that ends while scontrol walks over the steps makes it fail; then it is asked again.
 _TRIES = 4
 _PAUSE = 0.01

@@ -114,7 +114,8 @@ class VeSwap(Mover):
         return {"usable": True, "why": "", "free": known, "ves": ves}
 
     def held(self, pids: List[int]) -> int:
-        """See Mover: swappable bytes on the engines."""
+        """See Mover: swappable bytes on the engine where they hold most, for all engines swap at the same time, each to
+        an area of its own."""
         if not self._is_usable:
             return 0  # a VEOS that hangs need not be waited for once a job
         try:
@@ -122,7 +123,7 @@ class VeSwap(Mover):
                 rows = _on_each(self._options.ves, lambda ve: self._driver.processes(ve, pids))
         except (CannotMove, OSError):
             return 0
-        return sum(row.swappable for some in rows.values() for row in some if row.state != BAD)
+        return max(sum(row.swappable for row in some if row.state != BAD) for some in rows.values())
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[None]:

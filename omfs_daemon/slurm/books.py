@@ -20,6 +20,7 @@ from omfs_daemon.slurm.gateway import LicenceRow
 Pairs = tuple[tuple[str, int], ...]
 
 NODE = "{node}"
+_SHORT = "Licenses"  # Slurm's reason for a job that waits for any of its licences
 _BETWEEN = "_-.@"  # between a resource's name and a node's
 
 
@@ -138,7 +139,9 @@ class Books:
         gres = tuple(sorted((*job.request.gres, *counts.items())))
         unplaced = waits and any(not entry.node for entry, _ in asked)
         request = replace(job.request, gres=gres, required_nodes=required, unplaced=unplaced)
-        return replace(job, request=request)
+        # Short of licences that are all of the books it waits for resources of nodes, as the policy knows them.
+        short = job.reason == _SHORT and all(name in self._entries for name, _ in job.licenses)
+        return replace(job, request=request, reason="Resources" if short else job.reason)
 
     def _asked(self, job: Job) -> list[tuple[Entry, int]]:
         """What each of its nodes gives to the job; of what differs between them, the most counts everywhere."""

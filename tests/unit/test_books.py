@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +51,16 @@ def test_a_waiting_job_asks_for_it_on_the_node_that_its_licence_names(books: Boo
     assert found.request.gres == (("devices/ve", 1), ("gpu", 1))
     assert found.request.required_nodes == {"n1"}
     assert found.licenses == (("fluent", 1), ("ve_n1", 1))
+
+
+@pytest.mark.parametrize(
+    ("licenses", "reason"), [([("ve_n1", 1), ("mem_n1", 2)], "Resources"), ([("ve_n1", 1), ("fluent", 1)], "Licenses")]
+)
+def test_short_of_the_books_alone_a_job_waits_for_resources(
+    books: Books, licenses: list[tuple[str, int]], reason: str
+) -> None:
+    (found,), _ = translated(books, replace(job(1, *licenses), reason="Licenses"))
+    assert found.reason == reason
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING])

@@ -153,7 +153,14 @@ def test_when_slurm_does_not_tell(lists: Lists, script: str, why: str) -> None:
     assert caught.value.why == why
 
 
-@pytest.mark.parametrize("said", ["There are no steps for job 7 on node n1.", "JobId=7 does not exist on node n1."])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "There are no steps for job 7 on node n1.",
+        "JobId=7 does not exist on node n1.",
+        "No job steps exist on this node.",
+    ],
+)
 def test_a_node_without_the_job(lists: Lists, said: str) -> None:
     lists.say(f"#!/bin/sh\necho {HEADER}\necho '{said}' >&2\nexit 1\n")
     with lists.job() as job:
