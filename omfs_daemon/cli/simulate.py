@@ -48,9 +48,19 @@ def simulate(
         typer.Option(metavar="never|kill|checkpoint|swap", help="How regular jobs are stopped if the trace is silent."),
     ] = "swap",
     swap_out: Annotated[
-        str | None, typer.Option(metavar="LO:HI", help="Seconds of a swap-out, drawn; else by size at 6 GB/s a CPU.")
+        str | None,
+        typer.Option(
+            metavar="LO:HI",
+            help="Seconds of a swap-out, drawn, or SECONDS+bytes/RATE, as omfs methods fit prints it; "
+            "else by size at 6 GB/s a CPU.",
+        ),
     ] = None,
     swap_in: Annotated[str | None, typer.Option(metavar="LO:HI", help="The same of a swap-in.")] = None,
+    checkpoint_out: Annotated[
+        str | None,
+        typer.Option(metavar="LO:HI", help="The same of a checkpoint; else by size over the file system of Mira."),
+    ] = None,
+    checkpoint_in: Annotated[str | None, typer.Option(metavar="LO:HI", help="The same of a restart.")] = None,
     latency: Annotated[float, typer.Option(metavar="SECONDS", help="From a decision to the first signal.")] = 0.0,
     entitlement: Annotated[
         list[str] | None,
@@ -115,6 +125,8 @@ def simulate(
             latency=latency,
             swap_out=swap_out,
             swap_in=swap_in,
+            checkpoint_out=checkpoint_out,
+            checkpoint_in=checkpoint_in,
             entitlement=tuple(entitlement or ()),
             config=configured,
             quantum=quantum,

@@ -39,7 +39,9 @@ class Asked:
 
     procs         CPUs of the machine; None: what the trace's header says
     nodes         0: a flat counter of CPUs
-    swap_out, swap_in  ``LO:HI`` in seconds; None: by size, at the speed that the paper measured
+    swap_out, swap_in  ``LO:HI`` in seconds, or ``SECONDS+bytes/RATE`` as ``omfs methods fit`` prints it; None: by size,
+                  at the speed that the paper measured
+    checkpoint_out, checkpoint_in  the same of checkpoints
     entitlement   ``NAME=PERCENT`` each; none: those of ``config``, else equal shares
     config        a daemon's configuration, for entitlements, quantum and limits
     quantum       seconds; None: that of ``config``
@@ -53,6 +55,8 @@ class Asked:
     latency: float = 0.0
     swap_out: str | None = None
     swap_in: str | None = None
+    checkpoint_out: str | None = None
+    checkpoint_in: str | None = None
     entitlement: tuple[str, ...] = ()
     config: Path | None = None
     quantum: float | None = None
@@ -108,10 +112,10 @@ def conventions_for(asked: Asked) -> Conventions:
 def costs_for(asked: Asked) -> CostModel:
     return CostModel(
         latency=_seconds("--latency", asked.latency),
-        write=_FILE_SYSTEM,
-        read=_FILE_SYSTEM,
-        swap_out=_SWAP if asked.swap_out is None else spread("--swap-out", asked.swap_out),
-        swap_in=_SWAP if asked.swap_in is None else spread("--swap-in", asked.swap_in),
+        write=_cost("--checkpoint-out", asked.checkpoint_out, _FILE_SYSTEM),
+        read=_cost("--checkpoint-in", asked.checkpoint_in, _FILE_SYSTEM),
+        swap_out=_cost("--swap-out", asked.swap_out, _SWAP),
+        swap_in=_cost("--swap-in", asked.swap_in, _SWAP),
     )
 
 
@@ -180,17 +184,30 @@ def _share(text: str) -> AccountShare:
         raise ConfigError(f"--entitlement = {text!r}: {error}") from None
 
 
-def spread(option: str, text: str) -> Spread:
-    """``LO:HI``, seconds from 0 on; ConfigError for anything else."""
-    low_text, _, high_text = text.partition(":")
+_BY_SIZE = "+bytes/"
+
+
+def by_size(fixed: float, rate: float) -> str:
+    """Seconds besides and bytes per second of one job, as the options take them."""
+    return f"{fixed:.4g}{_BY_SIZE}{rate:.4g}"
+
+
+def _cost(option: str, text: str | None, otherwise: Link) -> Link | Spread:
+    """``LO:HI`` (seconds, drawn) or ``SECONDS+bytes/RATE``, seconds from 0 on; ConfigError for anything else."""
+    if text is None:
+        return otherwise
+    is_by_size = _BY_SIZE in text
+    first_text, _, second_text = text.partition(_BY_SIZE if is_by_size else ":")
     try:
-        low, high = float(low_text), float(high_text)
+        first, second = float(first_text), float(second_text)
     except ValueError:
-        low, high = 0.0, -1.0
-    if not 0 <= low <= high <= bounds.SECONDS:
+        first = second = -1.0
+    if is_by_size and 0 <= first <= bounds.SECONDS and second > 0:
+        return Link(job=second, fixed=first)
+    if is_by_size or not 0 <= first <= second <= bounds.SECONDS:
         allowed = f"must be LO:HI in seconds, 0 <= LO <= HI <= {bounds.SECONDS:,}, such as 0.2:2"
-        raise ConfigError(f"{option} = {text!r}: {allowed}")
-    return Spread(low, high)
+        raise ConfigError(f"{option} = {text!r}: {allowed}, or SECONDS+bytes/RATE, such as 0.5+bytes/4e8")
+    return Spread(first, second)
 
 
 def _seconds(option: str, value: float) -> float:

@@ -18,10 +18,13 @@ from omfs_daemon.simulate.workload import Bools, Floats, Way, Workload
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Bytes per second: ``each`` for one CPU of a job, ``together`` for all that is moved by one decision."""
+    """Bytes per second: ``each`` for one CPU of a job, ``job`` for all of one, ``together`` for all that one decision
+    moves; and ``fixed`` seconds besides for each job, whatever its size."""
 
     each: float = inf
     together: float = inf
+    job: float = inf
+    fixed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,15 @@ class CostModel:
 
     latency     seconds between a decision and the first signal to a victim; it computes on meanwhile
     kill        seconds that a killed job takes to be gone
-    write, read     a checkpoint's way to the file system and back
-    swap_out, swap_in  of swapped jobs: by size, or drawn
+    write, read     a checkpoint's way to the file system and back: by size, or drawn
+    swap_out, swap_in  the same of swapped jobs
     area        bytes that may be swapped out at one time on the whole machine
     """
 
     latency: float = 0.0
     kill: float = 0.0
-    write: Link = field(default_factory=Link)
-    read: Link = field(default_factory=Link)
+    write: Link | Spread = field(default_factory=Link)
+    read: Link | Spread = field(default_factory=Link)
     swap_out: Link | Spread = field(default_factory=Link)
     swap_in: Link | Spread = field(default_factory=Link)
     area: float = inf
@@ -89,37 +92,38 @@ def stop_costs(workload: Workload, model: CostModel, seed: int) -> StopCosts:
     stop = np.select(
         [swapped, written, way == Way.KILL],
         [
-            _swap_seconds(moved, cpus, model.swap_out, out_draw),
-            _seconds(workload.memory, cpus, model.write),
+            _seconds(moved, cpus, model.swap_out, out_draw),
+            _seconds(workload.memory, cpus, model.write, out_draw),
             model.kill,
         ],
         0.0,
     )
     resume = np.select(
         [swapped, written],
-        [_swap_seconds(moved, cpus, model.swap_in, in_draw), _seconds(workload.memory, cpus, model.read)],
+        [_seconds(moved, cpus, model.swap_in, in_draw), _seconds(workload.memory, cpus, model.read, in_draw)],
         0.0,
     )
-    shared_out = model.swap_out.together if isinstance(model.swap_out, Link) else inf
     return StopCosts(
         stoppable=(way != Way.NEVER) & ~workload.urgent,
         keeps=swapped | written,
         pinned=swapped,
         stop=stop,
         resume=resume,
-        queueing=np.select([swapped, written], [moved / shared_out, workload.memory / model.write.together], 0.0),
+        queueing=np.select(
+            [swapped, written], [moved / _shared(model.swap_out), workload.memory / _shared(model.write)], 0.0
+        ),
         size=np.where(swapped, moved, 0.0),
         latency=model.latency,
         area=model.area,
     )
 
 
-def _seconds(size: Floats, cpus: Floats, link: Link) -> Floats:
-    seconds: Floats = size / np.minimum(cpus * link.each, link.together)
+def _seconds(size: Floats, cpus: Floats, link: Link | Spread, draw: Floats) -> Floats:
+    if isinstance(link, Spread):
+        return link.low + (link.high - link.low) * draw
+    seconds: Floats = link.fixed + size / np.minimum(cpus * link.each, min(link.job, link.together))
     return seconds
 
 
-def _swap_seconds(size: Floats, cpus: Floats, link: Link | Spread, draw: Floats) -> Floats:
-    if isinstance(link, Spread):
-        return link.low + (link.high - link.low) * draw
-    return _seconds(size, cpus, link)
+def _shared(link: Link | Spread) -> float:
+    return link.together if isinstance(link, Link) else inf

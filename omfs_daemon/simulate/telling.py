@@ -90,10 +90,13 @@ def _speed(link: Link | Spread) -> str:
         return f"{link.low:g} to {link.high:g} s (drawn for each job)"
     limits = [
         f"{speed / 1e9:.4g} GB/s {whose}"
-        for speed, whose in ((link.each, "for each CPU"), (link.together, "in all"))
+        for speed, whose in ((link.each, "for each CPU"), (link.job, "for each job"), (link.together, "in all"))
         if isfinite(speed)
     ]
-    return f"at {' and '.join(limits)}" if limits else "no time"
+    besides = f"{link.fixed:g} s" if link.fixed else ""
+    if not limits:
+        return besides or "no time"
+    return f"{besides}{' and ' if besides else ''}at {' and '.join(limits)}"
 
 
 def _area(costs: CostModel) -> str:
@@ -102,9 +105,14 @@ def _area(costs: CostModel) -> str:
 
 def _unknown_sizes(workload: Workload, way: Way, costs: CostModel) -> str:
     """How many jobs of this way have no known size, where the size counts."""
-    by_size = way is Way.CHECKPOINT or (way is Way.SWAP and Link in {type(costs.swap_out), type(costs.swap_in)})
-    if not by_size:
+    links = {
+        Way.CHECKPOINT: (costs.write, costs.read),
+        Way.SWAP: (costs.swap_out, costs.swap_in),
+    }.get(way, ())
+    if not any(isinstance(link, Link) for link in links):
         return ""
     moved = workload.memory + (workload.swap if way is Way.SWAP else 0.0)
     unknown = int(((workload.way == way) & ~workload.urgent & (moved == 0)).sum())
-    return f"; {unknown:,} of unknown size, which take no time" if unknown else ""
+    besides = any(isinstance(link, Link) and link.fixed for link in links)
+    what = "which count as empty" if besides else "which take no time"
+    return f"; {unknown:,} of unknown size, {what}" if unknown else ""
