@@ -352,7 +352,8 @@ class Service:
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
         user = None if caller.is_operator else caller.user
         stops = self._story.stops(limit, since, user)
-        return HistoryView(stops=answers.past_stops(stops, self._story.costs(since, user)))
+        oldest = min((stop.time for stop in stops), default=self._clock())
+        return HistoryView(stops=answers.past_stops(stops, self._story.costs(oldest, user)))
 
     def costs(self, caller: Caller, limit: int, since: float) -> CostsView:
         return costs_view(self._story.costs(since, None if caller.is_operator else caller.user), limit)
