@@ -30,9 +30,18 @@ def requeue_exit_hold(values: Mapping[str, str], launched: Collection[str]) -> l
         what = f"RequeueExit has some of {_HELD_TEXT} too: a job stopped by {names} would start again by itself"
         return [Finding(Level.FAIL, subject, what, f"take {_HELD_TEXT} out of RequeueExit, and scontrol reconfigure")]
     if _codes(values.get(subject, "")) >= _HELD:
-        return [Finding(Level.OK, subject, f"a job stopped by {names} goes back into the queue, held")]
+        held = Finding(Level.OK, subject, f"a job stopped by {names} goes back into the queue, held")
+        return [held, *_output(values)]
     what = f"a job stopped by {names} would end as FAILED, its work unused"
     return [Finding(Level.FAIL, subject, what, f"RequeueExitHold={_HELD_TEXT}, and scontrol reconfigure")]
+
+
+def _output(values: Mapping[str, str]) -> list[Finding]:
+    """sbatch(1), --open-mode: without it, a requeued job's output is truncated unless JobFileAppend is set."""
+    if values.get("JobFileAppend", "0") != "0":
+        return []
+    what = "Slurm empties the output of a job that comes back, unless it was submitted with --open-mode=append"
+    return [Finding(Level.WARN, "JobFileAppend", what, "JobFileAppend=1, and scontrol reconfigure")]
 
 
 def books(books: Sequence[Book], nodes: Sequence[Node], licences: Iterable[LicenceRow]) -> list[Finding]:

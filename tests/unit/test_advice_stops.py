@@ -32,9 +32,18 @@ def row(name: str, total: int, used: int = 0) -> list[LicenceRow]:
     ],
 )
 def test_exit_codes_that_hold(hold: str, plain: str, level: Level) -> None:
-    (found,) = advice_stops.requeue_exit_hold({"RequeueExitHold": hold, "RequeueExit": plain}, {"dmtcp"})
+    values = {"RequeueExitHold": hold, "RequeueExit": plain, "JobFileAppend": "1"}
+    (found,) = advice_stops.requeue_exit_hold(values, {"dmtcp"})
     assert found.level is level and "dmtcp" in found.what
     assert bool(found.mend) is (level is not Level.OK)
+
+
+def test_output_that_would_be_emptied_is_warned_of() -> None:
+    found = advice_stops.requeue_exit_hold({"RequeueExitHold": "101-109", "JobFileAppend": "0"}, {"criu"})
+    assert [(one.level, one.subject) for one in found] == [
+        (Level.OK, "RequeueExitHold"),
+        (Level.WARN, "JobFileAppend"),
+    ]
 
 
 def test_where_nothing_is_launched_or_counted_nothing_is_said() -> None:
