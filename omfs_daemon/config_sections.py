@@ -27,6 +27,18 @@ def _plain_number(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else value
 
 
+def _plain_options(value: object) -> object:
+    """Options go to the nodes as JSON, which has neither TOML's decimals (see above) nor its dates."""
+    if isinstance(value, dict):
+        return {name: _plain_options(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain_options(part) for part in value]
+    value = _plain_number(value)
+    if not isinstance(value, str | int | float):
+        raise ValueError("must be made of text, numbers, true and false, lists and tables")
+    return value
+
+
 def _absolute(path: Path) -> Path:
     if not path.is_absolute():
         raise ValueError("must be an absolute path")
@@ -62,6 +74,7 @@ Text = Annotated[str, Field(min_length=1)]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 MethodName = Annotated[str, AfterValidator(_known_method)]
 SafeWord = Annotated[str, AfterValidator(_safe_word)]
+Options = Annotated[dict[str, Any], BeforeValidator(_plain_options)]
 Percent = Annotated[Fraction, BeforeValidator(percent)]
 
 
@@ -280,7 +293,7 @@ class MethodSection(Section):
     back_bytes_per_second: SomeSeconds | None = Field(
         None, description="How fast memory is moved back into a node.", examples=[1.0e9]
     )
-    options: dict[str, Any] = Field(
+    options: Options = Field(
         default_factory=dict,
         description="What omfs-node is told besides, such as the driver of ve_swap (docs/ve-swap.md).",
         examples=[{"prefault": True}],

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import structlog
+
 from omfs_daemon.nodes.answers import Answer, Held, MethodFacts
 from omfs_daemon.nodes.transport import Transport
 
@@ -85,6 +87,7 @@ class Probes:
             try:
                 self.refresh()
             except Exception:  # the daemon goes on without facts, which become stale; the next round tries again
+                structlog.get_logger("nodes").exception("nodes could not be asked what they can do")
                 self._closed.wait(self._every)
                 continue
             self._closed.wait(self._every)

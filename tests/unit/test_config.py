@@ -1,5 +1,6 @@
 """The configuration file: what it may say, and the one line that tells what is wrong with it."""
 
+import json
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -171,6 +172,15 @@ def test_accounts_must_be_known_where_accounting_runs() -> None:
 
 
 # -- the sample --------------------------------------------------------------------------------------
+
+
+def test_options_of_methods_are_what_json_has() -> None:
+    config = parse('[methods.ve_swap.options]\npoll_seconds = 0.5\ncommands = {out = ["/bin/x", 0.1]}', "f")
+    assert (
+        json.dumps(config.methods["ve_swap"].options) == '{"poll_seconds": 0.5, "commands": {"out": ["/bin/x", 0.1]}}'
+    )
+    with pytest.raises(ConfigError, match="options"):
+        parse("[methods.ve_swap.options]\nsince = 2026-01-01", "f")
 
 
 def test_sample_loads_to_the_defaults() -> None:
