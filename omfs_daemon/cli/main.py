@@ -10,7 +10,17 @@ import typer
 
 from omfs_daemon import __version__, log
 from omfs_daemon.cli import check as checks
-from omfs_daemon.cli import configuration, entitlements, experiment, simulate, sweep, tables, whatif
+from omfs_daemon.cli import (
+    configuration,
+    entitlements,
+    experiment,
+    method_tables,
+    methods,
+    simulate,
+    sweep,
+    tables,
+    whatif,
+)
 from omfs_daemon.cli.faults import EXIT_CODES, Exit, FaultLine
 from omfs_daemon.cli.output import clean, print_json, show
 from omfs_daemon.cli.session import Session, session_of
@@ -28,6 +38,7 @@ app = typer.Typer(
 app.add_typer(entitlements.app, name="entitlements")
 app.add_typer(configuration.app, name="config")
 app.add_typer(experiment.app, name="experiment")
+app.add_typer(methods.app, name="methods")
 app.command(epilog="Example: omfs simulate --trace hpc2n.swf.gz --policy easy --procs 240 --out result")(
     simulate.simulate
 )
@@ -105,14 +116,22 @@ def history(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, max=LONGEST_HISTORY, help="How many at most.")] = 20,
     since: Annotated[str, typer.Option(help="Not before: 30m, 6h, 2d ago, or a time such as 2026-03-01T14:00.")] = "7d",
+    costs: Annotated[
+        bool, typer.Option("--costs", help="Instead: each stop and each return of a job, with what it has cost.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print who was stopped for whom, newest first.
+    """Print who was stopped for whom, newest first, and what that has cost.
 
     And how long each beneficiary waited. Users see what concerns their own jobs, operators all.
     """
-    view = session_of(context).client().history(limit, seconds_since_epoch(since, time.time()))
-    print_json(view) if as_json else show(*tables.history(view))
+    client, begin = session_of(context).client(), seconds_since_epoch(since, time.time())
+    if costs:
+        rows = client.costs(limit, begin)
+        print_json(rows) if as_json else show(*method_tables.costs(rows))
+    else:
+        view = client.history(limit, begin)
+        print_json(view) if as_json else show(*tables.history(view))
 
 
 @app.command(epilog='Example: omfs pause --reason "maintenance of the file system"')

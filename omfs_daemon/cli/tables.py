@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from omfs_daemon.cli.method_tables import past_victims
 from omfs_daemon.cli.output import cell, clean, span, table, when
 from omfs_daemon.daemon.views import (
     AccountView,
@@ -167,7 +168,7 @@ def history(view: HistoryView) -> Iterator[RenderableType]:
             cell(stop["beneficiary"] + (" (urgent)" if stop["urgent"] else "")),
             cell(stop["account"]),
             cell(stop["reason"]),
-            cell(_victims(stop["victims"])),
+            past_victims(stop["victims"]),
             "" if waited is None else span(waited),
             cell(stop["outcome"]),
         )

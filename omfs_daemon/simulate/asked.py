@@ -17,7 +17,7 @@ from omfs_daemon.policy.accounts import AccountShare, AccountTree
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.simulate import bounds
 from omfs_daemon.simulate.conventions import Conventions, UserLimits
-from omfs_daemon.simulate.costs import CostModel, Link, Spread
+from omfs_daemon.simulate.costs import BY_SIZE, CostModel, Link, Spread
 from omfs_daemon.simulate.measure import owners
 from omfs_daemon.simulate.outcome import Machine
 from omfs_daemon.simulate.setting import Setting
@@ -184,20 +184,12 @@ def _share(text: str) -> AccountShare:
         raise ConfigError(f"--entitlement = {text!r}: {error}") from None
 
 
-_BY_SIZE = "+bytes/"
-
-
-def by_size(fixed: float, rate: float) -> str:
-    """Seconds besides and bytes per second of one job, as the options take them."""
-    return f"{fixed:.4g}{_BY_SIZE}{rate:.4g}"
-
-
 def _cost(option: str, text: str | None, otherwise: Link) -> Link | Spread:
     """``LO:HI`` (seconds, drawn) or ``SECONDS+bytes/RATE``, seconds from 0 on; ConfigError for anything else."""
     if text is None:
         return otherwise
-    is_by_size = _BY_SIZE in text
-    first_text, _, second_text = text.partition(_BY_SIZE if is_by_size else ":")
+    is_by_size = BY_SIZE in text
+    first_text, _, second_text = text.partition(BY_SIZE if is_by_size else ":")
     try:
         first, second = float(first_text), float(second_text)
     except ValueError:

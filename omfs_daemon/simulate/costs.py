@@ -16,6 +16,14 @@ import numpy as np
 from omfs_daemon.simulate.workload import Bools, Floats, Way, Workload
 
 
+BY_SIZE = "+bytes/"
+
+
+def by_size(fixed: float, rate: float) -> str:
+    """Seconds besides and bytes per second of one job, as the options of ``omfs simulate`` take them."""
+    return f"{fixed:.4g}{BY_SIZE}{rate:.4g}"
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """Bytes per second: ``each`` for one CPU of a job, ``job`` for all of one, ``together`` for all that one decision

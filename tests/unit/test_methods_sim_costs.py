@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.asked import Asked, by_size, costs_for
-from omfs_daemon.simulate.costs import CostModel, Link, Spread, stop_costs
+from omfs_daemon.simulate.asked import Asked, costs_for
+from omfs_daemon.simulate.costs import CostModel, Link, Spread, by_size, stop_costs
 from omfs_daemon.simulate.outcome import Machine
 from omfs_daemon.simulate.policies import policy_named
 from omfs_daemon.simulate.setting import Setting
