@@ -163,7 +163,7 @@ class Conductor:
         """What a stop that did not help teaches: not to try the same again at once."""
         if stop.step is not Step.UNDOING:
             return []
-        if stop.outcome is Outcome.TOO_OLD:
+        if stop.outcome in (Outcome.TOO_OLD, Outcome.STARTED, Outcome.BENEFICIARY_GONE):
             return []
         until = self._clock() + retry_after
         if stop.outcome is Outcome.VICTIM_STAYED or stop.outcome is Outcome.REFUSED:

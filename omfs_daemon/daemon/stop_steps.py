@@ -49,6 +49,9 @@ def _after_stopping(stop: Stop, view: View, now: float, means: Means, is_fresh: 
     progress = {victim.ref: progress_of(victim, view, means) for victim in stop.victims}
     if all(far is Progress.STOPPED for far in progress.values()):
         return _enter(stop, Step.STARTING, now)
+    needless = _no_longer_needed(stop, view, now) if any(map(means.is_careful, stop.victims)) else None
+    if needless is not None:
+        return needless
     if any(runs_still(v, view) for v in stop.victims if v.ref in dict(stop.refused)):
         return _enter(stop, Step.UNDOING, now, Outcome.REFUSED)
     if not is_fresh and Progress.UNTOUCHED in progress.values():
@@ -61,6 +64,17 @@ def _after_stopping(stop: Stop, view: View, now: float, means: Means, is_fresh: 
         return _with_last_resort(stop, {victim.ref for victim in (*failed, *late)}, now)
     told = tuple((victim.ref, _why_failed(victim, view, means)) for victim in failed)
     return replace(_enter(stop, Step.UNDOING, now, Outcome.VICTIM_STAYED), refused=(*stop.refused, *told))
+
+
+def _no_longer_needed(stop: Stop, view: View, now: float) -> Stop | None:
+    """Saving work takes its time: meanwhile others may have ended, so that the beneficiary runs already, or it may be
+    gone. Then nobody more is stopped for it."""
+    job = view.job(stop.beneficiary.ref)
+    if job is None:
+        return _enter(stop, Step.UNDOING, now, Outcome.BENEFICIARY_GONE)
+    if job.holds_cpus:
+        return replace(_enter(stop, Step.UNDOING, now, Outcome.STARTED), started_at=now)
+    return None
 
 
 def _is_late(victim: VictimState, stop: Stop, now: float, means: Means) -> bool:
