@@ -3,6 +3,7 @@
 #   make test    all tests, those on a real Slurm included
 #   make bench   planning times, to build/bench/plan.json
 #   make bench-sim  simulation speed, to build/bench/sim.json (traces: OMFS_TRACES)
+#   make bench-methods  the stop methods beside the bare tools, to build/bench/methods.json (DMTCP: OMFS_DMTCP)
 #   make nodes   build/omfs-run and build/omfs-node: one file each, for nodes with Python 3.6 or later
 #   make lint    style and types
 #   make venv    the virtual environment .venv
@@ -13,7 +14,7 @@ READY := $(VENV)/.ready
 # A private Slurm runs jobs as the users who submit them, so it needs root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help demo test bench bench-sim lint nodes venv
+.PHONY: help demo test bench bench-sim bench-methods lint nodes venv
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -38,6 +39,10 @@ bench: $(READY)
 
 bench-sim: $(READY)
 	@$(PYTHON) -m benchmarks.simulate
+
+bench-methods: $(READY)
+	@deploy/setup.sh tests
+	@$(AS_ROOT) $(PYTHON) -m benchmarks.methods
 
 nodes:
 	@python3 deploy/zipapps.py

@@ -1,0 +1,126 @@
+"""omfs-run's own ``Run``, with a clock beside it and without a Slurm.
+
+``methods_worker.py OMFS_RUN SETTINGS``: a process of an ordinary user; orders on stdin (``start``, ``out``, ``back``,
+``end``), to each a line of JSON on stdout. Runs with the system's Python, which every user may run.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, sys.argv[1])
+
+from omfs_daemon.launcher import drivers
+from omfs_daemon.launcher.application import Application
+from omfs_daemon.launcher.directory import open_private
+from omfs_daemon.launcher.dmtcp import Dmtcp
+from omfs_daemon.launcher.driver import Driver
+from omfs_daemon.launcher.generations import Generations
+from omfs_daemon.launcher.progress import Progress
+from omfs_daemon.launcher.run import Run, Setting
+from omfs_daemon.launcher.signals import Inbox
+from omfs_daemon.launcher.slurm_job import STOPPED
+
+LIMIT = 300.0
+
+
+class Desk:
+    """In place of Slurm: takes every word, and keeps what the last ones said."""
+
+    fault = ""
+
+    def __init__(self) -> None:
+        self.said = {}
+
+    def tell(self, state, **fields):
+        self.said[state] = fields
+
+    def leave(self, code: int) -> int:
+        return code
+
+
+class Worker:
+    """``settings``: method, bin (of DMTCP), command, directory, up."""
+
+    def __init__(self, settings):
+        self._settings = settings
+        self._descriptor, path = open_private(settings["directory"], os.geteuid())
+        self._store = Generations(self._descriptor, path)
+        self._inbox = Inbox()
+        self._run = None
+        self._runs = 0
+
+    def start(self):
+        self._bring_up()
+        self._until_up()
+        while not self._run._program.ready():
+            time.sleep(0.01)
+        return {}
+
+    def out(self):
+        begun, used = time.perf_counter(), _cpu()
+        self._inbox.asked = time.monotonic()
+        if self._run._stop() != STOPPED:
+            raise SystemExit("not stopped: {}".format(self._run._desk.said))
+        seconds = time.perf_counter() - begun
+        return {"seconds": seconds, "cpu": _cpu() - used, "bytes": self._run._desk.said["stopped"]["bytes"]}
+
+    def back(self):
+        if os.path.exists(self._settings["up"]):
+            os.unlink(self._settings["up"])
+        begun, used = time.perf_counter(), _cpu()
+        self._bring_up()
+        if self._settings["method"] == "application":
+            self._until_up()
+        return {"seconds": time.perf_counter() - begun, "cpu": _cpu() - used}
+
+    def end(self):
+        self._run._program.kill()
+        self._store.clear()
+        return {}
+
+    def _bring_up(self) -> None:
+        # As in omfs_daemon/launcher/flow.py.
+        driver = self._driver()
+        driver.version()
+        scratch = self._settings["directory"] + "-scratch{}".format(self._runs)
+        os.mkdir(scratch, 0o700)
+        self._runs += 1
+        setting = Setting(self._settings["command"], driver, scratch, LIMIT, False, False, {})
+        self._run = Run(setting, Desk(), self._inbox, self._store, Progress(self._descriptor))
+        self._run._bring_up()
+
+    def _driver(self) -> Driver:
+        method = self._settings["method"]
+        if method == "application":
+            return Application(signal.SIGUSR1, self._settings["command"], os.environ, self._runs)
+        return Dmtcp(self._settings["bin"]) if method == "dmtcp" else drivers.load(method)
+
+    def _until_up(self) -> None:
+        end = time.monotonic() + LIMIT
+        while not os.path.exists(self._settings["up"]):
+            if self._run._program.wait(0) is not None or time.monotonic() > end:
+                raise SystemExit("the program did not come up")
+            time.sleep(0.002)
+
+
+def _cpu() -> float:
+    return sum(os.times()[:4])
+
+
+def main() -> None:
+    orders, answers = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(null, number)
+    worker = Worker(json.loads(sys.argv[2]))
+    with os.fdopen(orders) as lines, os.fdopen(answers, "w") as told:
+        for line in lines:
+            told.write(json.dumps(getattr(worker, line.strip())()) + "\n")
+            told.flush()
+
+
+if __name__ == "__main__":
+    main()
