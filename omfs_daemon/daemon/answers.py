@@ -32,7 +32,7 @@ from omfs_daemon.errors import ControlError
 from omfs_daemon.policy.accounts import AccountTree
 from omfs_daemon.policy.gate import REFUSAL_TEXT, Verdict
 from omfs_daemon.policy.plan import TEXT, AccountUse, Plan, Reason
-from omfs_daemon.policy.queue import could_start, is_held_by_us
+from omfs_daemon.policy.queue import could_start, is_held_by_us, is_held_for_owner
 from omfs_daemon.policy.rules import Rules, classify
 from omfs_daemon.policy.ways import WHY_NOT_TEXT, Ways
 
@@ -231,6 +231,8 @@ def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str
         return f"waits: {TEXT[reasons[ref]]}"
     if ref in starts:
         return "fits on idle nodes: Slurm starts it any moment"
+    if job.special_exit and is_held_for_owner(job):
+        return "held for its owner: omfs-run could not restart it from a checkpoint (see the job's output)"
     if job.hold is not Hold.NONE and not is_held_by_us(job):
         return f"waits in a hold that is not ours ({job.reason})"
     if not could_start(job, now):

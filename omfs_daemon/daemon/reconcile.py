@@ -14,8 +14,9 @@ from omfs_daemon.daemon.settings import Settings
 from omfs_daemon.daemon.state import JobBack, JobsGone, JobStopped, Record, State, Unpinned
 from omfs_daemon.daemon.story import Event, Paid
 from omfs_daemon.methods.base import Action, Seen, StopMethod
+from omfs_daemon.methods.launched import WHY_TEXT
 from omfs_daemon.methods.missing import method_of
-from omfs_daemon.policy.queue import OUR_MARK, STOPPED_MARK
+from omfs_daemon.policy.queue import OUR_MARK, STOPPED_MARK, is_held_for_owner
 from omfs_daemon.slurm import orders
 
 RESUMED_LATELY = 60.0
@@ -58,6 +59,7 @@ def reconcile(state: State, picture: Picture, now: float, settings: Settings) ->
             else:
                 found.orders.append(orders.Pin(ref, nodes))
     _let_go_of_forgotten(found, state, picture, now, under_way)
+    _tell_owners(found, state, picture, now)
     _take_marks_off(found, state, picture, under_way)
     _suspend_overcommitted(found, state, picture, now)
     return found
@@ -73,6 +75,23 @@ def _let_go_of_forgotten(found: Findings, state: State, picture: Picture, now: f
             found.orders.append(orders.Release((job.ref,)))
             text = "its checkpoint is written, but nothing is remembered of a stop: it may go on"
             found.events.append(Event(now, job.ref, job.user, job.account, "let_go", text))
+
+
+def _tell_owners(found: Findings, state: State, picture: Picture, now: float) -> None:
+    """Jobs that omfs-run could not restart are their owners' again: he alone can mend and release them."""
+    for job in picture.snapshot.jobs.values():
+        if not job.special_exit or job.admin_comment.startswith(_TOLD) or not is_held_for_owner(job):
+            continue
+        run = launched.of(job)
+        why = WHY_TEXT.get(run.why, run.why) if run is not None and run.why else "see the job's output"
+        text = f"{_TOLD} from a checkpoint: {why}. Its owner may release it to try again"
+        if job.ref in state.stopped:
+            found.records.append(JobsGone((job.ref,)))
+        found.orders.append(orders.Comment((job.ref,), text))
+        found.events.append(Event(now, job.ref, job.user, job.account, "held_for_owner", text))
+
+
+_TOLD = "[omfs] could not be restarted"
 
 
 def _waits_after_stop(job: Job) -> bool:
