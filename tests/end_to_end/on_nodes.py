@@ -1,0 +1,410 @@
+"""A private Slurm of two nodes with mock vector engines each, counted by licences, and jobs that count on them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from deploy import zipapps
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
+from omfs_daemon.demo.slurm_conf import Shape
+from tests.end_to_end.daemons import ROOT, Daemon
+from tests.helpers import wait_until
+from tests.mock_veos import Veos
+
+USER = "nobody"
+NODES = ("n1", "n2")
+VES = 4
+SLOTS = 16
+"""Licences ``ve_n1``: each stands for a quarter of one of four engines, so that many small jobs fit."""
+BOOKS = "ve_{node},mem_{node}"
+LICENCES = f"ve_n1:{SLOTS},ve_n2:{SLOTS},mem_n1:{SLOTS},mem_n2:{SLOTS},ve:9999"
+AREA = 1 << 30
+
+CONFIG = """
+[slurm]
+conf = "{conf}"
+poll_seconds = 0.3
+[daemon]
+state_dir = "{directory}/state"
+run_dir = "{run}"
+failsafe_grace_seconds = 2
+[policy]
+quantum_seconds = 0
+stop_timeout_seconds = 20
+start_timeout_seconds = 20
+retry_after_seconds = {retry}
+max_stops_per_hour = 100
+[metrics]
+port = {port}
+[nodes]
+worker = "local"
+command = ["{command}"]
+probe_seconds = {probe}
+[methods.ve_swap]
+stop_timeout_seconds = {limit}
+[methods.ve_swap.options]
+ves = {ves}
+area = {area}
+poll_seconds = 0.02
+settle_seconds = 0.5
+call_seconds = 3
+[methods.pageout]
+stop_timeout_seconds = {limit}
+[methods.pageout.options]
+margin = {margin}
+[[book]]
+licence = "ve_{{node}}"
+kind = "devices"
+anywhere = "ve"
+[[book]]
+licence = "mem_{{node}}"
+kind = "memory"
+[entitlements.bio]
+percent = 50
+[entitlements.physics]
+percent = 50
+[[class]]
+name = "urgent"
+partition = ["urgent"]
+urgent = true
+[[class]]
+name = "regular"
+methods = {methods}
+default = {methods}
+"""
+
+# All slurmds share this host, so this stands before omfs-node: it gives each node engines of its own, and does what a
+# test wants to go wrong. The request is handed on by a pipe, which takes 64 KiB.
+GO_BETWEEN = """#!/usr/bin/python3
+import json, os, sys, time
+here = os.path.dirname(os.path.abspath(__file__))
+request = json.load(sys.stdin)
+node, do = request["node"], request["do"]
+options = request["options"].get("ve_swap", {}) if do == "probe" else request["options"]
+if request.get("method", "ve_swap") == "ve_swap":
+    options["library"] = "%s/%s/libveosinfo.so" % (here, node)
+with open("%s/asked" % here, "a") as log:
+    log.write("%s %s %s\\n" % (do, node, request.get("job", 0)))
+while os.path.exists("%s/hang.%s.%s" % (here, do, node)):
+    time.sleep(0.1)
+read, write = os.pipe()
+os.write(write, json.dumps(request).encode())
+os.close(write)
+os.dup2(read, 0)
+os.execv(here + "/omfs-node", [here + "/omfs-node"])
+"""
+
+
+class Site:
+    """The cluster, its engines and what lies beside them; directories that other users can enter."""
+
+    def __init__(self, directory: Path, slurm: LocalSlurm, engines: Mapping[str, Veos]) -> None:
+        self.directory = directory
+        self.slurm = slurm
+        self.engines = engines
+        self.run = directory / "run"
+        self.command = directory / "go-between"
+
+    def violations(self) -> list[str]:
+        return [text for engine in self.engines.values() for text in engine.violations()]
+
+    def asked(self, do: str) -> list[str]:
+        """What omfs-node was asked: node and job."""
+        log = self.directory / "asked"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [line.partition(" ")[2] for line in lines if line.startswith(f"{do} ")]
+
+    @contextmanager
+    def hanging(self, do: str, node: str) -> Iterator[None]:
+        """omfs-node does nothing on this node when it is asked for this."""
+        mark = self.directory / f"hang.{do}.{node}"
+        mark.touch()
+        try:
+            yield
+        finally:
+            mark.unlink()
+
+    @contextmanager
+    def fault(self, node: str, kind: str, *words: object) -> Iterator[None]:
+        """A fault of mock VEOS; see docs/ve-swap.md."""
+        self.engines[node].ask(" ".join(map(str, ("fault", kind, *words))))
+        try:
+            yield
+        finally:
+            self.engines[node].ask(" ".join(map(str, ("unfault", kind, *words[:1]))))
+
+    def held_licences(self) -> dict[str, int]:
+        """What Slurm says is in use, without zeros."""
+        printed = self.slurm.command("scontrol", "-o", "show", "licenses").stdout
+        rows = [dict(word.split("=", 1) for word in line.split()) for line in printed.splitlines() if "=" in line]
+        return {row["LicenseName"]: int(row["Used"]) for row in rows if row["Used"] != "0"}
+
+    def end_of_test(self) -> None:
+        """Nobody left on an engine."""
+        for engine in self.engines.values():
+            engine.ask("bandwidth 2G")
+            wait_until(lambda engine=engine: not any(e["processes"] for e in engine.show()["engines"]), 20, "empty VEs")  # type: ignore[misc]
+
+
+@contextmanager
+def site() -> Iterator[Site]:
+    """Bring it up; slow enough to be shared by a module."""
+    with tempfile.TemporaryDirectory(prefix="omfs-on-nodes-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        engines: dict[str, Veos] = {}
+        try:
+            for node in NODES:
+                engines[node] = Veos(ves=VES, memory="1G", area="1G", bandwidth="2G")
+                (directory / node).symlink_to(engines[node].directory)
+            zipapps.build("omfs-node", directory)
+            (directory / "go-between").write_text(GO_BETWEEN)
+            (directory / "go-between").chmod(0o755)
+            gate = Gate(
+                ROOT / "plugins" / "job_submit.lua",
+                {
+                    "heartbeat": str(directory / "run" / "heartbeat"),
+                    "let_in_partitions": "main",
+                    "books": BOOKS,
+                    "any_licenses": "ve",
+                },
+            )
+            options = {"Licenses": LICENCES, "SelectTypeParameters": "CR_Core", "DefMemPerCPU": "", "KillWait": "2"}
+            with LocalSlurm(directory / "slurm", Shape(nodes=2, cpus=16, options=options), gate=gate) as slurm:
+                yield Site(directory, slurm, engines)
+        finally:
+            for engine in engines.values():
+                engine.stop()
+
+
+class Counting:
+    """A job whose programs count into files, one each; ``licences`` are what it asked for."""
+
+    def __init__(self, job_id: int, outputs: Sequence[Path], licences: str, ends: bool) -> None:
+        self.id = job_id
+        self.outputs = outputs
+        self.licences = {name: int(count) for name, _, count in (word.partition(":") for word in licences.split(","))}
+        self.ends = ends
+
+    def numbers(self) -> list[list[int]]:
+        """Whole lines only."""
+        return [
+            [int(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else [] for path in self.outputs
+        ]
+
+    def assert_without_gap(self) -> None:
+        for numbers in self.numbers():
+            assert numbers == list(range(1, len(numbers) + 1)), f"job {self.id}: a gap or a repeat"
+
+
+class NodesDaemon(Daemon):
+    """omfsd on such a site."""
+
+    def __init__(self, site: Site, directory: Path) -> None:
+        super().__init__(site.slurm, directory)
+        self.site = site
+        self.port = _free_port()
+        self.jobs: list[Counting] = []
+        self.configure()
+
+    def configure(
+        self,
+        *,
+        methods: Sequence[str] = ("ve_swap",),
+        limit: float = 30,
+        command: Path | None = None,
+        area: int = AREA,
+        margin: int = 1 << 20,
+        probe: float = 2,
+        retry: float = 300,
+    ) -> None:
+        """Write the file; to be done before the start."""
+        self.config.write_text(
+            CONFIG.format(
+                conf=self.slurm.conf,
+                directory=self.directory,
+                run=self.site.run,
+                port=self.port,
+                command=command or self.site.command,
+                ves=VES,
+                area=area,
+                limit=float(limit),
+                margin=margin,
+                probe=float(probe),
+                retry=float(retry),
+                methods=json.dumps(list(methods)),
+            )
+        )
+
+    # -- jobs ---------------------------------------------------------------------------------------
+    def count(
+        self,
+        size: str = "600M",
+        *,
+        count: int = 0,
+        ves: Sequence[int] = (0,),
+        slots: int = SLOTS,
+        nodes: Iterable[str] = ("n1",),
+        licences: str = "",
+        account: str = "bio",
+        partition: str = "main",
+        more: Sequence[str] = (),
+    ) -> Counting:
+        """A job with one program on each of these engines of each of its nodes; ``count`` 0: until it is ended."""
+        nodes = tuple(nodes)
+        output = _open_directory(self.slurm.output)
+        programs = [
+            f"{self.site.directory}/$SLURMD_NODENAME/ve_program.py"
+            f" --socket {self.site.directory}/$SLURMD_NODENAME/veos.sock"
+            f" --ve {ve} --size {size} --count {count} --out {output}/{'$SLURMD_NODENAME' if nodes else 'any'}.{ve}"
+            for ve in ves
+        ]
+        line = f'pids=; for p in {" ".join(map(_quoted, programs))}; do eval $p & pids="$pids $!"; done; '
+        line += "for p in $pids; do wait $p || exit $?; done"
+        script = f"#!/bin/sh\n{line}\n"
+        if len(nodes) > 1:
+            script = f"#!/bin/sh\nexec srun sh -c {_quoted(line)}\n"
+        licences = licences or ",".join(f"ve_{node}:{slots}" for node in nodes)
+        where = [f"-w{','.join(nodes)}", f"-N{len(nodes)}"] if nodes else ["-N1"]
+        arguments = ["-A", account, "-p", partition, "--ntasks-per-node=1", "-L", licences, "-o", f"{output}/log"]
+        number = self.slurm.submit(script, *arguments, *where, *more, uid=USER)
+        outputs = [output / f"{node}.{ve}" for node in nodes or ("any",) for ve in ves]
+        job = Counting(number, outputs, licences, ends=bool(count))
+        self.jobs.append(job)
+        return job
+
+    def urgent(self, size: str = "600M", *, count: int = 20, **more: Any) -> Counting:
+        return self.count(size, count=count, account="alarm", partition="urgent", **more)
+
+    def wait_counting(self, *jobs: Counting, limit: float = 20) -> None:
+        """Until every program of each has counted on."""
+        before = {job.id: job.numbers() for job in jobs}
+
+        def counted_on() -> bool:
+            return all(
+                len(now) > len(then) for job in jobs for now, then in zip(job.numbers(), before[job.id], strict=True)
+            )
+
+        self.wait_until(counted_on, f"jobs {list(before)} to count on", limit)
+
+    def wait_state(self, state: JobState, *jobs: Counting, limit: float = 20) -> None:
+        self.wait_until(
+            lambda: all((seen := self.gateway.find(job.id)) is not None and seen.state is state for job in jobs),
+            f"jobs {[job.id for job in jobs]} to be {state}",
+            limit,
+        )
+
+    def wait_stopped(self, *jobs: Counting) -> None:
+        self.wait_state(JobState.SUSPENDED, *jobs)
+
+    def pids(self, job: Counting, node: str = "n1") -> list[int]:
+        """Of its programs on engines of the node."""
+        printed = self.slurm.command("scontrol", "listpids", str(job.id), node).stdout.splitlines()[1:]
+        listed = {int(line.split()[0]) for line in printed}
+        known = {int(pid) for engine in self.site.engines[node].show()["engines"] for pid in engine["processes"]}
+        return sorted(listed & known)
+
+    def licences(self, job: Counting) -> dict[str, int]:
+        return dict(self.job(job.id).licenses)
+
+    # -- what is told -------------------------------------------------------------------------------
+    def told(self) -> str:
+        """All that is known when something is waited for in vain."""
+        parts = [self.omfs("why", str(job.id), check=False).stdout for job in self.jobs if self.process is not None]
+        return "\n".join([*self.picture(), *parts, self.tail()])
+
+    def metric(self, name: str, **labels: str) -> float:
+        """One sample of the page, 0 if there is none yet."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as page:
+            text = page.read().decode()
+        wanted = {f'{key}="{value}"' for key, value in labels.items()}
+        for line in text.splitlines():
+            head, _, value = line.rpartition(" ")
+            if head.partition("{")[0] == name and wanted <= set(head.partition("{")[2].rstrip("}").split(",")):
+                return float(value)
+        return 0.0
+
+    def ways(self, job: Counting) -> dict[str, str]:
+        """Why each method cannot be used on the job now; "" if it can."""
+        return {way["method"]: way["why_not"] for way in self.ask("why", str(job.id)).get("ways", [])}
+
+    def assert_all_well(self) -> None:
+        """Those that end by themselves have done so; the others count on and have what they asked for. All work was
+        done once; nothing is held, stopped, or taken."""
+        endless = [job for job in self.jobs if not job.ends]
+        ending = [job for job in self.jobs if job.ends]
+        self.wait_until(lambda: self.completed([job.id for job in ending]), "those that end to end")
+        self.wait_until(lambda: all(self.runs(job.id) for job in endless), "all others to run")
+        self.wait_counting(*endless)
+        self.wait_until(lambda: all(self.licences(job) == job.licences for job in endless), "licences to be given back")
+        self.wait_until(lambda: not self.under_way(), "nothing to be under way")
+        assert not self.held()
+        self.end(*endless)
+        for job in self.jobs:
+            job.assert_without_gap()
+        assert self.site.violations() == []
+        assert self.site.held_licences() == {}
+
+    def under_way(self) -> list[Any]:
+        """Stops, and jobs that are stopped."""
+        status = self.ask("status")
+        return [*status["stops_under_way"], *status["stopped"]]
+
+    def end(self, *jobs: Counting) -> None:
+        """Cancel, and wait until they are gone."""
+        for job in jobs:
+            self.slurm.command("scancel", str(job.id))
+        left = [str(job.id) for job in jobs]
+        self.wait_until(lambda: not {job.ref for job in self.gateway.jobs()}.intersection(left), "jobs to be gone")
+
+    def wait_until(self, condition: Callable[[], Any], what: str, limit: float = 20) -> None:
+        """With all that is known if it is in vain."""
+        try:
+            wait_until(condition, limit, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.told()}") from None
+
+    def wait_usable(self, *jobs: Counting, method: str = "ve_swap") -> None:
+        """Until the daemon has looked at the jobs' memory, and could stop each."""
+        self.wait_counting(*jobs)
+        seen = len(self.site.asked("probe"))
+        self.wait_until(lambda: len(self.site.asked("probe")) >= seen + 2 * len(NODES), "the nodes to be looked at")
+        self.wait_until(lambda: all(self.ways(job)[method] == "" for job in jobs), f"{method} to be usable")
+
+    def wait_told(self, job: Counting, part: str) -> None:
+        """Until ``omfs why`` says so."""
+        self.wait_until(lambda: part in self.omfs("why", str(job.id)).stdout.replace("\n", " "), f"{part!r} to be told")
+
+    def wait_swapping(self, job: Counting, sub: str, node: str = "n1") -> None:
+        """Until VEOS is at it: "o" out, "i" in, "s" is out."""
+        pids = [str(pid) for pid in self.pids(job, node)]
+        self.wait_until(lambda: any(self.sub(pid, node) == sub for pid in pids), f"sub-status {sub}")
+
+    def sub(self, pid: str, node: str = "n1") -> str:
+        known = self.site.engines[node].process(int(pid))
+        return "" if known is None else str(known["sub"])
+
+
+def _open_directory(above: Path) -> Path:
+    path = Path(tempfile.mkdtemp(dir=above))
+    path.chmod(0o777)
+    return path
+
+
+def _quoted(text: str) -> str:
+    return "'" + text + "'"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
