@@ -50,7 +50,7 @@ def load(found: Iterable[EntryPoint]) -> Mapping[str, StopMethod]:
     for entry in found:
         try:
             method = _checked(entry, methods)
-        except Exception as error:  # whatever a site's code does wrong
+        except (Exception, SystemExit) as error:  # whatever a site's code does wrong, sys.exit() included
             log.error("method left out", entry_point=entry.name, package=_package(entry), error=str(error))
         else:
             methods[method.traits.name] = method
