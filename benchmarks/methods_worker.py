@@ -84,6 +84,7 @@ class Worker:
     def _bring_up(self) -> None:
         # As in omfs_daemon/launcher/flow.py.
         driver = self._driver()
+        self._store.verify_ahead()
         driver.version()
         scratch = self._settings["directory"] + "-scratch{}".format(self._runs)
         os.mkdir(scratch, 0o700)

@@ -102,9 +102,9 @@ class Criu(Driver):
     def _try_out(self, scratch: str) -> None:
         images = os.path.join(scratch, "images")
         os.mkdir(images, 0o700)
-        program: Program = self._start(["sleep", "600"], scratch, subprocess.DEVNULL)
+        program = self._start(["sleep", "600"], scratch, subprocess.DEVNULL)
         try:
-            program.checkpoint(images, _TRIAL)
+            program.checkpoint(images, _TRIAL, durable=False)
         finally:
             program.kill()
         program = self._restart(images, scratch, _TRIAL, subprocess.DEVNULL)
@@ -188,7 +188,8 @@ class _Run(Program):
         if self._leader is not None and self._attach.poll() is None:
             criu_processes.send(self._leader, number)
 
-    def checkpoint(self, directory: str, timeout: float) -> Image:
+    def checkpoint(self, directory: str, timeout: float, durable: bool = True) -> Image:
+        """See Program; unless ``durable`` the images are not brought to disk."""
         end = time.monotonic() + timeout
         before = self._members()
         self._refuse_strays()
@@ -205,7 +206,7 @@ class _Run(Program):
             marks = criu_processes.switches(stopped)
             tasks = {one.pid: criu_processes.threads(one.pid) for one in stopped if criu_processes.is_alive(one)}
             files = criu_images.verify(directory, tasks)
-            size = criu_images.to_disk(directory, files)
+            size = criu_images.to_disk(directory, files) if durable else 0
         except criu_images.Incomplete as error:
             raise self._runs_on(before, directory, "not_verified", str(error)) from None
         except OSError as error:

@@ -103,6 +103,7 @@ def _with_checkpoints(
         return plain(options.command, inbox)
     try:
         driver = _driver(method, options, environment, job.restarts)
+        store.verify_ahead()
         tool = driver.version()
         # Programs that keep their own checkpoints touch their mark from any node.
         scratch = tempfile.mkdtemp(prefix=SCRATCH, dir=None if driver.makes_image else path)

@@ -11,7 +11,8 @@ import fcntl
 import os
 import re
 import time
-from typing import Any, Callable, List, Mapping, NamedTuple, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from omfs_daemon.launcher import files, manifest
 from omfs_daemon.launcher.driver import Image
@@ -44,6 +45,7 @@ class Generations:
         self._directory = directory
         self.path = path
         self._lock = -1
+        self._ahead: Optional[Tuple[str, "Future[Manifest]"]] = None
 
     def lock(self, limit: float, sleep: Callable[[float], None] = time.sleep) -> bool:
         """Keep other runs out as long as this process lives; Busy after ``limit`` seconds.
@@ -86,8 +88,22 @@ class Generations:
         with self._opened(name) as inner:
             return manifest.read(inner, name)
 
+    def verify_ahead(self) -> None:
+        """Begin to verify the best candidate while the caller does something else; ``verify`` has its result once."""
+        names = self.candidates()[:1]
+        if names:
+            pool = ThreadPoolExecutor(1)
+            self._ahead = names[0], pool.submit(self._verify, names[0])
+            pool.shutdown(wait=False)
+
     def verify(self, name: str) -> Manifest:
         """Check every file of a generation; Refused if it is not what its manifest says."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == name:
+            return ahead[1].result()
+        return self._verify(name)
+
+    def _verify(self, name: str) -> Manifest:
         try:
             with self._opened(name) as inner:
                 return manifest.check(inner, name)

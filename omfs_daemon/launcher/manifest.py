@@ -133,7 +133,8 @@ def is_plain(name: str) -> bool:
 
 def _describe(directory: int, names: Sequence[str], sync: bool = True) -> List[Dict[str, Any]]:
     """Name, size and hashes of each file; with ``sync`` each is on disk when this returns."""
-    threads = max(1, min(_THREADS, len(os.sched_getaffinity(0))))
+    # One more for the fsync, which waits for the disk while the others hash.
+    threads = max(1, min(_THREADS, len(os.sched_getaffinity(0)))) + int(sync)
     described = []
     with ThreadPoolExecutor(threads) as pool:
         for name in names:

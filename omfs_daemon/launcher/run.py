@@ -6,6 +6,7 @@ from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence,
 from omfs_daemon.launcher import space, word
 from omfs_daemon.launcher.desk import Desk
 from omfs_daemon.launcher.driver import CannotStart, CannotStop, Driver, Ended, Image, Program
+from omfs_daemon.launcher.early import Early
 from omfs_daemon.launcher.generations import Generations, Place
 from omfs_daemon.launcher.manifest import Refused
 from omfs_daemon.launcher.progress import Progress
@@ -259,7 +260,8 @@ class Run:
 
     def _checkpoint(self, path: str) -> Image:
         try:
-            return self._program.checkpoint(path, self._setting.limit)
+            with Early(path):
+                return self._program.checkpoint(path, self._setting.limit)
         except OSError as error:
             # Not foreseen by the driver; whether the program lives is seen from itself.
             raise CannotStop("tool_failed", str(error), alive=self._program.wait(0) is None) from None
