@@ -2,7 +2,7 @@
 
 The nodes outlive the daemon: what a job's processes do and where their memory is stays as it is when the daemon dies,
 and what is under way there goes on; what the desk has *seen* is lost with it. Whatever must never happen to a process
-is noted in :attr:`Nodes.violations`.
+is noted in :attr:`Nodes.violations`, and in :attr:`Nodes.crowded` where more memory is in than there is.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Nodes:
     take, by method; ``memory``: bytes of the memory that is moved out of each node; ``rate``: bytes per second."""
 
     def __init__(
-        self, slurm: SlurmOnNodes, room: Mapping[str, int] | None = None, memory: float = inf, rate: float = 2.0 * GB
+        self, slurm: SlurmOnNodes, room: Mapping[str, int] | None = None, memory: float = inf, rate: float = 6.0 * GB
     ) -> None:
         self.slurm = slurm
         slurm.nodes = self
@@ -106,6 +106,7 @@ class Nodes:
         self.memory = memory
         self.rate = rate
         self.violations: list[str] = []
+        self.crowded: list[str] = []
         self.asked: list[tuple[float, str, int, str]] = []
         self.still_since: dict[int, tuple[float, float | None]] = {}
         self.hears_hang_up = False
@@ -148,11 +149,13 @@ class Nodes:
         return sorted({part.job for _, part in self._alive() if part.out})
 
     def check(self) -> None:
-        """Whether the memory of those who are there fits; to be called at any time."""
+        """Note where the memory of those who are there does not fit; to be called at any time."""
         for node in self.slurm.books if self.memory < inf else ():
             here = [part for _, part in self._resident(node)]
             if sum(part.size for part in here) > self.memory:
-                self._violated(f"{node}: the memory of jobs {[part.job for part in here]} is in at once")
+                self.crowded.append(
+                    f"{self.slurm.now:.2f}: {node}: memory of {[part.job for part in here]} is in at once"
+                )
 
     # -- what Slurm does to processes --------------------------------------------------------------------------
     def slurm_has_suspended(self, record: Record) -> None:

@@ -36,7 +36,7 @@ def victim(site: Site, method: str, node: str = "", account: str = "bio", **more
     if method in LAUNCHED:
         more.setdefault("launched", Launched(method))
     if method == "pageout":
-        more.setdefault("size", 2 * GB)
+        more.setdefault("size", 6 * GB)
     if method == "ve_swap":
         more = {"size": VE_SIZE, "on": node, "licenses": ((f"ve_{node}", 1),), **more}
     return site.submit(account, method=method, **more)
@@ -64,9 +64,10 @@ def used(site: Site) -> dict[str, int]:
     return {row.name: row.used for row in site.gateway.licenses() if row.used}
 
 
-def check_peace(site: Site) -> None:
+def check_peace(site: Site, may_be_crowded: bool = False) -> None:
     """Everything has come to rest: nothing is held, stopped, moved out, or out of the books."""
     assert not site.nodes.violations, site.nodes.violations
+    assert may_be_crowded or not site.nodes.crowded, site.nodes.crowded
     assert not site.held(), site.picture()
     assert not site.nodes.stopped(), site.nodes.stopped()
     assert not site.nodes.out(), site.nodes.out()
@@ -76,6 +77,7 @@ def check_peace(site: Site) -> None:
 def check_running_as_before(site: Site, *jobs: int) -> None:
     """These jobs run, compute, have their licences, and nothing is remembered of a stop."""
     assert not site.nodes.violations, site.nodes.violations
+    assert not site.nodes.crowded, site.nodes.crowded
     assert site.runs(*jobs), site.picture()
     assert not set(site.nodes.stopped()) & set(jobs)
     assert not set(site.nodes.out()) & set(jobs)
@@ -97,8 +99,9 @@ def play(site: Site, acts: Sequence[tuple[float, Act]], away: float = 1.0, limit
         assert site.now < begun + limit, (site.picture(), site.journal.state.stops, site.reports[-1].sentence)
         while left and site.now - begun >= left[0][0]:
             left.pop(0)[1](site)
+        quiet = not site.journal.state.stops and not site.journal.state.stopped
         try:
-            site.step(0.5 if site.now < begun + 120 else 2.0)
+            site.step(1.5 if quiet or site.now > begun + 120 else 0.5)
         except Killed:
             site.die()
             site.now += away

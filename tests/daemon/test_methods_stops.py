@@ -144,7 +144,7 @@ def test_if_a_careful_one_fails_nobody_has_lost_anything(bad: str, tmp_path: Pat
 
 
 def test_no_two_are_chosen_that_do_not_fit_into_the_swap_area_together(tmp_path: Path) -> None:
-    site = methods_site(tmp_path, room={"pageout": 3 * GB, "ve_swap": 0})
+    site = methods_site(tmp_path, room={"pageout": 10 * GB, "ve_swap": 0})
     jobs = [victim(site, "pageout", cpus=2, on="n1", run_time=300) for _ in range(2)]
     others = [site.submit("bio", method="", run_time=300) for _ in range(3)]
     site.run(2)
@@ -238,4 +238,4 @@ def test_size_of_two_on_a_ve_is_never_there_at_once(tmp_path: Path) -> None:
     for _ in range(2):
         site.submit("bio", cpus=2, on="n1", size=VE_SIZE)
     site.run(2)
-    assert "is in at once" in site.nodes.violations[0]
+    assert "is in at once" in site.nodes.crowded[0]
