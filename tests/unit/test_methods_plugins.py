@@ -277,6 +277,21 @@ def test_the_script_requeues_nothing_that_is_not_saved(
     assert not (tmp_path / "told").exists()
 
 
+def test_the_guide_quotes_the_example_as_it_is() -> None:
+    guide = (EXAMPLE.parents[1] / "docs" / "methods.md").read_text()
+    code = (EXAMPLE / "omfs_self_requeue.py").read_text() + (EXAMPLE / "pyproject.toml").read_text()
+    section = guide[guide.index("The method, line by line:") : guide.index("In `job.sh` four lines")]
+    quoted = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    whole = [line for line in quoted if "(...)" not in line and not line.startswith("def ")]
+    assert len(whole) > 5 and [line for line in whole if line not in code] == []
+    for function in (line for line in quoted if line.startswith("def ")):
+        assert function.partition("(")[0] + "(" in code
+    script = (EXAMPLE / "job.sh").read_text()
+    told = [line.partition("`")[0] for line in guide[guide.index("four lines carry") :].split("\n- `")[1:]]
+    assert len(told) == 4 and [line for line in told if line not in script] == []
+    assert [name for name in NAMES if f"| `{name}` |" not in guide] == []
+
+
 # -- broken ones -------------------------------------------------------------------------------------------
 
 GOOD = """
