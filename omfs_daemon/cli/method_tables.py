@@ -8,7 +8,7 @@ from math import isfinite
 from rich.console import RenderableType
 from rich.text import Text
 
-from omfs_daemon.cli.output import cell, span, table, when
+from omfs_daemon.cli.output import cell, clean, span, table, when
 from omfs_daemon.daemon.fitted_text import Fitted, simulator, toml
 from omfs_daemon.daemon.fitting import Fit
 from omfs_daemon.daemon.views import CostsView, MethodNowView, MethodsView, MethodView, PastVictimView, WhyNotView
@@ -20,7 +20,7 @@ _CPUS = {"cpus": "CPUs"}
 def methods(view: MethodsView) -> Iterator[RenderableType]:
     """What ``omfs methods`` prints."""
     columns = ("method", "keeps work", "comes back", "frees", "done by", "stop", "back", "time-out", "usable now")
-    made = table(f"How jobs can be stopped (as {view['source']} has it)", columns, ("time-out",))
+    made = table(f"How jobs can be stopped (as {clean(view['source'])} has it)", columns, ("time-out",))
     for method in view["methods"]:
         pace = method["pace"]
         made.add_row(

@@ -216,7 +216,8 @@ class Conductor:
             moving, size = work.seconds, work.moved
             self._metrics.observe_delay(victim.method, work.slowest)
         lost = 0.0 if traits.keeps_work else max(0.0, now - victim.start)
-        return Paid(now, victim.ref, victim.user, victim.account, victim.method, "out", seconds, moving, size, lost)
+        name, nodes = victim.method, max(1, len(job.on_nodes))
+        return Paid(now, victim.ref, victim.user, victim.account, name, "out", seconds, moving, size, lost, nodes)
 
     def _tell_end(self, stop: Stop) -> None:
         """Put the end on record; told before the journal forgets the stop, so that a crash in between repeats it."""

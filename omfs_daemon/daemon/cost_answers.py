@@ -63,6 +63,7 @@ def _cost_view(row: Paid) -> CostView:
         moving_seconds=row.moving,
         bytes=row.size,
         lost_seconds=row.lost,
+        nodes=row.nodes,
     )
 
 
@@ -80,6 +81,7 @@ def paid(views: Iterable[CostView]) -> list[Paid]:
             view["moving_seconds"],
             view["bytes"],
             view["lost_seconds"],
+            view["nodes"],
         )
         for view in views
     ]

@@ -30,7 +30,8 @@ _Floats = NDArray[np.float64]
 
 
 class Point(NamedTuple):
-    """One stop or return of one job; ``size`` in bytes, 0: unknown."""
+    """One stop or return of one job; ``size`` in bytes on one of its nodes, which all move theirs at the same time; 0:
+    unknown."""
 
     seconds: float
     size: int
@@ -71,7 +72,7 @@ def points(rows: Iterable[Paid]) -> Mapping[Way, list[Point]]:
     found: dict[Way, list[Point]] = {}
     written: dict[tuple[str, str], int] = {}
     for row in rows:
-        size = row.size
+        size = row.size // max(1, row.nodes)
         if row.way == STOP:
             written[row.job, row.method] = size
         elif row.way == BACK:

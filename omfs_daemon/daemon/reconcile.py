@@ -149,7 +149,8 @@ def _paid(job: Job, method: StopMethod, picture: Picture, now: float) -> Paid:
         seconds, lost = run.seconds, run.lost
     elif method.traits.on_nodes and work is not None:
         seconds, size = work.seconds, work.moved
-    return Paid(now, job.ref, job.user, job.account, method.traits.name, "in", seconds, seconds, size, lost)
+    name, nodes = method.traits.name, max(1, len(job.on_nodes))
+    return Paid(now, job.ref, job.user, job.account, name, "in", seconds, seconds, size, lost, nodes)
 
 
 def _suspend_overcommitted(found: Findings, state: State, picture: Picture, now: float) -> None:

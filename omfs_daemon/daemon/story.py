@@ -28,7 +28,8 @@ CREATE TABLE IF NOT EXISTS stop (
 CREATE INDEX IF NOT EXISTS stop_by_time ON stop (time);
 CREATE TABLE IF NOT EXISTS cost (
     time REAL NOT NULL, job TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL, method TEXT NOT NULL,
-    way TEXT NOT NULL, seconds REAL NOT NULL, moving REAL NOT NULL, bytes INTEGER NOT NULL, lost REAL NOT NULL);
+    way TEXT NOT NULL, seconds REAL NOT NULL, moving REAL NOT NULL, bytes INTEGER NOT NULL, lost REAL NOT NULL,
+    nodes INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS cost_by_time ON cost (time);
 """
 
@@ -63,7 +64,8 @@ class Paid(NamedTuple):
     """What one stop of a job (``way`` "out") or its return ("in") has cost.
 
     ``seconds``: from the order until it had let go, or from its turn until it computed; ``moving``: of those, for
-    moving its memory (0: unknown); ``size``: bytes moved; ``lost``: seconds of work thrown away.
+    moving its memory (0: unknown); ``size``: bytes moved, on all of its ``nodes``; ``lost``: seconds of
+    work thrown away.
     """
 
     time: float
@@ -76,6 +78,7 @@ class Paid(NamedTuple):
     moving: float
     size: int
     lost: float
+    nodes: int = 1
 
 
 class Story:
@@ -120,7 +123,7 @@ class Story:
     def tell_costs(self, paid: Iterable[Paid]) -> None:
         rows = [tuple(one) for one in paid]
         if rows:
-            self._write("INSERT INTO cost VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            self._write("INSERT INTO cost VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def costs(self, since: float, user: str | None = None) -> list[Paid]:
         """What stops have cost since then, oldest first; with ``user``, those of his jobs."""

@@ -177,7 +177,8 @@ class HistoryView(TypedDict):
 class CostView(TypedDict):
     """What one stop of a job (``way`` "out") or its return ("in") has cost.
 
-    ``moving_seconds``: of ``seconds``, those for moving its memory (0: unknown).
+    ``moving_seconds``: of ``seconds``, those for moving its memory (0: unknown); ``bytes``: on all of its ``nodes``
+    (a job that left its nodes counts as one).
     """
 
     time: float
@@ -190,6 +191,7 @@ class CostView(TypedDict):
     moving_seconds: float
     bytes: int
     lost_seconds: float
+    nodes: int
 
 
 class CostsView(TypedDict):

@@ -60,7 +60,7 @@ def test_a_job_without_rows_has_no_costs() -> None:
 
 
 def test_rows_go_through_the_socket_and_back() -> None:
-    rows = [row(10, "out", 1), row(20, "in", 2), row(30, "out", 4)]
+    rows = [row(10, "out", 1), row(20, "in", 2), row(30, "out", 4)._replace(nodes=3)]
     assert paid(costs_view(rows, 10)["costs"]) == rows
     assert paid(costs_view(rows, 2)["costs"]) == rows[1:], "the newest ones"
 

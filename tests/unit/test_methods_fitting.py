@@ -99,8 +99,15 @@ def test_of_very_many_rows_the_newest_count() -> None:
     assert line([*old, *measured(1, 2 * GB, MOST, seed=3)]).rate == pytest.approx(2 * GB, rel=0.1)
 
 
-def paid(job: str, way: str, seconds: float, size: int, method: str = "dmtcp") -> Paid:
-    return Paid(1.0, job, "ann", "bio", method, way, seconds, seconds, size, 0.0)
+def paid(job: str, way: str, seconds: float, size: int, method: str = "dmtcp", nodes: int = 1) -> Paid:
+    return Paid(1.0, job, "ann", "bio", method, way, seconds, seconds, size, 0.0, nodes)
+
+
+def test_nodes_move_their_parts_at_the_same_time() -> None:
+    rows = [paid("1", "out", 2.0, 8 * GB, "pageout", nodes=4), paid("1", "in", 3.0, 0, "pageout", nodes=4)]
+    found = points(rows)
+    assert found[Way("pageout", "out")] == [Point(2.0, 2 * GB)]
+    assert found[Way("pageout", "in")] == [Point(3.0, 2 * GB)]
 
 
 def test_a_return_has_the_size_of_the_stop_before_it() -> None:
