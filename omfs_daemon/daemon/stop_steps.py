@@ -62,7 +62,8 @@ def _after_stopping(stop: Stop, view: View, now: float, means: Means, is_fresh: 
         return stop
     if is_fresh and all(victim.last_resort for victim in (*failed, *late)):
         return _with_last_resort(stop, {victim.ref for victim in (*failed, *late)}, now)
-    told = tuple((victim.ref, _why_failed(victim, view, means)) for victim in failed)
+    told = [(victim.ref, _why_failed(victim, view, means)) for victim in failed]
+    told += [(victim.ref, _how_late(victim, means)) for victim in late if victim not in failed]
     return replace(_enter(stop, Step.UNDOING, now, Outcome.VICTIM_STAYED), refused=(*stop.refused, *told))
 
 
@@ -96,6 +97,10 @@ def _why_failed(victim: VictimState, view: View, means: Means) -> str:
     job = view.job(victim.ref)
     why = "" if job is None else means.method(victim).why_failed(seen_of(victim, job, view))
     return f"job {victim.ref} could not be stopped ({victim.method}): {why or 'no reason given'}"
+
+
+def _how_late(victim: VictimState, means: Means) -> str:
+    return f"job {victim.ref} took longer than {means.stop_limit(victim):g} s to be stopped ({victim.method})"
 
 
 def _after_starting(stop: Stop, view: View, now: float, means: Means) -> Stop:
