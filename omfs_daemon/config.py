@@ -146,7 +146,7 @@ def books(config: Config) -> Books:
 
 def stop_timeouts(config: Config) -> dict[str, float]:
     """Seconds that a job may take to be stopped, of the methods that have a limit of their own."""
-    careful = (name for name, method in installed().items() if method.traits.launched or method.traits.on_nodes)
+    careful = (name for name, method in installed().items() if method.traits.is_careful)
     own = {name: section.stop_timeout_seconds for name, section in config.methods.items()}
     given = {name: seconds for name, seconds in own.items() if seconds is not None}
     return dict.fromkeys(careful, _CAREFUL_STOP) | given

@@ -20,6 +20,7 @@ class Method:
     frees       what the books then let others have of a job that stays, besides its CPUs: MEMORY, DEVICES
     launched    it is done by omfs-run inside the job, which must have said that it is ready
     on_nodes    it is done by omfs-node on the job's nodes, which must be able to
+    slow        it takes its time and may fail, as what is launched or done on nodes does in any case
     """
 
     name: str
@@ -28,10 +29,16 @@ class Method:
     frees: frozenset[str] = frozenset()
     launched: bool = False
     on_nodes: bool = False
+    slow: bool = False
 
     @property
     def same_nodes(self) -> bool:
         return not self.leaves
+
+    @property
+    def is_careful(self) -> bool:
+        """Whether others, which let go at once, wait until the job's work is safe."""
+        return self.launched or self.on_nodes or self.slow
 
 
 class Cost(NamedTuple):

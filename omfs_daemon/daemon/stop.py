@@ -164,8 +164,7 @@ class Means(NamedTuple):
 
     def is_careful(self, victim: VictimState) -> bool:
         """Whether its stop takes its time and may fail: then those that lose work or come back at once wait for it."""
-        traits = self.method(victim).traits
-        return traits.launched or traits.on_nodes
+        return self.method(victim).traits.is_careful
 
     def patience(self, stop: Stop) -> float:
         """Seconds that careful victims may take at most; 0 without any."""
