@@ -10,14 +10,17 @@ answer   {"ok":true, "state":"running"|"out"|"mixed"|"none", "processes":N, "sto
          {"ok":false, "why":CODE, "message":LINE, "state":...}
 """
 
+import contextlib
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from . import kernel
 from . import request as requests
 from .lock import JobLock
 from .mover import NONE, OUT, CannotMove, Moved, Mover, Process
@@ -32,6 +35,8 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _KEPT, _KEPT_MOST = 0.2, 10.0
 # How often a job is stopped that somebody continues while its memory is moved.
 _TRIES = 3
+_DESCRIPTORS = 65536
+_HANGS = 4.0  # seconds over its time after which we are taken to hang; the daemon waits a little longer
 
 
 class _Ended(Exception):
@@ -43,7 +48,8 @@ def main() -> int:
     for number in _ENDING:
         signal.signal(number, _on_end)
     try:
-        answer = answer_to(sys.stdin.buffer.read(requests.LIMIT + 1))
+        _raise_limits()
+        answer = answer_to(sys.stdin.buffer.read(requests.LIMIT + 1), begun=_end_by)
     except BaseException as error:
         answer = _fault(error)
     for number in _ENDING:
@@ -56,17 +62,41 @@ def main() -> int:
     return 0
 
 
+def _raise_limits() -> None:
+    """A job may have thousands of processes, and each costs us a descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (_DESCRIPTORS, hard):  # root may raise the hard limit, but not in every container
+        if soft < wanted:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(hard, wanted)))
+                return
+
+
+def _end_by(asked: Request) -> None:
+    """Be killed if we hang: a user can make the kernel hold whoever reads of his processes in /proc, and only the
+    reader's end helps. Such readers of root's would pile up on the node. What is stopped then is let run by the next
+    request."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, asked.timeout + _HANGS)
+
+
 def run() -> None:
     """The entry of the single-file program; the exit code is main()'s."""
     sys.exit(main())
 
 
-def answer_to(text: bytes, run_directory: str = RUN_DIRECTORY) -> Dict[str, Any]:
-    """Do what the request says; never raises for anything but the end of this program."""
+def answer_to(
+    text: bytes, run_directory: str = RUN_DIRECTORY, begun: Callable[[Request], None] = lambda _: None
+) -> Dict[str, Any]:
+    """Do what the request says; never raises for anything but the end of this program.
+
+    ``begun`` is called when the request is understood, before anything is done.
+    """
     try:
         if os.geteuid() != 0:
             raise CannotMove("not_root", "omfs-node must be run by root, not by uid {}".format(os.geteuid()))
         asked = requests.read(text, sorted(_METHODS))
+        begun(asked)
         return _probe(asked) if asked.do == "probe" else _Work(asked, run_directory).do()
     except CannotMove as error:
         return requests.describe(error, None)
@@ -134,22 +164,25 @@ class _Work:
         return requests.describe(failure, _state_or_none(self._mover, job.all))
 
     def _in(self, job: JobProcesses) -> Dict[str, Any]:
+        """Once more for those that a step's end kept out of Slurm's list; a job that runs has new ones all the time."""
         moved = Moved(0, 0, 0.0)
         seen: List[int] = []
-        while True:
+        for _ in range(_TRIES):
             processes = job.find(self._end)
-            if {process.pid for process in processes} <= set(seen):
-                return self._done(processes, moved)
             fresh = [process for process in processes if process.pid not in seen]
+            if not fresh:
+                break
             seen += [process.pid for process in fresh]
             moved = _sum(moved, self._mover.bring_in(fresh, self._end))
             if self._asked.let_run:
                 job.let_run(all_of_them=True)
+        # It is in; that where it is cannot be told any more, for all the time that it takes, is no reason to fail.
+        return self._done(job.all, moved, _state_or_none(self._mover, job.all) or "mixed")
 
-    def _done(self, processes: Sequence[Process], moved: Moved) -> Dict[str, Any]:
+    def _done(self, processes: Sequence[Process], moved: Moved, state: str = "") -> Dict[str, Any]:
         return {
             "ok": True,
-            "state": _state(self._mover, processes),
+            "state": state or _state(self._mover, processes),
             "processes": len(processes),
             "stopped": sum(1 for process in processes if is_stopped(process)),
             "bytes": moved.bytes,
@@ -173,7 +206,11 @@ def _probe(asked: Request) -> Dict[str, Any]:
     listed: Dict[int, List[int]] = {}
     for row in ask_slurm(asked.slurm, asked.node, None, end):
         listed.setdefault(row.job, []).append(row.pid)
-    jobs = {str(job): {mover.held_name: mover.held(pids) for mover in movers} for job, pids in listed.items()}
+    jobs = {}
+    for job, pids in listed.items():
+        if time.monotonic() > end:
+            break  # a user's many processes: what is known of the node is worth more than the sizes of the last jobs
+        jobs[str(job)] = {mover.held_name: mover.held(pids) for mover in movers}
     return {"ok": True, "methods": methods, "jobs": jobs}
 
 
@@ -189,9 +226,11 @@ def _mover(name: str, options: Dict[str, Any]) -> Mover:
 
 def _state(mover: Mover, processes: Sequence[Process]) -> str:
     """running: none is stopped; out: all are stopped and their memory is out; mixed: anything between."""
-    if not processes:
+    seen = [(process, is_stopped(process)) for process in processes]
+    # Looked at afterwards: what ends meanwhile neither stands nor runs.
+    stopped = [stands for process, stands in seen if not kernel.has_ended(process.fd)]
+    if not stopped:
         return "none"
-    stopped = [is_stopped(process) for process in processes]
     if not any(stopped):
         return "running"
     where = mover.state(processes)

@@ -5,6 +5,7 @@ for pages that processes share it "succeeds" and moves nothing. So free swap is 
 memory after. Pages shared since a fork are such: a job that shares much of its memory cannot be paged out.
 """
 
+import contextlib
 import os
 import threading
 import time
@@ -22,6 +23,7 @@ _CHUNK = 64 * _MIB
 _SLACK = _MIB
 _PASSES = 4
 _MAX_THREADS = 8
+_LOOK = 10.0  # seconds to tell where the memory is
 # Source: pagemap.rst of the kernel.
 _PAGEMAP_ENTRY = 8
 _PAGEMAP_SWAPPED = 1 << 62
@@ -52,7 +54,7 @@ class Pageout(Mover):
         self._options = read_options(options)
 
     def out(self, processes: Sequence[Process], deadline: float) -> Moved:
-        before = _Held.by(processes)
+        before = _Held.by(processes, deadline)
         need = before.resident + self._options.margin
         free = free_swap()[1]
         if not self._is_out(before) and free < need:
@@ -66,7 +68,7 @@ class Pageout(Mover):
             if self._is_out(now):
                 break
             last, slowest_now = now, self._page_out(processes, deadline)
-            slowest, now = slowest + slowest_now, _Held.by(processes)
+            slowest, now = slowest + slowest_now, _Held.by(processes, deadline)
             if now.resident >= last.resident:
                 break
         if not self._is_out(now):
@@ -75,19 +77,23 @@ class Pageout(Mover):
 
     def bring_in(self, processes: Sequence[Process], deadline: float) -> Moved:
         """With ``prefault`` reads back as much as memory and time allow; the rest comes when it is needed."""
-        before = _Held.by(processes) if self._options.prefault else None
-        if before is None or not before.swapped or available_memory() < before.swapped + self._options.margin:
+        if not self._options.prefault:
             return Moved(0, 0, 0.0)
         begun = time.monotonic()
         try:
-            slowest = self._in_chunks(processes, lambda mapping: mapping.swapped > 0, _prefault, deadline)
-        except (CannotMove, OSError):
+            before = _Held.by(processes, deadline)
+            if not before.swapped or available_memory() < before.swapped + self._options.margin:
+                return Moved(0, 0, 0.0)
+            with contextlib.suppress(CannotMove, OSError):
+                self._in_chunks(processes, lambda mapping: mapping.swapped > 0, _prefault, deadline)
             slowest = time.monotonic() - begun
-        after = _Held.by(processes)
+            after = _Held.by(processes, deadline)
+        except CannotMove:  # no time to look at so many mappings: it is brought in all the same
+            return Moved(0, 0, time.monotonic() - begun)
         return Moved(max(0, before.swapped - after.swapped), max(0, after.resident - before.resident), slowest)
 
     def state(self, processes: Sequence[Process]) -> str:
-        held = _Held.by(processes)
+        held = _Held.by(processes, time.monotonic() + _LOOK)
         if not held.processes:
             return NONE
         if self._is_out(held):
@@ -103,7 +109,7 @@ class Pageout(Mover):
         total = 0
         for pid in pids:
             try:
-                total += sum(mapping.resident for mapping in smaps.read(pid))
+                total += smaps.resident(pid)
             except OSError:
                 continue
         return total
@@ -131,10 +137,12 @@ class Pageout(Mover):
         """Do ``work`` for all wanted mappings, several chunks at once; returns the seconds of the slowest process."""
         todo: "Queue[Tuple[Process, List[kernel.Range]]]" = Queue()
         # A round of each process in turn, so that all advance together.
-        plans = [
-            [(process, chunk) for chunk in chunks([m for m in smaps.read(process.pid) if wanted(m)])]
-            for process in processes
-        ]
+        plans = []
+        for process in processes:
+            if time.monotonic() > deadline:
+                raise CannotMove("timeout", "the time ran out while the mappings of {} were read".format(process.pid))
+            found = chunks([mapping for mapping in smaps.read(process.pid) if wanted(mapping)])
+            plans.append([(process, chunk) for chunk in found])
         for turn in range(max(map(len, plans), default=0)):
             for plan in plans:
                 if turn < len(plan):
@@ -199,9 +207,12 @@ class _Held(NamedTuple):
     unmovable: int
 
     @classmethod
-    def by(cls, processes: Sequence[Process]) -> "_Held":
+    def by(cls, processes: Sequence[Process], deadline: float) -> "_Held":
+        """Reading the mappings takes as long as a user likes to make it: some 10,000 a second, of each process."""
         count = resident = swapped = unmovable = 0
         for process in processes:
+            if time.monotonic() > deadline:
+                raise CannotMove("timeout", "the time ran out while the mappings of {} were read".format(process.pid))
             mappings = smaps.read(process.pid)
             if kernel.has_ended(process.fd):
                 continue

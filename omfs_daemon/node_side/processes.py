@@ -1,6 +1,7 @@
 """A job's processes on this node: found by asking Slurm, held by pidfds, stopped and continued through them."""
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -20,8 +21,9 @@ _NO_STEPS = re.compile(
 # A step that ends while scontrol walks over the steps makes it fail; then it is asked again.
 _TRIES = 4
 _PAUSE = 0.01
-_ROUNDS = 1000
 _STOPPED_STATES = frozenset("TtXxZ")
+# Any other error (no descriptors left, say) must not make a process that runs look like one that has ended.
+_GONE = (FileNotFoundError, ProcessLookupError)
 
 
 class Slurm(NamedTuple):
@@ -147,33 +149,37 @@ class JobProcesses:
         return [self._ours[pid] for pid in sorted(self._ours) if not kernel.has_ended(self._ours[pid].fd)]
 
     def find(self, deadline: float) -> List[Process]:
-        """Ask Slurm until no process is new; raises CannotMove, also if all that Slurm lists is somebody else's."""
-        for _ in range(_ROUNDS):
+        """All that stand now, and most of those that run; raises CannotMove, also if all that Slurm lists is somebody
+        else's.
+
+        A process is in it if Slurm lists it twice. Whoever is born meanwhile is not waited for: a job that runs may go
+        on starting programs for ever.
+        """
+        self._look(deadline)
+        if self._candidates:
             self._look(deadline)
-            if not self._candidates:
-                break
-        if self._foreign and not self._ours:
-            message = "no process of job {} on {} is uid {}'s".format(self._job, self._node, self._uid)
-            raise CannotMove("wrong_uid", message)
+        self._require_ours()
         return self.all
 
     def stop(self, deadline: float) -> List[Process]:
         """Stop all of them, those born meanwhile too; returns when every thread of every one stands.
 
-        Raises CannotMove("timeout") if some do not stop in time.
+        Those that are known are stopped before the next look, so that ever fewer can start others. Raises
+        CannotMove("timeout") if some do not stop in time.
         """
-        self.find(deadline)
         while True:
-            for process in [process for process in self.all if not is_stopped(process)]:
+            before = set(self._ours)
+            # Whoever was born before its parent stood is in a list that Slurm makes after that.
+            self._look(deadline)
+            awake = [process for process in self.all if not is_stopped(process)]
+            if not awake and not self._candidates and set(self._ours) <= before:
+                self._require_ours()
+                return self.all
+            for process in awake:
                 # Noted first: if we are interrupted in between, it is continued once too often rather than never.
                 self._stopped_by_us.add(process.pid)
                 _send(process, stop=True)
             self._wait_until_stopped(deadline)
-            # Whoever was born before its parent stood is in a list that Slurm makes after that.
-            before = set(self._ours)
-            self.find(deadline)
-            if set(self._ours) == before:
-                return self.all
 
     def let_run(self, all_of_them: bool) -> None:
         """Continue those that we stopped or, with ``all_of_them``, every one. The youngest first, so that a parent that
@@ -182,6 +188,11 @@ class JobProcesses:
             if all_of_them or process.pid in self._stopped_by_us:
                 _send(process, stop=False)
         self._stopped_by_us.clear()
+
+    def _require_ours(self) -> None:
+        if self._foreign and not self._ours:
+            message = "no process of job {} on {} is uid {}'s".format(self._job, self._node, self._uid)
+            raise CannotMove("wrong_uid", message)
 
     def _look(self, deadline: float) -> None:
         rows = ask_slurm(self._slurm, self._node, self._job, deadline)
@@ -205,6 +216,8 @@ class JobProcesses:
         except ProcessLookupError:
             return
         except OSError as error:
+            if error.errno != errno.ENOSYS:
+                raise
             raise CannotMove("not_usable", "pidfd_open: {} (needs Linux 5.3)".format(error.strerror)) from None
         uid = _real_uid(row.pid)
         if uid is None or kernel.has_ended(descriptor):
@@ -235,7 +248,7 @@ def is_stopped(process: Process) -> bool:
     try:
         threads = os.listdir("/proc/{}/task".format(process.pid))
         return all(_thread_state(process.pid, thread) in _STOPPED_STATES for thread in threads)
-    except OSError:
+    except _GONE:
         return True
 
 
@@ -244,7 +257,7 @@ def _thread_state(pid: int, thread: str) -> str:
         with open("/proc/{}/task/{}/stat".format(pid, thread), "rb") as stream:
             # The name of the program is in parentheses and may hold any character, these too.
             return stream.read().rpartition(b")")[2].split()[0].decode("ascii")
-    except (OSError, IndexError):
+    except (*_GONE, IndexError):
         return "X"
 
 
@@ -253,7 +266,7 @@ def _real_uid(pid: int) -> Optional[int]:
     try:
         with open("/proc/{}/status".format(pid), "rb") as stream:
             uids = [line.split() for line in stream if line.startswith(b"Uid:")]
-    except OSError:
+    except _GONE:
         return None
     return int(uids[0][1]) if uids else None
 

@@ -16,6 +16,9 @@ _SPECIAL = (b"[vdso]", b"[vvar]", b"[vvar_vclock]", b"[vsyscall]")
 # VmFlags: locked, huge pages, pages of a device, I/O memory; the kernel refuses advice for them.
 _UNMOVABLE = {b"lo", b"ht", b"pf", b"io"}
 
+# Linux 5.4, and page-out needs 5.10.
+_ROLLUP = (b"Pss_Anon", b"Pss_Shmem", b"Private_Hugetlb", b"Shared_Hugetlb")
+
 
 class Mapping(NamedTuple):
     """One mapping of the process that holds memory or swap.
@@ -40,6 +43,17 @@ def read(pid: int) -> List[Mapping]:
             return parse(stream)
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def resident(pid: int) -> int:
+    """As the sum of ``Mapping.resident``, but in one number of the kernel's: it costs the same for a process that was
+    cut into a million mappings. 0 if it has ended. Files in tmpfs count too, wherever they are."""
+    try:
+        with open("/proc/{}/smaps_rollup".format(pid), "rb") as stream:
+            found = {value.group(1): int(value.group(2)) for value in map(_VALUE.match, stream) if value is not None}
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return sum(found.get(name, 0) for name in _ROLLUP) * _KIB
 
 
 def parse(lines: Iterable[bytes]) -> List[Mapping]:

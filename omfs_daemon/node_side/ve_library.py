@@ -144,7 +144,7 @@ class _Child:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
             while b"\n" not in self._rest:
                 left = end - time.monotonic()
-                if left <= 0 or not select.select([self._socket], [], [], left)[0]:
+                if left <= 0 or not _can_be_read(self._socket, left):
                     self.end()
                     raise CannotMove("tool_hung", "%s: %s: no answer within %g s" % (self._what, request[0], limit))
                 part = self._socket.recv(1 << 16)
@@ -169,6 +169,13 @@ class _Child:
             self._socket.close()
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
+
+
+def _can_be_read(connection: socket.socket, seconds: float) -> bool:
+    # Not select(): a job of a thousand processes has us hold more descriptors than that can take.
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _serve(connection: socket.socket, path: str, ve: int) -> None:

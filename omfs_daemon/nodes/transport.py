@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from ClusterShell.Event import EventHandler
 from ClusterShell.Task import task_self
+from ClusterShell.Worker.EngineClient import EngineClientEOF
 from ClusterShell.Worker.Rsh import WorkerRsh
 from ClusterShell.Worker.Ssh import WorkerSsh
 
@@ -27,13 +28,46 @@ from omfs_daemon.nodes.answers import LIMIT, Answer, failed, one_line, read
 
 Request = Mapping[str, object]
 
-WORKERS = {"ssh": WorkerSsh, "rsh": WorkerRsh}
-
 _WORD = re.compile(r"[A-Za-z0-9_./=+-]+\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
 # omfs-node keeps its own time; this is for starting it, and for its answer to come back.
 _GRACE = 5.0
 _STDERR = 4096
+_MOST = LIMIT + 256 * 1024  # bytes of all that a node prints
+
+
+class _Bounded:
+    """Made part of ClusterShell's clients: a node that was taken over and never stops talking is hung up on.
+
+    ClusterShell keeps a line until it ends, and looks at all of it again whenever more comes; short lines cost it a
+    tenth of a millisecond each. So what comes is taken as it comes.
+    """
+
+    def _handle_read(self, sname: str) -> None:
+        worker = self.worker  # type: ignore[attr-defined]
+        data = self._read(sname)  # type: ignore[attr-defined]
+        if not worker.eh.take(data, sname == worker.SNAME_STDERR):
+            self.abort()  # type: ignore[attr-defined]
+            raise EngineClientEOF
+
+
+class _BoundedSshClient(_Bounded, WorkerSsh.SHELL_CLASS):  # type: ignore[misc]
+    pass
+
+
+class _BoundedRshClient(_Bounded, WorkerRsh.SHELL_CLASS):  # type: ignore[misc]
+    pass
+
+
+class _BoundedSsh(WorkerSsh):  # type: ignore[misc]
+    SHELL_CLASS = _BoundedSshClient
+
+
+class _BoundedRsh(WorkerRsh):  # type: ignore[misc]
+    SHELL_CLASS = _BoundedRshClient
+
+
+WORKERS = {"ssh": _BoundedSsh, "rsh": _BoundedRsh}
 
 
 class Transport(Protocol):
@@ -156,11 +190,14 @@ class _Listener(EventHandler):  # type: ignore[misc]
         self._errors = bytearray()
         self._code: int | None = None
         self._timed_out = False
+        self._given = 0
 
-    def ev_read(self, worker: Any, node: str, sname: str, msg: bytes) -> None:
-        kept, most = (self._errors, _STDERR) if sname == worker.SNAME_STDERR else (self._printed, LIMIT + 1)
-        if len(kept) <= most:
-            kept += msg[:most] + b"\n"
+    def take(self, data: bytes, is_error: bool) -> bool:
+        """Keep what was printed; False if it is more than any answer."""
+        self._given += len(data)
+        kept, most = (self._errors, _STDERR) if is_error else (self._printed, LIMIT + 1)
+        kept += data[: max(0, most - len(kept))]
+        return self._given <= _MOST
 
     def ev_hup(self, worker: Any, node: str, rc: int | None) -> None:
         self._code = rc
@@ -169,6 +206,8 @@ class _Listener(EventHandler):  # type: ignore[misc]
         self._timed_out = timedout
 
     def answer(self) -> Answer:
+        if self._given > _MOST:
+            return failed("bad_answer", f"more than {_MOST} bytes")
         if self._timed_out:
             return failed("timeout", f"no answer within {self._limit:g} s")
         return _judge(self._code, bytes(self._printed), bytes(self._errors))
