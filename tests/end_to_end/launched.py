@@ -83,7 +83,7 @@ class Jobs:
         account: str = "bio",
         cpus: int = 4,
     ) -> int:
-        """A job under omfs-run on ``cpus`` CPUs of one node; ``fault``: which copy of the stand-in; ``options``: of omfs-run."""
+        """A job under omfs-run on ``cpus`` CPUs of a node; ``fault``: which copy of the stand-in is used."""
         path = self.programs.dmtcp(fault)
         start = f"exec {self.run} {options} {self.programs.command(method, kind)}"
         script = f"#!/bin/bash\nexport PATH={path}:$PATH\n{start}\n"
@@ -203,7 +203,7 @@ class Jobs:
         return path.read_text(errors="replace") if path.exists() else "(no output)"
 
     def checkpoints(self, job: int) -> Path:
-        return self.home / f"omfs-checkpoint.{job}"
+        return self.slurm.output / f"omfs-checkpoint.{job}"  # where sbatch was run
 
     def picture(self, *jobs: int) -> str:
         """What a failed test shows."""

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,7 +68,7 @@ def test_a_full_machine_makes_room_twice_and_nothing_is_missing_or_done_twice(jo
     assert all(victim["stop_seconds"] > 0 and victim["resume_seconds"] > 0 for victim in jobs.paid())
 
 
-# -- what goes wrong; each on one node ----------------------------------------------------------------------------------
+# -- what goes wrong; each on one node --------------------------------------------------------------------------------
 
 
 def test_a_job_that_is_cancelled_in_mid_checkpoint_ends_and_the_urgent_job_starts(jobs: Jobs) -> None:
@@ -224,9 +224,9 @@ def test_the_daemon_is_killed_in_mid_stop_and_started_again(jobs: Jobs, step: st
     assert jobs.daemon.completed([urgent])
 
 
-# -- what users write ---------------------------------------------------------------------------------------------------
+# -- what users write -------------------------------------------------------------------------------------------------
 
-# Says on which of its lines it is, and whether it was signalled.
+# Not under omfs-run; says whether it was signalled.
 LOYAL = """#!/bin/bash
 trap 'touch signalled-$SLURM_JOB_ID' USR1
 while [ ! -e finish ]; do sleep 0.1; done
