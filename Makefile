@@ -42,7 +42,7 @@ bench-sim: $(READY)
 
 bench-methods: $(READY)
 	@deploy/setup.sh tests
-	@$(AS_ROOT) $(PYTHON) -m benchmarks.methods
+	@$(AS_ROOT) env OMFS_DMTCP="$$OMFS_DMTCP" $(PYTHON) -m benchmarks.methods
 
 nodes:
 	@python3 deploy/zipapps.py

@@ -4,7 +4,8 @@ Sizes are of touched memory that does not compress, in one process. Prints a tab
 ``build/bench/methods.json``: a list with, for each method and size, ``method``, ``tool`` and its ``rival``, ``bytes``,
 ``rounds``, and for ``out`` and ``back`` each ``seconds``, ``gb_per_s``, the same of the rival (``bare_seconds``,
 ``bare_gb_per_s``), ``overhead_s``, ``allowed_s`` (a tenth of the rival's and 0.2 s) and ``within``. All are medians.
-Page-out has ``device_gb_per_s``, what the disk of its swap file writes past the page cache, and ``device_share``.
+Page-out has ``device_gb_per_s``, what the disk of its swap file writes past the page cache, and both's part of it,
+``device_share`` and ``bare_device_share``. A row with ``fault`` instead of figures could not be measured.
 ``out`` ends when all is verified and on disk (page-out: taken by the kernel to be written), ``back`` when the program
 can run. Between the two, images are dropped from the page cache, as they are by the time when a job comes back.
 Exit code 0 whatever the figures are: other work on the machine changes them. Needs root.
@@ -45,16 +46,20 @@ def measured(rig: Rig, size: int, rounds: int) -> dict[str, Any]:
     """One row: ours and the bare tool in turn, each first as often as the other (or once more)."""
     ours: list[Times] = []
     bare: list[Times] = []
-    for turn in range(rounds):
-        for kind in ("ours", "bare") if turn % 2 == 0 else ("bare", "ours"):
-            (ours if kind == "ours" else bare).append(getattr(rig, kind)(size))
-    row = {"method": rig.method, "tool": rig.tool, "rival": rig.rival, "bytes": size, "rounds": rounds}
+    row: dict[str, Any] = {"method": rig.method, "tool": rig.tool, "rival": rig.rival, "bytes": size, "rounds": rounds}
+    try:
+        for turn in range(rounds):
+            for kind in ("ours", "bare") if turn % 2 == 0 else ("bare", "ours"):
+                (ours if kind == "ours" else bare).append(getattr(rig, kind)(size))
+    except (RuntimeError, OSError) as error:
+        return row | {"fault": str(error)}
     row |= {"out": compared([one.out for one in ours], [one.out for one in bare], size)}
     row |= {"back": compared([one.back for one in ours], [one.back for one in bare], size)}
     if "device" in ours[0].more:
         device = median(one.more["device"] for one in ours)
         row |= {"device_gb_per_s": round(size / device / 1e9, 3)}
         row |= {"device_share": round(device / median(one.out for one in ours), 3)}
+        row |= {"bare_device_share": round(device / median(one.out for one in bare), 3)}
     return row
 
 
@@ -112,6 +117,8 @@ def _slurm() -> Iterator[LocalSlurm]:
 def told(row: dict[str, Any]) -> str:
     """A line of the table."""
     parts = [f"{row['method']:<12}{row['bytes'] / 1e9:>5.1f} GB"]
+    if "fault" in row:
+        return f"{parts[0]}  not measured: {row['fault']}"
     for way in ("out", "back"):
         one = row[way]
         verdict = "ok  " if one["within"] else "OVER"
@@ -120,7 +127,8 @@ def told(row: dict[str, Any]) -> str:
             f" {one['overhead_s']:+6.2f} s {verdict}"
         )
     if "device_share" in row:
-        parts.append(f"  {row['device_share']:.0%} of the disk's {row['device_gb_per_s']:.2f} GB/s")
+        shares = f"{row['device_share']:.0%} (bare {row['bare_device_share']:.0%})"
+        parts.append(f"  {shares} of the disk's {row['device_gb_per_s']:.2f} GB/s")
     return "".join(parts)
 
 
