@@ -27,14 +27,12 @@ from omfs_daemon.metrics import Metrics
 from omfs_daemon.policy.gate import REFUSAL_TEXT, Conditions, Verdict, judge
 from omfs_daemon.policy.plan import TEXT, Change, Plan
 from omfs_daemon.policy.planner import plan
-from omfs_daemon.policy.queue import OUR_MARK, STOPPED_MARK
+from omfs_daemon.policy.queue import HOLD_MARK, OUR_MARK, STOPPED_MARK
 from omfs_daemon.policy.rules import Rules
 from omfs_daemon.policy.scene import Scene
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Gateway, Refusal
 from omfs_daemon.slurm.orders import give
-
-HOLD_MARK = f"{OUR_MARK}hold"
 
 REFUSED_FOR = 60.0
 """Seconds for which a hold or release that Slurm refused is not ordered again."""

@@ -7,13 +7,14 @@ jobs were suspended and which were pinned.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import structlog
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.methods import SUSPEND
+from omfs_daemon.cluster.snapshot import Stopped
 from omfs_daemon.config import Config
 from omfs_daemon.daemon.heartbeat import age
 from omfs_daemon.daemon.journal import Journal
@@ -113,12 +114,17 @@ def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float
     suspended = [job for job in jobs if job.state is JobState.SUSPENDED and _is_ours(job, state)]
     fitting = picture.fit_together(suspended)
     in_time = [job for job in suspended if job.ref in fitting]
-    ready = [job for job in in_time if nodes.bring_in(job, _method_of(job, state), resume=False)]
-    stuck = [job for job, method in _begun(picture, state) if not nodes.bring_in(job, method, resume=True)]
+    stopped = _stopped(state)
+    ready = [job for job in in_time if nodes.bring_in(job, _method_of(job, stopped), resume=False)]
+    begun = [job for ref in stopped if (job := picture.job(ref)) is not None and job.runs]
+    stuck = [job for job in begun if not nodes.bring_in(job, _method_of(job, stopped), resume=True)]
     wanted: list[Order] = [orders.SetNice((job.ref,), own_nice(job)) for job in ranked]
     wanted += [orders.Pin(ref, nodes) for ref, nodes in _pins(state) if _waits(picture, ref)]
     for job in ready:  # before the held ones, which could take the very CPUs
-        wanted += [orders.Resume((job.ref,)), *_licenses_back(job, state), orders.Comment((job.ref,), _COMMENT)]
+        wanted += [orders.Resume((job.ref,)), *_licenses_back(job, stopped), orders.Comment((job.ref,), _COMMENT)]
+    for job in jobs:
+        if job.runs or job.state is JobState.PENDING:
+            wanted += _licenses_back(job, stopped)
     if held:
         refs = tuple(job.ref for job in held)
         wanted += [orders.Release(refs), orders.Comment(refs, _COMMENT)]
@@ -134,22 +140,26 @@ def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float
     return len(suspended) - len(ready) + len(stuck)
 
 
-def _method_of(job: Job, state: State) -> str:
+def _stopped(state: State) -> dict[str, Stopped]:
+    """Jobs that were stopped, and victims of stops under way: these may be stopped too, wholly or in part."""
+    under_way = {
+        victim.ref: Stopped(
+            stop.since, victim.method, stop.beneficiary.ref, victim.licenses if victim.keeps is not None else ()
+        )
+        for stop in state.stops.values()
+        for victim in stop.victims
+    }
+    return under_way | state.stopped
+
+
+def _method_of(job: Job, stopped: Mapping[str, Stopped]) -> str:
     """How it was stopped; one that only its mark tells of was stopped in a way that needs nothing of its nodes."""
-    return state.stopped[job.ref].method if job.ref in state.stopped else SUSPEND.name
+    return stopped[job.ref].method if job.ref in stopped else SUSPEND.name
 
 
-def _begun(picture: Picture, state: State) -> Iterable[tuple[Job, str]]:
-    """Jobs that run in Slurm's eyes, while a stop that was under way may have stopped their processes."""
-    begun = {victim.ref: victim.method for stop in state.stops.values() for victim in stop.victims}
-    begun |= {ref: stopped.method for ref, stopped in state.stopped.items()}
-    found = ((picture.job(ref), method) for ref, method in begun.items())
-    return [(job, method) for job, method in found if job is not None and job.runs]
-
-
-def _licenses_back(job: Job, state: State) -> list[Order]:
-    stopped = state.stopped.get(job.ref)
-    return [orders.SetLicenses((job.ref,), stopped.licenses)] if stopped is not None and stopped.licenses else []
+def _licenses_back(job: Job, stopped: Mapping[str, Stopped]) -> list[Order]:
+    licenses = stopped[job.ref].licenses if job.ref in stopped else ()
+    return [orders.SetLicenses((job.ref,), licenses)] if licenses and job.licenses != licenses else []
 
 
 def _is_held_by_requeue(job: Job) -> bool:

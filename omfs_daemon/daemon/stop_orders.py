@@ -6,7 +6,7 @@ from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.daemon.stop import Means, Step, Stop, VictimState, View, progress_of, seen_of
 from omfs_daemon.methods.base import Action, OnNodes, Progress
 from omfs_daemon.nodes.work import WorkState
-from omfs_daemon.policy.queue import STOPPED_MARK, is_held_by_us
+from omfs_daemon.policy.queue import HOLD_MARK, OUR_MARK, STOPPED_MARK, is_held_by_us
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.orders import Order
 
@@ -135,6 +135,8 @@ def _restore_beneficiary(stop: Stop, view: View) -> list[Order]:
         return []
     wanted: list[Order] = []
     if beneficiary.held_before and job.hold is Hold.NONE:
+        if not job.admin_comment.startswith(OUR_MARK):  # the failsafe takes marks off
+            wanted.append(orders.Comment((job.ref,), HOLD_MARK))
         wanted.append(orders.Hold((job.ref,)))
     licenses = None if beneficiary.licenses is None else beneficiary.licenses_before
     if set(job.request.required_nodes) != set(beneficiary.required_before) or licenses not in (None, job.licenses):

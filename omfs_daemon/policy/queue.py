@@ -20,6 +20,9 @@ Floats = NDArray[np.float64]
 OUR_MARK = "omfs:"
 """An AdminComment that begins so marks a hold as ours. Users cannot write it (scontrol(1), AdminComment)."""
 
+HOLD_MARK = f"{OUR_MARK}hold"
+"""The mark of a job that the daemon holds."""
+
 STOPPED_MARK = f"{OUR_MARK}stopped"
 """The mark of a job that was stopped for another; it stays until the job runs again."""
 
