@@ -15,6 +15,9 @@ from omfs_daemon.cluster.jobs import Job, JobState
 
 _WORD = re.compile(r"(?:^|\s)omfs:run=(\d{1,6}):([a-z]{1,16})((?::[a-z]{1,16}=[A-Za-z0-9_.-]{1,40})*)(?=\s|$)")
 _NUMBER = re.compile(r"\d{1,16}(?:\.\d{1,9})?")
+# A lie may not spoil what is counted over all jobs: a sum of 10^16 seconds never shows a second again.
+_MOST_SECONDS = 1e7
+_MOST_BYTES = 2**50
 _CODE = re.compile(r"[a-z_]{1,40}")
 
 
@@ -64,9 +67,9 @@ def _read(comment: str) -> Run | None:
         RunState(found[2]),
         _code(said.get("method", "")),
         _code(said.get("why", "")),
-        int(_number(said.get("bytes", ""))),
-        _number(said.get("seconds", "")),
-        _number(said.get("lost", "")),
+        int(_number(said.get("bytes", ""), _MOST_BYTES)),
+        _number(said.get("seconds", ""), _MOST_SECONDS),
+        _number(said.get("lost", ""), _MOST_SECONDS),
     )
 
 
@@ -74,5 +77,7 @@ def _code(text: str) -> str:
     return text if _CODE.fullmatch(text) else ""
 
 
-def _number(text: str) -> float:
-    return float(text) if _NUMBER.fullmatch(text) else 0.0
+def _number(text: str, most: float) -> float:
+    """What is more than it can be counts as not said."""
+    value = float(text) if _NUMBER.fullmatch(text) else 0.0
+    return value if value <= most else 0.0

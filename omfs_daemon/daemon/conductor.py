@@ -211,7 +211,7 @@ class Conductor:
         moving, size = 0.0, 0
         run, work = launched.of(job), picture.work(job.ref)
         if traits.launched and run is not None:
-            moving, size = run.seconds, run.size
+            moving, size = min(run.seconds, seconds), run.size  # its own word, which its owner can write
         elif traits.on_nodes and work is not None:
             moving, size = work.seconds, work.moved
             self._metrics.observe_delay(victim.method, work.slowest)

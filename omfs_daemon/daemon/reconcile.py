@@ -146,7 +146,7 @@ def _paid(job: Job, method: StopMethod, picture: Picture, now: float) -> Paid:
     run, work = launched.of(job), picture.work(job.ref)
     seconds, lost, size = 0.0, 0.0, 0
     if method.traits.launched and run is not None:
-        seconds, lost = run.seconds, run.lost
+        seconds, lost = min(run.seconds, job.run_time), run.lost  # its own word, which its owner can write
     elif method.traits.on_nodes and work is not None:
         seconds, size = work.seconds, work.moved
     name, nodes = method.traits.name, max(1, len(job.on_nodes))

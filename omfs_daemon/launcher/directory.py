@@ -16,9 +16,10 @@ class BadDirectory(Exception):
 def open_private(path: str, uid: int) -> Tuple[int, str]:
     """Open the directory, made (0700) if it does not exist; returns its descriptor and its path without links.
 
-    It must be absolute and ours, and nobody else may write in it. On the way a symbolic link is followed only if
-    it is root's or ours, and not below a directory in which anybody may exchange what is not his (writable for
-    others, without the sticky bit).
+    It must be absolute and ours, and nobody else may write in it. On the way a symbolic link is followed only if it is
+    root's or ours, and nothing may lie below a directory in which anybody may exchange what is not his (writable for
+    others, without the sticky bit): tools are given paths, and could be made to restart what another user has put
+    there between our look and theirs.
     """
     if not path.startswith("/"):
         raise BadDirectory("{}: not an absolute path".format(path))
@@ -76,6 +77,10 @@ class _Walk:
         os.close(self._fds.pop())
 
     def _step(self, name: str) -> None:
+        mode = os.fstat(self.here).st_mode
+        if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
+            text = "{}: below a directory in which anybody may write, without the sticky bit"
+            raise BadDirectory(text.format(os.path.join(self.path(), name)))
         try:
             state = os.stat(name, dir_fd=self.here, follow_symlinks=False)
         except FileNotFoundError:
@@ -94,8 +99,4 @@ class _Walk:
             raise BadDirectory("{}: too many symbolic links".format(where))
         if link.st_uid not in (0, self._uid):
             raise BadDirectory("{}: a symbolic link of another user (uid {})".format(where, link.st_uid))
-        for descriptor in self._fds:
-            mode = os.fstat(descriptor).st_mode
-            if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
-                raise BadDirectory("{}: a symbolic link below a directory in which anybody may write".format(where))
         self.down(os.readlink(name, dir_fd=self.here))

@@ -102,6 +102,16 @@ def test_no_link_is_followed_below_a_directory_in_which_anybody_may_exchange_it(
     assert opens(base / below / "link" / "x") == str(base / "mine" / "x")
 
 
+@pytest.mark.parametrize("below", ["open/x", "open/inner/x"])
+def test_nothing_lies_below_a_directory_in_which_anybody_may_exchange_it(base: Path, below: str) -> None:
+    """A checkpoint that another user slips in between our look and the tool's is a program of his, run as us."""
+    (base / below).mkdir(parents=True, mode=0o700)
+    with pytest.raises(BadDirectory, match="anybody may write"):
+        opens(base / below)
+    (base / "open").chmod(0o1777)
+    assert opens(base / below) == str(base / below)
+
+
 def test_links_in_a_circle_end(base: Path) -> None:
     (base / "a").symlink_to(base / "b")
     (base / "b").symlink_to(base / "a")
