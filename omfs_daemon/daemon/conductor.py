@@ -9,6 +9,8 @@ import structlog
 
 from omfs_daemon.cluster import launched
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.methods import SUSPEND
+from omfs_daemon.cluster.snapshot import Stopped
 from omfs_daemon.daemon.hands import Hands
 from omfs_daemon.daemon.journal import Journal
 from omfs_daemon.daemon.picture import Picture
@@ -65,7 +67,9 @@ class Conductor:
             begun=now,
             since=now,
             reason=reclaim.reason.value,
-            beneficiary=_beneficiary(reclaim, beneficiary, settings),
+            beneficiary=_beneficiary(
+                reclaim, beneficiary, self._journal.state.stopped.get(reclaim.beneficiary), settings
+            ),
             victims=tuple(
                 _victim(v, job, settings) for v, job in zip(reclaim.victims, victims, strict=True) if job is not None
             ),
@@ -127,7 +131,7 @@ class Conductor:
         for refusal in refusals:
             self._log.info("slurm refused", stop=stop.id, step=stop.step.value, job=refusal.ref, said=refusal.message)
         if stop.step is Step.STOPPING and not weighty and not any(map(settings.means.is_careful, stop.victims)):
-            self._hands.give(orders_after_stopping(stop), picture, settings.nodes)
+            self._hands.give(orders_after_stopping(stop, settings.means), picture, settings.nodes)
         noted = absorb(stop, weighty)
         if noted is not stop:
             self._journal.write(StopChanged(noted))
@@ -294,7 +298,7 @@ def _victim(victim: Victim, job: Job, settings: Settings) -> VictimState:
     )
 
 
-def _beneficiary(reclaim: Reclaim, job: Job, settings: Settings) -> Beneficiary:
+def _beneficiary(reclaim: Reclaim, job: Job, stopped: Stopped | None, settings: Settings) -> Beneficiary:
     licenses = settings.books.placed(job.licenses, [share.node for share in reclaim.shares])
     return Beneficiary(
         ref=reclaim.beneficiary,
@@ -310,6 +314,7 @@ def _beneficiary(reclaim: Reclaim, job: Job, settings: Settings) -> Beneficiary:
         required_before=tuple(sorted(job.request.required_nodes)),
         licenses=licenses if licenses != job.licenses and not reclaim.suspended else None,
         licenses_before=job.licenses,
+        method=stopped.method if stopped is not None else SUSPEND.name,
     )
 
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from omfs_daemon.cluster.jobs import Job, Share
-from omfs_daemon.cluster.methods import Method
+from omfs_daemon.cluster.methods import SUSPEND, Method
 from omfs_daemon.cluster.snapshot import Commitment
 from omfs_daemon.methods.base import Licenses, Progress, Seen, StopMethod
 from omfs_daemon.methods.missing import method_of
@@ -59,7 +59,7 @@ class Outcome(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Beneficiary:
     """For whom. ``*_before`` is what an undo restores; ``licenses``: what it must ask for on its nodes (None: what it
-    asks for already)."""
+    asks for already); ``method``: by which a suspended one was stopped itself."""
 
     ref: str
     account: str
@@ -74,6 +74,7 @@ class Beneficiary:
     required_before: tuple[str, ...]
     licenses: Licenses | None = None
     licenses_before: Licenses = ()
+    method: str = SUSPEND.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,14 @@ class Means(NamedTuple):
 
     def method(self, victim: VictimState) -> StopMethod:
         return method_of(self.methods, victim.method)
+
+    def is_moved_in(self, beneficiary: Beneficiary) -> bool:
+        """Whether its memory is out, so that its nodes have to bring it in before it is resumed."""
+        return beneficiary.suspended and method_of(self.methods, beneficiary.method).traits.on_nodes
+
+    def start_limit(self, beneficiary: Beneficiary) -> float:
+        moving = self.stop_by.get(beneficiary.method, self.stop) if self.is_moved_in(beneficiary) else 0.0
+        return self.start + moving
 
     def stop_limit(self, victim: VictimState) -> float:
         return self.stop_by.get(victim.method, self.stop)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.daemon.stop import Means, Step, Stop, VictimState, View, progress_of, seen_of
-from omfs_daemon.methods.base import Action, OnNodes, Progress
+from omfs_daemon.methods.base import Action, OnNodes, Progress, Seen
+from omfs_daemon.methods.missing import method_of
 from omfs_daemon.nodes.work import WorkState
 from omfs_daemon.policy.queue import HOLD_MARK, OUR_MARK, STOPPED_MARK, is_held_by_us
 from omfs_daemon.slurm import orders
@@ -21,7 +22,7 @@ def orders_for(stop: Stop, view: View, means: Means) -> list[Action]:
             return [*first, *_stop_running(stop, view, means), *_keep_stopped(stop, view, means)]
         case Step.STARTING:
             first = _beneficiary_first(stop, view)
-            return [*first, *_keep_stopped(stop, view, means), *_resume_beneficiary(stop, view)]
+            return [*first, *_keep_stopped(stop, view, means), *_resume_beneficiary(stop, view, means)]
         case Step.RETURNING:
             return [*_bring_back(stop, view, means)]
         case Step.UNDOING:
@@ -96,20 +97,23 @@ def _keep_stopped(stop: Stop, view: View, means: Means) -> list[Action]:
     return wanted
 
 
-def orders_after_stopping(stop: Stop) -> list[Order]:
+def orders_after_stopping(stop: Stop, means: Means) -> list[Order]:
     """To be given right behind the orders that stop the victims, if Slurm took them all.
 
     A suspended beneficiary runs on before anybody else is given the CPUs: Slurm has taken a stopped job off its
     books when it has taken the order, and starts nobody on a node until that job has left.
     """
-    return [orders.Resume((stop.beneficiary.ref,))] if stop.beneficiary.suspended else []
+    is_resumed = stop.beneficiary.suspended and not means.is_moved_in(stop.beneficiary)
+    return [orders.Resume((stop.beneficiary.ref,))] if is_resumed else []
 
 
-def _resume_beneficiary(stop: Stop, view: View) -> list[Order]:
+def _resume_beneficiary(stop: Stop, view: View, means: Means) -> list[Action]:
+    """One whose memory is out is moved in before."""
     job = view.job(stop.beneficiary.ref)
     if not stop.beneficiary.suspended or job is None or job.state is not JobState.SUSPENDED:
         return []
-    return [orders.Resume((job.ref,))] if view.fit_together([job]) else []
+    method = method_of(means.methods, stop.beneficiary.method)
+    return method.bring_back(Seen(job, view.work(job.ref)), bool(view.fit_together([job])))
 
 
 def _bring_back(stop: Stop, view: View, means: Means) -> list[Action]:

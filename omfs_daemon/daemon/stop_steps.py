@@ -109,6 +109,6 @@ def _after_starting(stop: Stop, view: View, now: float, means: Means) -> Stop:
         return _enter(stop, Step.RETURNING, now, Outcome.BENEFICIARY_GONE)
     if job.holds_cpus:
         return replace(_enter(stop, Step.RETURNING, now, Outcome.STARTED), started_at=now)
-    if now - stop.since > means.start:
+    if now - stop.since > means.start_limit(stop.beneficiary):
         return _enter(stop, Step.UNDOING, now, Outcome.NOT_STARTED)
     return stop

@@ -1,0 +1,56 @@
+"""Jobs whose memory was moved out come back when others are in their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import JobState
+from tests.daemon.fake_nodes import GB
+from tests.daemon.site import Site
+from tests.daemon.stories import (
+    ON_NODES,
+    beneficiary,
+    check_peace,
+    check_running_as_before,
+    lost,
+    methods_site,
+    victim,
+)
+
+
+def stopped_job_with_borrowers_in_its_place(site: Site, method: str) -> tuple[int, list[int], int]:
+    """A job of physics stands back for an urgent one; when that ends, jobs of bio are on all CPUs."""
+    job = victim(site, method, "n1", account="physics", run_time=100, time_limit=1000, size=12 * GB)
+    bio = [site.submit("bio", method="requeue", on="n2", run_time=300, time_limit=500)]
+    site.run(2)
+    assert site.runs(job, *bio)
+    urgent = beneficiary(site, method, run_time=10)
+    site.run_until(lambda: site.runs(urgent), limit=30)
+    assert site.state(job) is JobState.SUSPENDED
+    return job, bio, urgent
+
+
+@pytest.mark.parametrize("method", ON_NODES)
+def test_an_entitled_job_takes_its_place_back_from_borrowers(method: str, tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=2)
+    job, bio, urgent = stopped_job_with_borrowers_in_its_place(site, method)
+    # The daemon is away when the urgent job ends: somebody borrows the CPUs.
+    site.die()
+    borrower = site.submit("bio", method="requeue", on="n1", run_time=300, time_limit=500)
+    site.now += 15
+    site.slurm.catch_up()
+    assert site.runs(borrower)
+    assert site.slurm.history[urgent].outcome == "COMPLETED"
+    site.start_daemon()
+    site.run_until(lambda: site.runs(job), limit=60)
+    site.run(5)
+    check_running_as_before(site, job)
+    assert max(site.slurm.processes().values()) <= 4
+    assert site.state(borrower) is JobState.PENDING
+    site.rest()
+    assert set(site.outcomes().values()) == {"COMPLETED"}
+    assert lost(site, [job]) == 0
+    check_peace(site)
+    assert bio
