@@ -470,6 +470,105 @@ def test_what_is_restored_holds_no_capability_and_nothing_of_ours(user: User) ->
         assert now["NoNewPrivs"] == "1"
 
 
+def _varint(number: int) -> bytes:
+    return bytes([number & 127 | 128]) + _varint(number >> 7) if number > 127 else bytes([number])
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protobuf message: number and value, whose wire types are 0 (int) and 2 (bytes) only."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte, at = data[at], at + 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key, value = number(), number()
+        assert key & 7 in (0, 2), "a message of another kind"
+        if key & 7 == 0:
+            yield key >> 3, value
+        else:
+            yield key >> 3, data[at : at + value]
+            at += value
+
+
+def _message(fields: list[tuple[int, int | bytes]]) -> bytes:
+    return b"".join(
+        _varint(name << 3) + _varint(value)
+        if isinstance(value, int)
+        else _varint(name << 3 | 2) + _varint(len(value)) + value
+        for name, value in fields
+    )
+
+
+def _forge(core: Path, change: Callable[[int, int, int], int]) -> None:
+    """Rewrite the credentials in an image: ``change(field, turn, value)`` (CRIU's core.proto and creds.proto)."""
+    raw = core.read_bytes()
+    end = 12 + int.from_bytes(raw[8:12], "little")
+    turns: dict[int, int] = {}
+
+    def credentials(name: int, value: int | bytes) -> tuple[int, int | bytes]:
+        turns[name] = turns.get(name, -1) + 1
+        return name, change(name, turns[name], value) if isinstance(value, int) else value
+
+    def thread(name: int, value: int | bytes) -> tuple[int, int | bytes]:
+        is_them = name == 10 and isinstance(value, bytes)
+        return name, _message([credentials(*one) for one in _fields(value)]) if is_them else value  # type: ignore[arg-type]
+
+    body = [
+        (name, _message([thread(*one) for one in _fields(value)]) if name == 5 and isinstance(value, bytes) else value)
+        for name, value in _fields(raw[12:end])
+    ]
+    forged = _message(body)
+    assert turns, "no credentials found"
+    core.write_bytes(raw[:8] + len(forged).to_bytes(4, "little") + forged + raw[end:])
+
+
+CHECKPOINT_RESTORE = 40
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        # Fields 9, 10, 11: inheritable, permitted, effective; 32 capabilities each turn. 1 to 8: the user's numbers.
+        (lambda name, turn, value: 0xFFFFFFFF >> (23 * turn) if name in (9, 10, 11) else value, "every capability"),
+        (lambda name, _turn, value: 1 << 21 if name in (9, 10, 11) else value, "CAP_SYS_ADMIN"),
+        (lambda name, _turn, value: 0 if name <= 8 else value, "root"),
+        (lambda name, turn, value: 1 << (8 * turn) if name in (10, 11) and turn else value, "what the helper has"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_forged_image_gains_nothing_but_what_the_guide_tells(
+    user: User, change: Callable[[int, int, int], int], why: str
+) -> None:
+    run = user.count(steps=100_000)
+    run.good("start")
+    user.goes_on()
+    directory = user.directory()
+    image = run.checkpoint(directory)["image"]
+    _forge(directory / f"core-{run.pid}.img", change)
+    answer = run.restart(directory, image)
+    gained = 0
+    for pid in user.processes():
+        now = status(pid)
+        assert now["Uid"].split() == [str(user.uid)] * 4
+        if pid != run.process.pid:
+            assert now["NoNewPrivs"] == "1"
+        for name in CAPABILITIES:
+            gained |= int(now[name], 16)
+    assert gained in (0, 1 << CHECKPOINT_RESTORE), f"{why}: {gained:x}"
+    if why == "what the helper has":
+        assert "failed" not in answer, "else this test proves nothing: the image could not be read any more"
+    else:
+        assert "failed" in answer
+
+
 def test_strays_are_not_left_behind(user: User) -> None:
     run = user.run("sh", "-c", "(setsid sleep 600 &); exec sleep 600")
     run.good("start")
