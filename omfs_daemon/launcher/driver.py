@@ -56,7 +56,11 @@ class Program:
     pid = 0  # the real program's pid where there is one (under mpirun: mpirun's), for signals
 
     def wait(self, timeout: float) -> Optional[int]:
-        """The program's exit code (128 + N if signal N ended it), or None if it runs on after ``timeout`` seconds."""
+        """The program's exit code (128 + N if signal N ended it), or None if it runs on after ``timeout`` seconds.
+
+        Raises CannotStop (not alive) if the program is gone and that was not its own end: it was killed through the
+        tool, or the tool has failed.
+        """
         raise NotImplementedError
 
     def ready(self) -> bool:
@@ -73,6 +77,13 @@ class Program:
         Returns only what was verified to be complete and is on disk (fsync); raises CannotStop otherwise.
         """
         raise NotImplementedError
+
+    def salvage(self, directory: str) -> Image:
+        """A checkpoint into ``directory`` that was given up as ``tool_hung`` and came later, when the program is gone.
+
+        As ``checkpoint``; raises CannotStop if there is none.
+        """
+        raise CannotStop("not_verified", "there is no complete checkpoint", alive=False)
 
     def kill(self) -> None:
         """End the program and all that belongs to it (coordinators too); when this returns nothing is left."""

@@ -21,7 +21,8 @@ _POLL_NOT_READY = 0.1
 _LOOK_AGAIN = 60.0  # seconds between two questions to a Slurm that did not answer
 _OURS = range(101, 110)
 _HUNG = "tool_hung"
-_OF_TOOLS = (0, 99)  # exit codes of a program that a late checkpoint has ended
+_SHORT = 60.0  # seconds of running: not long enough that bringing it back once more were of use
+_SHORT_RUNS = 3
 
 
 class Hold(Exception):
@@ -71,7 +72,9 @@ class Run:
         self._ready: Mapping[str, Any] = {}
         self._told_ready = False
         self._looked = clock()
-        self._hung = False  # a checkpoint was given up that may still end the program
+        # Of a checkpoint that was given up, and that may still come to its end and end the program.
+        self._late: Optional[Place] = None
+        self._up_at, self._short_runs = clock(), 0
 
     def go(self) -> int:
         """The exit code to end with: the program's own, or one that holds the job."""
@@ -158,6 +161,7 @@ class Run:
 
     def _up(self, computed: float, ready: Mapping[str, Any]) -> None:
         self._progress.begin(computed)
+        self._up_at = self._clock()
         self._ready, self._told_ready = ready, False
 
     def _reached(self) -> float:
@@ -166,10 +170,10 @@ class Run:
     # -- running -----------------------------------------------------------------------------------
     def _watch(self) -> int:
         while True:
-            code = self._program.wait(0)
-            if code is not None and self._hung and code in _OF_TOOLS:
-                say("the program ended with exit code {} after a checkpoint that was given up".format(code))
-                self._fall_back([], _HUNG)
+            try:
+                code = self._program.wait(0)
+            except CannotStop as gone:
+                self._gone(gone.why, gone.message)
                 continue
             if code is not None:
                 return self._ended(code)
@@ -208,6 +212,7 @@ class Run:
     def _ended(self, code: int) -> int:
         """The program's own end. With exit code 0 its checkpoints have no use any more."""
         self._progress.beat(now=True)
+        self._discard(self._late)
         if code in _OURS:
             say("the program ended with exit code {}, after which Slurm may hold the job".format(code))
         if code == 0:
@@ -232,25 +237,31 @@ class Run:
             self._discard(place)
             return self._ended(end.code)
         except CannotStop as fault:
-            self._hung = fault.alive and fault.why == _HUNG
-            if not self._hung:  # else the tool may still write there, and may end the program if it cannot
+            if fault.alive and fault.why == _HUNG:
+                self._late = place  # the tool may still write there
+            else:
                 self._discard(place)
             self._inbox.asked = None  # however often it was asked meanwhile, it was for this one
             self._not_stopped(fault)
             return None
         self._inbox.asked = None
-        computed = self._progress.seconds()
         self._progress.beat(now=True)
-        try:
-            size = self._store.seal(place.name, self._driver.name, image, computed, self._setting.facts)
-        except (OSError, Refused) as error:
-            say("checkpoint {} could not be made safe: {}".format(place.name, error))
+        size = self._seal(place, image)
+        if size is None:
             self._fall_back([(place.name, image)], "not_verified")
             return None
         seconds = self._clock() - asked
         say("stopped at checkpoint {}: {:.1f} MB in {:.1f} s".format(place.name, size / 1e6, seconds))
         self._desk.tell(word.STOPPED, method=self._driver.name, bytes=size, seconds=seconds)
         return self._desk.leave(STOPPED)
+
+    def _seal(self, place: Place, image: Image) -> Optional[int]:
+        """Its bytes; None if it could not be made safe."""
+        try:
+            return self._store.seal(place.name, self._driver.name, image, self._progress.seconds(), self._setting.facts)
+        except (OSError, Refused) as error:
+            say("checkpoint {} could not be made safe: {}".format(place.name, error))
+            return None
 
     def _new(self) -> Place:
         try:
@@ -280,15 +291,37 @@ class Run:
         else:
             self._fall_back([], fault.why)
 
+    def _gone(self, why: str, text: str) -> None:
+        """The program has gone, and that was not its own end."""
+        say(text)
+        self._fall_back(self._salvaged(), why)
+
+    def _salvaged(self) -> List[Tuple[str, Optional[Image]]]:
+        """The checkpoint that was given up, if it has become complete after all."""
+        place, self._late = self._late, None
+        if place is None:
+            return []
+        try:
+            image = self._program.salvage(place.path)
+        except (CannotStop, OSError) as error:
+            say("of the checkpoint that was given up nothing can be used: {}".format(error))
+            return []
+        say("the checkpoint that was given up, {}, is complete after all".format(place.name))
+        self._seal(place, image)
+        return [(place.name, image)]
+
     def _fall_back(self, made: List[Tuple[str, Optional[Image]]], why: str) -> None:
         """The program is gone: bring it back at once from what is there. Never from its beginning without a word."""
         self._program.kill()
-        self._hung = False
+        self._late = None
+        self._short_runs = self._short_runs + 1 if self._clock() - self._up_at < _SHORT else 0
+        if self._short_runs >= _SHORT_RUNS and not made:
+            raise Hold(why, "the program was lost {} times within {:g} s".format(_SHORT_RUNS, _SHORT))
         reached = self._progress.seconds()
         known = [name for name, _ in made]
         candidates = made + [(name, None) for name in self._store.candidates() if name not in known]
         if not candidates:
-            self._lost(why, "the program did not survive its first checkpoint", reached)
+            self._lost(why, "the program is gone and has no checkpoint to go on from", reached)
         else:
             self._restart(candidates, reached)
 

@@ -13,22 +13,15 @@ from collections.abc import Sequence
 from omfs_daemon.cluster import launched
 from omfs_daemon.cluster.launched import RunState
 from omfs_daemon.cluster.methods import Method, Pace
+from omfs_daemon.launcher import why
 from omfs_daemon.methods.base import Action, Progress, Seen
 from omfs_daemon.methods.requeue import Requeue
 from omfs_daemon.slurm import orders
 
 ASK = "USR1"
 
-WHY_TEXT = {
-    "no_space": "there is not space enough for the checkpoint",
-    "not_writable": "its checkpoint directory cannot be written",
-    "bad_directory": "its checkpoint directory is not one that can be trusted",
-    "tool_hung": "the checkpoint took too long",
-    "tool_failed": "the checkpoint failed",
-    "not_verified": "the checkpoint is not complete",
-    "no_mark": "the program did not say in time that its checkpoint is written",
-    "busy": "another run of the job writes to its checkpoint directory",
-}
+# The launcher's own table: it says which codes there are.
+WHY_TEXT = why.TEXT
 
 
 class Launched(Requeue):

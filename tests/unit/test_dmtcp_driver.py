@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.launcher import dmtcp_processes
-from omfs_daemon.launcher.dmtcp import Dmtcp, DmtcpProgram
+from omfs_daemon.launcher import dmtcp_processes, dmtcp_program
+from omfs_daemon.launcher.dmtcp import Dmtcp
+from omfs_daemon.launcher.dmtcp_program import DmtcpProgram
 from omfs_daemon.launcher.driver import CannotStart, CannotStop, Ended, Image
 from tests.dmtcp_stand_in import PROGRAMS, install
 
@@ -265,6 +267,110 @@ def test_the_port_file_is_private_and_a_stale_one_is_not_believed(bench: Bench, 
     assert (scratch / "dmtcp-port").read_text() != "1"
 
 
+# --- ends that are not the program's own
+
+
+def lost(program: DmtcpProgram) -> str:
+    """The code that says why its end is not its own."""
+    with pytest.raises(CannotStop) as fault:
+        program.wait(40)
+    assert not isinstance(fault.value, Ended)
+    assert not fault.value.alive
+    return fault.value.why
+
+
+def tell_coordinator(bench: Bench, program: DmtcpProgram, word: str) -> None:
+    """What any user who has found the port can do."""
+    port = Path(program._place.port_file).read_text()
+    where = [str(bench.bin / "dmtcp_command"), "--coord-host", "127.0.0.1", "--coord-port", port]
+    subprocess.run([*where, word], check=False, timeout=30, env=program._place.environment, capture_output=True)
+
+
+@pytest.mark.parametrize("word", ["-k", "-q", "-kc"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_program_killed_by_another_user_has_not_ended_by_itself(
+    bench: Bench, place: Path, word: str, restarted: bool
+) -> None:
+    program = bench.running("children", place / "out", 10000, 0.02)
+    if restarted:
+        program = bench.restart(*bench.stop(program))
+    tell_coordinator(bench, program, word)
+    assert lost(program) == ("tool_failed" if word == "-kc" else "killed")
+    program.kill()
+    assert bench.left() == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_end_with_0_is_the_program_s_own_and_leaves_no_coordinator(
+    bench: Bench, place: Path, restarted: bool
+) -> None:
+    program = bench.running("append", place / "out", 20, 0.05)
+    if restarted:
+        program = bench.restart(*bench.stop(program))
+    assert program.wait(30) == 0
+    assert program.wait(0) == 0
+    assert bench.left() == []
+
+
+def test_the_program_s_own_99_is_kept(bench: Bench, place: Path) -> None:
+    assert bench.program("count", place / "out", 3, 0.01, 99).wait(30) == 99
+
+
+def test_a_checkpoint_of_another_user_long_ago_makes_no_doubt(
+    bench: Bench, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dmtcp_program, "_SURELY_OVER_AFTER", 0.5)
+    program = bench.running("append", place / "out", 100, 0.05)
+    tell_coordinator(bench, program, "-c")
+    until(lambda: program.wait(0) is None and program._own.begun == program._over == 1)
+    assert program.wait(30) == 0
+    assert numbers(place / "out") == list(range(100))
+
+
+def test_a_coordinator_that_tells_nothing_is_not_believed(faulty: Callable[[str], Bench], place: Path) -> None:
+    bench = faulty("silent")
+    assert lost(bench.program("count", place / "out", 3, 0.01)) == "tool_failed"
+    assert bench.program("count", place / "out2", 3, 0.01, 5).wait(30) == 5
+
+
+def test_signals_to_all_of_a_job_do_not_end_the_coordinator(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    counted_further(place / "out", 1)  # its handler is there
+    coordinator = next(pid for pid in bench.left() if "dmtcp_coor" in Path(f"/proc/{pid}/comm").read_text())
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(coordinator, number)
+    program.signal(signal.SIGTERM)
+    assert program.wait(30) == 7
+
+
+def test_a_coordinator_that_does_not_start_is_told(faulty: Callable[[str], Bench], place: Path) -> None:
+    with pytest.raises(CannotStart, match=r"coordinator does not start: .*listen socket") as fault:
+        faulty("no_coordinator").program("count", place / "out", 3, 0.01)
+    assert fault.value.why == "tool_failed"
+
+
+def test_a_checkpoint_that_comes_after_it_was_given_up_is_salvaged(faulty: Callable[[str], Bench], place: Path) -> None:
+    bench = faulty("late")
+    program = bench.running("append", place / "out", 100, 0.05)
+    generation = bench.new("generation")
+    with pytest.raises(CannotStop) as fault:
+        program.checkpoint(str(generation), 1.0)
+    assert (fault.value.why, fault.value.alive) == ("tool_hung", True)
+    assert lost(program) == "tool_failed"
+    image = program.salvage(str(generation))
+    assert bench.restart(generation, image).wait(30) == 0
+    assert numbers(place / "out") == list(range(100))
+
+
+def test_nothing_is_salvaged_where_nothing_came(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    tell_coordinator(bench, program, "-k")
+    assert lost(program) == "killed"
+    with pytest.raises(CannotStop) as fault:
+        program.salvage(str(bench.new("generation")))
+    assert fault.value.why == "not_verified"
+
+
 # --- restarts that must fail
 
 
@@ -314,10 +420,10 @@ def test_a_killed_coordinator_takes_the_program_with_it(bench: Bench, place: Pat
     listed = {pid for pid in bench.left() if "dmtcp_coor" in Path(f"/proc/{pid}/comm").read_text()}
     assert len(listed) == 1
     os.kill(listed.pop(), signal.SIGKILL)
-    until(lambda: program.wait(0) is not None)
+    assert lost(program) == "coordinator_gone"
     with pytest.raises(CannotStop) as fault:
         bench.stop(program)
-    assert (fault.value.why, fault.value.alive) == ("tool_failed", False)
+    assert (fault.value.why, fault.value.alive) == ("coordinator_gone", False)
 
 
 @pytest.mark.parametrize("faults", ["late_script", "refuse_once", "slow"])
@@ -330,7 +436,7 @@ def test_what_takes_long_or_is_refused_once_still_works(
     bench.restart(generation, image)
 
 
-@pytest.mark.parametrize("faults", ["no_script", "temp_left", "image_missing", "killed"])
+@pytest.mark.parametrize("faults", ["no_script", "temp_left", "image_missing"])
 def test_an_exit_code_of_0_without_a_whole_set_is_no_checkpoint(
     faulty: Callable[[str], Bench], place: Path, faults: str
 ) -> None:
@@ -342,15 +448,17 @@ def test_an_exit_code_of_0_without_a_whole_set_is_no_checkpoint(
     assert not isinstance(fault.value, Ended)
 
 
-@pytest.mark.parametrize("faults", ["disk_full", "coordinator_dies"])
+@pytest.mark.parametrize(
+    ("faults", "why"), [("disk_full", "tool_failed"), ("coordinator_dies", "coordinator_gone"), ("killed", "killed")]
+)
 def test_a_failure_that_kills_the_program_is_told_as_dmtcps(
-    faulty: Callable[[str], Bench], place: Path, faults: str
+    faulty: Callable[[str], Bench], place: Path, faults: str, why: str
 ) -> None:
     bench = faulty(faults)
     program = bench.running("count", place / "out", 10000, 0.02)
     with pytest.raises(CannotStop) as fault:
         bench.stop(program)
-    assert (fault.value.why, fault.value.alive) == ("tool_failed", False)
+    assert (fault.value.why, fault.value.alive) == (why, False)
     assert bench.left() == []
 
 
@@ -366,9 +474,8 @@ def test_a_refusal_with_the_text_of_a_success_leaves_the_program_running(
     seen = len(numbers(place / "out"))
     until(lambda: len(numbers(place / "out")) > seen)
     assert program.ready()
-    # Nothing tells that it was refused; so an exit code of 0 would still not be believed.
     program._coordinator.quit(5.0)
-    assert program.wait(10) == 99
+    assert lost(program) == "killed"
 
 
 def test_a_checkpoint_that_hangs_for_good_ends_the_frozen_program(faulty: Callable[[str], Bench], place: Path) -> None:

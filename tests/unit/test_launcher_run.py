@@ -75,6 +75,11 @@ class FakeProgram(Program):
         self.code = 0
         return Image(["image"], "fake 1", 5)
 
+    def salvage(self, directory: str) -> Image:
+        if self.world.late is None:
+            raise cannot("not_verified", alive=False)
+        return self.world.late
+
     def kill(self) -> None:
         self.world.kills += 1
 
@@ -89,6 +94,7 @@ class World(Driver):
         self.script: list[Any] = []
         self.checkpoints: list[Any] = []
         self.restarts: list[Any] = []
+        self.late: Image | None = None
         self.ready = True
         self.asked = self.kills = 0
         self.signals: list[int] = []
@@ -231,18 +237,66 @@ def test_a_failed_checkpoint_leaves_the_program_running_and_a_later_request_trie
     assert world.desk.states == ["ready", "stopping", "failed", "stopping", "stopped"]
 
 
-@pytest.mark.parametrize("code", [0, 99])
-def test_a_checkpoint_given_up_that_ends_the_program_later_never_completes_the_job(world: World, code: int) -> None:
+def gone(why: str) -> Callable[[], None]:
+    """A step: the driver sees that the program is gone, and that it was not its own end."""
+
+    def step() -> None:
+        raise cannot(why, alive=False)
+
+    return step
+
+
+def test_a_checkpoint_given_up_that_ends_the_program_later_never_completes_the_job(world: World) -> None:
     world.checkpoints = [cannot("tool_hung", alive=True)]
-    assert world.run(lambda: world.ask(), None, code) == HELD
+    assert world.run(lambda: world.ask(), None, gone("tool_failed")) == HELD
     assert world.desk.states == ["ready", "stopping", "failed", "held"]
     assert world.generations == ["gen-0001"]  # the tool may still have been writing there
     assert world.brought_up == ["fresh"]
 
 
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_checkpoint_given_up_that_comes_whole_after_all_is_used_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, sealed: bool
+) -> None:
+    def fail(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    if not sealed:
+        monkeypatch.setattr(Generations, "seal", fail)
+    world.checkpoints = [cannot("tool_hung", alive=True)]
+    world.late = Image(["image"], "fake 1", 5)
+    assert world.run(lambda: world.ask(), None, gone("tool_failed"), None, 3) == 3
+    assert world.brought_up == ["fresh", "gen-0001"]
+    assert world.desk.states == ["ready", "stopping", "failed", "ready"]
+    assert world.last["from"] == 1 and world.last["lost"] < 1
+    assert world.generations == ["gen-0001"]
+
+
+def test_a_program_killed_from_outside_without_a_checkpoint_holds_the_job(world: World) -> None:
+    assert world.run(None, gone("killed")) == HELD
+    assert world.desk.told[-1] == ("held", {"method": "fake", "why": "killed"})
+    assert world.path.exists() and world.kills == 1
+
+
+def test_a_program_killed_from_outside_goes_on_from_its_checkpoint_at_once(world: World) -> None:
+    stop(world, 1)
+    assert world.run(None, gone("killed"), None, 3) == 3
+    assert world.brought_up == ["gen-0001", "gen-0001"]
+    assert world.desk.states == ["ready", "ready"]
+
+
+def test_a_program_killed_again_and_again_is_held_in_the_end_with_its_checkpoint(world: World) -> None:
+    stop(world, 1)
+    assert world.run(*[None, gone("killed")] * 10) == HELD
+    assert world.brought_up == ["gen-0001"] * 3
+    assert world.last["why"] == "killed"
+    assert world.generations == ["gen-0001"]
+
+
 def test_a_program_s_own_end_after_a_checkpoint_given_up_is_its_own(world: World) -> None:
     world.checkpoints = [cannot("tool_hung", alive=True)]
     assert world.run(lambda: world.ask(), None, 5) == 5
+    assert world.generations == []
     world.checkpoints = [cannot("tool_hung", alive=True), cannot("busy", alive=True)]
     assert world.run(lambda: world.ask(), None, lambda: world.ask(), None, 0) == 0
 

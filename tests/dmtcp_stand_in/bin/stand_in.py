@@ -86,14 +86,7 @@ def begin_coordinator(options):
     if options.join:
         port = int(options.port or DEFAULT_PORT)
     else:
-        listening = socket.socket()
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            # On every address and without asking who calls, as the real one.
-            listening.bind(("0.0.0.0", int(options.port or DEFAULT_PORT)))  # noqa: S104
-        except OSError as error:
-            fail(f"Failed to create socket to connect to coordinator port: {error}")
-        listening.listen(128)
+        listening = listen(options)
         port = listening.getsockname()[1]
         os.set_inheritable(listening.fileno(), True)
         if os.fork() == 0:
@@ -103,14 +96,30 @@ def begin_coordinator(options):
             for descriptor in (0, 1, 2):
                 os.dup2(null, descriptor)
             script = os.path.join(HERE, "dmtcp_coordinator")
-            os.execv(script, [script, "--exit-on-last", "--daemon", "--listen-fd", str(listening.fileno())])  # noqa: S606
+            os.execv(script, [script, "--quiet", "--exit-on-last", "--daemon", "--listen-fd", str(listening.fileno())])  # noqa: S606
         os.wait()
         listening.close()
+    write_port(options, port)
+    return port
+
+
+def listen(options):
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        # On every address and without asking who calls, as the real one.
+        listening.bind(("0.0.0.0", int(options.port or DEFAULT_PORT)))  # noqa: S104
+    except OSError as error:
+        fail(f"Failed to create socket to connect to coordinator port: {error}")
+    listening.listen(128)
+    return listening
+
+
+def write_port(options, port):
     if options.port_file:
         descriptor = os.open(options.port_file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
         os.write(descriptor, str(port).encode())
         os.close(descriptor)
-    return port
 
 
 def talk(port, request, timeout=None):

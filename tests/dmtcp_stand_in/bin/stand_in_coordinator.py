@@ -7,12 +7,15 @@ import selectors
 import signal
 import socket
 import stat
+import sys
 import time
 
 import stand_in
 
 RUNNING, SUSPENDED, CHECKPOINTED = "WorkerState::RUNNING", "WorkerState::SUSPENDED", "WorkerState::CHECKPOINTED"
 HOST = socket.gethostname()
+KILLING = "Killing all connected peers..."
+STARTING = "starting checkpoint; incrementing generation; suspending all nodes"
 
 
 class Peer:
@@ -23,7 +26,9 @@ class Peer:
 
 
 class Coordinator:
-    def __init__(self, listening):
+    def __init__(self, listening, exit_on_last, quiet):
+        self.exit_on_last = exit_on_last
+        self.quiet = quiet
         self.version, self.faults = stand_in.settings()
         self.number = stand_in.number(self.version)
         self.directory = os.environ.get("DMTCP_CHECKPOINT_DIR") or os.getcwd()
@@ -50,7 +55,7 @@ class Coordinator:
                 timeout = max(0.0, self.script_due - time.monotonic())
                 if timeout == 0.0:
                     self.write_script()
-            if self.had_peers and not self.peers and self.script_due is None:
+            if self.exit_on_last and self.had_peers and not self.peers and self.script_due is None:
                 return 0
             for key, _ in self.selector.select(timeout):
                 if key.fileobj is self.listening:
@@ -73,6 +78,7 @@ class Coordinator:
             message = json.loads(line.decode())
             peer = next((peer for peer in self.peers if peer.channel is channel), None)
             if "hello" in message:
+                self.note("worker connected", "Worker connected", f"progname={message['prog']}")
                 self.peers.append(Peer(channel, message))
                 self.had_peers = True
                 self.expected = max(self.expected, message.get("expected", 0))
@@ -86,6 +92,17 @@ class Coordinator:
                 if "image" in message:
                     self.images.append(message["image"])
                 self.advance()
+
+    def note(self, older, newer, more=""):
+        """What it does, told on stderr; not by one that a launch has started, which is quiet."""
+        if self.quiet or "silent" in self.faults:
+            return
+        if self.number >= (5,):
+            text = f"NOTE at dmtcp_coordinator.cpp:1: <none>: {newer}: {more}\n"
+        else:
+            text = f"[{os.getpid()}, Note] at dmtcp_coordinator.cpp:1 in x; REASON='{older}; ({more});\n"
+        with contextlib.suppress(OSError):
+            os.write(sys.stderr.fileno(), text.encode())
 
     def drop(self, channel):
         self.selector.unregister(channel)
@@ -131,6 +148,8 @@ class Coordinator:
                 )
             return {"list": "\n".join(lines) + "\n\n"}
         if command in ("kill", "quit"):
+            text = "killing all connected peers and quitting ..." if command == "quit" else KILLING
+            self.note(text, text)
             self.everyone({"do": "kill"})
             if command == "quit":
                 self.send(channel, {})
@@ -143,6 +162,7 @@ class Coordinator:
         if "coordinator_dies" in self.faults:
             os.kill(os.getpid(), signal.SIGKILL)
         if "killed" in self.faults:
+            self.note(KILLING, KILLING)
             self.everyone({"do": "kill"})
             return {}
         if "refuse" in self.faults or ("refuse_once" in self.faults and self.refusals == 0):
@@ -152,6 +172,9 @@ class Coordinator:
             if command == "bcheckpoint" and self.waiting is not None:
                 self.waiting = "nobody"  # the first one is forgotten and hangs
             return {"error": "not running"}
+        if "late" in self.faults:
+            time.sleep(4.0)
+        self.note(STARTING, STARTING)
         self.under_way = len(self.peers)
         self.images = []
         self.writing = False
@@ -208,9 +231,12 @@ def main(arguments):
     if "--listen-fd" in arguments:
         listening = socket.socket(fileno=int(arguments[arguments.index("--listen-fd") + 1]))
     else:
-        listening = socket.socket()
-        listening.bind(("0.0.0.0", stand_in.DEFAULT_PORT))  # noqa: S104
-        listening.listen(128)
+        if "no_coordinator" in stand_in.settings()[1]:
+            stand_in.fail("Failed to create listen socket.")
+        options = stand_in.Options(arguments)
+        listening = stand_in.listen(options)
+        stand_in.write_port(options, listening.getsockname()[1])
     stand_in.name_me("dmtcp_coordin:0")
-    signal.pthread_sigmask(signal.SIG_BLOCK, set(range(1, signal.NSIG)) - {signal.SIGALRM})
-    return Coordinator(listening).run()
+    if "--daemon" in arguments:
+        signal.pthread_sigmask(signal.SIG_BLOCK, set(range(1, signal.NSIG)) - {signal.SIGALRM})
+    return Coordinator(listening, "--exit-on-last" in arguments, "--quiet" in arguments).run()
