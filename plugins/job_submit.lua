@@ -6,6 +6,8 @@
 --
 -- Settings: "omfs_job_submit.conf" beside this file, lines "name = value", read at every submit:
 --   heartbeat         = /run/omfs/heartbeat   omfsd writes the seconds since the epoch into it
+--   wake              = /run/omfs/wake        is opened and closed whenever a job is submitted, changed or released, so
+--                                             that omfsd looks at once
 --   max_age           = 10                    seconds after which omfsd counts as gone
 --   methods           = requeue,suspend,...   a job whose comment names one of these (omfs:method=NAME) is let in; by
 --                                             default all that omfs-daemon brings along
@@ -36,6 +38,7 @@ local WAITS = "omfs:wait"
 
 local DEFAULTS = {
   heartbeat = "/run/omfs/heartbeat",
+  wake = "/run/omfs/wake",
   max_age = "10",
   methods = "requeue,suspend,dmtcp,criu,application,pageout,ve_swap",
   let_in_partitions = "",
@@ -303,8 +306,18 @@ local function modify(change, job, uid)
   return slurm.SUCCESS
 end
 
+-- Costs an open and a close; nobody waits for what omfsd then does.
+local function wake()
+  local conf = settings()
+  local file = alive(conf) and io.open(conf.wake, "a")
+  if file then
+    file:close()
+  end
+end
+
 function slurm_job_submit(job, partitions, _uid)
   local fine, fault = pcall(submit, job, partitions)
+  pcall(wake)
   if not fine then
     slurm.log_error("omfs: job let in, the gate failed: %s", tostring(fault))
   end
@@ -313,6 +326,9 @@ end
 
 function slurm_job_modify(change, job, _partitions, uid)
   local fine, result = pcall(modify, change, job, uid)
+  if not listed(settings().privileged_uids, string.format("%d", uid)) then
+    pcall(wake) -- what omfsd itself has ordered, it knows
+  end
   if fine then
     return result
   end

@@ -44,6 +44,7 @@ from omfs_daemon.daemon.views import (
     StatusView,
     WhyView,
 )
+from omfs_daemon.daemon.wakeup import Wakeup
 from omfs_daemon.errors import ConfigError, GatewayError, OmfsError
 from omfs_daemon.methods.registry import installed
 from omfs_daemon.metrics import Metrics
@@ -54,6 +55,9 @@ from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
 
 QUICK_POLL = 0.2
 """Seconds between two looks while a stop is under way."""
+
+LOOK_AGAIN = 0.05
+"""Seconds after a look that was woken for, until the next one: the submit plug-in runs before the job is listed."""
 
 BEAT_EVERY = 2.0
 """Seconds between two heartbeats while nothing happens; the submit plug-in takes ten for the daemon's end."""
@@ -109,11 +113,14 @@ class Service:
         self._wake = Flag()
         self._ending = Flag()
         self._reload_wanted = Flag()
+        self._touched = Flag()
+        self._was_touched = False
         self._state_lock = Lock()
         self._change_lock = Lock()
         self._slurm_version = ""
         self._slurm_uid: int | None = None
         self._fitness_known = False
+        self._wakeup: Wakeup | None = None
         self._report = Report(clock(), "starting: Slurm has not been asked yet")
         self._last_poll: float | None = None
         self._foreseen: tuple[tuple[float, int], Plan | None] = ((0.0, 0), None)
@@ -174,6 +181,8 @@ class Service:
         control = ControlServer(self.config.daemon.socket, self, lambda peer: operators(self._slurm_uid, group)(peer))
         control.start()
         self._open.callback(control.close)
+        self._wakeup = Wakeup(self.config.daemon.run_dir, self._touch)
+        self._open.callback(self._wakeup.close)
         metrics = self.config.metrics
         if metrics.enabled:
             self._open.callback(self._metrics.serve(metrics.address, metrics.port).close)
@@ -194,14 +203,25 @@ class Service:
         return 0
 
     def _rest(self, report: Report) -> None:
-        """Wait until the next look, with the heart beating; a signal or a change ends it early."""
-        left = self._pause_after(report)
+        """Wait until the next look, with the heart beating; a signal, a change or a touched wake file ends it early,
+        but Slurm is not asked for more than its share of the time."""
+        began, pause = self._clock(), self._pause_after(report)
+        left = min(pause, LOOK_AGAIN) if self._was_touched else pause
         self._notifier.alive(report.sentence)
         while left > 0 and not self._wake.wait(min(left, BEAT_EVERY)):
             left -= BEAT_EVERY
             self._beat(report)
             self._notifier.alive(report.sentence)
+        share = report.took if self._journal.state.stops else IDLE_SHARE * report.took
+        self._ending.wait(max(0.0, min(pause, share) - (self._clock() - began)))
+        self._was_touched = self._touched.is_set()
+        self._touched.clear()
         self._wake.clear()
+
+    def _touch(self) -> None:
+        """Something happened in Slurm."""
+        self._touched.set()
+        self._wake.set()
 
     def once(self) -> Report:
         """One cycle, with its heartbeat and its sentence in the log."""
@@ -246,6 +266,8 @@ class Service:
         self._fitness_known = True
         self._slurm_version = settings.version
         self._slurm_uid = _uid_in(settings.values.get("SlurmUser", ""))
+        if self._wakeup is not None and self._slurm_uid is not None:
+            self._wakeup.belong_to(self._slurm_uid)
         self._metrics.observe_versions(__version__, settings.version)
         return None
 

@@ -7,10 +7,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.daemon.wakeup import Wakeup
 from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
 from omfs_daemon.demo.slurm_conf import Shape
 from tests.conftest import clear
@@ -27,6 +29,7 @@ def cluster() -> Iterator[LocalSlurm]:
     directory = Path(tempfile.mkdtemp(prefix="omfs-gate-"))
     settings = {
         "heartbeat": str(directory / "heartbeat"),
+        "wake": str(directory / "wake"),
         "let_in_partitions": "urgent",
         "let_in_accounts": "free",
         "books": "ve_{node}",
@@ -67,6 +70,17 @@ def as_owner(cluster: LocalSlurm, *arguments: str) -> str:
     """What Slurm says to the owner's command; "" if it took it."""
     output = cluster.command("scontrol", *arguments, check=False, uid=OWNER)
     return output.stderr if output.code else ""
+
+
+@pytest.fixture
+def woken(gate: LocalSlurm) -> Iterator[Event]:
+    """Set whenever the daemon would have been woken."""
+    seen = Event()
+    wakeup = Wakeup(gate.directory, seen.set)
+    try:
+        yield seen
+    finally:
+        wakeup.close()
 
 
 def runs(cluster: LocalSlurm, job: Job) -> Callable[[], bool]:
@@ -442,3 +456,19 @@ def test_a_broken_setting_lets_jobs_in(gate: LocalSlurm) -> None:
         assert submit(gate).hold is Hold.NONE
     finally:
         conf.write_text(kept)
+
+
+# -- waking the daemon ---
+def test_a_submit_and_an_owners_change_wake_the_daemon(gate: LocalSlurm, woken: Event) -> None:
+    job = submit(gate, "--comment=omfs:method=requeue", "--hold")
+    assert woken.wait(5)
+    woken.clear()
+    as_owner(gate, "release", str(job.id))
+    assert woken.wait(5)
+
+
+def test_without_a_daemon_nobody_is_woken_and_nobody_waits(cluster: LocalSlurm, woken: Event) -> None:
+    beat(cluster, age=60)
+    job = submit(cluster, "--comment=omfs:method=requeue")
+    assert look(cluster, job.id).hold is Hold.NONE
+    assert not woken.is_set()

@@ -1,0 +1,69 @@
+"""What ends the daemon's rest early: whoever touches its wake file. The poll stays what it rests on.
+
+The submit plug-in opens and closes the file when a job is submitted or released, ``EpilogSlurmctld`` when one ends
+(docs/operating.md). Neither waits for us: with no daemon there they open a file, or find none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import structlog
+from inotify_simple import INotify, flags
+
+NAME = "wake"
+
+_READ_MS = 1000
+
+
+class Wakeup:
+    """Watches ``directory/wake`` and calls ``wake`` (from a thread of its own) whenever it was opened for writing and
+    closed. Close it once."""
+
+    def __init__(self, directory: Path, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._ending = False
+        self._inotify: INotify | None = None
+        self._thread: Thread | None = None
+        self._path = directory / NAME
+        self._log = structlog.get_logger("wake")
+        try:
+            self._begin(directory)
+        except OSError as error:
+            self._log.error("cannot be woken: only the poll is left", file=str(self._path), error=str(error))
+
+    def _begin(self, directory: Path) -> None:
+        # Its directory is watched, for the file may be replaced; users cannot write in either.
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        os.close(descriptor)
+        self._inotify = INotify()
+        self._inotify.add_watch(str(directory), flags.CLOSE_WRITE)
+        self._thread = Thread(target=self._serve, name="omfs-wakeup", daemon=True)
+        self._thread.start()
+
+    def belong_to(self, uid: int) -> None:
+        """Let this user touch it: SlurmUser, as whom the submit plug-in runs."""
+        try:
+            os.chown(self._path, uid, -1, follow_symlinks=False)
+        except OSError as error:
+            self._log.error("slurmctld cannot wake us: only the poll is left", file=str(self._path), error=str(error))
+
+    def _serve(self) -> None:
+        inotify = self._inotify
+        while inotify is not None and not self._ending:
+            try:
+                events = inotify.read(timeout=_READ_MS)
+            except (OSError, ValueError):
+                return  # closed
+            if any(event.name == NAME for event in events):
+                self._wake()
+
+    def close(self) -> None:
+        self._ending = True
+        if self._thread is not None:
+            self._thread.join(timeout=2 * _READ_MS / 1000)
+        if self._inotify is not None:
+            self._inotify.close()
