@@ -89,6 +89,9 @@ class Daemon:
         self.process = None
         return code
 
+    def has_ended(self) -> bool:
+        return self.process is not None and self.process.poll() is not None
+
     def wait_for_death(self, limit: float) -> None:
         """Until the process has killed itself."""
         assert self.process is not None
@@ -168,8 +171,8 @@ def dying_write(self, *records):
     write(self, *records)
     if not {after_orders} and any(isinstance(r, StopChanged) and r.stop.step == {step!r} for r in records):
         die()
-def dying_order(self, stop, picture):
-    result = order(self, stop, picture)
+def dying_order(self, stop, *rest):
+    result = order(self, stop, *rest)
     if {after_orders} and stop.step == {step!r}:
         die()
     return result
