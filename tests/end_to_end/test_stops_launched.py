@@ -208,20 +208,24 @@ def test_a_node_whose_slurmd_dies_in_mid_stop_costs_time_only(jobs: Jobs) -> Non
     assert jobs.daemon.completed([urgent])
 
 
-@pytest.mark.parametrize(("step", "after_orders"), [("stopping", True), ("starting", False), ("returning", False)])
-def test_the_daemon_is_killed_in_mid_stop_and_started_again(jobs: Jobs, step: str, after_orders: bool) -> None:
-    jobs.daemon.start(dying_at(step, after_orders))
-    victim = jobs.submit("dmtcp", "single", "--nodelist=n1", fault="slow")
-    jobs.wait_ready(victim)
-    urgent = jobs.urgent("n1")
-    jobs.daemon.wait_for_death(30)
-    if step == "stopping":  # nobody looks on while it is stopped
-        jobs.until("the checkpoint", lambda: "stopped at checkpoint" in jobs.output(victim), victim)
+def test_the_daemon_is_killed_in_mid_stop_and_started_again(jobs: Jobs) -> None:
+    """Between any two acts it is killed on the fake; here at three points, each in the stop of another job."""
+    points = {"n1": ("stopping", True), "n2": ("starting", False), "n3": ("returning", False)}
+    victims = {node: jobs.submit("dmtcp", "single", f"--nodelist={node}", fault="slow") for node in points}
+    jobs.wait_ready(*victims.values())
+    urgent = []
+    for node, (step, after_orders) in points.items():
+        jobs.daemon.start(dying_at(step, after_orders), ready=False)
+        urgent.append(jobs.urgent(node))
+        jobs.until(f"omfsd to die at {step}", jobs.daemon.has_ended, victims[node])
+        jobs.daemon.wait_for_death(1)
+        if step == "stopping":  # nobody looks on while it is stopped
+            jobs.until("the checkpoint", lambda: "stopped at checkpoint" in jobs.output(victims["n1"]), victims["n1"])
     jobs.daemon.start()
-    jobs.wait_gone(urgent)
-    jobs.wait_ready(victim, restarts=1)
-    jobs.finish(victim, restarts=1)
-    assert jobs.daemon.completed([urgent])
+    jobs.wait_gone(*urgent)
+    jobs.wait_ready(*victims.values(), restarts=1)
+    jobs.finish(*victims.values(), restarts=1)
+    assert jobs.daemon.completed(urgent)
 
 
 # -- what users write -------------------------------------------------------------------------------------------------
