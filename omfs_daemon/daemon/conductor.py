@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 
 import structlog
@@ -68,14 +68,18 @@ class Conductor:
             since=now,
             reason=reclaim.reason.value,
             beneficiary=_beneficiary(
-                reclaim, beneficiary, self._journal.state.stopped.get(reclaim.beneficiary), settings
+                reclaim,
+                beneficiary,
+                self._journal.state.stopped.get(reclaim.beneficiary),
+                {name for victim in victims if victim is not None for name, _ in victim.request.gres},
+                settings,
             ),
             victims=tuple(
                 _victim(v, job, settings) for v, job in zip(reclaim.victims, victims, strict=True) if job is not None
             ),
         )
-        for victim in stop.victims:
-            self._hands.desk.forget(victim.ref)  # what was done there once is not what is done now
+        for ref in stop.refs:
+            self._hands.desk.forget(ref)  # what was done there once is not what is done now
         self._journal.write(StopChanged(stop))
         self._fresh.add(stop.id)
         self._tell_begin(stop)
@@ -130,8 +134,8 @@ class Conductor:
         weighty = [refusal for refusal in refusals if self._matters(stop, refusal)]
         for refusal in refusals:
             self._log.info("slurm refused", stop=stop.id, step=stop.step.value, job=refusal.ref, said=refusal.message)
-        if stop.step is Step.STOPPING and not weighty and not any(map(settings.means.is_careful, stop.victims)):
-            self._hands.give(orders_after_stopping(stop, settings.means), picture, settings.nodes)
+        if stop.step is Step.STOPPING and not weighty:
+            self._hands.give(orders_after_stopping(stop, picture, settings.means), picture, settings.nodes)
         noted = absorb(stop, weighty)
         if noted is not stop:
             self._journal.write(StopChanged(noted))
@@ -298,7 +302,10 @@ def _victim(victim: Victim, job: Job, settings: Settings) -> VictimState:
     )
 
 
-def _beneficiary(reclaim: Reclaim, job: Job, stopped: Stopped | None, settings: Settings) -> Beneficiary:
+def _beneficiary(
+    reclaim: Reclaim, job: Job, stopped: Stopped | None, taken: Set[str], settings: Settings
+) -> Beneficiary:
+    """``taken``: the generic resources that victims have."""
     licenses = settings.books.placed(job.licenses, [share.node for share in reclaim.shares])
     return Beneficiary(
         ref=reclaim.beneficiary,
@@ -315,6 +322,7 @@ def _beneficiary(reclaim: Reclaim, job: Job, stopped: Stopped | None, settings: 
         licenses=licenses if licenses != job.licenses and not reclaim.suspended else None,
         licenses_before=job.licenses,
         method=stopped.method if stopped is not None else SUSPEND.name,
+        lacks_devices=not taken.isdisjoint(name for name, _ in (stopped.gres if stopped is not None else ())),
     )
 
 

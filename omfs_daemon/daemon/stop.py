@@ -59,7 +59,8 @@ class Outcome(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Beneficiary:
     """For whom. ``*_before`` is what an undo restores; ``licenses``: what it must ask for on its nodes (None: what it
-    asks for already); ``method``: by which a suspended one was stopped itself."""
+    asks for already); ``method``: by which a suspended one was stopped itself; ``lacks_devices``: whether victims have
+    devices that it must get back."""
 
     ref: str
     account: str
@@ -75,6 +76,7 @@ class Beneficiary:
     licenses: Licenses | None = None
     licenses_before: Licenses = ()
     method: str = SUSPEND.name
+    lacks_devices: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +166,19 @@ class Means(NamedTuple):
         """Whether its memory is out, so that its nodes have to bring it in before it is resumed."""
         return beneficiary.suspended and method_of(self.methods, beneficiary.method).traits.on_nodes
 
+    def moves_in_first(self, stop: Stop) -> bool:
+        """Whether its memory is moved in before anybody lets go, so that nobody else gets the CPUs meanwhile. A device
+        whose memory a victim holds to its very end has no room before."""
+        beneficiary = stop.beneficiary
+        has_room = not beneficiary.lacks_devices or all(self.method(v).traits.on_nodes for v in stop.victims)
+        return self.is_moved_in(beneficiary) and has_room
+
+    def moving(self, beneficiary: Beneficiary) -> float:
+        """Seconds that moving it in may take."""
+        return self.stop_by.get(beneficiary.method, self.stop) if self.is_moved_in(beneficiary) else 0.0
+
     def start_limit(self, beneficiary: Beneficiary) -> float:
-        moving = self.stop_by.get(beneficiary.method, self.stop) if self.is_moved_in(beneficiary) else 0.0
-        return self.start + moving
+        return self.start + self.moving(beneficiary)
 
     def stop_limit(self, victim: VictimState) -> float:
         return self.stop_by.get(victim.method, self.stop)
@@ -176,8 +188,9 @@ class Means(NamedTuple):
         return self.method(victim).traits.is_careful
 
     def patience(self, stop: Stop) -> float:
-        """Seconds that careful victims may take at most; 0 without any."""
-        return max((self.stop_limit(v) for v in stop.victims if self.is_careful(v)), default=0.0)
+        """Seconds until all careful victims are safe and the beneficiary is moved in, at most; 0 without any."""
+        careful = max((self.stop_limit(v) for v in stop.victims if self.is_careful(v)), default=0.0)
+        return careful + self.moving(stop.beneficiary)
 
 
 def runs_still(victim: VictimState, view: View) -> bool:

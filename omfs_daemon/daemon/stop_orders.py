@@ -6,7 +6,7 @@ from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.daemon.stop import Means, Step, Stop, VictimState, View, progress_of, seen_of
 from omfs_daemon.methods.base import Action, OnNodes, Progress, Seen
 from omfs_daemon.methods.missing import method_of
-from omfs_daemon.nodes.work import WorkState
+from omfs_daemon.nodes.work import Do, WorkState
 from omfs_daemon.policy.queue import HOLD_MARK, OUR_MARK, STOPPED_MARK, is_held_by_us
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.orders import Order
@@ -69,6 +69,8 @@ def _stop_running(stop: Stop, view: View, means: Means) -> list[Action]:
     found = [(victim, job) for victim in stop.victims if (job := view.job(victim.ref)) is not None]
     far = {victim.ref: progress_of(victim, view, means) for victim, _ in found}
     is_safe = all(far[v.ref] in _SAFE for v, _ in found if means.is_careful(v))
+    if is_safe and means.moves_in_first(stop) and is_moved_in(stop, view) is not WorkState.DONE:
+        return _resume_beneficiary(stop, view, means)
     wanted: list[Action] = []
     quick: list[Action] = []
     for name in dict.fromkeys(victim.method for victim, _ in found):
@@ -97,23 +99,33 @@ def _keep_stopped(stop: Stop, view: View, means: Means) -> list[Action]:
     return wanted
 
 
-def orders_after_stopping(stop: Stop, means: Means) -> list[Order]:
+def orders_after_stopping(stop: Stop, view: View, means: Means) -> list[Order]:
     """To be given right behind the orders that stop the victims, if Slurm took them all.
 
     A suspended beneficiary runs on before anybody else is given the CPUs: Slurm has taken a stopped job off its
     books when it has taken the order, and starts nobody on a node until that job has left.
     """
-    is_resumed = stop.beneficiary.suspended and not means.is_moved_in(stop.beneficiary)
-    return [orders.Resume((stop.beneficiary.ref,))] if is_resumed else []
+    careful = [victim for victim in stop.victims if means.is_careful(victim)]
+    if not stop.beneficiary.suspended or any(progress_of(victim, view, means) not in _SAFE for victim in careful):
+        return []
+    if means.is_moved_in(stop.beneficiary) and is_moved_in(stop, view) is not WorkState.DONE:
+        return []
+    return [orders.Resume((stop.beneficiary.ref,))]
 
 
 def _resume_beneficiary(stop: Stop, view: View, means: Means) -> list[Action]:
-    """One whose memory is out is moved in before."""
+    """One whose memory is out is moved in before, also while others are in its place."""
     job = view.job(stop.beneficiary.ref)
     if not stop.beneficiary.suspended or job is None or job.state is not JobState.SUSPENDED:
         return []
-    method = method_of(means.methods, stop.beneficiary.method)
-    return method.bring_back(Seen(job, view.work(job.ref)), bool(view.fit_together([job])))
+    is_free = stop.step is Step.STOPPING or bool(view.fit_together([job]))
+    return method_of(means.methods, stop.beneficiary.method).bring_back(Seen(job, view.work(job.ref)), is_free)
+
+
+def is_moved_in(stop: Stop, view: View) -> WorkState | None:
+    """How far the beneficiary's memory is on its way in; None if it is not."""
+    work = view.work(stop.beneficiary.ref)
+    return work.state if work is not None and work.do is Do.IN else None
 
 
 def _bring_back(stop: Stop, view: View, means: Means) -> list[Action]:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.daemon.stop import Means, Outcome, Step, Stop, VictimState, View, progress_of, runs_still, seen_of
-from omfs_daemon.daemon.stop_orders import is_anything_to_return, is_anything_to_undo
+from omfs_daemon.daemon.stop_orders import is_anything_to_return, is_anything_to_undo, is_moved_in
 from omfs_daemon.methods.base import Progress
+from omfs_daemon.nodes.work import WorkState
 
 
 def next_state(stop: Stop, view: View, now: float, means: Means, is_fresh: bool) -> Stop:
@@ -56,6 +57,8 @@ def _after_stopping(stop: Stop, view: View, now: float, means: Means, is_fresh: 
         return _enter(stop, Step.UNDOING, now, Outcome.REFUSED)
     if not is_fresh and Progress.UNTOUCHED in progress.values():
         return _enter(stop, Step.UNDOING, now, Outcome.TOO_OLD)
+    if means.moves_in_first(stop) and is_moved_in(stop, view) is WorkState.FAILED:
+        return _enter(stop, Step.UNDOING, now, Outcome.NOT_STARTED)
     failed = [v for v in stop.victims if progress[v.ref] is Progress.FAILED]
     late = [v for v in stop.victims if progress[v.ref] is not Progress.STOPPED and _is_late(v, stop, now, means)]
     if not failed and not late:
@@ -80,7 +83,7 @@ def _no_longer_needed(stop: Stop, view: View, now: float) -> Stop | None:
 
 def _is_late(victim: VictimState, stop: Stop, now: float, means: Means) -> bool:
     """A quick one waits until all careful ones are through, and only then has its own time."""
-    patience = 0.0 if means.is_careful(victim) else means.patience(stop)
+    patience = means.moving(stop.beneficiary) if means.is_careful(victim) else means.patience(stop)
     return now - stop.since > means.stop_limit(victim) + patience
 
 
