@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +37,7 @@ poll_seconds = 0.3
 [daemon]
 state_dir = "{directory}/state"
 run_dir = "{run}"
+dry_run = {dry_run}
 failsafe_grace_seconds = 2
 [policy]
 quantum_seconds = 0
@@ -225,6 +228,7 @@ class NodesDaemon(Daemon):
         margin: int = 1 << 20,
         probe: float = 2,
         retry: float = 300,
+        dry_run: bool = False,
     ) -> None:
         """Write the file; to be done before the start."""
         self.config.write_text(
@@ -240,6 +244,7 @@ class NodesDaemon(Daemon):
                 margin=margin,
                 probe=float(probe),
                 retry=float(retry),
+                dry_run=str(dry_run).lower(),
                 methods=json.dumps(list(methods)),
             )
         )
@@ -267,11 +272,10 @@ class NodesDaemon(Daemon):
             f" --ve {ve} --size {size} --count {count} --out {output}/{'$SLURMD_NODENAME' if nodes else 'any'}.{ve}"
             for ve in ves
         ]
-        line = f'pids=; for p in {" ".join(map(_quoted, programs))}; do eval $p & pids="$pids $!"; done; '
-        line += "for p in $pids; do wait $p || exit $?; done"
-        script = f"#!/bin/sh\n{line}\n"
-        if len(nodes) > 1:
-            script = f"#!/bin/sh\nexec srun sh -c {_quoted(line)}\n"
+        lines = ["pids=", *(f'{program} &\npids="$pids $!"' for program in programs)]
+        run = output / "run.sh"
+        run.write_text("\n".join([*lines, "for p in $pids; do wait $p || exit $?; done", ""]))
+        script = f"#!/bin/sh\nexec {'srun ' if len(nodes) > 1 else ''}sh {run}\n"
         licences = licences or ",".join(f"ve_{node}:{slots}" for node in nodes)
         where = [f"-w{','.join(nodes)}", f"-N{len(nodes)}"] if nodes else ["-N1"]
         arguments = ["-A", account, "-p", partition, "--ntasks-per-node=1", "-L", licences, "-o", f"{output}/log"]
@@ -318,7 +322,8 @@ class NodesDaemon(Daemon):
     # -- what is told -------------------------------------------------------------------------------
     def told(self) -> str:
         """All that is known when something is waited for in vain."""
-        parts = [self.omfs("why", str(job.id), check=False).stdout for job in self.jobs if self.process is not None]
+        jobs = self.jobs[-4:] if self.process is not None else []
+        parts = [self.omfs("why", str(job.id), check=False).stdout for job in jobs]
         return "\n".join([*self.picture(), *parts, self.tail()])
 
     def metric(self, name: str, **labels: str) -> float:
@@ -377,7 +382,8 @@ class NodesDaemon(Daemon):
         self.wait_counting(*jobs)
         seen = len(self.site.asked("probe"))
         self.wait_until(lambda: len(self.site.asked("probe")) >= seen + 2 * len(NODES), "the nodes to be looked at")
-        self.wait_until(lambda: all(self.ways(job)[method] == "" for job in jobs), f"{method} to be usable")
+        # They are looked at together, so one of them is enough.
+        self.wait_until(lambda: self.ways(jobs[-1])[method] == "", f"{method} to be usable")
 
     def wait_told(self, job: Counting, part: str) -> None:
         """Until ``omfs why`` says so."""
@@ -399,12 +405,56 @@ def _open_directory(above: Path) -> Path:
     return path
 
 
-def _quoted(text: str) -> str:
-    return "'" + text + "'"
-
-
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+# Fills memory with what does not compress and counts, looking through it all the time: a damaged part ends the count.
+PAGES = """
+import hashlib, os, sys, time
+size, out = int(sys.argv[1]), sys.argv[2]
+parts = [bytearray(os.urandom(size // 10)) for _ in range(10)]
+sums = [hashlib.md5(part).digest() for part in parts]
+number = 0
+with open(out, "w") as file:
+    while hashlib.md5(parts[number % 10]).digest() == sums[number % 10]:
+        number += 1
+        file.write("%d\\n" % number)
+        file.flush()
+        time.sleep(0.02)
+"""
+
+
+def count_in_memory(omfsd: NodesDaemon, size: int, *, slots: int = SLOTS, children: int = 1) -> Counting:
+    """A job on n1 with ``children`` programs of ``size`` bytes each that count for ever, in the books for memory."""
+    output = _open_directory(omfsd.slurm.output)
+    program = output / "program.py"
+    program.write_text(PAGES)
+    outputs = [output / str(number) for number in range(children)]
+    lines = [f"/usr/bin/python3 {program} {size} {path} &" for path in outputs]
+    licences = f"mem_n1:{slots}"
+    script = "\n".join(["#!/bin/sh", *lines, "wait", ""])
+    arguments = ["-A", "bio", "-w", "n1", "-n1", "-L", licences, "-o", f"{output}/log"]
+    job = Counting(omfsd.slurm.submit(script, *arguments, uid=USER), outputs, licences, ends=False)
+    omfsd.jobs.append(job)
+    return job
+
+
+@contextmanager
+def swap(megabytes: int) -> Iterator[None]:
+    """A swap file of the machine, in addition to what there is."""
+    descriptor, name = tempfile.mkstemp(prefix="omfs-swap-", dir="/var/tmp")
+    try:
+        os.posix_fallocate(descriptor, 0, megabytes << 20)
+        os.close(descriptor)
+        subprocess.run(["mkswap", "-q", name], check=True, timeout=30)
+        subprocess.run(["swapon", name], check=True, timeout=30)
+        try:
+            yield
+        finally:
+            subprocess.run(["swapoff", name], check=True, timeout=120)
+    finally:
+        Path(name).unlink()

@@ -13,7 +13,7 @@ import pytest
 from omfs_daemon.cluster.jobs import JobState
 from tests.conftest import clear
 from tests.end_to_end.daemons import dying_at
-from tests.end_to_end.on_nodes import NODES, NodesDaemon, Site, site
+from tests.end_to_end.on_nodes import NODES, NodesDaemon, Site, count_in_memory, site, swap
 
 pytestmark = pytest.mark.slurm
 
@@ -44,17 +44,20 @@ def omfsd(site: Site) -> Iterator[NodesDaemon]:
 
 
 def test_an_urgent_job_gets_the_engine_and_its_memory_twice_in_a_row(omfsd: NodesDaemon) -> None:
+    omfsd.configure(dry_run=True)
     omfsd.start()
     job = omfsd.count()
     omfsd.wait_usable(job)
-    omfsd.omfs("pause", "--reason", "a look at the plan")
     first = omfsd.urgent()
     omfsd.wait_until(lambda: omfsd.ask("plan")["actions"], "a plan")
     (action,) = omfsd.ask("plan")["actions"]
     (victim,) = action["victims"]
     assert (action["kind"], action["job"], victim["method"]) == ("stop for", str(first.id), "ve_swap")
     assert 0.1 < victim["cost_seconds"] < 10, "some 600 MB each way"
-    omfsd.omfs("resume")
+    assert omfsd.runs(job.id)
+    omfsd.stop()
+    omfsd.configure()
+    omfsd.start()
     for turn, urgent in ((1, first), (2, None)):
         urgent = urgent or omfsd.urgent()
         omfsd.wait_stopped(job)
@@ -98,6 +101,7 @@ def test_a_job_with_two_processes_on_engines_of_two_nodes_each(omfsd: NodesDaemo
 
 
 def test_sixteen_jobs_at_once(omfsd: NodesDaemon) -> None:
+    omfsd.configure(probe=5)
     omfsd.start()
     jobs = [omfsd.count("50M", ves=[number % 4], slots=1) for number in range(16)]
     omfsd.wait_usable(*jobs)
@@ -349,4 +353,66 @@ def test_the_nodes_slurmd_dies(omfsd: NodesDaemon, moment: str) -> None:
     else:
         omfsd.wait_stopped(job)
     omfsd.slurm.start_node("n2")
+    omfsd.assert_all_well()
+
+
+# -- memory paged out -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def swap_file() -> Iterator[None]:
+    with swap(1000):
+        yield
+
+
+def swapped(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/status").read_text().split("VmSwap:")[1].split()[0]) * 1024
+
+
+@pytest.mark.usefixtures("swap_file")
+@pytest.mark.parametrize("children", [1, 3])
+def test_memory_is_paged_out_for_an_urgent_job_twice_in_a_row(omfsd: NodesDaemon, children: int) -> None:
+    omfsd.configure(methods=["pageout"])
+    omfsd.start()
+    job = count_in_memory(omfsd, 200 * MB // children, children=children)
+    omfsd.wait_usable(job, method="pageout")
+    for turn in (1, 2):
+        urgent = omfsd.urgent("1M", licences="mem_n1:16", count=50)
+        omfsd.wait_stopped(job)
+        assert omfsd.licences(job) == {}
+        pids = omfsd.slurm.command("scontrol", "listpids", str(job.id), "n1").stdout.splitlines()[1:]
+        assert sum(swapped(int(line.split()[0])) for line in pids) > 180 * MB
+        omfsd.wait_counting(urgent)
+        omfsd.wait_counting(job, limit=40)
+        omfsd.wait_until(lambda: not omfsd.under_way(), "the job to be back in the books")
+        assert omfsd.metric("omfs_preemption_delay_seconds_count", method="pageout") == turn
+        assert omfsd.metric("omfs_moved_bytes_total", method="pageout", way="out") > turn * 180 * MB
+    omfsd.assert_all_well()
+
+
+@pytest.mark.usefixtures("swap_file")
+def test_sixteen_jobs_are_paged_out_at_once(omfsd: NodesDaemon) -> None:
+    omfsd.configure(methods=["pageout"], probe=5)
+    omfsd.start()
+    jobs = [count_in_memory(omfsd, 10 * MB, slots=1) for _ in range(16)]
+    omfsd.wait_usable(*jobs, method="pageout")
+    urgent = omfsd.urgent("1M", licences="mem_n1:16", count=50)
+    omfsd.wait_counting(urgent, limit=40)
+    assert {omfsd.job(job.id).state for job in jobs} == {JobState.SUSPENDED}
+    omfsd.assert_all_well()
+
+
+@pytest.mark.usefixtures("swap_file")
+def test_with_too_little_swap_nobody_is_chosen(omfsd: NodesDaemon) -> None:
+    omfsd.configure(methods=["pageout"], margin=(1 << 40))
+    omfsd.start()
+    job = count_in_memory(omfsd, 50 * MB)
+    omfsd.wait_counting(job)
+    asked = len(omfsd.site.asked("out"))
+    urgent = omfsd.urgent("1M", licences="mem_n1:16")
+    omfsd.wait_told(urgent, "even all jobs that may be stopped for it would not make it fit")
+    omfsd.wait_until(lambda: "no room" in omfsd.ways(job)["pageout"], "the reason")
+    assert len(omfsd.site.asked("out")) == asked
+    omfsd.end(urgent)
+    omfsd.jobs.remove(urgent)
     omfsd.assert_all_well()
