@@ -351,15 +351,15 @@ def test_a_coordinator_that_does_not_start_is_told(faulty: Callable[[str], Bench
 
 def test_a_checkpoint_that_comes_after_it_was_given_up_is_salvaged(faulty: Callable[[str], Bench], place: Path) -> None:
     bench = faulty("late")
-    program = bench.running("append", place / "out", 100, 0.05)
+    program = bench.running("append", place / "out", 240, 0.05)
     generation = bench.new("generation")
     with pytest.raises(CannotStop) as fault:
         program.checkpoint(str(generation), 1.0)
     assert (fault.value.why, fault.value.alive) == ("tool_hung", True)
     assert lost(program) == "tool_failed"
     image = program.salvage(str(generation))
-    assert bench.restart(generation, image).wait(30) == 0
-    assert numbers(place / "out") == list(range(100))
+    assert bench.restart(generation, image).wait(60) == 0
+    assert numbers(place / "out") == list(range(240))
 
 
 def test_nothing_is_salvaged_where_nothing_came(bench: Bench, place: Path) -> None:
