@@ -3,7 +3,8 @@
 Sizes are of touched memory that does not compress, in one process. Prints a table and writes
 ``build/bench/methods.json``: a list with, for each method and size, ``method``, ``tool`` and its ``rival``, ``bytes``,
 ``rounds`` (fewer on a slow machine), and for ``out`` and ``back`` each ``seconds``, ``gb_per_s``, the same of the
-rival (``bare_seconds``, ``bare_gb_per_s``), ``overhead_s``, ``allowed_s`` (a tenth of the rival's and 0.2 s) and ``within``. All are medians.
+rival (``bare_seconds``, ``bare_gb_per_s``), ``overhead_s``, ``allowed_s`` (a tenth of the rival's and 0.2 s) and
+``within``. All are medians.
 Page-out has ``device_gb_per_s``, what the disk of its swap file writes past the page cache, and both's part of it,
 ``device_share`` and ``bare_device_share``. A row with ``fault`` instead of figures could not be measured.
 ``out`` ends when all is verified and on disk (page-out: taken by the kernel to be written), ``back`` when the program
