@@ -17,7 +17,9 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024*
 _WHOLE = re.compile(r"-?[0-9]+")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?")
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
-_LICENSE = re.compile(r"([^:|=]+)[:=](\d+)")
+# As strtol(3) reads it: blanks, a sign, no digits at all. Slurm takes and shows all that.
+_LICENSE = re.compile(r"([^:|=]+)[:=][ \t-\r]*([+-]?)0*([0-9]*)")
+_STRTOL_KEPT = 20
 _LICENSE_NAME = re.compile(r"[A-Za-z0-9_][\w.@:/|+-]*", re.ASCII)
 _DIGITS_KEPT = 10
 _NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "Partition_Limit", "INVALID"})
@@ -103,15 +105,24 @@ def gres(value: str) -> dict[str, int]:
 
 
 def licenses(value: str) -> tuple[tuple[str, int], ...]:
-    """``ve_n1:2,fluent@server`` as counts by name; what is no count stays part of a name (``a:1|b:1``: one of two)."""
+    """``ve_n1:2,fluent@server`` as counts by name; what is no count stays part of a name (``a:1|b:1``: one of two).
+
+    A count is what Slurm takes it for: else a user could have of the books what we do not see.
+    """
     counts: dict[str, int] = {}
     if value in _NOTHING:
         return ()
     for entry in re.split("[,;]", value):
         match = _LICENSE.fullmatch(entry)
-        name, count = (match[1], int(match[2][:_DIGITS_KEPT])) if match else (entry, 1)
+        name, count = (match[1], _license_count(match[2], match[3])) if match else (entry, 1)
         counts[name] = min(counts.get(name, 0) + count, _MOST_GRES)
     return pairs({name: count for name, count in counts.items() if name})
+
+
+def _license_count(sign: str, digits: str) -> int:
+    """By strtol(3), which stops at 64 bits; of that Slurm keeps the lower 32."""
+    number = min(int("0" + digits[:_STRTOL_KEPT]), 2**63 - 1)
+    return (-number if sign == "-" else number) % 2**32
 
 
 def licenses_text(counts: Iterable[tuple[str, int]]) -> str:

@@ -451,6 +451,13 @@ class TestLicences:
             ("fluent@server:2", (("fluent@server", 2),)),
             ("ve_n1:1|ve_n2:1", (("ve_n1:1|ve_n2:1", 1),)),
             ("a:99999999999999999999999", (("a", 2**31 - 1),)),
+            # All of these Slurm takes, and shows as they were written (22.05).
+            ("a:+2", (("a", 2),)),
+            ("a:", ()),
+            ("a:\t1,b:\n2", (("a", 1), ("b", 2))),
+            ("a:4294967297", (("a", 1),)),
+            ("a:-4294967295", (("a", 1),)),
+            ("a:00000000000000000000000000002", (("a", 2),)),
         ],
     )
     def test_are_counts_by_name(self, text: str, found: tuple[tuple[str, int], ...]) -> None:

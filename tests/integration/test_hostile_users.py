@@ -1,0 +1,107 @@
+"""What an ordinary user tries against the gate and the books of a real Slurm."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
+from omfs_daemon.demo.slurm_conf import Shape
+from omfs_daemon.slurm import values
+from tests.conftest import clear
+from tests.helpers import wait_until
+
+pytestmark = pytest.mark.slurm
+
+PLUGIN = Path(__file__).parents[2] / "plugins" / "job_submit.lua"
+USER = "nobody"
+LIMIT = 30
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalSlurm]:
+    directory = Path(tempfile.mkdtemp(prefix="omfs-hostile-"))
+    settings = {"heartbeat": str(directory / "heartbeat"), "books": "ve_{node}", "any_licenses": "ve"}
+    shape = Shape(nodes=2, options={"Licenses": "ve_n1:2,ve_n2:2,ve:9999,fluent:5", "RequeueExitHold": "101-109"})
+    try:
+        with LocalSlurm(directory, shape, gate=Gate(PLUGIN, settings)) as slurm:
+            yield slurm
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def gate(cluster: LocalSlurm) -> Iterator[LocalSlurm]:
+    """The cluster, while the daemon seems to live."""
+    (cluster.directory / "heartbeat").write_text(f"{int(time.time())}\n")
+    yield cluster
+    clear(cluster)
+
+
+def look(cluster: LocalSlurm, job_id: int) -> Job:
+    job = cluster.gateway().find(job_id)
+    assert job is not None
+    return job
+
+
+LICENCES = [
+    "ve_n1:2",
+    "ve_n1:+1",
+    "ve_n1:",
+    "ve_n1:\t1",
+    "ve_n1:\n1",
+    "ve_n1:01",
+    "ve_n1:4294967297",
+    "ve_n1:-4294967295",
+]
+LICENCES += [
+    "ve_n1:42949672961",
+    "ve_n1:00000000000000000000000002",
+    "ve_n1:0",
+    "ve_n1:1,ve_n1:+1",
+    "fluent:\n1;ve_n1:2",
+]
+LICENCES += [
+    "ve_n1:1x",
+    "ve_n1:0x1",
+    "ve_n1:-1",
+    "ve_n1*2",
+    "ve_n1=2",
+    " ve_n1:1",
+    "VE_N1:1",
+    "ve_n1::1",
+    "ve_n1:18446744073709551617",
+]
+
+
+def test_however_licences_are_written_they_are_counted_as_slurm_counts_them(gate: LocalSlurm) -> None:
+    """Else a user has devices that are in nobody's books, or a count that cannot be put into an order."""
+    taken = []
+    for licences in LICENCES:
+        arguments = (f"--licenses={licences}", "--nodelist=n1", "--comment=omfs:method=requeue", "--wrap=sleep 60")
+        done = gate.command("sbatch", "--parsable", *arguments, check=False, uid=USER)
+        if done.code:
+            assert "Invalid license" in done.stderr
+            continue
+        job = int(done.stdout.strip().partition(";")[0])
+        wait_until(lambda job=job: look(gate, job).state is JobState.RUNNING, LIMIT, f"{licences!r} to run")
+        counted = {row.name: row.used for row in gate.gateway().licenses() if row.used}
+        assert dict(look(gate, job).licenses) == counted, repr(licences)
+        values.licenses_text(look(gate, job).licenses)
+        taken.append(licences)
+        clear(gate)
+    assert {"ve_n1:2", "ve_n1:+1", "ve_n1:\n1", "ve_n1:4294967297"} <= set(taken), "Slurm takes more than one writes"
+
+
+@pytest.mark.parametrize(
+    "licences", ["ve", "ve:1", "fluent;ve:1", "fluent,,ve", "ve:+1", "ve:\n1", "ve:", "ve:4294967297"]
+)
+def test_a_device_on_any_node_is_never_had_without_the_gate(gate: LocalSlurm, licences: str) -> None:
+    job = look(gate, gate.submit("sleep 60", f"--licenses={licences}", "--comment=omfs:method=requeue", uid=USER))
+    assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:gate")
