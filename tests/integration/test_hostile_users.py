@@ -105,3 +105,19 @@ def test_however_licences_are_written_they_are_counted_as_slurm_counts_them(gate
 def test_a_device_on_any_node_is_never_had_without_the_gate(gate: LocalSlurm, licences: str) -> None:
     job = look(gate, gate.submit("sleep 60", f"--licenses={licences}", "--comment=omfs:method=requeue", uid=USER))
     assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:gate")
+
+
+def test_nobody_takes_the_devices_of_a_node_on_which_he_does_not_run(gate: LocalSlurm) -> None:
+    """One CPU elsewhere would keep everybody from the devices of all nodes, out of sight of whoever makes room."""
+    words = ("--licenses=ve_n1:2", "--comment=omfs:method=requeue")
+    for place in ("--nodelist=n2", "--exclude=n1", "--nodes=1"):
+        job = look(gate, gate.submit("sleep 60", *words, place, uid=USER))
+        assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:gate"), place
+    later = gate.submit("sleep 60", *words, "--nodelist=n1", "--begin=now+1hour", uid=USER)
+    moved = gate.command("scontrol", "update", f"jobid={later}", "nodelist=n2", check=False, uid=USER)
+    assert "denied" in moved.stderr
+    held = gate.submit("sleep 60", *words, "--nodelist=n2", "--hold", uid=USER)
+    gate.command("scontrol", "release", str(held), check=False, uid=USER)
+    assert look(gate, held).hold is not Hold.NONE
+    mine = gate.submit("sleep 60", *words, "--nodelist=n1", uid=USER)
+    wait_until(lambda: look(gate, mine).state is JobState.RUNNING, LIMIT, "the job to run on its node")
