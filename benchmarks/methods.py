@@ -23,6 +23,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -150,6 +151,8 @@ def main(arguments: Sequence[str]) -> int:
     sizes, methods = [int(word) * MB for word in options.sizes.split(",")], options.methods.split(",")
     if unknown := sorted(set(methods) - set(METHODS)):
         parser.error(f"no such method: {unknown[0]}; there are {', '.join(METHODS)}")
+    # So that whoever ends us early leaves no swap file and no program behind.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     rows = []
     with rigs(methods, max(sizes), options.warm) as every:
         for rig in every:
@@ -157,6 +160,7 @@ def main(arguments: Sequence[str]) -> int:
             for size in sizes:
                 rows.append(measured(rig, size, options.rounds))
                 print(told(rows[-1]), flush=True)
+    signal.signal(signal.SIGTERM, before)
     print(f"ok: at most {TENTH:.0%} and {CONSTANT:g} s more than the bare tool beside it")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(rows, indent=1) + "\n")

@@ -57,6 +57,7 @@ class Launched:
             worker.communicate(timeout=common.LIMIT)
         finally:
             _end(worker)
+            _end_program(directory)
             shutil.rmtree(directory)
         return Times(out["seconds"], back["seconds"], out["cpu"] + back["cpu"])
 
@@ -262,3 +263,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.kill()
         process.wait(common.LIMIT)
+
+
+def _end_program(directory: Path) -> None:
+    """After a worker that failed the program may live on, in a session of its own."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int((directory / "up").read_text())
+        if str(directory).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
