@@ -30,6 +30,8 @@ FAILED = 99
 KILLED = 0
 
 _POLL = 0.05
+_GLANCE = 0.02  # at what can be seen without asking the coordinator
+_LONGEST_POLL = 0.5
 # A coordinator that refused leaves the program RUNNING; one that accepted stops it within milliseconds.
 _REFUSED_AFTER = 2.0
 # A process in the kernel can hold up a checkpoint; after this long of running on it surely is over.
@@ -286,6 +288,7 @@ class DmtcpProgram(Program):
         """Until all have gone, or the coordinator has; raises CannotStop if they stay."""
         running_since: Optional[float] = None
         seen, grown = 0, self._clock()
+        pause = _POLL
         while True:
             if self._code() is not None and self._is_complete(directory, peers):
                 return  # not asked: it takes dmtcp_command a second to find out that there is no coordinator
@@ -308,7 +311,14 @@ class DmtcpProgram(Program):
                 # Refused, whatever was answered. Asking again cannot make two of one: a second one is refused.
                 self._ask(deadline)
                 running_since = None
-            self._sleep(_POLL)
+            # While it writes it is asked less and less often: whoever asks in the moment in which the coordinator ends
+            # waits a second for the answer.
+            pause = _POLL if status is None or status.running else min(2 * pause, _LONGEST_POLL)
+            rested = self._clock() + pause
+            while self._clock() < rested and self._code() is None:
+                self._sleep(_GLANCE)
+            if self._code() is not None and not self._is_complete(directory, peers):
+                self._sleep(_POLL)
 
     def _give_up(self, status: Optional[Status], written: int, still: float, ran: float) -> None:
         """Over time: raise CannotStop, or return to wait on.
