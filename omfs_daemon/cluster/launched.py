@@ -17,6 +17,7 @@ _WORD = re.compile(r"(?:^|\s)omfs:run=(\d{1,6}):([a-z]{1,16})((?::[a-z]{1,16}=[A
 _NUMBER = re.compile(r"\d{1,16}(?:\.\d{1,9})?")
 # A lie may not spoil what is counted over all jobs: a sum of 10^16 seconds never shows a second again.
 _MOST_SECONDS = 1e7
+_MOST_TIMES = 10**9
 _MOST_BYTES = 2**50
 _CODE = re.compile(r"[a-z_]{1,40}")
 
@@ -33,7 +34,8 @@ class Run(NamedTuple):
     """What the launcher says of one run of the job.
 
     ``restarts``: which run (SLURM_RESTART_COUNT); ``why``: a code, "" if none is given; ``size``: bytes of the
-    checkpoint; ``seconds``: for writing it, or (READY) for bringing it back; ``lost``: seconds of work thrown away.
+    checkpoint; ``seconds``: for writing it, or (READY) for bringing it back; ``lost``: seconds of work thrown away;
+    ``times``: how many checkpoints have failed in this run; FAILED without any: it cannot be stopped in this run.
     """
 
     restarts: int
@@ -43,6 +45,7 @@ class Run(NamedTuple):
     size: int = 0
     seconds: float = 0.0
     lost: float = 0.0
+    times: int = 0
 
 
 def of(job: Job) -> Run | None:
@@ -70,6 +73,7 @@ def _read(comment: str) -> Run | None:
         int(_number(said.get("bytes", ""), _MOST_BYTES)),
         _number(said.get("seconds", ""), _MOST_SECONDS),
         _number(said.get("lost", ""), _MOST_SECONDS),
+        int(_number(said.get("times", ""), _MOST_TIMES)),
     )
 
 

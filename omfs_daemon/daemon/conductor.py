@@ -295,7 +295,7 @@ def _victim(victim: Victim, job: Job, settings: Settings) -> VictimState:
         cpus=victim.cpus,
         start=job.start or 0.0,
         last_resort=resort if resort != victim.method else "",
-        failed_before=run is not None and run.state is launched.RunState.FAILED,
+        failed_before=run.times if run is not None else 0,
         licenses=job.licenses,
         keeps=keeps if gives else None,
         gres=freed_gres(job, traits) if gives else (),

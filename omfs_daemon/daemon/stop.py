@@ -95,7 +95,7 @@ class VictimState:
     cpus: int
     start: float
     last_resort: str = ""
-    failed_before: bool = False
+    failed_before: int = 0
     licenses: Licenses = ()
     keeps: Licenses | None = None
     gres: tuple[tuple[str, int], ...] = ()

@@ -71,6 +71,7 @@ class Run:
         self._program = Program()
         self._ready: Mapping[str, Any] = {}
         self._told_ready = False
+        self._failures = 0  # of checkpoints, told with each: else the second could not be told from the first
         self._looked = clock()
         # Of a checkpoint that was given up, and that may still come to its end and end the program.
         self._late: Optional[Place] = None
@@ -287,7 +288,8 @@ class Run:
     def _not_stopped(self, fault: CannotStop) -> None:
         say("no checkpoint ({}): {}".format(fault.why, fault))
         if fault.alive:
-            self._desk.tell(word.FAILED, method=self._driver.name, why=fault.why)
+            self._failures += 1
+            self._desk.tell(word.FAILED, method=self._driver.name, why=fault.why, times=self._failures)
         else:
             self._fall_back([], fault.why)
 

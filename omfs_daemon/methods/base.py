@@ -53,13 +53,14 @@ class Seen(NamedTuple):
     """One job as Slurm shows it now.
 
     ``work``: what was last done on its nodes, as far as this daemon knows; ``keeps``: the licences that it has while it
-    is stopped (None: they are not touched); ``failed_before``: omfs-run told of a failure before this stop began.
+    is stopped (None: they are not touched); ``failed_before``: how many failures omfs-run had told of when this stop
+    began.
     """
 
     job: Job
     work: WorkSeen | None = None
     keeps: Licenses | None = None
-    failed_before: bool = False
+    failed_before: int = 0
 
 
 class StopMethod(Protocol):

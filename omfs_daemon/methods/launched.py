@@ -39,12 +39,13 @@ class Launched(Requeue):
     def progress(self, seen: Seen) -> Progress:
         if not seen.job.runs:
             return super().progress(seen)
-        match _state(seen):
-            case RunState.STOPPING | RunState.STOPPED:
-                return Progress.GOING
-            case RunState.FAILED | RunState.HELD if not seen.failed_before:
-                return Progress.FAILED
-        return Progress.UNTOUCHED
+        run = launched.of(seen.job)
+        if run is None:
+            return Progress.UNTOUCHED
+        if run.state in (RunState.STOPPING, RunState.STOPPED):
+            return Progress.GOING
+        failed = run.state is RunState.HELD or (run.state is RunState.FAILED and run.times != seen.failed_before)
+        return Progress.FAILED if failed else Progress.UNTOUCHED
 
     def bring_back(self, seen: Seen, cpus_free: bool) -> list[Action]:
         """Not one that omfs-run could not restart: its owner must look at it first."""

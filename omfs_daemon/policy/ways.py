@@ -140,4 +140,5 @@ def _why_not_launched(job: Job, name: str) -> WhyNot | None:
         return WhyNot.NOT_READY
     if run.state is RunState.HELD:
         return WhyNot.CANNOT_RESTART
-    return None if run.state in (RunState.READY, RunState.FAILED) else WhyNot.NOT_READY
+    failed_in_vain = run.state is RunState.FAILED and not run.times  # the method itself cannot be used in this run
+    return None if run.state in (RunState.READY, RunState.FAILED) and not failed_in_vain else WhyNot.NOT_READY

@@ -71,7 +71,8 @@ class Record:
     """One job inside the fake. ``hold`` is also set on running jobs, where it shows only after a requeue.
 
     ``saved`` is the work with which it last started, ``checkpoint`` the work that a requeue now would leave it,
-    ``generations`` how many checkpoints omfs-run has written, ``launcher`` what it says in this run.
+    ``generations`` how many checkpoints omfs-run has written, ``launcher`` what it says in this run,
+    ``failures`` how many checkpoints failed in it.
     """
 
     id: int
@@ -96,6 +97,7 @@ class Record:
     licenses: tuple[tuple[str, int], ...] = ()
     launched: Launched | None = None
     launcher: str = ""
+    failures: int = 0
     special_exit: bool = False
     requeue: bool = True
     comment: str = ""

@@ -38,6 +38,7 @@ class OmfsRun:
     def before_start(self, record: Record) -> None:
         """What of the job's work it will go on from."""
         record.launcher = ""
+        record.failures = 0
         launched = record.launched
         if launched is not None and record.generations and launched.on_restart is OnRestart.FRESH:
             record.history.lost += record.saved
@@ -78,7 +79,8 @@ class OmfsRun:
         if launched is None:
             return
         if launched.on_usr1 is OnUsr1.FAIL:
-            self._say(record, "failed", why=launched.why)
+            record.failures += 1
+            self._say(record, "failed", why=launched.why, times=record.failures)
             return
         record.checkpoint = record.work(self._host.now)
         record.generations += 1

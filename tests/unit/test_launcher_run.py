@@ -230,7 +230,7 @@ def test_a_failed_checkpoint_leaves_the_program_running_and_a_later_request_trie
     world.checkpoints = [fail_and_ask]
     assert world.run(lambda: world.ask(), None, None, 3) == 3
     assert world.desk.states == ["ready", "stopping", "failed"]
-    assert world.last == {"method": "fake", "why": "busy"}
+    assert world.last == {"method": "fake", "why": "busy", "times": 1}
     assert world.generations == []
     world.checkpoints = [cannot("busy", alive=True)]
     assert world.run(lambda: world.ask(), None, lambda: world.ask()) == STOPPED
@@ -320,7 +320,8 @@ def test_nothing_is_stopped_where_there_is_no_room(world: World, monkeypatch: py
 
     assert world.run(spoil, lambda: monkeypatch.undo(), None, 3) == 3
     assert world.asked == 0
-    assert ("failed", {"method": "fake", "why": "no_space" if fault == "full" else "not_writable"}) in world.desk.told
+    why = "no_space" if fault == "full" else "not_writable"
+    assert ("failed", {"method": "fake", "why": why, "times": 1}) in world.desk.told
 
 
 def refusing(real: Callable[..., int]) -> Callable[..., int]:
