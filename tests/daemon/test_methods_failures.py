@@ -161,6 +161,15 @@ def test_a_failure_of_an_earlier_attempt_is_none_of_this_one(tmp_path: Path) -> 
     assert lost(site, [job]) == 0
 
 
+def test_a_second_failure_is_told_as_soon_as_the_first(tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=1, retry_after=20.0)
+    victim(site, "dmtcp", run_time=200, launched=Launched(on_usr1=OnUsr1.FAIL))
+    site.run(2)
+    beneficiary(site, "dmtcp")
+    site.run_until(lambda: len(site.story.stops(10, 0.0)) == 3, limit=90)
+    assert {stop.outcome for stop in site.story.stops(10, 0.0)} == {"victim_did_not_stop"}
+
+
 def test_a_lie_in_the_comment_gains_and_loses_nothing(tmp_path: Path) -> None:
     """The owner writes that his job is stopped, or has failed: the exit code alone counts."""
     site = methods_site(tmp_path, hosts=1)
