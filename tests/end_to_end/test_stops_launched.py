@@ -15,6 +15,7 @@ import pytest
 from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.cluster.launched import RunState
 from omfs_daemon.demo.local_slurm import LocalSlurm
+from omfs_daemon.methods.launched import WHY_TEXT
 from tests.end_to_end.daemons import Daemon, dying_at
 from tests.end_to_end.launched import USER, Jobs, dry
 from tests.end_to_end.programs import Programs, is_gapless
@@ -168,7 +169,7 @@ def test_a_hung_tool_leaves_the_program_running_or_has_it_requeued_as_its_class_
     jobs.programs.break_dmtcp("hangs", "hang_command")
     waits, starts = jobs.urgent("n1"), jobs.urgent("n2")
     jobs.wait_gone(starts)
-    jobs.wait_told(waits, "the checkpoint took too long")
+    jobs.wait_told(waits, WHY_TEXT["tool_hung"])
     jobs.programs.break_dmtcp("hangs", "")
     jobs.wait_gone(waits)
     jobs.wait_ready(careful, bold, restarts=1)
