@@ -137,7 +137,7 @@ def test_a_swap_area_that_is_too_small_is_known_before_anybody_is_stopped(omfsd:
         ("partial PID 200M", "swapped out in part"),
         ("eperm PID", "VEOS did not take the order"),
         ("lie PID", "no memory became free"),
-        ("enotsup 1", "PPS"),
+        ("enotsup 1", "swapping is switched off"),
         ("efault 1", "cannot open its swap file"),
     ],
 )
