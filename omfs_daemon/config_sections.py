@@ -329,6 +329,6 @@ class BookSection(Section):
         description='What it counts: "memory" (freed by pageout) or "devices" (freed by ve_swap).',
         examples=["devices"],
     )
-    anywhere: Text | None = Field(
+    anywhere: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] | None = Field(
         None, description="The licence by which jobs ask for it on whichever node; omfsd chooses.", examples=["ve"]
     )

@@ -81,7 +81,8 @@ class Ledger:
     running_since  when a job was last resumed by us (else its start counts)
     stop_times     when each job was stopped, for the limit on stops per job and hour
     backoff        beneficiaries for which stopping others did not help, and until when not to try again
-    spared         victims that Slurm refused to stop, and until when not to try again
+    spared         victims that could not be stopped, and until when not to try again
+    failures       how often in a row a job could not be stopped
     commitments    stops under way
     """
 
@@ -90,4 +91,5 @@ class Ledger:
     stop_times: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     backoff: Mapping[str, float] = field(default_factory=dict)
     spared: Mapping[str, float] = field(default_factory=dict)
+    failures: Mapping[str, int] = field(default_factory=dict)
     commitments: tuple[Commitment, ...] = ()

@@ -33,6 +33,9 @@ from omfs_daemon.slurm.gateway import Refusal
 DECISION_KEEPS = 30.0
 """Seconds for which the decision to stop somebody holds; after that nobody is stopped on it who still runs."""
 
+_MOST_DOUBLINGS = 6
+"""How often the time for which a job is spared is doubled at most."""
+
 _AGAIN_AFTER = 2.0
 """Seconds after which orders that had no visible effect are given once more."""
 
@@ -101,6 +104,7 @@ class Conductor:
             following = next_state(stop, picture, self._clock(), settings.means, self._is_fresh(stop, settings))
             if following is stop:
                 return self._repeat(stop, picture, settings)
+            following = self._came_and_went(following)
             if following.step.is_over:
                 self._tell_end(following)
             left = self._left_behind(following, picture, settings)
@@ -112,6 +116,16 @@ class Conductor:
         self._fresh.discard(stop.id)
         self._comment_end(stop, picture, settings)
         return stop
+
+    def _came_and_went(self, stop: Stop) -> Stop:
+        """A beneficiary that is gone may have run and ended between two looks: Slurm remembers it for a while."""
+        ref = stop.beneficiary.ref
+        if stop.outcome is not Outcome.BENEFICIARY_GONE or stop.started_at is not None or not ref.isdecimal():
+            return stop
+        job = self._hands.find(int(ref))
+        if job is None or job.start is None or job.start < int(stop.begun):
+            return stop
+        return replace(stop, outcome=Outcome.STARTED, started_at=job.start)
 
     def _is_fresh(self, stop: Stop, settings: Settings) -> bool:
         """Stops that take their time by nature keep the decision alive for as long."""
@@ -179,9 +193,14 @@ class Conductor:
             stubborn = [ref for ref, _ in stop.refused if ref in victims] or sorted(
                 victims - set(self._journal.state.stopped)
             )
-            spared: list[Record] = [Spared(ref, until) for ref in stubborn]
+            spared: list[Record] = [self._spared(ref, retry_after) for ref in stubborn]
             return spared or [TriedInVain(stop.beneficiary.ref, until)]
         return [TriedInVain(stop.beneficiary.ref, until)]
+
+    def _spared(self, ref: str, retry_after: float) -> Spared:
+        """Each time for twice as long: who waits must not wait again and again for the same job."""
+        times = self._journal.state.failures.get(ref, 0) + 1
+        return Spared(ref, self._clock() + retry_after * 2 ** min(times - 1, _MOST_DOUBLINGS), times)
 
     # -- telling ----------------------------------------------------------------------------------------------
     def _tell_begin(self, stop: Stop) -> None:

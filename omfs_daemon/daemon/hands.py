@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.daemon.picture import Picture
 from omfs_daemon.methods.base import Action, OnNodes
 from omfs_daemon.nodes.work import Work, WorkSeen
@@ -61,6 +61,10 @@ class Hands:
     def __init__(self, gateway: Gateway, desk: Desk) -> None:
         self._gateway = gateway
         self.desk = desk
+
+    def find(self, job_id: int) -> Job | None:
+        """One job, ended ones too while Slurm still knows them. Raises GatewayError."""
+        return self._gateway.find(job_id)
 
     def give(self, actions: Iterable[Action], picture: Picture, terms: NodeTerms) -> list[Refusal]:
         """Give them in turn; returns what Slurm refused. Raises GatewayError as ``orders.give`` does."""

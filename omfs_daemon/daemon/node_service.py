@@ -17,6 +17,9 @@ from omfs_daemon.nodes import desk, probes
 from omfs_daemon.nodes.answers import Held, MethodFacts
 from omfs_daemon.nodes.transport import Local, Remote, Transport
 
+_WORKERS = 32
+"""Jobs that are moved at the same time: a user's slow ones must not keep others' waiting."""
+
 
 class NodeService(NamedTuple):
     """``facts``: the newest that the probes have found; ``probed``: the same as nodes told it, for people; ``close``
@@ -57,7 +60,7 @@ def open_nodes(
     way = transport(config)
     if way is None:
         return NodeService(NoDesk(), Facts, lambda: None)
-    working = desk.Desk(way, time.time, wake)
+    working = desk.Desk(way, time.time, wake, _WORKERS)
     every, asked = config.nodes.probe_seconds, options(config, methods)
     looking = probes.Probes(way, time.monotonic, every, nodes, asked, slurm_on_nodes(config))
 

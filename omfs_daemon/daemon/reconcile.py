@@ -16,6 +16,7 @@ from omfs_daemon.daemon.story import Event, Paid
 from omfs_daemon.methods.base import Action, Seen, StopMethod
 from omfs_daemon.methods.launched import WHY_TEXT
 from omfs_daemon.methods.missing import method_of
+from omfs_daemon.policy.kinds import Kinds
 from omfs_daemon.policy.queue import OUR_MARK, STOPPED_MARK, is_held_for_owner
 from omfs_daemon.slurm import orders
 
@@ -60,6 +61,7 @@ def reconcile(state: State, picture: Picture, now: float, settings: Settings) ->
                 found.orders.append(orders.Pin(ref, nodes))
     _let_go_of_forgotten(found, state, picture, now, under_way)
     _tell_owners(found, state, picture, now)
+    _tell_unready(found, picture, now, settings)
     _take_marks_off(found, state, picture, under_way)
     _suspend_overcommitted(found, state, picture, now)
     return found
@@ -92,6 +94,23 @@ def _tell_owners(found: Findings, state: State, picture: Picture, now: float) ->
 
 
 _TOLD = "[omfs] could not be restarted"
+
+
+def _tell_unready(found: Findings, picture: Picture, now: float, settings: Settings) -> None:
+    """Jobs that say how they can be stopped, and do nothing for it: most owners have only forgotten omfs-run."""
+    kinds = Kinds(settings.rules)
+    for job in picture.snapshot.jobs.values():
+        if not job.runs or job.run_time < SPEAKS_WITHIN or "omfs:method=" not in job.comment:
+            continue
+        if job.admin_comment.startswith((_UNREADY, OUR_MARK)) or not kinds.is_only_said(job, kinds.of(job).job_class):
+            continue
+        if kinds.of(job).job_class.methods:
+            text = f"{_UNREADY}, as its comment says: put `exec omfs-run` before the program in its script"
+            found.orders.append(orders.Comment((job.ref,), text))
+            found.events.append(Event(now, job.ref, job.user, job.account, "not_ready", text))
+
+
+_UNREADY = "[omfs] cannot be stopped"
 
 
 def _waits_after_stop(job: Job) -> bool:

@@ -63,10 +63,11 @@ class TriedInVain:
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Slurm refused to stop this job; not again before ``until``."""
+    """This job could not be stopped, for so many times now; not again before ``until``."""
 
     ref: str
     until: float
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class State:
     stop_times: dict[str, tuple[float, ...]] = field(default_factory=dict)
     backoff: dict[str, float] = field(default_factory=dict)
     spared: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
     pins: dict[str, tuple[str, ...]] = field(default_factory=dict)
     pause: Pause | None = None
 
@@ -113,12 +115,15 @@ class State:
             stop_times=self.stop_times,
             backoff=self.backoff,
             spared=self.spared,
+            failures=self.failures,
             commitments=tuple(stop.commitment(ways) for _, stop in sorted(self.stops.items())),
         )
 
     def known_refs(self) -> frozenset[str]:
         """Every job about which something is remembered."""
-        by_ref = (self.stopped, self.running_since, self.stop_times, self.backoff, self.spared, self.pins)
+        by_ref = (
+            self.stopped, self.running_since, self.stop_times, self.backoff, self.spared, self.failures, self.pins,
+        )  # fmt: skip
         return frozenset().union(*by_ref)
 
 
@@ -153,6 +158,7 @@ def apply(state: State, record: Record) -> State:
             return replace(
                 state,
                 stopped={**state.stopped, ref: Stopped(at, method, beneficiary, licenses, gres)},
+                failures=_without(state.failures, ref),
                 stop_times={**state.stop_times, ref: (*recent, at)},
             )
         case JobBack(ref, at, resumed):
@@ -162,8 +168,8 @@ def apply(state: State, record: Record) -> State:
             return _forget(state, frozenset(refs))
         case TriedInVain(ref, until):
             return replace(state, backoff={**state.backoff, ref: until})
-        case Spared(ref, until):
-            return replace(state, spared={**state.spared, ref: until})
+        case Spared(ref, until, times):
+            return replace(state, spared={**state.spared, ref: until}, failures={**state.failures, ref: times})
         case Unpinned(ref):
             return replace(state, pins=_without(state.pins, ref))
         case Pause():
@@ -197,6 +203,7 @@ def _forget(state: State, refs: frozenset[str]) -> State:
         stop_times=kept(state.stop_times),
         backoff=kept(state.backoff),
         spared=kept(state.spared),
+        failures=kept(state.failures),
         pins=kept(state.pins),
     )
 

@@ -68,7 +68,9 @@ class OnJobsNodes:
         """A job that was never suspended is let go on at once; its stop was not finished."""
         job = seen.job
         if job.runs:
-            return [] if _is_in(seen.work) else [OnNodes(job.ref, self.traits.name, Do.IN, resume=True)]
+            # Slurm's own SIGCONT may be lost (its slurmd was away): they are let go on once more.
+            is_let_go = _is_in(seen.work) and seen.work is not None and seen.work.resume
+            return [] if is_let_go else [OnNodes(job.ref, self.traits.name, Do.IN, resume=True)]
         if job.state is not JobState.SUSPENDED or not cpus_free:
             return []
         return [orders.Resume((job.ref,)) if _is_in(seen.work) else OnNodes(job.ref, self.traits.name, Do.IN)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from omfs_daemon.nodes.answers import Answer, failed, one_line
 from omfs_daemon.nodes.transport import Transport
-from omfs_daemon.nodes.work import Do, Work, WorkSeen, WorkState
+from omfs_daemon.nodes.work import Do, Work, WorkSeen, WorkState, with_costs_of
 
 # omfs-node answers even when its time is out, and then takes up to a few seconds to put things back.
 _BRING_BACK_TIMEOUT = 60.0
@@ -32,6 +32,7 @@ class Desk:
         self._next: dict[str, Work] = {}
         self._ready: deque[str] = deque()
         self._seen: dict[str, WorkSeen] = {}
+        self._came_in: dict[str, WorkSeen] = {}
         self._is_closed = False
         self._threads = [
             threading.Thread(target=self._serve, name=f"omfs-desk-{number}", daemon=True) for number in range(workers)
@@ -49,6 +50,11 @@ class Desk:
                 self._next.pop(work.ref, None)  # what was wished after it is wished no more
                 self._seen[work.ref] = self._begun(work)
                 return
+            before = self._seen.get(work.ref)
+            if before is not None and before.state is WorkState.DONE and before.do is work.do is Do.IN:
+                self._came_in[work.ref] = before
+            else:
+                self._came_in.pop(work.ref, None)
             if work.ref not in self._now and work.ref not in self._next:
                 self._ready.append(work.ref)
             self._next[work.ref] = work
@@ -64,6 +70,7 @@ class Desk:
         """Drop what is known of a job, and what has not begun yet; what is under way goes on, unseen."""
         with self._condition:
             self._seen.pop(ref, None)
+            self._came_in.pop(ref, None)
             self._next.pop(ref, None)
 
     def close(self) -> None:
@@ -106,7 +113,7 @@ class Desk:
                 self._ready.append(work.ref)
                 self._condition.notify()
             elif work.ref in self._seen:  # else it was forgotten meanwhile
-                self._seen[work.ref] = seen
+                self._seen[work.ref] = with_costs_of(self._came_in.get(work.ref), seen)
             is_closed = self._is_closed
         if not is_closed:
             self._wake()

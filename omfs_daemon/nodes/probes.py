@@ -76,7 +76,7 @@ class Probes:
         """Ask all nodes now, in this thread."""
         nodes = list(self._nodes())
         asked_at = self._clock()
-        answers = self._transport.run(nodes, self._request, min(_TIMEOUT, self._every)) if nodes else {}
+        answers = self._transport.run(nodes, self._request, _TIMEOUT) if nodes else {}
         good = {node: NodeFacts(asked_at, a.methods, a.jobs) for node, a in answers.items() if a.ok}
         kept = {node: found for node, found in self._facts.items() if node in nodes}
         self._facts = MappingProxyType(kept | good)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -78,3 +78,10 @@ class WorkSeen:
     memory: str = ""
     why: str = ""
     message: str = ""
+
+
+def with_costs_of(before: WorkSeen | None, seen: WorkSeen) -> WorkSeen:
+    """A second "in" only lets the processes go on; what bringing them in has cost, the first one knows."""
+    if before is None or seen.state is not WorkState.DONE:
+        return seen
+    return replace(seen, moved=before.moved, freed=before.freed, seconds=before.seconds, slowest=before.slowest)

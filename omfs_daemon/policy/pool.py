@@ -24,7 +24,8 @@ from omfs_daemon.policy.ways import Ways
 
 class Pool:
     """Jobs are known by their place in the order of OMFS: least priority first (Algorithm 1, line 33), and among
-    equals the one that started last, which has the least to lose."""
+    equals the one that started last, which has the least to lose. But first of all, who could not be stopped lately
+    comes last."""
 
     def __init__(self, crowd: Crowd, machine: Machine, kinds: Kinds, ways: Ways, ledger: Ledger, now: float) -> None:
         running, alike = crowd.running, crowd.patterns.first
@@ -32,7 +33,8 @@ class Pool:
         methods = {number: kind.job_class.methods for number, kind in kind_of.items()}
         self._methods, self._ways = kinds.rules.methods, ways
         found = np.flatnonzero(_stoppable(running, methods, kinds, ledger, now))
-        order = found[np.lexsort((-running.ids[found], -running.since[found], running.priority[found]))]
+        failed = _failures(running, ledger)[found]
+        order = found[np.lexsort((-running.ids[found], -running.since[found], running.priority[found], failed))]
         usable = self._usable(running, order, kind_of)
         if not all(usable):
             order = order[np.array([bool(names) for names in usable], dtype=bool)]
@@ -42,6 +44,7 @@ class Pool:
         self.leaves: list[Entity] = [kind_of[number].leaf for number in numbers]
         self.leaf: Ints = np.array([leaf.index for leaf in self.leaves], dtype=np.int64)
         self.cpus = running.cpus[order]
+        self._failed = _failures(running, ledger)[order]
         self.mature: Bools = running.since[order] <= latest_mature_start(kinds.rules, now)
         if ledger.running_since:
             for at, job in enumerate(self.jobs):
@@ -57,9 +60,10 @@ class Pool:
 
     @cached_property
     def by_remaining(self) -> Ints:
-        """Longest remaining running time first (UJFB, section IV); then as above."""
+        """Longest remaining running time first (UJFB, section IV), those that could not be stopped lately last; then as
+        above."""
         remaining = np.array([job.remaining() for job in self.jobs], dtype=np.float64)
-        order: Ints = np.argsort(-remaining, kind="stable").astype(np.int64)
+        order: Ints = np.lexsort((-remaining, self._failed)).astype(np.int64)
         return order
 
     def on(self, mask: Bools) -> Bools:
@@ -133,6 +137,13 @@ def _is_always_usable(method: Method | None) -> bool:
 
 def _freeing(method: Method) -> tuple[bool, int]:
     return method.leaves, len(method.frees)
+
+
+def _failures(running: Running, ledger: Ledger) -> Ints:
+    """How often in a row each running job could not be stopped: others are tried before it."""
+    if not ledger.failures:
+        return np.zeros(len(running.jobs), dtype=np.int64)
+    return np.array([ledger.failures.get(job.ref, 0) for job in running.jobs.tolist()], dtype=np.int64)
 
 
 def _stoppable(

@@ -8,14 +8,14 @@ from omfs_daemon.policy.machine import Machine
 
 
 class Scene:
-    """``machine``: the nodes; ``crowd``: the jobs; ``facts`` and ``sizes``: the snapshot's own.
+    """``machine``: the nodes; ``crowd``: the jobs; ``taken``, ``facts`` and ``sizes``: the snapshot's own.
 
     Made from the scene ``before``, it costs only what has changed since: nodes and jobs that are the very same objects
     are not looked at again. Scenes in a row belong to one thread.
     """
 
     def __init__(self, snapshot: Snapshot, before: Scene | None = None) -> None:
-        self.facts, self.sizes = snapshot.facts, snapshot.sizes
+        self.taken, self.facts, self.sizes = snapshot.taken, snapshot.facts, snapshot.sizes
         same = before is not None and before.machine.is_of(snapshot.nodes, snapshot.partitions)
         self.machine: Machine = before.machine if before and same else Machine(snapshot.nodes, snapshot.partitions)
         # Once most patterns have no jobs any more, it is time to begin anew.

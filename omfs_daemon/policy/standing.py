@@ -14,7 +14,7 @@ from omfs_daemon.policy.rules import Rules
 from omfs_daemon.policy.scene import Scene
 from omfs_daemon.policy.usage import Usage, count_running
 from omfs_daemon.policy.victims import Need
-from omfs_daemon.policy.ways import Ways
+from omfs_daemon.policy.ways import SETTLES, Ways
 
 
 class Standing:
@@ -25,7 +25,8 @@ class Standing:
         self.crowd = scene.crowd
         self.rules = rules
         self.kinds = Kinds(rules)
-        self.ways = Ways(rules, scene.facts, scene.sizes)
+        back = {ref for ref, at in ledger.running_since.items() if scene.taken - at < SETTLES}
+        self.ways = Ways(rules, scene.facts, scene.sizes, back)
         self.ways.take(_being_moved(self.crowd, ledger))
         self.capacity = Capacity(scene, ledger)
         self.machine = self.capacity.machine

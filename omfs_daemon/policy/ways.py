@@ -6,7 +6,7 @@ job and its nodes can do at present.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ class WhyNot(StrEnum):
     NODE_CANNOT = "node_cannot"
     NO_ROOM = "no_room"
     ENDS_SOONER = "ends_sooner"
+    JUST_BACK = "just_back"
 
 
 WHY_NOT_TEXT: Mapping[WhyNot, str] = {
@@ -36,7 +37,13 @@ WHY_NOT_TEXT: Mapping[WhyNot, str] = {
     WhyNot.NODE_CANNOT: "one of its nodes cannot do it",
     WhyNot.NO_ROOM: "there is no room to move its memory to",
     WhyNot.ENDS_SOONER: "it ends sooner than that would take",
+    WhyNot.JUST_BACK: "it has just been resumed, and Slurm may not be through with that",
 }
+
+
+SETTLES = 5.0
+"""Seconds after a resume in which Slurm's own SIGCONT may still come (docs/page-out.md): it would wake a job that was
+stopped again meanwhile."""
 
 
 class Way(NamedTuple):
@@ -50,8 +57,14 @@ class Way(NamedTuple):
 class Ways:
     """Of the jobs of one snapshot; keeps count of the room that is taken by what is decided."""
 
-    def __init__(self, rules: Rules, facts: Mapping[str, NodeFacts], sizes: Mapping[tuple[int, str], int]) -> None:
-        self._rules, self._facts, self._sizes = rules, facts, sizes
+    def __init__(
+        self,
+        rules: Rules,
+        facts: Mapping[str, NodeFacts],
+        sizes: Mapping[tuple[int, str], int],
+        just_back: Collection[str] = (),
+    ) -> None:
+        self._rules, self._facts, self._sizes, self._just_back = rules, facts, sizes, just_back
         self._taken: dict[tuple[str, str], int] = {}
 
     def usable(self, job: Job, job_class: JobClass) -> tuple[str, ...]:
@@ -94,6 +107,8 @@ class Ways:
         return looked_at if looked_at is not None else max((share.memory for share in job.shares), default=0)
 
     def _why_not_on_nodes(self, job: Job, method: Method) -> WhyNot | None:
+        if job.ref in self._just_back:
+            return WhyNot.JUST_BACK
         rooms = [self._room(node, method.name) for node in job.on_nodes]
         if not rooms or any(room is None for room in rooms):
             return WhyNot.NODE_CANNOT

@@ -15,7 +15,6 @@ import numpy as np
 
 from omfs_daemon.simulate.workload import Bools, Floats, Way, Workload
 
-
 BY_SIZE = "+bytes/"
 
 

@@ -114,13 +114,16 @@ class CommandGateway:
     def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
         if not all(_NODE.fullmatch(node) for node in nodes):
             raise ValueError(f"not names of nodes: {nodes!r}")
-        wanted = [
-            f"nodelist={','.join(nodes)}",
-            *([] if licenses is None else [f"licenses={values.licenses_text(licenses)}"]),
-        ]
+        wanted = [f"nodelist={','.join(nodes)}"]
+        if licenses is not None:
+            if wrong := values.not_licenses(licenses):
+                return [Refusal(ref, wrong)]
+            wanted.append(f"licenses={values.licenses_text(licenses)}")
         return self._tell([ref], lambda listed: ["scontrol", "update", f"jobid={listed}", *wanted])
 
     def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
+        if wrong := values.not_licenses(licenses):
+            return [Refusal(ref, wrong) for ref in refs]
         wanted = f"licenses={values.licenses_text(licenses)}"
         return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", wanted])
 

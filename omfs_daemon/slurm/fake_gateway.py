@@ -161,7 +161,8 @@ class FakeGateway:
         return self._tell("set_nice", refs, order)
 
     def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
-        values.licenses_text(licenses or ())
+        if wrong := values.not_licenses(licenses or ()):
+            return [Refusal(ref, wrong)]
 
         def order(record: Record) -> str | None:
             if record.active or record.state is JobState.ENDED or not set(nodes) <= set(self.slurm.books):
@@ -176,7 +177,8 @@ class FakeGateway:
         return self._tell("pin", (ref,), order)
 
     def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
-        values.licenses_text(licenses)
+        if wrong := values.not_licenses(licenses):
+            return [Refusal(ref, wrong) for ref in refs]
 
         def order(record: Record) -> str | None:
             if record.state in (JobState.ENDED, JobState.COMPLETING):

@@ -125,6 +125,12 @@ def _license_count(sign: str, digits: str) -> int:
     return (-number if sign == "-" else number) % 2**32
 
 
+def not_licenses(counts: Iterable[tuple[str, int]]) -> str:
+    """Why these cannot be told to Slurm, "" if they can: a site may give its licences names that no command bears."""
+    wrong = [name for name, count in counts if not _LICENSE_NAME.fullmatch(name) or count < 1]
+    return f"not licences that can be named in a command: {wrong!r}"[:200] if wrong else ""
+
+
 def licenses_text(counts: Iterable[tuple[str, int]]) -> str:
     """The other way round; ValueError for what cannot be meant, so that nothing else gets into a command."""
     listed = list(counts)
