@@ -13,19 +13,17 @@ from collections.abc import Sequence
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.methods import Method, Pace
 from omfs_daemon.methods.base import Action, OnNodes, Progress, Seen
+from omfs_daemon.methods.plain import Plain
 from omfs_daemon.nodes.work import Do, WorkSeen, WorkState
 from omfs_daemon.slurm import orders
 
 
-class OnJobsNodes:
+class OnJobsNodes(Plain):
     """One way of moving memory out."""
 
     def __init__(self, traits: Method, pace: Pace) -> None:
         self.traits = traits
         self.pace = pace
-
-    def prepare(self, seen: Seen) -> list[Action]:
-        return []
 
     def stop(self, jobs: Sequence[Seen]) -> list[Action]:
         return [OnNodes(seen.job.ref, self.traits.name, Do.OUT) for seen in jobs if seen.job.runs]
@@ -43,7 +41,7 @@ class OnJobsNodes:
         if seen.job.state is JobState.SUSPENDED:
             return Progress.STOPPED
         if not seen.job.runs:
-            return Progress.GOING if seen.job.holds_cpus else Progress.STOPPED
+            return super().progress(seen)
         work = seen.work
         if work is None or work.do is not Do.OUT or work.method != self.traits.name:
             return Progress.UNTOUCHED

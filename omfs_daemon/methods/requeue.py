@@ -6,32 +6,19 @@ from collections.abc import Sequence
 
 from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.cluster.methods import REQUEUE, Pace
-from omfs_daemon.methods.base import Action, Progress, Seen
+from omfs_daemon.methods.base import Action, Seen
+from omfs_daemon.methods.plain import Plain
 from omfs_daemon.slurm import orders
 
 
-class Requeue:
+class Requeue(Plain):
     """``scontrol requeuehold``; a job that ignores TERM keeps its nodes for KillWait seconds more."""
 
     traits = REQUEUE
     pace = Pace()
 
-    def prepare(self, seen: Seen) -> list[Action]:
-        return []
-
     def stop(self, jobs: Sequence[Seen]) -> list[Action]:
         return [orders.RequeueHold(tuple(seen.job.ref for seen in jobs))]
-
-    def finish(self, jobs: Sequence[Seen]) -> list[Action]:
-        return []
-
-    def progress(self, seen: Seen) -> Progress:
-        if seen.job.runs:
-            return Progress.UNTOUCHED
-        return Progress.GOING if seen.job.holds_cpus else Progress.STOPPED
-
-    def why_failed(self, seen: Seen) -> str:
-        return ""
 
     def keep_stopped(self, seen: Seen) -> list[Action]:
         """The hold of a requeued job is one that its owner can release; an administrator's is not."""

@@ -6,35 +6,19 @@ from collections.abc import Sequence
 
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.methods import SUSPEND, Pace
-from omfs_daemon.methods.base import Action, Progress, Seen
+from omfs_daemon.methods.base import Action, Seen
+from omfs_daemon.methods.plain import Plain
 from omfs_daemon.slurm import orders
 
 
-class Suspend:
+class Suspend(Plain):
     """``scontrol suspend`` and ``resume``. Only an administrator can resume, so nothing need be held."""
 
     traits = SUSPEND
     pace = Pace()
 
-    def prepare(self, seen: Seen) -> list[Action]:
-        return []
-
     def stop(self, jobs: Sequence[Seen]) -> list[Action]:
         return [orders.Suspend(tuple(seen.job.ref for seen in jobs))]
-
-    def finish(self, jobs: Sequence[Seen]) -> list[Action]:
-        return []
-
-    def progress(self, seen: Seen) -> Progress:
-        if seen.job.runs:
-            return Progress.UNTOUCHED
-        return Progress.GOING if seen.job.holds_cpus else Progress.STOPPED
-
-    def why_failed(self, seen: Seen) -> str:
-        return ""
-
-    def keep_stopped(self, seen: Seen) -> list[Action]:
-        return []
 
     def bring_back(self, seen: Seen, cpus_free: bool) -> list[Action]:
         """Slurm would resume over busy CPUs and lose count of them: only where they are free."""
