@@ -66,7 +66,8 @@ def test_a_full_machine_makes_room_twice_and_nothing_is_missing_or_done_twice(jo
     assert [stop["outcome"] for stop in daemon.ask("history")["stops"]] == ["started", "started"]
     assert len(jobs.paid()) == 2 * len(victims)
     assert all(victim["method"] == method and victim["lost_seconds"] == 0 for victim in jobs.paid())
-    assert all(victim["stop_seconds"] > 0 and victim["resume_seconds"] > 0 for victim in jobs.paid())
+    # A program that reads its own checkpoint takes no time of omfs-run's.
+    assert all(victim["stop_seconds"] > 0 and victim["resume_seconds"] >= 0 for victim in jobs.paid())
 
 
 # -- what goes wrong; each on one node --------------------------------------------------------------------------------

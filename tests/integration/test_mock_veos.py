@@ -61,7 +61,7 @@ def test_out_and_in_twice_without_gap_or_repeat(veos: Veos, driver: str) -> None
         for program in programs:
             program.stop()
         assert mover.state(job) == IN
-        assert mover.held([program.pid for program in programs]) == 580 * MB
+        assert mover.held([program.pid for program in programs]) == 380 * MB, "on the engine where they hold most"
         moved = mover.out(job, soon())
         assert (moved.bytes, moved.freed, mover.state(job)) == (580 * MB, 580 * MB, OUT)
         assert [engine["free"] for engine in veos.show()["engines"]] == [1004 * MB, 1024 * MB]
