@@ -47,6 +47,10 @@ class Launched(Requeue):
         failed = run.state is RunState.HELD or (run.state is RunState.FAILED and run.times != seen.failed_before)
         return Progress.FAILED if failed else Progress.UNTOUCHED
 
+    def keep_stopped(self, seen: Seen) -> list[Action]:
+        """One that its owner must look at stays his to release."""
+        return [] if _state(seen) is RunState.HELD else super().keep_stopped(seen)
+
     def bring_back(self, seen: Seen, cpus_free: bool) -> list[Action]:
         """Not one that omfs-run could not restart: its owner must look at it first."""
         return [] if _state(seen) is RunState.HELD else super().bring_back(seen, cpus_free)

@@ -14,6 +14,7 @@ from omfs_daemon.nodes.transport import Transport
 
 _TIMEOUT = 20.0
 _STALE_AFTER = 3  # intervals
+_SOON = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,9 @@ class Probes:
     def _serve(self) -> None:
         while not self._closed.is_set():
             try:
+                if not self._nodes():  # before the daemon's first look at Slurm
+                    self._closed.wait(min(_SOON, self._every))
+                    continue
                 self.refresh()
             except Exception:  # the daemon goes on without facts, which become stale; the next round tries again
                 structlog.get_logger("nodes").exception("nodes could not be asked what they can do")

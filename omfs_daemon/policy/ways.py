@@ -28,6 +28,7 @@ class WhyNot(StrEnum):
     NO_ROOM = "no_room"
     ENDS_SOONER = "ends_sooner"
     JUST_BACK = "just_back"
+    SIZE_UNKNOWN = "size_unknown"
 
 
 WHY_NOT_TEXT: Mapping[WhyNot, str] = {
@@ -37,6 +38,7 @@ WHY_NOT_TEXT: Mapping[WhyNot, str] = {
     WhyNot.NODE_CANNOT: "one of its nodes cannot do it",
     WhyNot.NO_ROOM: "there is no room to move its memory to",
     WhyNot.ENDS_SOONER: "it ends sooner than that would take",
+    WhyNot.SIZE_UNKNOWN: "how much memory it has was not looked at yet",
     WhyNot.JUST_BACK: "it has just been resumed, and Slurm may not be through with that",
 }
 
@@ -113,6 +115,8 @@ class Ways:
         if not rooms or any(room is None for room in rooms):
             return WhyNot.NODE_CANNOT
         size = self.size(job, method.name)
+        if not size and (job.id, method.name) not in self._sizes:
+            return WhyNot.SIZE_UNKNOWN
         return WhyNot.NO_ROOM if any(room is not None and room < size for room in rooms) else None
 
     def _room(self, node: str, method: str) -> int | None:

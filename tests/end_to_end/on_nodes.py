@@ -155,7 +155,7 @@ class Site:
         """Nobody left on an engine."""
         for engine in self.engines.values():
             engine.ask("bandwidth 2G")
-            wait_until(lambda engine=engine: not any(e["processes"] for e in engine.show()["engines"]), 20, "empty VEs")  # type: ignore[misc]
+            wait_until(lambda engine=engine: not any(e["processes"] for e in engine.show()["engines"]), 60, "empty VEs")  # type: ignore[misc]
 
 
 @contextmanager
@@ -290,7 +290,7 @@ class NodesDaemon(Daemon):
     def urgent(self, size: str = "600M", *, count: int = 20, **more: Any) -> Counting:
         return self.count(size, count=count, account="alarm", partition="urgent", **more)
 
-    def wait_counting(self, *jobs: Counting, limit: float = 20) -> None:
+    def wait_counting(self, *jobs: Counting, limit: float = 60) -> None:
         """Until every program of each has counted on; of a job that ends by itself, until it has counted at all."""
         before = {job.id: [[] for _ in job.outputs] if job.ends else job.numbers() for job in jobs}
 
@@ -301,7 +301,7 @@ class NodesDaemon(Daemon):
 
         self.wait_until(counted_on, f"jobs {list(before)} to count on", limit)
 
-    def wait_state(self, state: JobState, *jobs: Counting, limit: float = 20) -> None:
+    def wait_state(self, state: JobState, *jobs: Counting, limit: float = 60) -> None:
         self.wait_until(
             lambda: all((seen := self.gateway.find(job.id)) is not None and seen.state is state for job in jobs),
             f"jobs {[job.id for job in jobs]} to be {state}",
@@ -376,7 +376,7 @@ class NodesDaemon(Daemon):
         left = [str(job.id) for job in jobs]
         self.wait_until(lambda: not {job.ref for job in self.gateway.jobs()}.intersection(left), "jobs to be gone")
 
-    def wait_until(self, condition: Callable[[], Any], what: str, limit: float = 20) -> None:
+    def wait_until(self, condition: Callable[[], Any], what: str, limit: float = 60) -> None:
         """With all that is known if it is in vain."""
         try:
             wait_until(condition, limit, what)
