@@ -136,17 +136,16 @@ def test_a_swap_area_that_is_too_small_is_known_before_anybody_is_stopped(omfsd:
     [
         ("partial PID 200M", "swapped out in part"),
         ("eperm PID", "VEOS did not take the order"),
-        ("enotsup 1", "swapping is switched off"),
         ("efault 1", "cannot open its swap file"),
     ],
 )
 def test_what_veos_refuses_leaves_the_job_running_and_is_told(omfsd: NodesDaemon, fault: str, told: str) -> None:
     """Of a job with two processes, one of which is refused; it is spared for a while, then it is tried again."""
-    omfsd.configure(retry=4, probe=20)  # the fault comes after the daemon has looked
+    omfsd.configure(retry=4, probe=12)  # the fault comes after the daemon has looked, and before it looks again
     omfsd.start()
-    omfsd.wait_until(lambda: omfsd.site.asked("probe"), "a look at the nodes")
     job = omfsd.count(ves=(0, 1))
     omfsd.wait_counting(job)
+    omfsd.wait_usable(job)
     kind, *words = fault.replace("PID", str(omfsd.pids(job)[1])).split()
     with omfsd.site.fault("n1", kind, *words):
         urgent = omfsd.urgent(ves=(0, 1))
