@@ -17,6 +17,10 @@ from typing import Deque, Dict, List, NamedTuple, Optional
 WAIT, RUNNING, ZOMBIE, STOP, EXIT_DEAD = 0, 1, 2, 3, 4
 ACTIVE, SWAPPING_OUT, SWAPPED_OUT, SWAPPING_IN = 1, 2, 3, 4
 
+_STOPPED = "Tt"
+_PENDING_SIGKILL = 1 << (signal.SIGKILL - 1)
+_ENDING = 0x404  # PF_EXITING, PF_SIGNALED: include/linux/sched.h
+
 _SLICE = 0.005  # seconds of copying between two looks at what else was ordered
 _RETRY = 0.01  # seconds between two tries of a swap-in that lacks device memory
 _WATCH = 0.02  # seconds between two looks for processes that run although they are swapped out
@@ -277,14 +281,34 @@ def look(pid: int) -> Optional[Seen]:
     states = []
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/stat" % (pid, thread), encoding="ascii", errors="replace") as file:
-                states.append(file.read().rpartition(")")[2].split()[0])
-        with open("/proc/%d/status" % pid, encoding="ascii", errors="replace") as file:
-            traced = any(line.startswith("TracerPid:") and line.split()[1] != "0" for line in file)
-    except (OSError, IndexError):
+            path = "/proc/%d/task/%s" % (pid, thread)
+            state = _stat(path)[0]
+            if state not in _STOPPED and _is_dying(path):
+                state = "X"
+            states.append(state)
+        traced = _status("/proc/%d" % pid)["TracerPid"].strip() != "0"
+    except (OSError, LookupError):
         return None
     living = [state for state in states if state not in "ZX"]
-    return Seen(bool(living) and all(state in "Tt" for state in living), traced, not living)
+    return Seen(bool(living) and all(state in _STOPPED for state in living), traced, not living)
+
+
+def _is_dying(path: str) -> bool:
+    """A thread that SIGKILL has woken runs no more of its program, however long its end takes: the signal is pending
+    until the kernel has taken it, and marks the thread then."""
+    pending = int(_status(path)["SigPnd"], 16)
+    return bool(pending & _PENDING_SIGKILL or int(_stat(path)[6]) & _ENDING)
+
+
+def _stat(path: str) -> List[str]:
+    """From the state on (proc_pid_stat(5), field 3)."""
+    with open(path + "/stat", encoding="ascii", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()
+
+
+def _status(path: str) -> Dict[str, str]:
+    with open(path + "/status", encoding="ascii", errors="replace") as file:
+        return dict(line.rstrip("\n").split(":", 1) for line in file if ":" in line)
 
 
 def _kill(pid: int) -> None:

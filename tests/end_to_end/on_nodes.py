@@ -276,7 +276,9 @@ class NodesDaemon(Daemon):
         ]
         lines = ["pids=", *(f'{program} &\npids="$pids $!"' for program in programs)]
         run = output / "run.sh"
-        run.write_text("\n".join([*lines, "for p in $pids; do wait $p || exit $?; done", ""]))
+        # Without cgroups Slurm loses sight of programs whose shell has ended (proctrack/linuxproc): it takes them along.
+        waiting = "for p in $pids; do wait $p || { code=$?; kill -9 $pids; exit $code; }; done"
+        run.write_text("\n".join([*lines, waiting, ""]))
         script = f"#!/bin/sh\nexec {'srun ' if len(nodes) > 1 else ''}sh {run}\n"
         licences = licences or ",".join(f"ve_{node}:{slots}" for node in nodes)
         where = [f"-w{','.join(nodes)}", f"-N{len(nodes)}"] if nodes else ["-N1"]

@@ -136,15 +136,15 @@ def test_a_swap_area_that_is_too_small_is_known_before_anybody_is_stopped(omfsd:
     [
         ("partial PID 200M", "swapped out in part"),
         ("eperm PID", "VEOS did not take the order"),
+        ("lie PID", "no memory became free"),
         ("efault 1", "cannot open its swap file"),
     ],
 )
 def test_what_veos_refuses_leaves_the_job_running_and_is_told(omfsd: NodesDaemon, fault: str, told: str) -> None:
     """Of a job with two processes, one of which is refused; it is spared for a while, then it is tried again."""
-    omfsd.configure(retry=4, probe=12)  # the fault comes after the daemon has looked, and before it looks again
+    omfsd.configure(retry=4, probe=4)
     omfsd.start()
-    job = omfsd.count(ves=(0, 1))
-    omfsd.wait_counting(job)
+    job = omfsd.count("300M", ves=(0, 1))  # twice that fits on an engine: what did not become free, and what comes in
     omfsd.wait_usable(job)
     kind, *words = fault.replace("PID", str(omfsd.pids(job)[1])).split()
     with omfsd.site.fault("n1", kind, *words):
