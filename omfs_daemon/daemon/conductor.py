@@ -109,7 +109,8 @@ class Conductor:
                 self._tell_end(following)
             left = self._left_behind(following, picture, settings)
             self._journal.write(StopChanged(following), *left, *self._consequences(following, settings.retry_after))
-            stop = self._order(following, picture, settings)
+            wanted = orders_for(following, picture, settings.means)
+            stop = self._order(following, wanted, picture, settings)
             if stop.step in (Step.STOPPING, Step.STARTING, Step.RETURNING, Step.UNDOING):
                 return stop
         self._ordered.pop(stop.id, None)
@@ -138,11 +139,10 @@ class Conductor:
         ordered_at, ordered = self._ordered.get(stop.id, (float("-inf"), frozenset()))
         if self._clock() - ordered_at < _AGAIN_AFTER and _parts(wanted) <= ordered:
             return stop
-        return self._order(stop, picture, settings)
+        return self._order(stop, wanted, picture, settings)
 
-    def _order(self, stop: Stop, picture: Picture, settings: Settings) -> Stop:
+    def _order(self, stop: Stop, wanted: list[Action], picture: Picture, settings: Settings) -> Stop:
         """Give the step's orders; what Slurm refuses goes into the record, for the next step depends on it."""
-        wanted = orders_for(stop, picture, settings.means)
         self._ordered[stop.id] = (self._clock(), _parts(wanted))
         refusals = self._hands.give(wanted, picture, settings.nodes)
         weighty = [refusal for refusal in refusals if self._matters(stop, refusal)]

@@ -29,7 +29,7 @@ from omfs_daemon.nodes.work import Do, Work
 from omfs_daemon.policy.plan import Band
 from omfs_daemon.policy.queue import STOPPED_MARK, band_of, is_held_by_us, own_nice
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.gateway import Gateway, Licences
 from omfs_daemon.slurm.orders import Order, give
 
 _COMMENT = "[omfs] let go by the failsafe: the daemon was away"
@@ -121,10 +121,11 @@ def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float
     wanted: list[Order] = [orders.SetNice((job.ref,), own_nice(job)) for job in ranked]
     wanted += [orders.Pin(ref, nodes) for ref, nodes in _pins(state) if _waits(picture, ref)]
     for job in ready:  # before the held ones, which could take the very CPUs
-        wanted += [orders.Resume((job.ref,)), *_licenses_back(job, stopped), orders.Comment((job.ref,), _COMMENT)]
+        back = orders.licenses_back(job, _taken_off(job, stopped))
+        wanted += [orders.Resume((job.ref,)), *back, orders.Comment((job.ref,), _COMMENT)]
     for job in jobs:
         if job.runs or job.state is JobState.PENDING:
-            wanted += _licenses_back(job, stopped)
+            wanted += orders.licenses_back(job, _taken_off(job, stopped))
     if held:
         refs = tuple(job.ref for job in held)
         wanted += [orders.Release(refs), orders.Comment(refs, _COMMENT)]
@@ -157,9 +158,8 @@ def _method_of(job: Job, stopped: Mapping[str, Stopped]) -> str:
     return stopped[job.ref].method if job.ref in stopped else SUSPEND.name
 
 
-def _licenses_back(job: Job, stopped: Mapping[str, Stopped]) -> list[Order]:
-    licenses = stopped[job.ref].licenses if job.ref in stopped else ()
-    return [orders.SetLicenses((job.ref,), licenses)] if licenses and job.licenses != licenses else []
+def _taken_off(job: Job, stopped: Mapping[str, Stopped]) -> Licences:
+    return stopped[job.ref].licenses if job.ref in stopped else ()
 
 
 def _is_held_by_requeue(job: Job) -> bool:

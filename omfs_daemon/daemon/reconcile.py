@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from omfs_daemon.cluster import launched
@@ -50,7 +51,7 @@ def reconcile(state: State, picture: Picture, now: float, settings: Settings) ->
         if job.runs:
             _runs_again(found, job, stopped, picture, now, settings)
         elif job.state is JobState.PENDING:  # it was requeued while it was stopped
-            found.orders.extend(_licenses_back(job, stopped))
+            found.orders.extend(orders.licenses_back(job, stopped.licenses))
     for ref, nodes in state.pins.items():
         job = picture.job(ref)
         if job is not None and job.state is JobState.PENDING and ref not in under_way:
@@ -59,19 +60,25 @@ def reconcile(state: State, picture: Picture, now: float, settings: Settings) ->
                 found.records.append(Unpinned(ref))
             else:
                 found.orders.append(orders.Pin(ref, nodes))
-    _let_go_of_forgotten(found, state, picture, now, under_way)
-    _tell_owners(found, state, picture, now)
-    _tell_unready(found, picture, now, settings)
-    _take_marks_off(found, state, picture, under_way)
+    marked = [job for job in picture.snapshot.jobs.values() if _is_marked(job)]
+    _let_go_of_forgotten(found, state, marked, now, under_way)
+    _tell_owners(found, state, marked, now)
+    _tell_unready(found, marked, now, settings)
+    _take_marks_off(found, state, marked, under_way)
     _suspend_overcommitted(found, state, picture, now)
     return found
 
 
-def _let_go_of_forgotten(found: Findings, state: State, picture: Picture, now: float, under_way: set[str]) -> None:
+def _is_marked(job: Job) -> bool:
+    """Whether it has words for us or of ours, or exited as omfs-run does: few jobs among many."""
+    return job.special_exit or bool(job.admin_comment) or "omfs:" in job.comment
+
+
+def _let_go_of_forgotten(found: Findings, state: State, marked: Sequence[Job], now: float, under_way: Set[str]) -> None:
     """Jobs that a launcher stopped, and for which no stop is remembered: somebody else asked for it, or ours was
     undone before it was through. Nobody else would let them go on."""
-    for job in picture.snapshot.jobs.values():
-        if "omfs:run=" not in job.comment or not _waits_after_stop(job):
+    for job in marked:
+        if not _waits_after_stop(job):
             continue
         if job.ref not in state.stopped and job.ref not in under_way:
             found.orders.append(orders.Release((job.ref,)))
@@ -79,9 +86,9 @@ def _let_go_of_forgotten(found: Findings, state: State, picture: Picture, now: f
             found.events.append(Event(now, job.ref, job.user, job.account, "let_go", text))
 
 
-def _tell_owners(found: Findings, state: State, picture: Picture, now: float) -> None:
+def _tell_owners(found: Findings, state: State, marked: Sequence[Job], now: float) -> None:
     """Jobs that omfs-run could not restart are their owners' again: he alone can mend and release them."""
-    for job in picture.snapshot.jobs.values():
+    for job in marked:
         if not job.special_exit or job.admin_comment.startswith(_TOLD) or not is_held_for_owner(job):
             continue
         run = launched.of(job)
@@ -96,15 +103,16 @@ def _tell_owners(found: Findings, state: State, picture: Picture, now: float) ->
 _TOLD = "[omfs] could not be restarted"
 
 
-def _tell_unready(found: Findings, picture: Picture, now: float, settings: Settings) -> None:
+def _tell_unready(found: Findings, marked: Sequence[Job], now: float, settings: Settings) -> None:
     """Jobs that say how they can be stopped, and do nothing for it: most owners have only forgotten omfs-run."""
     kinds = Kinds(settings.rules)
-    for job in picture.snapshot.jobs.values():
+    for job in marked:
         if not job.runs or job.run_time < SPEAKS_WITHIN or "omfs:method=" not in job.comment:
             continue
-        if job.admin_comment.startswith((_UNREADY, OUR_MARK)) or not kinds.is_only_said(job, kinds.of(job).job_class):
+        if job.admin_comment.startswith((_UNREADY, OUR_MARK)):
             continue
-        if kinds.of(job).job_class.methods:
+        job_class = kinds.of(job).job_class
+        if job_class.methods and kinds.is_only_said(job, job_class):
             text = f"{_UNREADY}, as its comment says: put `exec omfs-run` before the program in its script"
             found.orders.append(orders.Comment((job.ref,), text))
             found.events.append(Event(now, job.ref, job.user, job.account, "not_ready", text))
@@ -121,11 +129,11 @@ def _waits_after_stop(job: Job) -> bool:
     return job.special_exit and (job.hold is Hold.USER or job.admin_comment.startswith(STOPPED_MARK))
 
 
-def _take_marks_off(found: Findings, state: State, picture: Picture, under_way: set[str]) -> None:
+def _take_marks_off(found: Findings, state: State, marked: Sequence[Job], under_way: Set[str]) -> None:
     """Jobs that nothing of ours holds any more: a hold that an administrator sets later is to be seen as his."""
     stale = [
         job.ref
-        for job in picture.snapshot.jobs.values()
+        for job in marked
         if job.admin_comment.startswith(OUR_MARK)
         and job.hold is Hold.NONE
         and job.ref not in state.stopped
@@ -137,7 +145,7 @@ def _take_marks_off(found: Findings, state: State, picture: Picture, under_way: 
 
 def _runs_again(found: Findings, job: Job, stopped: Stopped, picture: Picture, now: float, settings: Settings) -> None:
     method = method_of(settings.methods, stopped.method)
-    missing = [*_licenses_back(job, stopped), *method.bring_back(Seen(job, picture.work(job.ref)), True)]
+    missing = [*orders.licenses_back(job, stopped.licenses), *method.bring_back(Seen(job, picture.work(job.ref)), True)]
     if missing:
         found.orders.extend(missing)
         return
@@ -151,13 +159,6 @@ def _runs_again(found: Findings, job: Job, stopped: Stopped, picture: Picture, n
     found.orders.append(orders.Comment((job.ref,), text))
     found.events.append(Event(now, job.ref, job.user, job.account, "runs_again", text, {"away_seconds": away}))
     found.costs.append(_paid(job, method, picture, now))
-
-
-def _licenses_back(job: Job, stopped: Stopped) -> list[Action]:
-    """Taken off before it was suspended; Slurm gives them back only to a job that runs or waits."""
-    if not stopped.licenses or job.licenses == stopped.licenses:
-        return []
-    return [orders.SetLicenses((job.ref,), stopped.licenses)]
 
 
 def _paid(job: Job, method: StopMethod, picture: Picture, now: float) -> Paid:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from omfs_daemon.slurm.gateway import Gateway, Refusal
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.slurm.gateway import Gateway, Licences, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,13 @@ class Comment:
 
 
 Order = Hold | Release | SetNice | Pin | SetLicenses | AllowRequeue | Signal | RequeueHold | Suspend | Resume | Comment
+
+
+def licenses_back(job: Job, taken_off: Licences) -> list[Order]:
+    """What was taken off a job before it was suspended; Slurm gives it back only while the job runs or waits."""
+    if not taken_off or job.licenses == tuple(taken_off):
+        return []
+    return [SetLicenses((job.ref,), tuple(taken_off))]
 
 
 def give(gateway: Gateway, orders: Iterable[Order]) -> list[Refusal]:
