@@ -276,7 +276,7 @@ class NodesDaemon(Daemon):
         ]
         lines = ["pids=", *(f'{program} &\npids="$pids $!"' for program in programs)]
         run = output / "run.sh"
-        # Without cgroups Slurm loses sight of programs whose shell has ended (proctrack/linuxproc): it takes them along.
+        # Without cgroups (proctrack/linuxproc) Slurm loses programs whose shell has ended: it takes them along.
         waiting = "for p in $pids; do wait $p || { code=$?; kill -9 $pids; exit $code; }; done"
         run.write_text("\n".join([*lines, waiting, ""]))
         script = f"#!/bin/sh\nexec {'srun ' if len(nodes) > 1 else ''}sh {run}\n"
