@@ -130,6 +130,7 @@ def rules(config: Config, shares: Iterable[AccountShare]) -> Rules:
         tree=AccountTree(shares),
         classes=tuple(section.rule() for section in config.classes),
         quantum=policy.quantum_seconds,
+        min_runtime_max=policy.min_runtime_max_seconds,
         max_stops_per_hour=policy.max_stops_per_hour,
         max_stops_per_cycle=policy.max_stops_per_cycle,
         urgent_may_take_entitled=policy.urgent_may_take_entitled,

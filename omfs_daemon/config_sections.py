@@ -160,6 +160,11 @@ class PolicySection(Section):
         description="How long a job runs before it may be stopped for an entitled one (urgent: at once).",
         examples=[600.0],
     )
+    min_runtime_max_seconds: Seconds = Field(
+        0.0,
+        description="The most that a job may ask for in place of quantum_seconds (--omfs-min-runtime). 0: nothing.",
+        examples=[7200.0],
+    )
     max_stops_per_hour: Count = Field(
         4,
         description="How often one job may be stopped within an hour.",

@@ -225,7 +225,7 @@ class _Judge:
             return Refusal.NOT_POSSIBLE
         if not has_stops_left(job.ref, self.ledger, self.rules, self.now):
             return Refusal.STOPPED_TOO_OFTEN
-        if not urgent and not is_mature(job, self.ledger, self.rules, self.now):
+        if not urgent and not is_mature(job, job_class, self.ledger, self.now):
             return Refusal.IN_QUANTUM
         return None
 

@@ -13,12 +13,13 @@ import numpy as np
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.methods import Method
 from omfs_daemon.cluster.snapshot import Ledger
+from omfs_daemon.policy import laws
 from omfs_daemon.policy.accounts import Entity
 from omfs_daemon.policy.crowd import Crowd, Places, Running
 from omfs_daemon.policy.free import Parcel, parcel_of
 from omfs_daemon.policy.kinds import Kind, Kinds
 from omfs_daemon.policy.machine import Bools, Ints, Machine, Suitable
-from omfs_daemon.policy.stopping import has_stops_left, is_mature, latest_mature_start
+from omfs_daemon.policy.stopping import has_stops_left, is_mature
 from omfs_daemon.policy.ways import Ways
 
 
@@ -45,11 +46,12 @@ class Pool:
         self.leaf: Ints = np.array([leaf.index for leaf in self.leaves], dtype=np.int64)
         self.cpus = running.cpus[order]
         self._failed = _failures(running, ledger)[order]
-        self.mature: Bools = running.since[order] <= latest_mature_start(kinds.rules, now)
+        latest = {n: laws.latest_mature_start(now, kind.job_class.quantum) for n, kind in kind_of.items()}
+        self.mature: Bools = running.since[order] <= np.array([latest[n] for n in numbers], dtype=np.float64)
         if ledger.running_since:
-            for at, job in enumerate(self.jobs):
+            for at, (job, number) in enumerate(zip(self.jobs, numbers, strict=True)):
                 if job.ref in ledger.running_since:
-                    self.mature[at] = is_mature(job, ledger, kinds.rules, now)
+                    self.mature[at] = is_mature(job, kind_of[number].job_class, ledger, now)
         self.mature_cpus = int(self.cpus[self.mature].sum())
         self.alive: Bools = np.ones(len(self.jobs), dtype=bool)
         self.has_choice = any(self._most_freeing(names) != names[0] for names in set(self.methods))

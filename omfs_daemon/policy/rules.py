@@ -1,7 +1,8 @@
 """What the site has decided: classes of jobs, quantum, limits; and which class a job is in.
 
 Who may be urgent is decided by partition, QOS or account, never by what a user writes in a job; a user chooses
-only how his job may be stopped, with ``omfs:method=NAME[,NAME]`` in the job's comment.
+only how his job may be stopped, with ``omfs:method=NAME[,NAME]`` in the job's comment, and for how long after a start
+rather not, with ``omfs:min_runtime=SECONDS``, as far as the site grants it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.methods import BUILT_IN, Cost, Method, Pace
 from omfs_daemon.policy.accounts import AccountTree
 
+_MIN_RUNTIME_IN_COMMENT = re.compile(r"(?:^|\s)omfs:min_runtime=(\d{1,9})(?=\s|$)")
 _METHOD_IN_COMMENT = re.compile(r"(?:^|\s)omfs:method=([a-z0-9_]+(?:,[a-z0-9_]+)*)(?=\s|$)")
 
 
@@ -55,13 +57,15 @@ class ClassRule:
 @dataclass(frozen=True, slots=True)
 class JobClass:
     """How one job is treated. ``methods`` as its owner lists them; none: it is never stopped. ``keeps_work``: one of
-    them at least does; ``last_resort``: what it is stopped by when they do not work, "" if it is then left alone."""
+    them at least does; ``last_resort``: what it is stopped by when they do not work, "" if it is then left alone;
+    ``quantum``: seconds that it runs undisturbed before it may be stopped for an entitled job."""
 
     name: str
     urgent: bool
     methods: tuple[str, ...]
     keeps_work: bool = False
     last_resort: str = ""
+    quantum: float = 0.0
 
     @property
     def preemptibility(self) -> Preemptibility:
@@ -78,6 +82,7 @@ class Rules:
     """Everything that the policy goes by.
 
     quantum              seconds that a job runs undisturbed before it may be stopped for an entitled job (OMFS, II)
+    min_runtime_max      seconds that a job may ask for instead of the quantum, where that is less
     max_stops_per_hour   stops of one job within an hour; more are refused
     max_stops_per_cycle  jobs that may be stopped by one plan; the rest follows in the next one
     urgent_may_take_entitled  whether an urgent job may stop jobs of accounts at or below their entitlement
@@ -90,6 +95,7 @@ class Rules:
     tree: AccountTree = field(default_factory=lambda: AccountTree(()))
     classes: tuple[ClassRule, ...] = ()
     quantum: float = 1800.0
+    min_runtime_max: float = 0.0
     max_stops_per_hour: int = 4
     max_stops_per_cycle: int = 64
     urgent_may_take_entitled: bool = True
@@ -129,7 +135,14 @@ def classify(rules: Rules, job: Job) -> JobClass:
         return JobClass(rule.name, True, ())
     methods = tuple(name for name in _methods(rule, job) if _bears(rules, job, name))
     last_resort = rule.last_resort if rule.last_resort and _bears(rules, job, rule.last_resort) else ""
-    return JobClass(rule.name, False, methods, any(rules.method(name).keeps_work for name in methods), last_resort)
+    keeps_work = any(rules.method(name).keeps_work for name in methods)
+    return JobClass(rule.name, False, methods, keeps_work, last_resort, _quantum(rules, job))
+
+
+def _quantum(rules: Rules, job: Job) -> float:
+    """The site's, or more if its owner asks for more and the site grants it."""
+    found = _MIN_RUNTIME_IN_COMMENT.search(job.comment)
+    return rules.quantum if found is None else max(rules.quantum, min(float(found[1]), rules.min_runtime_max))
 
 
 def _methods(rule: ClassRule, job: Job) -> tuple[str, ...]:

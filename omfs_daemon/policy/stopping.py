@@ -9,7 +9,7 @@ from omfs_daemon.cluster.snapshot import Ledger
 from omfs_daemon.policy import laws
 from omfs_daemon.policy.accounts import Entity, sides
 from omfs_daemon.policy.crowd import started
-from omfs_daemon.policy.rules import Rules
+from omfs_daemon.policy.rules import JobClass, Rules
 from omfs_daemon.policy.usage import Usage
 
 
@@ -19,14 +19,9 @@ def running_since(job: Job, ledger: Ledger) -> float:
     return max(start, ledger.running_since.get(job.ref, start))
 
 
-def is_mature(job: Job, ledger: Ledger, rules: Rules, now: float) -> bool:
+def is_mature(job: Job, job_class: JobClass, ledger: Ledger, now: float) -> bool:
     """Whether the job has run uninterrupted for its quantum (OMFS, section II)."""
-    return bool(latest_mature_start(rules, now) >= running_since(job, ledger))
-
-
-def latest_mature_start(rules: Rules, now: float) -> float:
-    """A job that runs since then or longer has run for its quantum."""
-    return laws.latest_mature_start(now, rules.quantum)
+    return bool(laws.latest_mature_start(now, job_class.quantum) >= running_since(job, ledger))
 
 
 def has_stops_left(ref: str, ledger: Ledger, rules: Rules, now: float) -> bool:

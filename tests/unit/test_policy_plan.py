@@ -109,6 +109,45 @@ def test_quantum_stops_per_hour_and_spared_jobs_protect() -> None:
     assert stopped_for(decide(nodes(1), jobs, HALVES, Ledger(spared={"1": NOW}))) == {"9": {"1"}}
 
 
+@pytest.mark.parametrize(
+    ("asked", "granted", "protects"),
+    [
+        ("omfs:min_runtime=12", 100.0, True),
+        ("omfs:min_runtime=10", 100.0, False),  # it has run for ten
+        ("omfs:min_runtime=5", 100.0, False),
+        ("omfs:min_runtime=1000", 11.0, True),
+        ("omfs:min_runtime=1000", 10.0, False),
+        ("omfs:min_runtime=1000", 0.0, False),
+        ("omfs:min_runtime=-12", 100.0, False),
+        ("omfs:min_runtime=12s", 100.0, False),
+        ("note=omfs:min_runtime=12", 100.0, False),
+    ],
+)
+def test_a_job_may_ask_to_run_longer_undisturbed_as_far_as_the_site_grants(
+    asked: str, granted: float, protects: bool
+) -> None:
+    asks = [replace(job, comment=f"{job.comment} {asked}") for job in full(start=NOW - 10)]
+    jobs = [*asks, waiting(9, "physics", 1)]
+    terms = replace(HALVES, quantum=8.0, min_runtime_max=granted)
+    free_to_stop = decide(nodes(1), jobs, replace(terms, min_runtime_max=0.0))
+    verdict = judge(free_to_stop, snapshot(nodes(1), jobs), Ledger(), terms, NOW, FRESH)
+    assert bool(stopped_for(decide(nodes(1), jobs, terms))) is not protects
+    assert [refused.reason for refused in verdict.refused] == ([Refusal.IN_QUANTUM] if protects else [])
+
+
+def test_a_longer_time_undisturbed_does_not_protect_from_urgent_jobs() -> None:
+    asks = [replace(job, comment=f"{job.comment} omfs:min_runtime=1000") for job in full(start=NOW - 10)]
+    terms = replace(HALVES, min_runtime_max=1000.0)
+    assert stopped_for(decide(nodes(1), [*asks, urgent(9, cpus=1)], terms))
+
+
+def test_a_longer_time_undisturbed_begins_anew_with_a_resume() -> None:
+    asks = [replace(job, comment=f"{job.comment} omfs:min_runtime=50") for job in full(start=NOW - 100)]
+    terms = replace(HALVES, quantum=10.0, min_runtime_max=50.0)
+    resumed = Ledger(running_since={job.ref: NOW - 20 for job in asks[:3]})
+    assert stopped_for(decide(nodes(1), [*asks, waiting(9, "physics", 1)], terms, resumed)) == {"9": {asks[3].ref}}
+
+
 def test_backoff_is_for_one_job_only() -> None:
     jobs = [*full(), waiting(8, "physics", 2), waiting(9, "physics", 2)]
     suggested = decide(nodes(1), jobs, HALVES, Ledger(backoff={"8": NOW + 1}))
