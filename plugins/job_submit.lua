@@ -1,17 +1,27 @@
 -- omfsd's gate inside slurmctld (JobSubmitPlugins=lua, this file beside slurm.conf).
 --
 -- Slurm starts a waiting job as soon as CPUs are idle, also one that no rule lets us stop again. So while omfsd is
--- alive, such a job is held at submit (AdminComment "omfs:gate") and omfsd releases it when its account may have it.
--- While omfsd is not alive nothing is held: Slurm goes on without it.
+-- alive, such a job is held at submit (AdminComment "omfs:gate") and omfsd releases it when its account may have it;
+-- and a job that asks for what cannot be honoured is refused with a line to its user. While omfsd is not alive (or
+-- paused, or in dry run) nothing is held and nothing refused: Slurm goes on without it.
 --
--- Settings: "omfs_job_submit.conf" beside this file, lines "name = value", read at every submit:
+-- The options of plugins/spank (--omfs-method, --omfs-min-runtime) become words in the job's comment; a user may as
+-- well write them there himself.
+--
+-- Settings: "omfs_job_submit.conf" beside this file, lines "name = value", read at every submit. It is written from
+-- omfsd's configuration by `omfs config job-submit`:
 --   heartbeat         = /run/omfs/heartbeat   omfsd writes the seconds since the epoch into it
 --   wake              = /run/omfs/wake        is opened and closed whenever a job is submitted, changed or released, so
 --                                             that omfsd looks at once
 --   max_age           = 10                    seconds after which omfsd counts as gone
---   methods           = requeue,suspend,...   a job whose comment names one of these (omfs:method=NAME) is let in; by
---                                             default all that omfs-daemon brings along
---   let_in_partitions =                       jobs of these are let in: the site's rules let us stop them
+--   class_1           = partition=a,b;qos=c;account=d;methods=requeue,suspend;default=requeue
+--   class_2           = qos=urgent;account=weather;urgent=yes
+--                                             classes in order: the first counts that matches all partitions of a
+--                                             job, its QOS and its account; what is left out matches every job
+--   methods           = requeue,suspend,...   what a job of no class may name (omfs:method=NAME); by default all that
+--                                             omfs-daemon brings along
+--   min_runtime_max   = 0                     the most seconds that a job may ask for (omfs:min_runtime); 0: none may
+--   let_in_partitions =                       without classes: jobs of these can be stopped by a requeue
 --   let_in_accounts   =
 --   let_in_qos        =
 --   privileged_uids   = 0                     who may release and rank; add SlurmUser and operators
@@ -20,8 +30,8 @@
 --   any_licenses      = ve                    licences for a device on any node: such a job is held, whatever lets it
 --                                             in, until omfsd has chosen its node
 --
--- A comment that names methods counts, whatever the lists say. A job with --no-requeue is let in only by a method that
--- keeps its work; with JobRequeue=0 in slurm.conf, leave "requeue" out of methods.
+-- A comment that names methods counts, whatever the class's default says. A job with --no-requeue is let in only by a
+-- method that keeps its work; with JobRequeue=0 in slurm.conf, leave "requeue" out of the methods.
 --
 -- The cost is two short files read per submit. A fault in here lets the job in and is logged: a broken gate must not
 -- stop a cluster from working.
@@ -29,10 +39,13 @@
 local NO_VAL, INFINITE = 4294967294, 4294967295 -- slurm.h: "not given"; a release arrives as INFINITE, a hold as 0
 local NO_VAL16 = 65534
 local PENDING = 0 -- enum job_states
-local ACCESS_DENIED = 2002 -- slurm_errno.h
+local ACCESS_DENIED, NOT_SUPPORTED = 2002, 2036 -- slurm_errno.h
 local MARK, GATE, STOPPED = "omfs:", "omfs:gate", "omfs:stopped"
-local METHOD = "omfs:method="
+local METHOD, MIN_RUNTIME = "omfs:method=", "omfs:min_runtime=" -- words in the comment, and what they may hold
+local HOLDS = { [METHOD] = "[a-z0-9_,]+", [MIN_RUNTIME] = "%d+" }
+local OPTIONS = { { "OMFS_METHOD", METHOD }, { "OMFS_MIN_RUNTIME", MIN_RUNTIME } } -- plugins/spank/omfs_spank.c
 local LOSES_WORK = "requeue" -- omfs_daemon/cluster/methods.py
+local NEEDS_SCRIPT = "requeue,dmtcp,criu,application" -- Slurm requeues batch jobs only, and omfs-run works in them only
 -- Slurm refuses an AdminComment in an owner's update, so an owner's release is noted in the job's comment.
 local WAITS = "omfs:wait"
 
@@ -41,6 +54,7 @@ local DEFAULTS = {
   wake = "/run/omfs/wake",
   max_age = "10",
   methods = "requeue,suspend,dmtcp,criu,application,pageout,ve_swap",
+  min_runtime_max = "0",
   let_in_partitions = "",
   let_in_accounts = "",
   let_in_qos = "",
@@ -79,47 +93,80 @@ local function listed(list, word)
   return word ~= nil and word ~= "" and ("," .. list:gsub("%s", "") .. ","):find("," .. word .. ",", 1, true) ~= nil
 end
 
-local function all_listed(list, words)
-  local any = false
-  for word in (words or ""):gmatch("[^,]+") do
-    any = true
-    if not listed(list, word) then
-      return false
-    end
-  end
-  return any
-end
-
--- The words of (start or space) omfs:method=a,b (space or end); nil without any. What omfsd might read otherwise
--- (chosen_methods in omfs_daemon/policy/rules.py) names nothing: "".
-local function method_words(comment)
+-- The value of a word (start or space) MARK... (space or end) of a comment; nil without any. What omfsd might read
+-- otherwise (omfs_daemon/policy/rules.py) holds nothing: "".
+local function word(comment, mark)
   comment = comment or ""
-  local _, last = comment:find(METHOD, 1, true)
+  local _, last = comment:find(mark, 1, true)
   if not last then
     return nil
   end
-  local words = (" " .. comment .. " "):match("%s" .. METHOD .. "([a-z0-9_,]+)%s") or ""
-  if comment:find(METHOD, last + 1, true) or ("," .. words .. ","):find(",,", 1, true) then
+  local value = (" " .. comment .. " "):match("%s" .. mark .. "(" .. HOLDS[mark] .. ")%s") or ""
+  if comment:find(mark, last + 1, true) or ("," .. value .. ","):find(",,", 1, true) then
     return ""
   end
-  return words
+  return value
+end
+
+local function names(list)
+  return (list or ""):gmatch("[^,%s]+")
+end
+
+local function classes(conf)
+  local found = {}
+  while conf["class_" .. #found + 1] do
+    local class = {}
+    for name, value in conf["class_" .. #found + 1]:gmatch("(%w+)=([^;]*)") do
+      class[name] = value
+    end
+    class.urgent = class.urgent == "yes"
+    found[#found + 1] = class
+  end
+  if #found == 0 then
+    local let_in = { partition = conf.let_in_partitions, account = conf.let_in_accounts, qos = conf.let_in_qos }
+    for _, field in ipairs({ "partition", "account", "qos" }) do
+      if let_in[field] ~= "" then
+        found[#found + 1] = { [field] = let_in[field], methods = conf.methods, default = LOSES_WORK }
+      end
+    end
+  end
+  return found
+end
+
+local function fits(list, name)
+  return list == nil or list == "" or listed(list, name)
+end
+
+local function fits_partitions(class, partitions)
+  local any = false
+  for name in names(partitions) do
+    any = true
+    if not fits(class.partition, name) then
+      return false
+    end
+  end
+  return any or fits(class.partition, nil)
+end
+
+-- As omfsd classifies it (classify in omfs_daemon/policy/rules.py).
+local function class_of(conf, job)
+  for _, class in ipairs(classes(conf)) do
+    if fits_partitions(class, job.partition) and fits(class.qos, job.qos) and fits(class.account, job.account) then
+      return class
+    end
+  end
+  return { methods = conf.methods }
 end
 
 -- Whether omfsd may stop the job. requeues: Slurm would put it back into the queue (no --no-requeue).
 local function let_in(conf, job, requeues)
-  local words = method_words(job.comment)
-  for name in (words or ""):gmatch("[^,]+") do
-    if listed(conf.methods, name) and (requeues or name ~= LOSES_WORK) then
+  local class = class_of(conf, job)
+  for name in names(word(job.comment, METHOD) or class.default) do
+    if listed(class.methods or "", name) and (requeues or name ~= LOSES_WORK) then
       return true
     end
   end
-  return words == nil
-    and requeues
-    and (
-      all_listed(conf.let_in_partitions, job.partition)
-      or listed(conf.let_in_accounts, job.account)
-      or listed(conf.let_in_qos, job.qos)
-    )
+  return false
 end
 
 -- Whether one of the licences ("ve_n1:2,fluent") is a book's, or one for any node.
@@ -197,8 +244,93 @@ local function with_waits(comment)
   return text == "" and WAITS or text .. " " .. WAITS
 end
 
-local function submit(job, partitions)
-  local conf = settings()
+-- Puts the options into the comment; what contradicts them there is returned. Whoever writes what the options would
+-- hand over himself gets no further than with the word.
+local function take_options(job)
+  local given, contradiction = {}, nil
+  for _, entry in pairs(job.spank_job_env or {}) do
+    local name, value = entry:match("^([A-Z_]+)=(.*)$")
+    given[name or ""] = value
+  end
+  for _, option in ipairs(OPTIONS) do
+    local mark, value = option[2], given[option[1]] or ""
+    if value:match("^" .. HOLDS[mark] .. "$") then
+      local there = word(job.comment, mark)
+      if there == nil then
+        job.comment = ((job.comment or "") .. " " .. mark .. value):match("^%s*(.*)$")
+      elseif there ~= value then
+        contradiction = string.format("the comment and the option do not agree on %s%s: give one of them", mark, value)
+      end
+    end
+  end
+  return contradiction
+end
+
+local function asks_in_vain_for_urgency(conf, job)
+  for _, class in ipairs(classes(conf)) do
+    local asked = (class.partition or "") ~= "" or (class.qos or "") ~= ""
+    if class.urgent and asked and not fits(class.account, job.account) then
+      if fits_partitions(class, job.partition) and fits(class.qos, job.qos) and not class_of(conf, job).urgent then
+        local named = job.account and "this is one of " .. job.account or "this one names no account"
+        return string.format("urgent jobs are for the accounts %s; %s", class.account, named)
+      end
+    end
+  end
+end
+
+-- What is wrong with the methods that a job names; and whether none is left.
+local function wrong_methods(class, job)
+  local words, wrong, left = word(job.comment, METHOD), {}, false
+  if words == nil then
+    return nil, false
+  elseif words == "" then
+    return METHOD .. "NAME[,NAME...] must stand once in the comment, with names of a-z, 0-9 and _", true
+  elseif class.urgent then
+    return METHOD .. words .. " has no effect: urgent jobs are not stopped", false
+  end
+  for name in names(words) do
+    if not listed(class.methods or "", name) then
+      wrong[#wrong + 1] = name .. " is not offered"
+    elseif not job.script and listed(NEEDS_SCRIPT, name) then
+      wrong[#wrong + 1] = name .. " is for batch jobs"
+    elseif not job.requeues and name == LOSES_WORK then
+      wrong[#wrong + 1] = name .. " needs a job without --no-requeue"
+    else
+      left = true
+    end
+  end
+  if #wrong > 0 then
+    return string.format("%s (offered to this job: %s)", table.concat(wrong, ", "), class.methods or "none"), not left
+  end
+end
+
+local function wrong_min_runtime(conf, comment)
+  local seconds, most = word(comment, MIN_RUNTIME), math.floor(tonumber(conf.min_runtime_max) or 0)
+  if seconds == nil then
+    return nil
+  elseif most == 0 then
+    return MIN_RUNTIME .. "SECONDS is not offered"
+  elseif (tonumber(seconds) or 0) < 1 or tonumber(seconds) > most then
+    return string.format("%sSECONDS must stand once in the comment, with 1 to %d seconds", MIN_RUNTIME, most)
+  end
+end
+
+local function tell(text)
+  slurm.log_user("%s", "omfs: " .. text)
+end
+
+-- What Slurm returns for a job that cannot be honoured, whose user is told why; nil if it can.
+local function refused(conf, job, contradiction)
+  local vain = asks_in_vain_for_urgency(conf, job)
+  local methods, none_left = wrong_methods(class_of(conf, job), job)
+  local wrong = contradiction or none_left and methods or wrong_min_runtime(conf, job.comment)
+  if vain or wrong or methods then
+    tell(vain or wrong or methods)
+  end
+  return vain and ACCESS_DENIED or wrong and NOT_SUPPORTED or nil
+end
+
+local function submit(job, partitions, conf, living)
   -- What only the gate and omfsd may write, nobody brings along.
   if is_marked(job.admin_comment) then
     job.admin_comment = ""
@@ -206,9 +338,9 @@ local function submit(job, partitions)
   if job.comment and has_waits(job.comment) then
     job.comment = without_waits(job.comment)
   end
-  -- A job that its owner submits held gets past here, and to the gate when he releases it.
-  if job.priority == 0 or not alive(conf) then
-    return
+  local contradiction = take_options(job)
+  if not living then
+    return slurm.SUCCESS
   end
   local asked = {
     comment = job.comment,
@@ -217,19 +349,34 @@ local function submit(job, partitions)
     qos = job.qos or job.default_qos,
     licenses = job.licenses,
     nodes = job.req_nodes,
+    script = job.script ~= nil,
+    requeues = job.requeue ~= 0,
   }
-  if not may_start(conf, asked, job.requeue ~= 0) then
+  local refusal = refused(conf, asked, contradiction)
+  if refusal then
+    return refusal
+  end
+  -- A job that its owner submits held gets past here, and to the gate when he releases it.
+  if job.priority ~= 0 and not may_start(conf, asked, asked.requeues) then
     job.priority = 0
     job.admin_comment = GATE
   end
+  return slurm.SUCCESS
 end
 
 local function changes_method(change, job)
   if change.comment == nil then
     return false
   end
-  local words = method_words(change.comment)
-  return words == "" or words ~= method_words(job.comment)
+  local words = word(change.comment, METHOD)
+  return words == "" or words ~= word(job.comment, METHOD)
+end
+
+-- omfs-run writes its word into the comment too: what stood there before stays right.
+local function asks_too_much(conf, change, job)
+  return change.comment ~= nil
+    and word(change.comment, MIN_RUNTIME) ~= word(job.comment, MIN_RUNTIME)
+    and wrong_min_runtime(conf, change.comment) ~= nil
 end
 
 -- Whether an owner's change of a job that is marked as ours would move it, raise it or change how it can be stopped.
@@ -287,15 +434,14 @@ local function modify_privileged(change, job, living)
   end
 end
 
-local function modify(change, job, uid)
-  local conf = settings()
-  local living, releases = alive(conf), change.priority == INFINITE
+local function modify(change, job, uid, conf, living)
+  local releases = change.priority == INFINITE
   if listed(conf.privileged_uids, string.format("%d", uid)) then
     modify_privileged(change, job, living)
     return slurm.SUCCESS
   end
   local later, waited = after(change, job), has_waits(job.comment or "")
-  if change.nice ~= NO_VAL and change.nice < job.nice then
+  if change.nice ~= NO_VAL and change.nice < job.nice or asks_too_much(conf, change, job) then
     return ACCESS_DENIED
   end
   -- A job that was let in because it can be stopped stays one that can be stopped, running or not. Slurm does not show
@@ -329,32 +475,47 @@ local function modify(change, job, uid)
 end
 
 -- Costs an open and a close; nobody waits for what omfsd then does.
-local function wake()
-  local conf = settings()
-  local file = alive(conf) and io.open(conf.wake, "a")
+local function wake(path)
+  local file = io.open(path, "a")
   if file then
     file:close()
   end
 end
 
+local function now()
+  local conf = settings()
+  return conf, alive(conf)
+end
+
 function slurm_job_submit(job, partitions, _uid)
-  local fine, fault = pcall(submit, job, partitions)
-  pcall(wake)
-  if not fine then
-    slurm.log_error("omfs: job let in, the gate failed: %s", tostring(fault))
+  local fine, conf, living = pcall(now)
+  local code = conf
+  if fine then
+    fine, code = pcall(submit, job, partitions, conf, living)
   end
+  if living then
+    pcall(wake, conf.wake)
+  end
+  if fine then
+    return code
+  end
+  slurm.log_error("omfs: job let in, the gate failed: %s", tostring(code))
   return slurm.SUCCESS
 end
 
 function slurm_job_modify(change, job, _partitions, uid)
-  local fine, result = pcall(modify, change, job, uid)
-  if not listed(settings().privileged_uids, string.format("%d", uid)) then
-    pcall(wake) -- what omfsd itself has ordered, it knows
+  local fine, conf, living = pcall(now)
+  local code = conf
+  if fine then
+    fine, code = pcall(modify, change, job, uid, conf, living)
+  end
+  if living and not listed(conf.privileged_uids, string.format("%d", uid)) then
+    pcall(wake, conf.wake) -- what omfsd itself has ordered, it knows
   end
   if fine then
-    return result
+    return code
   end
-  slurm.log_error("omfs: change let in, the gate failed: %s", tostring(result))
+  slurm.log_error("omfs: change let in, the gate failed: %s", tostring(code))
   return slurm.SUCCESS
 end
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from omfs_daemon.cli.plugin_settings import in_step
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.config import Config, books
 from omfs_daemon.daemon.node_service import options, slurm_on_nodes, transport
@@ -26,6 +27,8 @@ def stops(
     methods = {name: installed()[name].traits for name in in_use(config)}
     found = advice_stops.requeue_exit_hold(settings.values, [name for name, m in methods.items() if m.launched])
     on_nodes = [name for name, method in methods.items() if method.on_nodes]
+    if "lua" in settings.values.get("JobSubmitPlugins", "").split(","):
+        found.append(in_step(config, plug_in))
     kept = books(config).books
     if kept:
         try:

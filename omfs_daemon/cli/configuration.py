@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +11,7 @@ import typer
 
 from omfs_daemon.cli.faults import Exit, FaultLine
 from omfs_daemon.cli.output import clean, print_json
+from omfs_daemon.cli.plugin_settings import as_text, plugin_settings
 from omfs_daemon.cli.session import session_of
 from omfs_daemon.config import DEFAULT_PATH, parse, read_text
 from omfs_daemon.config_sample import as_toml, sample
@@ -36,6 +39,33 @@ def show_config(
         print_json(config.model_dump(mode="json", by_alias=True))
     else:
         print(as_toml(config), end="")
+
+
+@app.command(
+    "job-submit", epilog="Example: omfs config job-submit --privileged slurm > /etc/slurm/omfs_job_submit.conf"
+)
+def job_submit(
+    context: typer.Context,
+    privileged: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A user besides root and the one who runs this who may release and rank jobs: SlurmUser, operators."
+        ),
+    ] = None,
+) -> None:
+    """Print the settings of the submit plug-in (job_submit.lua): classes, methods, limits, places.
+
+    Run it as the user that runs omfsd, and again whenever the configuration has changed; `omfs check` says when.
+    """
+    uids = {0, os.geteuid(), *(_uid(name) for name in privileged or ())}
+    print(as_text(plugin_settings(session_of(context).config(), uids)), end="")
+
+
+def _uid(user: str) -> int:
+    try:
+        return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise ConfigError(f"--privileged {user}: must be a user of this host, or a uid") from None
 
 
 @app.command("check", epilog="Example: omfs config check /etc/omfs/omfs.toml")

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -49,7 +49,8 @@ class LocalSlurm:
     """A Slurm with its own daemons, ports, directories and (if needed) munged.
 
     Other users submit too, so ``directory`` must be one that they can enter. ``base_port``: slurmctld's port, the nodes
-    use the following ones; None finds free ones. ``limit``: seconds within which it must be up.
+    use the following ones; None finds free ones. ``files``: texts by name of what lies beside slurm.conf
+    (``plugstack.conf``). ``limit``: seconds within which it must be up.
     Needs root, because jobs run as their owners.
     """
 
@@ -60,6 +61,7 @@ class LocalSlurm:
         *,
         base_port: int | None = None,
         gate: Gate | None = None,
+        files: Mapping[str, str] | None = None,
         limit: float = 60.0,
     ) -> None:
         self.directory = directory.resolve()
@@ -68,6 +70,7 @@ class LocalSlurm:
         self.output = self.directory / "output"
         self._base_port = base_port
         self._gate = gate
+        self._files = dict(files or {})
         self._limit = limit
         self._munged: subprocess.Popen[bytes] | None = None
         self._controller: subprocess.Popen[bytes] | None = None
@@ -177,6 +180,8 @@ class LocalSlurm:
         for device in device_files(self.directory, self.shape):
             device.parent.mkdir(exist_ok=True)
             device.touch()
+        for name, text in self._files.items():
+            (self.directory / name).write_text(text)
         if self._gate is not None:
             shutil.copy(self._gate.plugin, self.directory / "job_submit.lua")
             lines = [f"{name}={value}\n" for name, value in self._gate.settings.items()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import tempfile
 import time
@@ -11,7 +13,9 @@ from threading import Event
 
 import pytest
 
+from omfs_daemon.cli.plugin_settings import as_text, plugin_settings
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.config import Config, parse
 from omfs_daemon.daemon.wakeup import Wakeup
 from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
 from omfs_daemon.demo.slurm_conf import Shape
@@ -129,16 +133,8 @@ def test_lets_in_what_the_rules_let_us_stop(gate: LocalSlurm, arguments: tuple[s
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--comment=omfs:method=nonsense",),
-        ("--comment=xomfs:method=requeue",),
-        ("--comment=omfs:method=requeue,",),
-        ("--comment=omfs:method=none\u00a0omfs:method=requeue",),
-        ("--comment=a omfs:method=requeue omfs:method=none",),
-        ("--no-requeue", "--comment=omfs:method=requeue"),
+        ("--comment=my own words",),
         ("--no-requeue", "--account=free"),
-        ("--partition=urgent", "--comment=omfs:method=none"),
-        ("--account=free", "--comment=omfs:method=none"),
-        ("--account=free", "--comment=omfs:method=none\u00a0"),
         ("--partition=main,urgent",),
         ("--account=freedom",),
         ("--array=1-3",),
@@ -233,7 +229,9 @@ def test_a_release_of_what_may_be_stopped_just_releases(gate: LocalSlurm) -> Non
 @pytest.mark.parametrize("option", ["--requeue", "--no-requeue"])
 def test_a_release_of_what_slurm_may_not_requeue_leads_to_the_gate(gate: LocalSlurm, option: str) -> None:
     """Slurm does not show the plug-in which of the two it is."""
+    beat(gate, 30)  # else the second one would be refused
     job = submit(gate, "--hold", "--comment=omfs:method=requeue", option)
+    beat(gate)
     assert as_owner(gate, "release", job.ref) == ""
     assert look(gate, job.id).admin_comment == "omfs:gate"
 
@@ -456,6 +454,174 @@ def test_a_broken_setting_lets_jobs_in(gate: LocalSlurm) -> None:
         assert submit(gate).hold is Hold.NONE
     finally:
         conf.write_text(kept)
+
+
+SITES_OWN = """
+dofile("{ours}")
+local submit, modify = slurm_job_submit, slurm_job_modify
+function slurm_job_submit(job, partitions, uid)
+  slurm.log_user("%s", "the site's own")
+  return submit(job, partitions, uid)
+end
+function slurm_job_modify(change, job, partitions, uid)
+  return modify(change, job, partitions, uid)
+end
+return slurm.SUCCESS
+"""
+
+
+def test_a_script_of_the_sites_own_may_call_it(gate: LocalSlurm) -> None:
+    script, ours = gate.directory / "job_submit.lua", gate.directory / "omfs_job_submit.lua"
+    soon = time.time() + 5  # slurmctld reads a script anew whose time is later than when it was read
+    kept = script.read_text()
+    ours.write_text(kept)
+    script.write_text(SITES_OWN.format(ours=ours))
+    os.utime(script, (soon, soon))
+    try:
+        output = gate.command("sbatch", "--parsable", "--wrap=true", uid=OWNER)
+        assert "the site's own" in output.stderr
+        assert look(gate, int(output.stdout)).admin_comment == "omfs:gate"
+        assert "denied" in as_owner(gate, "release", output.stdout.strip())
+    finally:
+        script.write_text(kept)
+        os.utime(script, (soon, soon))
+
+
+# -- what cannot be honoured, and the site's classes ---
+SITE = """
+[policy]
+min_runtime_max_seconds = 3600
+[[class]]
+name = "alarms"
+partition = ["urgent"]
+account = ["weather", "quakes"]
+urgent = true
+[[class]]
+name = "free"
+account = ["free"]
+methods = ["requeue", "suspend", "dmtcp"]
+default = ["requeue"]
+[[class]]
+name = "main"
+partition = ["main"]
+methods = ["suspend"]
+"""
+
+
+@pytest.fixture
+def site(gate: LocalSlurm) -> Iterator[LocalSlurm]:
+    """The gate, with settings that were made from a configuration."""
+    conf = gate.directory / "omfs_job_submit.conf"
+    kept = conf.read_text()
+    config = parse(SITE + f'[daemon]\nrun_dir = "{gate.directory}"\n', "site")
+    conf.write_text(as_text(plugin_settings(config, [0])))
+    try:
+        yield gate
+    finally:
+        conf.write_text(kept)
+
+
+def refusal(cluster: LocalSlurm, *arguments: str, command: str = "sbatch") -> str:
+    """What the owner is told about a job that is not taken; "" if it is."""
+    what = ("--wrap=sleep 300",) if command == "sbatch" else ("true",)
+    output = cluster.command(command, *arguments, *what, check=False, uid=OWNER)
+    return output.stderr if output.code else ""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("omfs:method=nonsense", "omfs: nonsense is not offered (offered to this job: requeue,suspend,dmtcp,"),
+        ("a omfs:method=none,never b", "omfs: none is not offered, never is not offered ("),
+        ("xomfs:method=requeue", "omfs: omfs:method=NAME[,NAME...] must stand once in the comment"),
+        ("omfs:method=requeue,", "must stand once"),
+        ("omfs:method=none\u00a0omfs:method=requeue", "must stand once"),
+        ("a omfs:method=requeue omfs:method=none", "must stand once"),
+        ("omfs:min_runtime=60", "omfs: omfs:min_runtime=SECONDS is not offered"),
+    ],
+)
+def test_refuses_what_nobody_offers(gate: LocalSlurm, words: str, told: str) -> None:
+    said = refusal(gate, f"--comment={words}")
+    assert told in said
+    assert "Requested operation not supported" in said
+    assert gate.gateway().jobs() == []
+    beat(gate, 30)
+    assert refusal(gate, f"--comment={words}") == "", "without a daemon nothing is refused"
+
+
+def test_refuses_to_requeue_what_slurm_may_not(gate: LocalSlurm) -> None:
+    said = refusal(gate, "--comment=omfs:method=requeue", "--no-requeue")
+    assert "omfs: requeue needs a job without --no-requeue" in said
+    for command in ("salloc", "srun"):
+        said = refusal(gate, "--comment=omfs:method=requeue,dmtcp", command=command)
+        assert "omfs: requeue is for batch jobs, dmtcp is for batch jobs" in said
+
+
+def test_what_can_be_honoured_in_part_is_let_in_with_a_word(site: LocalSlurm) -> None:
+    arguments = ("--account=free", "--comment=omfs:method=criu,suspend")
+    output = site.command("sbatch", "--parsable", *arguments, "--wrap=sleep 300", uid=OWNER)
+    assert "omfs: criu is not offered (offered to this job: requeue,suspend,dmtcp)" in output.stderr
+    assert look(site, int(output.stdout)).hold is Hold.NONE
+
+
+@pytest.mark.parametrize("account", ["physics", ""])
+def test_refuses_an_urgent_job_of_who_may_not(site: LocalSlurm, account: str) -> None:
+    said = refusal(site, "--partition=urgent", *([f"--account={account}"] if account else []))
+    whose = f"this is one of {account}" if account else "this one names no account"
+    assert f"omfs: urgent jobs are for the accounts weather,quakes; {whose}" in said
+    assert "denied" in said
+    assert site.gateway().jobs() == []
+    beat(site, 30)
+    assert submit(site, "--partition=urgent").hold is Hold.NONE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "held"),
+    [
+        (("--partition=urgent", "--account=quakes"), True),  # never stopped: omfsd lets it go
+        (("--partition=urgent", "--account=quakes", "--comment=omfs:method=requeue"), True),
+        (("--partition=main,urgent", "--account=physics"), True),
+        (("--account=free",), False),
+        (("--account=free", "--no-requeue"), True),
+        (("--account=free", "--no-requeue", "--comment=omfs:method=dmtcp"), False),
+        (("--account=free", "--partition=main,urgent", "--comment=omfs:method=dmtcp"), False),
+        (("--comment=omfs:method=suspend",), False),
+        (("--comment=omfs:method=suspend omfs:min_runtime=3600",), False),
+        (("--account=physics",), True),
+    ],
+)
+def test_the_sites_classes_say_who_is_held(site: LocalSlurm, arguments: tuple[str, ...], held: bool) -> None:
+    job = submit(site, *arguments)
+    assert (job.hold, job.admin_comment) == ((Hold.USER, "omfs:gate") if held else (Hold.NONE, ""))
+
+
+@pytest.mark.parametrize(
+    "words", ["=3601", "=0", "=", "=1h", "=-1", "=60 omfs:min_runtime=61", "=99999999999999999999"]
+)
+def test_refuses_a_minimum_run_time_beyond_the_sites(site: LocalSlurm, words: str) -> None:
+    said = refusal(site, f"--comment=omfs:min_runtime{words}")
+    assert "omfs: omfs:min_runtime=SECONDS must stand once in the comment, with 1 to 3600 seconds" in said
+
+
+def test_nor_does_the_owner_get_it_later(site: LocalSlurm) -> None:
+    job = submit(site, "--comment=omfs:method=suspend omfs:min_runtime=60")
+    wait_until(runs(site, job), 20, "the job to run")
+    change = f"jobid={job.id}"
+    assert "denied" in as_owner(site, "update", change, "comment=omfs:method=suspend omfs:min_runtime=3601")
+    assert as_owner(site, "update", change, "comment=omfs:method=suspend omfs:min_runtime=3600") == ""
+    conf = site.directory / "omfs_job_submit.conf"
+    conf.write_text(conf.read_text().replace("min_runtime_max = 3600", "min_runtime_max = 0"))
+    kept = "omfs:method=suspend omfs:min_runtime=3600 omfs:run=0:ready:method=dmtcp"
+    assert as_owner(site, "update", change, f"comment={kept}") == "", "omfs-run can still write its word"
+    assert look(site, job.id).comment == kept
+
+
+def test_its_defaults_are_those_of_the_configuration() -> None:
+    (block,) = re.findall(r"local DEFAULTS = \{\n(.*?)\n\}", PLUGIN.read_text(), re.DOTALL)
+    defaults = dict(re.findall(r'(\w+) = "(.*)",', block))
+    expected = plugin_settings(Config(), [0])
+    assert {name: defaults[name] for name in expected} == expected
+    assert {name for name in defaults if name not in expected} == {"let_in_partitions", "let_in_accounts", "let_in_qos"}
 
 
 # -- waking the daemon ---

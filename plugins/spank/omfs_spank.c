@@ -1,0 +1,264 @@
+/*
+ * Options of omfs-daemon for sbatch, salloc and srun: how a job can be stopped, where its checkpoints lie, how long it
+ * runs undisturbed (docs/plugins.md). Looked at at submit, shown in --help, and handed on:
+ *
+ *   to omfs-run       OMFS_METHOD (the first that it knows) and OMFS_CKPT_DIR in the job's environment
+ *   to the daemon     through the "job control environment" of SPANK, which job_submit.lua reads and puts into the
+ *                     job's comment as omfs:method=... and omfs:min_runtime=SECONDS
+ *
+ * Which methods the site offers, and how long anybody may ask for, is the site's: job_submit.lua looks at that. A user
+ * can write the comment and the environment by hand as well, so no option gives more than that. Without an option
+ * nothing is touched. Nothing in here ends a job or a node's step: what is wrong on the node's side is left out.
+ */
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <slurm/spank.h>
+
+SPANK_PLUGIN(omfs, 1)
+
+enum { METHOD, CKPT_DIR, MIN_RUNTIME, OPTIONS };
+
+/* What omfs-run can do (NAMES in omfs_daemon/launcher/drivers.py); the daemon needs nobody in the job for the others. */
+static const char *const LAUNCHED[] = { "dmtcp", "criu", "application" };
+
+#define LONGEST_METHODS 255 /* bytes of a list of methods */
+#define LONGEST_NUMBER 8    /* digits of a number in a time: sums stay far below what fits */
+#define CONTROL "SLURM_SPANK_" /* before the name of what is in the job control environment, in a batch job's */
+
+static const char *const VARIABLES[OPTIONS] = { "OMFS_METHOD", "OMFS_CKPT_DIR", "OMFS_MIN_RUNTIME" };
+/* What the user gave, looked at; the time as seconds. */
+static char *given[OPTIONS];
+
+static bool is_method_list(const char *text)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+	const char *word = text;
+
+	if (strlen(text) > LONGEST_METHODS)
+		return false;
+	for (;;) {
+		size_t length = strspn(word, letters);
+
+		if (length == 0)
+			return false;
+		if (word[length] == '\0')
+			return true;
+		if (word[length] != ',')
+			return false;
+		word += length + 1;
+	}
+}
+
+static bool is_directory_name(const char *text)
+{
+	if (text[0] != '/' || strlen(text) >= PATH_MAX)
+		return false;
+	for (const char *at = text; *at != '\0'; at++)
+		if ((unsigned char)*at < ' ' || *at == 0x7f)
+			return false;
+	return true;
+}
+
+/* A number before one of the characters in "ends" (or the end of the text); moves on behind it. -1: none there. */
+static long long number(const char **at, char *end)
+{
+	size_t digits = strspn(*at, "0123456789");
+	long long value = 0;
+
+	if (digits == 0 || digits > LONGEST_NUMBER)
+		return -1;
+	for (size_t i = 0; i < digits; i++)
+		value = 10 * value + ((*at)[i] - '0');
+	*end = (*at)[digits];
+	*at += digits + (*end != '\0');
+	return value;
+}
+
+/*
+ * Seconds of a time as Slurm writes it (sbatch(1), --time): minutes, minutes:seconds, hours:minutes:seconds,
+ * days-hours, days-hours:minutes, days-hours:minutes:seconds. -1 if it is none.
+ */
+static long long seconds_of(const char *text)
+{
+	long long days = 0, parts[3] = { 0, 0, 0 };
+	int count = 0;
+	bool with_days = false;
+	char end;
+
+	do {
+		long long value = number(&text, &end);
+
+		if (value < 0 || count == 3)
+			return -1;
+		if (end == '-' && count == 0 && !with_days) {
+			days = value;
+			with_days = true;
+		} else if (end == ':' || end == '\0') {
+			parts[count++] = value;
+		} else {
+			return -1;
+		}
+	} while (end != '\0');
+	if (with_days)
+		return 86400 * days + 3600 * parts[0] + 60 * parts[1] + parts[2];
+	if (count == 3)
+		return 3600 * parts[0] + 60 * parts[1] + parts[2];
+	return 60 * parts[0] + parts[1];
+}
+
+/* Keeps a right value in "given"; else says what is right, in ALLOWED. */
+static bool take(int option, const char *text)
+{
+	char seconds[32];
+
+	switch (option) {
+	case METHOD:
+		if (!is_method_list(text))
+			return false;
+		break;
+	case CKPT_DIR:
+		if (!is_directory_name(text))
+			return false;
+		break;
+	case MIN_RUNTIME: {
+		long long value = seconds_of(text);
+
+		if (value <= 0)
+			return false;
+		snprintf(seconds, sizeof(seconds), "%lld", value);
+		text = seconds;
+		break;
+	}
+	default:
+		return false;
+	}
+	free(given[option]);
+	given[option] = strdup(text);
+	return given[option] != NULL;
+}
+
+static int option_given(int option, const char *argument, int remote);
+
+static struct spank_option options[OPTIONS] = {
+	{ "omfs-method", "NAME[,NAME...]",
+	  "how omfsd may stop the job, best first (requeue, suspend, dmtcp, ...)", 1, METHOD, option_given },
+	{ "omfs-ckptdir", "DIR",
+	  "absolute directory below which omfs-run keeps the job's checkpoints", 1, CKPT_DIR, option_given },
+	{ "omfs-min-runtime", "TIME",
+	  "run at least so long before being stopped for others (as --time)", 1, MIN_RUNTIME, option_given },
+};
+
+static const char *const ALLOWED[OPTIONS] = {
+	"must be names of a-z, 0-9 and _, with commas between them",
+	"must be an absolute path without control characters",
+	"must be a time above 0: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes or "
+	"days-hours:minutes:seconds",
+};
+
+static int option_given(int option, const char *argument, int remote)
+{
+	if (option < 0 || option >= OPTIONS)
+		return ESPANK_BAD_ARG;
+	if (argument != NULL && take(option, argument))
+		return ESPANK_SUCCESS;
+	if (!remote)
+		slurm_error("omfs: --%s: %s", options[option].name, ALLOWED[option]);
+	return ESPANK_BAD_ARG;
+}
+
+int slurm_spank_init(spank_t spank, int count, char **arguments)
+{
+	(void)count, (void)arguments;
+	switch (spank_context()) {
+	case S_CTX_LOCAL:
+	case S_CTX_ALLOCATOR:
+	case S_CTX_REMOTE:
+		for (int option = 0; option < OPTIONS; option++)
+			if (spank_option_register(spank, &options[option]) != ESPANK_SUCCESS)
+				slurm_error("omfs: --%s cannot be offered", options[option].name);
+		break;
+	default:
+		break;
+	}
+	return ESPANK_SUCCESS;
+}
+
+/* What stands in the job's environment for an option that was given; NULL if the variable must not be there. */
+static const char *for_job(int option)
+{
+	if (option == CKPT_DIR)
+		return given[CKPT_DIR];
+	if (option != METHOD)
+		return NULL;
+	for (const char *word = given[METHOD];; word++) {
+		size_t length = strcspn(word, ",");
+
+		for (size_t i = 0; i < sizeof(LAUNCHED) / sizeof(LAUNCHED[0]); i++)
+			if (strlen(LAUNCHED[i]) == length && strncmp(word, LAUNCHED[i], length) == 0)
+				return LAUNCHED[i];
+		word += length;
+		if (*word == '\0')
+			return NULL;
+	}
+}
+
+/* In sbatch, salloc, srun: what job_submit.lua reads, and the environment that they pass on. */
+static void hand_on(spank_t spank)
+{
+	for (int option = 0; option < OPTIONS; option++) {
+		const char *value;
+
+		if (given[option] == NULL)
+			continue;
+		value = for_job(option);
+		if ((value ? setenv(VARIABLES[option], value, 1) : unsetenv(VARIABLES[option])) != 0 ||
+		    spank_job_control_setenv(spank, VARIABLES[option], given[option], 1) != ESPANK_SUCCESS)
+			slurm_error("omfs: --%s cannot be handed on", options[option].name);
+	}
+}
+
+/*
+ * On the node: whatever of the user's environment was passed on (--export), these are in the job's. Of a batch job with
+ * --export=NONE Slurm 22.05 keeps no options, but the job control environment.
+ */
+static void set_environment(spank_t spank)
+{
+	char name[64], text[PATH_MAX];
+
+	for (int option = 0; option < OPTIONS; option++) {
+		const char *value;
+
+		snprintf(name, sizeof(name), CONTROL "%s", VARIABLES[option]);
+		if (given[option] == NULL && option != MIN_RUNTIME &&
+		    spank_getenv(spank, name, text, sizeof(text)) == ESPANK_SUCCESS)
+			(void)take(option, text);
+		if (given[option] == NULL)
+			continue;
+		value = for_job(option);
+		if (value != NULL)
+			(void)spank_setenv(spank, VARIABLES[option], value, 1);
+		else
+			(void)spank_unsetenv(spank, VARIABLES[option]);
+	}
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int count, char **arguments)
+{
+	(void)count, (void)arguments;
+	switch (spank_context()) {
+	case S_CTX_LOCAL:
+	case S_CTX_ALLOCATOR:
+		hand_on(spank);
+		break;
+	case S_CTX_REMOTE:
+		set_environment(spank);
+		break;
+	default:
+		break;
+	}
+	return ESPANK_SUCCESS;
+}
