@@ -7,7 +7,7 @@ import stat
 import time
 from typing import Mapping, Sequence
 
-from omfs_daemon.launcher import form
+from omfs_daemon.launcher import form, ranks
 from omfs_daemon.launcher.child import Child
 from omfs_daemon.launcher.driver import CannotStop, Driver, Ended, Image, Program
 
@@ -54,10 +54,13 @@ class _Run(Child):
         super().__init__(command, environment, own_session=True)
         self._mark = environment[MARK]
         self._number = number
+        self._signs = ranks.signs(command)
 
     def ready(self) -> bool:
-        """Before it has a handler the signal would end it."""
-        return form.survives(self.pid, self._number)
+        """Before it has a handler the signal would end it; so it would ranks, to which a starter passes it on."""
+        if not form.survives(self.pid, self._number):
+            return False
+        return not self._signs or ranks.all_survive(self._number, self._signs, (MARK, self._mark))
 
     def checkpoint(self, directory: str, timeout: float) -> Image:
         name = signal.Signals(self._number).name

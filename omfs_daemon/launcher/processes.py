@@ -15,9 +15,9 @@ def tree(pid: int) -> List[int]:
     found = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
-            parent = _parent(int(name))
-            if parent >= 0:
-                children.setdefault(parent, []).append(int(name))
+            above = parent(int(name))
+            if above >= 0:
+                children.setdefault(above, []).append(int(name))
                 found.add(int(name))
     members = [pid] if pid in found else []
     for member in members:
@@ -66,6 +66,7 @@ def _state(pid: int) -> str:
     return fields[0] if fields else ""
 
 
-def _parent(pid: int) -> int:
+def parent(pid: int) -> int:
+    """-1 if the process is gone."""
     fields = _fields(pid)
     return int(fields[1]) if len(fields) > 1 else -1
