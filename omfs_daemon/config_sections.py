@@ -87,6 +87,11 @@ class Section(BaseModel):
 class SlurmSection(Section):
     """How Slurm is asked and told."""
 
+    gateway: Literal["auto", "commands", "pyslurm"] = Field(
+        "auto",
+        description='"commands": by Slurm\'s commands; "pyslurm": through PySlurm; "auto": PySlurm if it fits Slurm.',
+        examples=["commands"],
+    )
     conf: AbsolutePath | None = Field(
         None,
         description="The slurm.conf of the cluster. Left out: what Slurm's commands find by themselves.",

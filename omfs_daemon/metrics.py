@@ -68,6 +68,12 @@ class Metrics:
             ["version", "slurm_version"],
             registry=self.registry,
         )
+        self._gateway = Gauge(
+            "omfs_gateway_info",
+            "Always 1; the label says how Slurm is asked and told",
+            ["gateway"],
+            registry=self.registry,
+        )
         self.observe_versions(version, slurm_version)
 
     def _gauge(self, name: str, text: str) -> Gauge:
@@ -128,6 +134,11 @@ class Metrics:
     def observe_versions(self, version: str, slurm_version: str) -> None:
         self._build.clear()
         self._build.labels(version, slurm_version).set(1)
+
+    def observe_gateway(self, name: str) -> None:
+        """``name``: that of the adapter, such as "commands" or "pyslurm"."""
+        self._gateway.clear()
+        self._gateway.labels(name).set(1)
 
     def count_slurm_error(self, kind: str) -> None:
         """``kind``: the class of the error, such as "timeout", "parse", "refused"."""

@@ -27,8 +27,11 @@ _MAX_AGE = 10.0  # the default of plugins/job_submit.lua
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
 
-def check(config: Config, gateway: Gateway, client: Client) -> list[Finding]:
-    """All findings: the daemon, the connection to Slurm, its settings, stops, and accounts with entitlements."""
+def check(config: Config, gateway: Gateway, client: Client, why: str = "") -> list[Finding]:
+    """All findings: the daemon, the connection to Slurm, its settings, stops, and accounts with entitlements.
+
+    ``why`` this gateway was chosen.
+    """
     try:
         settings = gateway.settings()
         nodes = gateway.nodes()
@@ -36,7 +39,8 @@ def check(config: Config, gateway: Gateway, client: Client) -> list[Finding]:
         mend = "check that slurmctld runs, and slurm.conf in the configuration"
         return [daemon(client), Finding(Level.FAIL, "connection", f"Slurm does not answer: {error}", mend)]
     up = sum(node.up for node in nodes)
-    connection = Finding(Level.OK, "connection", f"{gateway.name}: {up} of {len(nodes)} nodes are up")
+    how = f"{gateway.name} ({why})" if why else gateway.name
+    connection = Finding(Level.OK, "connection", f"{how}: {up} of {len(nodes)} nodes are up")
     if not up:
         connection = connection._replace(level=Level.FAIL, mend="bring nodes up: sinfo -R says why they are not")
     facts = _facts(config, settings, client)

@@ -159,12 +159,12 @@ def check(context: typer.Context, as_json: AsJson = False) -> None:
     The connection, versions, permissions, and the settings that make preemption slow or unsafe. Works without
     the daemon. Run it as the user that runs omfsd. Exit code 1 if anything fails.
     """
-    from omfs_daemon.slurm.commands import CommandGateway
+    from omfs_daemon.slurm.choose import opened
 
     session = session_of(context)
     config = session.config()
-    gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
-    found = checks.check(config, gateway, session.client())
+    with opened(config.slurm) as (gateway, why):
+        found = checks.check(config, gateway, session.client(), why)
     print_json(checks.as_json(found)) if as_json else show(checks.as_table(found))
     if not checks.passed(found):
         raise typer.Exit(Exit.NO)

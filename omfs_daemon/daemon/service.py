@@ -71,6 +71,7 @@ ONLY_AT_START = (
     ("daemon", "operators_group"),
     ("daemon", "log_format"),
     ("daemon", "log_level"),
+    ("slurm", "gateway"),
     ("slurm", "conf"),
     ("slurm", "timeout_seconds"),
     ("metrics", "enabled"),
@@ -139,6 +140,7 @@ class Service:
         self._open.callback(self._story.close)
         self._story.forget_before(self._clock() - KEEP_HISTORY)
         self._metrics = Metrics(__version__)
+        self._metrics.observe_gateway(self._gateway.name)
         self._settings = self._settings_of(self.config)
         nodes = open_nodes(self.config, self._settings.methods, self._wake.set, self._nodes_up)
         self._nodes = nodes
@@ -431,19 +433,20 @@ def _make_directory(path: Path, mode: int) -> None:
 
 def main(config: Config, config_path: Path, once: bool, dry_run: bool) -> int:
     """Run the daemon on the cluster that the configuration names; returns the exit code."""
-    from omfs_daemon.slurm.commands import CommandGateway
+    from omfs_daemon.slurm.choose import opened
 
-    gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
-    with suppress(GatewayError):  # Slurm is away: the loop waits for it, and asks then
-        refuse_unfit(gateway.settings())
-    service = Service(config, config_path, gateway, always_dry=dry_run)
-    try:
-        if once:
-            report = service.once()
-            return 0 if report.error is None else 1
-        return service.serve()
-    finally:
-        service.close()
+    with opened(config.slurm) as (gateway, why):
+        structlog.get_logger("omfsd").info("this is how Slurm is asked and told", gateway=gateway.name, why=why)
+        with suppress(GatewayError):  # Slurm is away: the loop waits for it, and asks then
+            refuse_unfit(gateway.settings())
+        service = Service(config, config_path, gateway, always_dry=dry_run)
+        try:
+            if once:
+                report = service.once()
+                return 0 if report.error is None else 1
+            return service.serve()
+        finally:
+            service.close()
 
 
 def refuse_unfit(settings: SlurmSettings) -> None:

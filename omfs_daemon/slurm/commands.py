@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,8 +58,21 @@ class CommandGateway:
         return self._settings
 
     def jobs(self) -> list[Job]:
-        rows = parse.dependencies(self._rows())
+        rows = self._rows()
         excluded = self._excluded() if any(parse.job_state(row.state) is JobState.PENDING for row in rows) else {}
+        return self.jobs_of(rows, excluded)
+
+    def rows(self, job_ids: Iterable[int] = ()) -> list[parse.JobRow]:
+        """What squeue prints of these jobs that have not ended, array tasks besides; none named: of all."""
+        named = ",".join(map(str, job_ids))
+        try:
+            return self._rows(*([f"--jobs={named}"] if named else []))
+        except _NoSuchJobError:
+            return []
+
+    def jobs_of(self, rows: Sequence[parse.JobRow], excluded: Mapping[str, str]) -> list[Job]:
+        """The jobs of these rows, which are those of all jobs; ``excluded``: ExcNodeList by job id."""
+        rows = parse.dependencies(rows)
         memory_counts = self._memory_counts()
         spread = self._shares(rows, memory_counts)
         known: dict[tuple[parse.JobRow, str, tuple[Share, ...]], Job] = {}
@@ -112,7 +125,7 @@ class CommandGateway:
         return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"nice={nice}"])
 
     def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
-        if not all(_NODE.fullmatch(node) for node in nodes):
+        if not are_nodes(nodes):
             raise ValueError(f"not names of nodes: {nodes!r}")
         wanted = [f"nodelist={','.join(nodes)}"]
         if licenses is not None:
@@ -141,7 +154,7 @@ class CommandGateway:
         return self._tell(refs, lambda listed: ["scontrol", "resume", listed])
 
     def set_admin_comment(self, refs: Sequence[str], text: str) -> list[Refusal]:
-        clean = _one_line(text)
+        clean = one_line(text)
         return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"admincomment={clean}"])
 
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
@@ -274,7 +287,12 @@ def _details_ref(row: parse.JobRow) -> str:
     return f"{row.array_job_id}_{tasks[0]}" if tasks else row.job_id
 
 
-def _one_line(text: str) -> str:
+def are_nodes(names: Iterable[str]) -> bool:
+    """Whether these can be names of nodes, and nothing else in a command."""
+    return all(_NODE.fullmatch(name) for name in names)
+
+
+def one_line(text: str) -> str:
     """Printable, and without the quotes that scontrol would take as its own."""
     line = "".join(character if character.isprintable() else " " for character in text)
     return line.replace('"', "'")[:_ADMIN_COMMENT_KEPT]

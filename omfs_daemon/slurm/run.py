@@ -49,7 +49,7 @@ def run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_environment(conf) | dict(variables or {}),
+            env=environment(conf) | dict(variables or {}),
             cwd=cwd,
             start_new_session=True,
         )
@@ -81,7 +81,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def _environment(conf: Path | None) -> dict[str, str]:
+def environment(conf: Path | None) -> dict[str, str]:
+    """Of everything that talks to the Slurm of ``conf``: nothing that a user or a site has set changes what it says."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_CHANGES_OUTPUT)}
     environment |= {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
     if conf is not None:

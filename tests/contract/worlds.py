@@ -1,6 +1,7 @@
-"""A cluster as the contract sees it, twice: the fake with a virtual clock, and a private real Slurm.
+"""A cluster as the contract sees it: the fake with a virtual clock, and a private real Slurm; each by its own gateway
+and through PySlurm.
 
-Both are four nodes n1 to n4 of four CPUs and 8000 MB, with two ``ve`` each; n1 and n2 are ``fast``; partition
+All are four nodes n1 to n4 of four CPUs and 8000 MB, with two ``ve`` each; n1 and n2 are ``fast``; partition
 ``main`` has all nodes, ``small`` n3 and n4. There are licences, and a batch script that exits 101 is requeued, held.
 """
 
@@ -11,16 +12,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import count
 from math import ceil, inf
+from typing import cast
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.demo.local_slurm import LocalSlurm
 from omfs_daemon.demo.slurm_conf import Shape
+from omfs_daemon.slurm.commands import CommandGateway
 from omfs_daemon.slurm.fake import FakeSlurm
 from omfs_daemon.slurm.fake_gateway import FakeGateway
 from omfs_daemon.slurm.fake_jobs import Submission
 from omfs_daemon.slurm.fake_launched import Launched, OnUsr1
 from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.pyslurm_gateway import PySlurmGateway
+from omfs_daemon.slurm.pyslurm_process import PySlurmProcess
+from tests.pyslurm_stand_in.commands import FakeCommands
+from tests.pyslurm_stand_in.server import StandInServer
 
 MB = 1 << 20
 NODES = ("n1", "n2", "n3", "n4")
@@ -43,6 +50,8 @@ class World(ABC):
     """One cluster, its users, and time."""
 
     gateway: Gateway
+    looks_at_all = False
+    """Whether ``job`` takes a job from the list of all jobs while it is there: where that list is made another way."""
 
     @abstractmethod
     def submit(self, what: Submission) -> int:
@@ -80,7 +89,7 @@ class World(ABC):
         return all(condition() for _ in self._moments(seconds))
 
     def job(self, job_id: int) -> Job:
-        found = self.gateway.find(job_id)
+        found = (self.listed(job_id) if self.looks_at_all else None) or self.gateway.find(job_id)
         assert found is not None, f"job {job_id} is not known"
         return found
 
@@ -123,6 +132,14 @@ class FakeWorld(World):
         self._slurm = FakeSlurm(lambda: self._now, nodes, partitions, licences=LICENCES)
         self.gateway = FakeGateway(self._slurm)
 
+    def through_pyslurm(self, process: PySlurmProcess, server: StandInServer) -> None:
+        """From now on by the PySlurm adapter, whose ``process`` has the stand-in of ``server``."""
+        fake = FakeGateway(self._slurm)
+        server.gateway = fake
+        commands = cast(CommandGateway, FakeCommands(fake))
+        self.gateway = PySlurmGateway(process, commands, clock=lambda: self._now)
+        self.looks_at_all = True
+
     def submit(self, what: Submission) -> int:
         return self._slurm.submit(what)
 
@@ -156,6 +173,11 @@ class RealWorld(World):
         self._slurm = slurm
         self._drained: set[str] = set()
         self.gateway = slurm.gateway()
+
+    def through_pyslurm(self, process: PySlurmProcess) -> None:
+        """From now on by the PySlurm adapter."""
+        self.gateway = PySlurmGateway(process, self._slurm.gateway())
+        self.looks_at_all = True
 
     def submit(self, what: Submission) -> int:
         return self._slurm.submit(_script(what), *_arguments(what), uid=OWNER)
