@@ -22,6 +22,7 @@ from omfs_daemon.demo import munge, own_processes
 from omfs_daemon.demo.slurm_conf import Shape, device_files, gres_conf, slurm_conf
 from omfs_daemon.errors import GatewayError, OmfsError
 from omfs_daemon.slurm.commands import CommandGateway
+from omfs_daemon.slurm.releases import Release
 from omfs_daemon.slurm.run import Output, run
 
 _PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "sinfo", "squeue", "scancel", "munge", "munged", "setpriv")
@@ -134,7 +135,7 @@ class LocalSlurm:
 
     def command(self, *arguments: str, check: bool = True, uid: int | str | None = None, stdin: str = "") -> Output:
         """Run one of Slurm's commands on this cluster, as another user if ``uid`` (a number or a name) says so."""
-        prefix = _as_user(uid) if uid is not None else []
+        prefix = as_user(uid) if uid is not None else []
         arguments = (*prefix, *arguments)
         return run(arguments, timeout=_COMMAND_LIMIT, conf=self.conf, check=check, stdin=stdin, cwd=self.output)
 
@@ -177,6 +178,8 @@ class LocalSlurm:
         text = slurm_conf(self.directory, self.shape, self._base_port, munge_socket, lua=self._gate is not None)
         self.conf.write_text(text)
         (self.directory / "gres.conf").write_text(gres_conf(self.directory, self.shape))
+        if cgroup_conf := Release.of(run(["slurmd", "-V"], timeout=_COMMAND_LIMIT).stdout).cgroup_conf:
+            (self.directory / "cgroup.conf").write_text(cgroup_conf)
         for device in device_files(self.directory, self.shape):
             device.parent.mkdir(exist_ok=True)
             device.touch()
@@ -267,7 +270,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _as_user(uid: int | str) -> list[str]:
+def as_user(uid: int | str) -> list[str]:
     user = pwd.getpwuid(uid) if isinstance(uid, int) else pwd.getpwnam(uid)
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--init-groups"]
 

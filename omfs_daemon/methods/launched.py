@@ -32,9 +32,15 @@ class Launched(Requeue):
         self.pace = pace
 
     def stop(self, jobs: Sequence[Seen]) -> list[Action]:
-        """Asked again until it answers: a signal that is taken is not yet one that arrives."""
-        ready = (seen.job.ref for seen in jobs if _state(seen) in (RunState.READY, RunState.FAILED))
-        return [orders.Signal(ref, ASK, batch_only=True) for ref in ready]
+        """Asked again until it answers: a signal that is taken is not yet one that arrives.
+
+        Since 24.05 a job that was submitted with --no-requeue ends for good, whatever its exit code; the checkpoint
+        that it writes for us is what makes it fit to be requeued.
+        """
+        ready = [seen.job for seen in jobs if _state(seen) in (RunState.READY, RunState.FAILED)]
+        unfit = tuple(job.ref for job in ready if not job.requeue)
+        allow = [orders.AllowRequeue(unfit)] if unfit else []
+        return [*allow, *(orders.Signal(job.ref, ASK, batch_only=True) for job in ready)]
 
     def progress(self, seen: Seen) -> Progress:
         if not seen.job.runs:

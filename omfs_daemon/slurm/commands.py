@@ -17,7 +17,8 @@ from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm import parse, parse_cluster, shares, values
 from omfs_daemon.slurm.gateway import AccountRow, LicenceRow, Licences, Refusal, SlurmSettings
 from omfs_daemon.slurm.refusals import refusals
-from omfs_daemon.slurm.run import Output, failure, run
+from omfs_daemon.slurm.releases import Release
+from omfs_daemon.slurm.run import Output, Runner, failure, run
 
 _CHUNK = 100  # refs in one command
 _SINGLE_LOOKS = 8  # from here on one look at all jobs is cheaper than one at each
@@ -37,13 +38,15 @@ _ShareKey = tuple[str, str, str, str]
 class CommandGateway:
     """A :class:`~omfs_daemon.slurm.gateway.Gateway`.
 
-    ``conf`` is the slurm.conf (None: SLURM_CONF or the system's own), ``timeout`` the seconds for each command.
-    Remembers job objects that did not change and where multi-node jobs have their CPUs.
+    ``conf`` is the slurm.conf (None: SLURM_CONF or the system's own), ``timeout`` the seconds for each command,
+    ``runner`` what runs it. Remembers job objects that did not change and where multi-node jobs have their CPUs.
     """
 
-    def __init__(self, conf: Path | None = None, timeout: float = 30.0) -> None:
+    def __init__(self, conf: Path | None = None, timeout: float = 30.0, runner: Runner = run) -> None:
         self._conf = conf
         self._timeout = timeout
+        self._runner = runner
+        self._release: Release | None = None
         self._settings: SlurmSettings | None = None
         self._known: dict[tuple[parse.JobRow, str, tuple[Share, ...]], Job] = {}
         self._spread: dict[_ShareKey, tuple[Share, ...]] = {}
@@ -125,11 +128,19 @@ class CommandGateway:
         return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"nice={nice}"])
 
     def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
+        return self._place(ref, nodes, licenses)
+
+    def pin_and_rank(self, ref: str, nodes: Sequence[str], licenses: Licences | None, nice: int) -> list[Refusal]:
+        return self._place(ref, nodes, licenses, f"nice={nice}")
+
+    def _place(self, ref: str, nodes: Sequence[str], licenses: Licences | None, *more: str) -> list[Refusal]:
         if not are_nodes(nodes):
             raise ValueError(f"not names of nodes: {nodes!r}")
-        wanted = [f"nodelist={','.join(nodes)}"]
+        wanted = [f"nodelist={','.join(nodes)}", *more]
         if licenses is not None:
             if wrong := values.not_licenses(licenses):
+                return [Refusal(ref, wrong)]
+            if self._known_release().pins_before_licences and (wrong := self._not_there(licenses)):
                 return [Refusal(ref, wrong)]
             wanted.append(f"licenses={values.licenses_text(licenses)}")
         return self._tell([ref], lambda listed: ["scontrol", "update", f"jobid={listed}", *wanted])
@@ -170,9 +181,21 @@ class CommandGateway:
         options = [f"--signal={signal}", *(["--batch"] if batch_only else [])]
         return self._tell([ref], lambda listed: ["scancel", *options, listed])
 
+    def _not_there(self, licenses: Licences) -> str:
+        """Of licences that Slurm would refuse, one in words; alternatives ("a|b") are left to Slurm."""
+        total = {row.name: row.total for row in self.licenses()}
+        wrong = [f"{name}:{count}" for name, count in licenses if "|" not in name and count > total.get(name, 0)]
+        return f"Invalid license specification: {wrong[0]}" if wrong else ""
+
     # -- inside ------------------------------------------------------------------------------------
     def _run(self, *arguments: str, variables: dict[str, str] | None = None, check: bool = True) -> Output:
-        return run(arguments, timeout=self._timeout, conf=self._conf, check=check, variables=variables)
+        return self._runner(arguments, timeout=self._timeout, conf=self._conf, check=check, variables=variables)
+
+    def _known_release(self) -> Release:
+        # That of the commands: they choose the words, and may be older than slurmctld.
+        if self._release is None:
+            self._release = Release.of(self._run("squeue", "--version").stdout)
+        return self._release
 
     def _tell(self, refs: Sequence[str], command: Callable[[str], list[str]]) -> list[Refusal]:
         wrong = [ref for ref in refs if not _REF.fullmatch(ref)]
@@ -200,10 +223,10 @@ class CommandGateway:
         return parse.job_state(rows[0].state) if rows else None
 
     def _rows(self, *options: str) -> list[parse.JobRow]:
-        secret = _secret()
+        secret, release = _secret(), self._known_release()
         # The format goes by the environment: other users can read a command's arguments while it runs.
-        printed = self._squeue(options, {"SQUEUE_FORMAT2": parse.job_format(secret)})
-        return list(parse.job_rows(printed, secret))
+        printed = self._squeue(options, {"SQUEUE_FORMAT2": parse.job_format(secret, release)})
+        return list(parse.job_rows(printed, secret, release))
 
     def _dependencies(self, rows: list[parse.JobRow]) -> list[parse.JobRow]:
         """Of a few jobs: ask for those that they name."""
@@ -224,14 +247,15 @@ class CommandGateway:
         return parse.excluded(printed, secret)
 
     def _squeue(self, options: Iterable[str], variables: dict[str, str]) -> str:
-        # Without --array-unique squeue merges a requeued task with the waiting rest and hides its hold, without
-        # --noconvert it writes 1024 CPUs as "1K".
-        arguments = ("squeue", "--noheader", "--array-unique", "--noconvert", "--all", *options)
+        # Without --noconvert squeue writes 1024 CPUs as "1K".
+        array = self._known_release().array_option
+        arguments = ("squeue", "--noheader", array, "--noconvert", "--all", *options)
         output = self._run(*arguments, variables=variables, check=False)
         if output.code == 0:
             return output.stdout
         if "Invalid job id specified" in output.stderr:
             raise _NoSuchJobError
+        self._release = None  # somebody may have installed another one beside us
         raise failure(arguments, output)
 
     def _memory_counts(self) -> bool:

@@ -11,7 +11,7 @@ The contract, with every sentence a test, is ``tests/contract/``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.nodes import Node, Partition
@@ -117,3 +117,14 @@ class Gateway(Protocol):
 
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
         """A signal by name (``"USR1"``) to the job's steps, or to its batch shell only; a suspended job takes none."""
+
+
+@runtime_checkable
+class ByProcesses(Protocol):
+    """What an adapter can do besides for which every call is a process of its own: then fewer of them are faster.
+
+    Its telling may be called from several threads at a time.
+    """
+
+    def pin_and_rank(self, ref: str, nodes: Sequence[str], licenses: Licences | None, nice: int) -> list[Refusal]:
+        """``pin`` and ``set_nice`` in one; refused, either may have been done."""

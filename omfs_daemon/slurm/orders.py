@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.slurm.gateway import Gateway, Licences, Refusal
+from omfs_daemon.slurm.gateway import ByProcesses, Gateway, Licences, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,12 @@ class SetNice:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """``licenses``: set together with the nodes, None leaves them as they are."""
+    """``licenses`` and ``nice`` (as in ``SetNice``): set together with the nodes, None leaves them as they are."""
 
     ref: str
     nodes: tuple[str, ...]
     licenses: tuple[tuple[str, int], ...] | None = None
+    nice: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,44 @@ def give(gateway: Gateway, orders: Iterable[Order]) -> list[Refusal]:
 
     Raises GatewayError when Slurm cannot be told: the orders up to there may or may not have taken effect.
     """
+    if isinstance(gateway, ByProcesses):
+        return _give_by_processes(gateway, list(orders))
     refusals: list[Refusal] = []
     for order in orders:
         refusals += _give(gateway, order)
     return refusals
+
+
+def _give_by_processes(gateway: Gateway, orders: Sequence[Order]) -> list[Refusal]:
+    """A comment is on its way while what follows it for other jobs is ordered."""
+    refusals: list[Refusal] = []
+    with ThreadPoolExecutor(1) as aside:
+        written: list[tuple[frozenset[str], Future[list[Refusal]]]] = []
+        for order in orders:
+            refs = refs_of(order)
+            if isinstance(order, Comment) and order is not orders[-1]:
+                written.append((refs, aside.submit(_give, gateway, order)))
+                continue
+            for commented, comment in written:
+                if not commented.isdisjoint(refs):
+                    comment.result()
+            refusals += _give(gateway, order)
+        for _, comment in written:
+            refusals += comment.result()
+    return refusals
+
+
+def refs_of(order: Order) -> frozenset[str]:
+    """The jobs that it is about."""
+    return frozenset((order.ref,) if isinstance(order, Pin | Signal) else order.refs)
+
+
+def _pin(gateway: Gateway, order: Pin) -> list[Refusal]:
+    if order.nice is None:
+        return gateway.pin(order.ref, order.nodes, order.licenses)
+    if isinstance(gateway, ByProcesses):
+        return gateway.pin_and_rank(order.ref, order.nodes, order.licenses, order.nice)
+    return [*gateway.pin(order.ref, order.nodes, order.licenses), *gateway.set_nice((order.ref,), order.nice)]
 
 
 def _give(gateway: Gateway, order: Order) -> list[Refusal]:
@@ -108,8 +144,8 @@ def _give(gateway: Gateway, order: Order) -> list[Refusal]:
             return gateway.release(refs)
         case SetNice(refs, nice):
             return gateway.set_nice(refs, nice)
-        case Pin(ref, nodes, licenses):
-            return gateway.pin(ref, nodes, licenses)
+        case Pin():
+            return _pin(gateway, order)
         case SetLicenses(refs, licenses):
             return gateway.set_licenses(refs, licenses)
         case AllowRequeue(refs):

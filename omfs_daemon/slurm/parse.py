@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from math import ceil, inf
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState, Request, Share
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm import values
+from omfs_daemon.slurm.releases import Release
 
 _COMMENT_KEPT = 1024  # Slurm's own limit of a comment
 _NAME_KEPT = 128
@@ -29,7 +31,7 @@ WAITS = "omfs:wait"
 
 
 class JobRow(NamedTuple):
-    """One job as squeue prints it, field by field; the order is that of ``_SQUEUE_NAMES``."""
+    """One job as squeue 22.05 prints it, field by field; the order is that of ``_SQUEUE_NAMES``."""
 
     job_id: str
     array_job_id: str
@@ -78,7 +80,7 @@ _SQUEUE_NAMES = (
     *("JobID", "ArrayJobID", "ArrayTaskID", "State", "Reason", "Partition", "UserName", "UserID", "Account", "QOS"),
     *("tres-alloc", "NumCPUs", "NumTasks", "MinCpus", "NumNodes", "MaxNodes", "MinMemory"),
     *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),
-    *("OverSubscribe", "Feature", "Licenses", "ReqNodes", "NodeList", "PriorityLong", "Nice", "SubmitTime"),
+    *("{sharing}", "Feature", "Licenses", "ReqNodes", "NodeList", "PriorityLong", "Nice", "SubmitTime"),
     *("EligibleTime", "Dependency", "StartTime", "TimeUsed", "TimeLimit", "RestartCnt", "Requeue"),
     *("Name", "Comment", "admin_comment"),
 )
@@ -105,13 +107,21 @@ _NAMED = re.compile(
 _REQUEUE = re.compile(r" Requeue=(\d+) Restarts=")
 
 
-def job_format(secret: str) -> str:
+def job_format(secret: str, release: Release) -> str:
     """The format for ``squeue -O`` (or SQUEUE_FORMAT2) that ``job_rows`` reads."""
-    return ",".join(f"{name}:{secret}" for name in _SQUEUE_NAMES)
+    return ",".join(f"{name}:{secret}" for name in _SQUEUE_NAMES).format(sharing=release.sharing_field)
 
 
-def job_rows(printed: str, secret: str) -> Iterator[JobRow]:
-    """The rows that squeue printed with ``job_format(secret)``."""
+def job_rows(printed: str, secret: str, release: Release) -> Iterator[JobRow]:
+    """The rows that squeue printed with ``job_format(secret, release)``, an array's waiting rest as one."""
+    for _, lines in groupby(_lines(printed, secret), lambda row: row.job_id):
+        first, *more = lines
+        if more:
+            first = first._replace(array_task_id=values.folded(row.array_task_id for row in (first, *more)))
+        yield first._replace(over_subscribe=release.over_subscribe(first.over_subscribe))
+
+
+def _lines(printed: str, secret: str) -> Iterator[JobRow]:
     fields = printed.split(secret)
     width = len(_SQUEUE_NAMES)
     if fields.pop().strip() or len(fields) % width:

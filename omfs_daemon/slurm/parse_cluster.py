@@ -9,7 +9,7 @@ import re
 
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import ParseError
-from omfs_daemon.slurm import values
+from omfs_daemon.slurm import releases, values
 from omfs_daemon.slurm.gateway import AccountRow, LicenceRow, SlurmSettings
 
 _SHOWN = 160
@@ -103,7 +103,7 @@ def _partition(fields: dict[str, str]) -> Partition:
             name=fields["PartitionName"],
             nodes=frozenset(values.nodes(fields["Nodes"])),
             up=fields["State"] == "UP",
-            exclusive=fields["OverSubscribe"] == "EXCLUSIVE",
+            exclusive=releases.is_exclusive(fields),
             priority_tier=values.whole(fields["PriorityTier"]),
         )
     except KeyError as error:

@@ -235,7 +235,7 @@ def _is_live(seen: Seen) -> bool:
 
 def _renewed(known: _Known, seen: Seen) -> _Known:
     known.seen, known.row = seen, None
-    if known.settled != pyslurm_rows.settled(seen):
+    if known.settled != pyslurm_rows.settled(seen) or not pyslurm_rows.is_readable(seen):
         known.settled = None
     return known
 

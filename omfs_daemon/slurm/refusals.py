@@ -1,7 +1,8 @@
 """What scontrol and scancel say about orders that Slurm did not take. Pure.
 
 With a list of jobs they go on after a refusal and end with exit code 1; who was refused stands in the messages,
-as ``... for job 7``, ``3_4-5: ...`` or ``... on job id 7: ...`` (measured on 22.05).
+as ``... for job 7``, ``3_4-5: ...`` (26.05: ``3_[4-5]: ...``) or ``... on job id 7: ...``. Slurm words the messages
+otherwise from release to release, so nothing but the names is read in them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _FORMS = (
     re.compile(r"(?P<ref>\d+_\S+): (?P<message>.*)"),
     re.compile(r"(?P<message>.*) for job (?P<ref>\S+)"),
 )
-# A second line about a refusal that the line before has named.
-_REPEATS = re.compile(r"slurm_\w+ error: ")
+# A second line about a refusal that the line before has named; 26.05 says no more than "slurm_suspend error".
+_REPEATS = re.compile(r"slurm_\w+ error(?::|$)")
 _NO_SLURM = re.compile(
     r"unable to contact slurm controller|socket timed out|connection refused|zero bytes were transmitted"
     r"|munge|authentication|could not establish a configuration source|communication",

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from omfs_daemon.errors import GatewayError, GatewayTimeout
 
@@ -24,6 +24,20 @@ class Output(NamedTuple):
     stdout: str
     stderr: str
     code: int
+
+
+class Runner(Protocol):
+    """What ``run`` is to those who give commands; another one records them, or answers from records."""
+
+    def __call__(
+        self,
+        arguments: Sequence[str],
+        *,
+        timeout: float,
+        conf: Path | None = None,
+        check: bool = True,
+        variables: Mapping[str, str] | None = None,
+    ) -> Output: ...
 
 
 def run(

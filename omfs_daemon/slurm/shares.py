@@ -13,6 +13,7 @@ from omfs_daemon.cluster.jobs import Share
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm import values
 from omfs_daemon.slurm.parse import JobRow
+from omfs_daemon.slurm.releases import AFTER_JOB_NAME
 
 _START = re.compile(r"^JobId=(\d+) (?:Array\S+ )*(?:HetJob\S+ )*JobName=", re.MULTILINE)
 _PART = re.compile(r"(?<= )Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) ")
@@ -42,12 +43,12 @@ def exact(printed: str, row: JobRow, memory_counts: bool) -> tuple[Share, ...] |
     if len(records) != 1:
         return None
     rest = printed[records[0].end() :]
-    for text, following in ((row.name, " UserId="), (row.account, " QOS=")):
-        if following == " QOS=":
-            rest = rest.partition(" Account=")[2]
-        if not rest.startswith(text + following):
-            return None
-        rest = rest[len(text) :]
+    if not (rest.startswith(row.name) and AFTER_JOB_NAME.match(rest, len(row.name))):
+        return None
+    rest = rest[len(row.name) :].partition(" Account=")[2]
+    if not rest.startswith(f"{row.account} QOS="):
+        return None
+    rest = rest[len(row.account) :]
     rest = rest.partition(" JOB_GRES=")[2]
     shares = tuple(_parts(rest.partition(" MinCPUsNode=")[0], memory_counts))
     agrees = {share.node for share in shares} == set(values.nodes(row.node_list))

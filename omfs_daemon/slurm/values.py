@@ -86,6 +86,14 @@ def tasks(value: str) -> tuple[int, ...]:
         raise ParseError(f"not a list of array tasks: {value[:80]!r} ({error})") from None
 
 
+def folded(listed: Iterable[str]) -> str:
+    """An array's task ids, listed one by one, in the short form that ``tasks`` reads."""
+    try:
+        return str(RangeSet(",".join(listed)))
+    except RangeSetException as error:
+        raise ParseError(f"not a list of array tasks ({error})") from None
+
+
 def tres(value: str) -> dict[str, str]:
     """``cpu=8,mem=4000M,node=2`` by name."""
     return dict(entry.partition("=")[::2] for entry in value.split(",") if entry and value not in _NOTHING)

@@ -26,7 +26,9 @@ def says(world: World, job: int, state: str, run: int = 0) -> bool:
 
 
 def ready(world: World, on_usr1: OnUsr1 = OnUsr1.CHECKPOINT) -> int:
+    """A job that may be requeued: since 24.05 Slurm lets one end for good that may not, whatever its exit code."""
     job = world.running(replace(WHAT, launched=Launched(on_usr1=on_usr1)))
+    assert world.gateway.allow_requeue([str(job)]) == []
     world.until(lambda: says(world, job, "ready"))
     return job
 

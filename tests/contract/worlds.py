@@ -203,10 +203,16 @@ class RealWorld(World):
         """Make the cluster empty again for the next test."""
         for node in sorted(self._drained):
             self.undrain(node)
-        self._slurm.command("scancel", f"--user={OWNER}", check=False)
-        self._slurm.command("scancel", f"--user={OWNER}", "--signal=KILL", "--full", check=False)
-        self.until(lambda: not self.gateway.jobs(), limit=30)
+        self.until(self._nothing_left, limit=30)
         self.until(lambda: all(node.up and not node.cpus_taken for node in self.gateway.nodes()))
+
+    def _nothing_left(self) -> bool:
+        # By their ids: scancel of 26.05 takes "nobody" for no user.
+        listed = [str(job.id) for job in self.gateway.jobs()]
+        if listed:
+            self._slurm.command("scancel", *listed, check=False)
+            self._slurm.command("scancel", "--signal=KILL", "--full", *listed, check=False)
+        return not listed
 
     def _as_owner(self, order: str, job_id: int) -> bool:
         printed = self._slurm.command("scontrol", order, str(job_id), uid=OWNER, check=False)

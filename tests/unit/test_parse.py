@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from omfs_daemon.cluster.jobs import Hold, JobState, Share
 from omfs_daemon.errors import GatewayError, ParseError
-from omfs_daemon.slurm import parse, parse_cluster, shares, values
+from omfs_daemon.slurm import parse, parse_cluster, releases, shares, values
 from omfs_daemon.slurm.gateway import AccountRow, LicenceRow, Refusal
 from omfs_daemon.slurm.refusals import refusals
 from omfs_daemon.slurm.run import Output
@@ -75,16 +75,19 @@ def job(row: parse.JobRow, excluded: str = "", memory_counts: bool = True):
 class TestRows:
     @given(st.lists(st.tuples(st.text(), st.text(), st.text()), max_size=4))
     def test_nothing_a_user_writes_makes_a_field_or_a_row(self, texts: list[tuple[str, str, str]]) -> None:
-        rows = [ROW._replace(name=name, comment=comment, account=account) for name, comment, account in texts]
-        assert list(parse.job_rows(printed(*rows), SEPARATOR)) == rows
+        rows = [
+            ROW._replace(job_id=str(number), name=name, comment=comment, account=account)
+            for number, (name, comment, account) in enumerate(texts)
+        ]
+        assert list(parse.job_rows(printed(*rows), SEPARATOR, releases.OLDEST)) == rows
 
     @pytest.mark.parametrize("text", ["x", printed(ROW)[:-40], printed(ROW) + "more", SEPARATOR])
     def test_a_part_of_a_row_is_an_error(self, text: str) -> None:
         with pytest.raises(ParseError):
-            list(parse.job_rows(text, SEPARATOR))
+            list(parse.job_rows(text, SEPARATOR, releases.OLDEST))
 
     def test_the_format_asks_for_every_field(self) -> None:
-        assert len(parse.job_format(SEPARATOR).split(",")) == len(ROW)
+        assert len(parse.job_format(SEPARATOR, releases.OLDEST).split(",")) == len(ROW)
 
     def test_excluded_nodes_by_job(self) -> None:
         text = f"7{SEPARATOR}n[2-3]{SEPARATOR}\n8{SEPARATOR}{SEPARATOR}\n"
@@ -406,7 +409,7 @@ class TestRefusals:
     def test_each_is_named(self) -> None:
         said = (
             "Invalid job id specified for job 12\n3_9: Invalid job id specified\n3_4-6: Job is pending execution\n"
-            "slurm_suspend error: No error\n"
+            "slurm_suspend error: No error\nslurm_suspend error\n"
         )
         assert refusals(self.refs, Output("", said, 1)) == [
             Refusal("12", "Invalid job id specified"),
