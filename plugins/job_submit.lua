@@ -339,6 +339,9 @@ local function submit(job, partitions, conf, living)
     job.comment = without_waits(job.comment)
   end
   local contradiction = take_options(job)
+  if job.script == nil then
+    job.requeue = 0 -- Slurm never requeues a job of salloc or srun, but tells omfsd that it would
+  end
   if not living then
     return slurm.SUCCESS
   end

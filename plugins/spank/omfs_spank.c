@@ -22,7 +22,7 @@ SPANK_PLUGIN(omfs, 1)
 
 enum { METHOD, CKPT_DIR, MIN_RUNTIME, OPTIONS };
 
-/* What omfs-run can do (NAMES in omfs_daemon/launcher/drivers.py); the daemon needs nobody in the job for the others. */
+/* What omfs-run can do (NAMES in omfs_daemon/launcher/drivers.py); the others need nobody inside the job. */
 static const char *const LAUNCHED[] = { "dmtcp", "criu", "application" };
 
 #define LONGEST_METHODS 255 /* bytes of a list of methods */
@@ -30,6 +30,7 @@ static const char *const LAUNCHED[] = { "dmtcp", "criu", "application" };
 #define CONTROL "SLURM_SPANK_" /* before the name of what is in the job control environment, in a batch job's */
 
 static const char *const VARIABLES[OPTIONS] = { "OMFS_METHOD", "OMFS_CKPT_DIR", "OMFS_MIN_RUNTIME" };
+
 /* What the user gave, looked at; the time as seconds. */
 static char *given[OPTIONS];
 
@@ -63,7 +64,7 @@ static bool is_directory_name(const char *text)
 	return true;
 }
 
-/* A number before one of the characters in "ends" (or the end of the text); moves on behind it. -1: none there. */
+/* The number at "at", which moves on behind it and behind the character after it, which is put into "end". -1: none. */
 static long long number(const char **at, char *end)
 {
 	size_t digits = strspn(*at, "0123456789");
@@ -110,7 +111,7 @@ static long long seconds_of(const char *text)
 	return 60 * parts[0] + parts[1];
 }
 
-/* Keeps a right value in "given"; else says what is right, in ALLOWED. */
+/* Keeps a right value in "given"; false for a wrong one (ALLOWED says what is right). */
 static bool take(int option, const char *text)
 {
 	char seconds[32];

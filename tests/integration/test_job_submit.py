@@ -15,10 +15,11 @@ import pytest
 
 from omfs_daemon.cli.plugin_settings import as_text, plugin_settings
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.config import Config, parse
+from omfs_daemon.config import Config, parse, rules
 from omfs_daemon.daemon.wakeup import Wakeup
 from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
 from omfs_daemon.demo.slurm_conf import Shape
+from omfs_daemon.policy.rules import classify
 from tests.conftest import clear
 from tests.helpers import wait_until
 
@@ -508,13 +509,16 @@ methods = ["suspend"]
 """
 
 
+def site_of(cluster: LocalSlurm) -> Config:
+    return parse(SITE + f'[daemon]\nrun_dir = "{cluster.directory}"\n', "site")
+
+
 @pytest.fixture
 def site(gate: LocalSlurm) -> Iterator[LocalSlurm]:
     """The gate, with settings that were made from a configuration."""
     conf = gate.directory / "omfs_job_submit.conf"
     kept = conf.read_text()
-    config = parse(SITE + f'[daemon]\nrun_dir = "{gate.directory}"\n', "site")
-    conf.write_text(as_text(plugin_settings(config, [0])))
+    conf.write_text(as_text(plugin_settings(site_of(gate), [0])))
     try:
         yield gate
     finally:
@@ -557,6 +561,17 @@ def test_refuses_to_requeue_what_slurm_may_not(gate: LocalSlurm) -> None:
         assert "omfs: requeue is for batch jobs, dmtcp is for batch jobs" in said
 
 
+def test_nor_does_it_let_in_what_slurm_requeues_in_no_case(gate: LocalSlurm) -> None:
+    """A job of salloc or srun: the daemon is told that it cannot be requeued, so that it does not count on it."""
+    said = refusal(gate, "--account=free", "--immediate=1", command="srun")
+    assert "Unable to allocate resources" in said
+    assert refusal(gate, "--account=free", "--immediate=5", "--comment=omfs:method=suspend", command="srun") == ""
+    beat(gate, 30)
+    shown = gate.command("srun", "--account=free", "sh", "-c", "scontrol -o show job $SLURM_JOB_ID", uid=OWNER).stdout
+    assert " Requeue=0 " in shown
+    assert look(gate, submit(gate, "--account=free").id).requeue
+
+
 def test_what_can_be_honoured_in_part_is_let_in_with_a_word(site: LocalSlurm) -> None:
     arguments = ("--account=free", "--comment=omfs:method=criu,suspend")
     output = site.command("sbatch", "--parsable", *arguments, "--wrap=sleep 300", uid=OWNER)
@@ -593,6 +608,24 @@ def test_refuses_an_urgent_job_of_who_may_not(site: LocalSlurm, account: str) ->
 def test_the_sites_classes_say_who_is_held(site: LocalSlurm, arguments: tuple[str, ...], held: bool) -> None:
     job = submit(site, *arguments)
     assert (job.hold, job.admin_comment) == ((Hold.USER, "omfs:gate") if held else (Hold.NONE, ""))
+
+
+@pytest.mark.parametrize("partition", ["main", "urgent", "main,urgent"])
+@pytest.mark.parametrize("account", ["free", "quakes", "physics"])
+def test_it_holds_what_the_daemon_would_never_stop(site: LocalSlurm, partition: str, account: str) -> None:
+    """Both read the same classes, each in its own language."""
+    by = rules(site_of(site), ())
+    for comment in ("", "omfs:method=suspend", "omfs:method=requeue,dmtcp"):
+        for option in ("--requeue", "--no-requeue"):
+            arguments = (f"--partition={partition}", f"--account={account}", f"--comment={comment}", option)
+            said = refusal(site, *arguments)
+            if said:
+                assert "omfs: urgent jobs are for" in said or "is not offered" in said
+                continue
+            (listed,) = site.gateway().jobs()
+            job = look(site, listed.id)
+            assert (job.hold is Hold.USER) == (not classify(by, job).methods), arguments
+            clear(site)
 
 
 @pytest.mark.parametrize(
