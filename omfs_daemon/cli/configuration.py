@@ -63,7 +63,7 @@ def job_submit(
 
 def _uid(user: str) -> int:
     try:
-        return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+        return int(user) if user.isascii() and user.isdigit() else pwd.getpwnam(user).pw_uid
     except KeyError:
         raise ConfigError(f"--privileged {user}: must be a user of this host, or a uid") from None
 

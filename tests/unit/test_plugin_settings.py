@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import os
+import pwd
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from omfs_daemon.cli.main import app
 from omfs_daemon.cli.plugin_settings import as_text, in_step, plugin_settings
 from omfs_daemon.config import Config, parse
 from omfs_daemon.errors import ConfigError
@@ -84,3 +90,24 @@ def test_what_is_not(change: dict[str, str], named: str) -> None:
     assert found.what.startswith(f"{named}: not as in the configuration")
     assert "omfs config job-submit" in found.mend
     assert "class_1, class_2" in in_step(SITE, {}).what, "without a file"
+
+
+def test_the_command_prints_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "omfs.toml"
+    path.write_text('[[class]]\nname = "x"\nqos = ["q"]\n')
+
+    def omfs(*words: str) -> tuple[int, str, str]:
+        result = CliRunner().invoke(app, ["-c", str(path), "config", "job-submit", *words])
+        return result.exit_code, result.stdout, result.stderr
+
+    nobody = pwd.getpwnam("nobody").pw_uid
+    code, printed, _ = omfs("--privileged", "nobody", "--privileged", "7")
+    uids = ",".join(str(uid) for uid in sorted({0, 7, nobody, os.geteuid()}))
+    assert (code, f"\nprivileged_uids = {uids}\n" in printed, "\nclass_1 = qos=q;methods=" in printed) == (
+        0,
+        True,
+        True,
+    )
+    code, printed, told = omfs("--privileged", "no such one")
+    assert (code, printed) == (2, "")
+    assert told == "omfs: --privileged no such one: must be a user of this host, or a uid\n"
