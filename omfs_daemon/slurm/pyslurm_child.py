@@ -20,8 +20,10 @@ UNREADABLE = "\0unreadable"
 
 NEEDED = ("Job", "Jobs", "JobSubmitDescription", "RPCError", "__version__")
 
-# slurm/slurm_errno.h: 2000 to 4999 are slurmctld's and slurmd's own answers, all others say that there was none.
+# slurm/slurm_errno.h: 2000 to 4999 are slurmctld's and slurmd's own answers, all others say that there was none; two of
+# these that nobody listens.
 _ANSWERS = range(2000, 5000)
+_NOBODY_LISTENS = (1001, 1800)
 
 
 class Seen(NamedTuple):
@@ -117,7 +119,7 @@ class Desk:
                     before[job_id] = self._fields(job_id, fields)
                 self._orders[what](self._pyslurm.Job(job_id), fields)
             except self._pyslurm.RPCError as error:
-                said = _line(error) if _is_answer(error) else self._unknown(job_id)
+                said = _line(error) if _is_answer(error) else self._unknown(job_id, error)
                 if said is None:
                     return {"refused": refused, "away": _line(error)}
                 refused[job_id] = said
@@ -125,13 +127,15 @@ class Desk:
                     after[job_id] = self._fields(job_id, fields)
         return {"refused": refused, "before": before, "after": after}
 
-    def _unknown(self, job_id: int) -> str | None:
+    def _unknown(self, job_id: int, error: Any) -> str | None:
         """Slurm hangs up instead of refusing to suspend a job that it does not know: what it says when it is asked for
         the job; None if it knows it, or does not answer either."""
+        if error.errno in _NOBODY_LISTENS:
+            return None
         try:
             self._pyslurm.Job.load(job_id)
-        except self._pyslurm.RPCError as error:
-            return _line(error) if _is_answer(error) else None
+        except self._pyslurm.RPCError as answer:
+            return _line(answer) if _is_answer(answer) else None
         return None
 
     def _fields(self, job_id: int, fields: dict[str, Any]) -> dict[str, Any]:

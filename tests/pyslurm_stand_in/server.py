@@ -28,7 +28,7 @@ class StandInServer:
 
     The tests' main thread waits for an answer while this one uses the fake, so no two do at once. ``faults``: what goes
     wrong in the next calls, one each (``pyslurm/__init__.py``; "half": of nodes and licences only the nodes are set,
-    "done": both are, and yet it is an error).
+    "done": both are, and yet it is an error; "drops": it is done, and there is no answer).
     ``unreadable``: attributes that PySlurm cannot read.
     """
 
@@ -68,6 +68,8 @@ class StandInServer:
             return {"errno": NOBODY_THERE, "message": str(error)}
         except _Refused as error:
             return {"errno": error.errno, "message": str(error)}
+        if fault == "drops":
+            return {"errno": HUNG_UP, "message": "Zero Bytes were transmitted or received"}
         return {"value": value, "fault": fault}
 
     def _do(self, what: str, job_id: int, fields: dict[str, Any], fault: str) -> Any:
@@ -79,7 +81,11 @@ class StandInServer:
         job = gateway.find(job_id)
         if job is None:
             hangs_up = what in ("suspend", "resume")
-            raise _Refused(HUNG_UP, "Zero Bytes were transmitted") if hangs_up else _Refused(NO_SUCH_JOB, UNKNOWN)
+            raise (
+                _Refused(HUNG_UP, "Zero Bytes were transmitted or received")
+                if hangs_up
+                else _Refused(NO_SUCH_JOB, UNKNOWN)
+            )
         if what == "load":
             return self._shown(job)
         if refusals := self._order(gateway, what, job.ref, fields, fault):

@@ -120,6 +120,14 @@ def test_what_pyslurm_cannot_read_squeue_tells(site: Site, name: str, asks: bool
     assert site.asked() == [(), *([(job,), (job,)] if asks else [])]
 
 
+def test_what_pyslurm_can_no_longer_read_squeue_tells_at_once(site: Site) -> None:
+    job = site.slurm.submit(Submission(Request(1), hold=Hold.USER, comment="mine"))
+    site.gateway.jobs()
+    site.server.unreadable = {"comment"}
+    assert [shown.comment for shown in site.gateway.jobs()] == ["mine"]
+    assert site.asked() == [(), (job,)]
+
+
 def test_a_job_that_ends_between_pyslurm_and_squeue_is_not_listed(site: Site) -> None:
     site.gateway.jobs()
     job = site.slurm.submit(HELD)
@@ -189,14 +197,15 @@ def test_a_squeue_that_fails_spoils_nothing(site: Site) -> None:
 def test_without_slurm_an_order_is_not_refused_but_fails(site: Site) -> None:
     job = site.slurm.submit(ONE)
     site.fake.faults.inject(Fault.DEAD, ["suspend", "find"])
-    with pytest.raises(GatewayError, match=rf"Slurm did not take the order for {job}: find: Unable to contact"):
-        site.gateway.suspend([str(job)])
+    with pytest.raises(GatewayError, match=rf"Slurm did not take the order for {job}, 8: find: Unable to contact"):
+        site.gateway.suspend([str(job), "8"])
+    assert site.called() == ["suspend"], "each further question would take its time"
 
 
 def test_a_connection_that_drops_in_an_order_for_a_known_job_is_no_refusal(site: Site) -> None:
     job = site.slurm.submit(ONE)
-    site.fake.faults.inject(Fault.DEAD, ["suspend"])
-    with pytest.raises(GatewayError, match="Slurm did not take the order"):
+    site.server.faults.append("drops")
+    with pytest.raises(GatewayError, match=r"Slurm did not take the order for .*: Zero Bytes were transmitted"):
         site.gateway.suspend([str(job)])
 
 
