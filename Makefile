@@ -4,6 +4,7 @@
 #   make bench   planning times, to build/bench/plan.json
 #   make bench-sim  simulation speed, to build/bench/sim.json (traces: OMFS_TRACES)
 #   make bench-methods  the stop methods beside the bare tools, to build/bench/methods.json (DMTCP: OMFS_DMTCP)
+#   make bench-latency  an urgent start beside Slurm's own preemption, to build/bench/latency.json
 #   make nodes   build/omfs-run and build/omfs-node: one file each, for nodes with Python 3.6 or later
 #   make lint    style and types
 #   make venv    the virtual environment .venv
@@ -14,7 +15,7 @@ READY := $(VENV)/.ready
 # A private Slurm runs jobs as the users who submit them, so it needs root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help demo test bench bench-sim bench-methods lint nodes venv
+.PHONY: help demo test bench bench-sim bench-methods bench-latency lint nodes venv
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -43,6 +44,10 @@ bench-sim: $(READY)
 bench-methods: $(READY)
 	@deploy/setup.sh tests
 	@$(AS_ROOT) env OMFS_DMTCP="$$OMFS_DMTCP" $(PYTHON) -m benchmarks.methods
+
+bench-latency: $(READY)
+	@deploy/setup.sh tests
+	@$(AS_ROOT) $(PYTHON) -m benchmarks.latency
 
 nodes:
 	@python3 deploy/zipapps.py

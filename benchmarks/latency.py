@@ -1,0 +1,189 @@
+"""How long an urgent job waits on a full machine: Slurm's own preemption, tuned and not, and omfsd's, side by side.
+
+Four CPUs are asked for on four nodes of four CPUs that are full of four-CPU jobs, with none and with 5,000 jobs
+waiting behind them. Each kind has a private real cluster, all alive at once; they take turns repetition by repetition,
+and only one has anything to do at a time. The stopwatch runs from the start of the ``sbatch`` process until the first
+line of the urgent job's script, which writes down the time; then it is made sure that the job has CPUs of its own.
+
+Prints a table and writes ``build/bench/latency.json``: a list with, for each kind and backlog, ``name``, ``backlog``,
+``n``, ``min``, ``median``, ``p95``, ``max`` (seconds), ``ratio_to_native_tuned`` (of the medians, to Slurm's own tuned
+preemption in the same way; None where that was not run), ``max_ratio_to_native_tuned``, and ``split``: the medians of
+the parts, in seconds. A row ``sbatch`` per state of the daemon has what a submit itself takes.
+Exit code 0 whatever the figures are: other work on the machine changes them. Needs root.
+
+    python -m benchmarks.latency [--repetitions N] [--backlog N,N...] [--kinds NAME,...] [OUTPUT]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmarks.latency_clusters import Cluster, Start
+
+REPETITIONS = 20
+BACKLOGS = (0, 5000)
+OUTPUT = Path("build/bench/latency.json")
+
+
+class Kind(NamedTuple):
+    """Who stops jobs ("native" or "omfs"), how, and whether scheduler parameters are as recommended or Slurm's own."""
+
+    who: str
+    method: str
+    tuned: bool
+
+    @property
+    def rival(self) -> str:
+        """The name of Slurm's own, tuned, in the same way."""
+        return f"native_{self.method}_tuned"
+
+    def cluster(self) -> Cluster:
+        return Cluster(self.method if self.who == "native" else "", self.tuned, daemon=self.who == "omfs")
+
+
+KINDS: Mapping[str, Kind] = {
+    "native_requeue_tuned": Kind("native", "requeue", True),
+    "native_suspend_tuned": Kind("native", "suspend", True),
+    "native_requeue_default": Kind("native", "requeue", False),
+    "native_suspend_default": Kind("native", "suspend", False),
+    "omfs_requeue": Kind("omfs", "requeue", True),
+    "omfs_suspend": Kind("omfs", "suspend", True),
+}
+
+PARTS = ("submit", "wake", "look", "decide", "command", "slurm")
+"""Until the daemon was woken, until it looked, until it had seen, until it had decided, until the last order was given,
+and until the job ran."""
+
+
+class Turns:
+    """All starts of one kind with one backlog."""
+
+    def __init__(self, name: str, backlog: int, on: Cluster) -> None:
+        self.name, self.backlog, self.cluster = name, backlog, on
+        self.kind = KINDS[name]
+        self.starts: list[Start] = []
+
+    def turn(self, moment: float) -> None:
+        time.sleep(moment)
+        start = self.cluster.start_urgent()
+        self.starts.append(start)
+        self.cluster.end_urgent(start.job, self.kind.method, bool(self.backlog))
+
+    def row(self) -> dict[str, Any]:
+        seconds = [start.seconds for start in self.starts]
+        return {"name": self.name, "backlog": self.backlog, **summary(seconds), "split": self.split()}
+
+    def split(self) -> dict[str, float]:
+        """Medians of the parts. Slurm alone has two: ``submit``, the sbatch process, and ``slurm``, all the rest."""
+        if self.cluster.omfsd is None:
+            parts = [
+                {"submit": start.taken - start.submitted, "slurm": start.ran - start.taken} for start in self.starts
+            ]
+        else:
+            cycles = self.cluster.omfsd.events("cycle")
+            parts = [found for start in self.starts if (found := parts_of(start, cycles))]
+        return {name: round(median(part[name] for part in parts), 4) for name in (parts[0] if parts else {})}
+
+
+def parts_of(start: Start, cycles: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Of one start, from the cycle that began a stop in its time."""
+    for cycle in cycles:
+        if cycle["begun"] and start.submitted <= cycle["ordered"] and cycle["looks"] <= start.ran:
+            woken = max(start.submitted, cycle["woken"] or cycle["looks"])
+            times = [start.submitted, woken, *(cycle[name] for name in ("looks", "seen", "decided", "ordered"))]
+            return dict(zip(PARTS, (later - former for former, later in pairwise([*times, start.ran])), strict=True))
+    return {}
+
+
+def summary(seconds: Sequence[float]) -> dict[str, Any]:
+    ranked = sorted(seconds)
+    figures = {
+        "min": ranked[0],
+        "median": median(ranked),
+        "p95": ranked[ceil(0.95 * len(ranked)) - 1],
+        "max": ranked[-1],
+    }
+    return {"n": len(ranked), **{name: round(value, 4) for name, value in figures.items()}}
+
+
+def compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, with the ratios to their rivals'."""
+    by_key = {(row["name"], row["backlog"]): row for row in rows}
+
+    def ratio(row: Mapping[str, Any], figure: str) -> float | None:
+        rival = by_key.get((KINDS[row["name"]].rival, row["backlog"]))
+        return round(row[figure] / rival[figure], 3) if rival else None
+
+    return [
+        {**row, "ratio_to_native_tuned": ratio(row, "median"), "max_ratio_to_native_tuned": ratio(row, "max")}
+        for row in rows
+    ]
+
+
+def told(row: Mapping[str, Any]) -> str:
+    """A line of the table."""
+    figures = "  ".join(f"{name} {row[name]:6.3f}" for name in ("min", "median", "p95", "max"))
+    ratio = row["ratio_to_native_tuned"]
+    text = f"{row['name']:<24}{row['backlog']:>6} waiting  {figures}  x {ratio if ratio is not None else '-':<6}"
+    split = "  ".join(f"{name} {1000 * seconds:.0f}" for name, seconds in row.get("split", {}).items())
+    return f"{text}\n{'':<32}ms: {split}" if split else text
+
+
+def starts(clusters: Mapping[str, Cluster], backlog: int, repetitions: int) -> list[Turns]:
+    """So many starts of each kind, in turn."""
+    every = [Turns(name, backlog, on) for name, on in clusters.items()]
+    for turns in every:
+        turns.cluster.fill(turns.kind.method)
+        turns.cluster.queue(backlog + repetitions if backlog else 0, turns.kind.method)
+    # What ended before was in step with Slurm's background loop of a second: each kind begins at any moment of it.
+    moments = random.Random(repetitions)  # noqa: S311 - a benchmark, not a secret
+    for _ in range(repetitions):
+        moment = moments.uniform(0.3, 1.3)
+        for turns in every:
+            turns.turn(moment)
+    for turns in every:
+        turns.cluster.empty()
+    return every
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.latency")
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS)
+    parser.add_argument("--backlog", default=",".join(map(str, BACKLOGS)), help="numbers of waiting jobs")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("output", nargs="?", type=Path, default=OUTPUT)
+    options = parser.parse_args(arguments)
+    kinds = options.kinds.split(",")
+    if unknown := sorted(set(kinds) - set(KINDS)):
+        parser.error(f"no such kind: {unknown[0]}; there are {', '.join(KINDS)}")
+    # So that whoever ends us early leaves no cluster behind.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    rows: list[dict[str, Any]] = []
+    with contextlib.ExitStack() as stack:
+        clusters = {name: stack.enter_context(KINDS[name].cluster()) for name in kinds}
+        for backlog in map(int, options.backlog.split(",")):
+            found = compared([turns.row() for turns in starts(clusters, backlog, options.repetitions)])
+            for row in found:
+                print(told(row), flush=True)
+            rows += found
+    signal.signal(signal.SIGTERM, before)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(rows, indent=1) + "\n")
+    print(f"written to {options.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

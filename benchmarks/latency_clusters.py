@@ -1,0 +1,299 @@
+"""Private real Slurm clusters of four nodes with four CPUs, kept full of jobs that may be stopped, and omfsd on one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from omfs_daemon.cli.client import Client
+from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
+from omfs_daemon.demo.slurm_conf import Shape
+from omfs_daemon.errors import OmfsError
+
+ROOT = Path(__file__).parents[1]
+PLUGIN = ROOT / "plugins" / "job_submit.lua"
+NODES, CPUS = 4, 4
+TUNED = "batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1"
+LOW, HIGH = "low", "high"
+LIMIT = 90.0
+CHUNK = 500
+
+_PREEMPT: Mapping[str, tuple[str, str]] = {
+    # PreemptMode of the cluster and of the partition whose jobs are stopped, as slurm.conf(5) has it for partition_prio
+    "requeue": ("REQUEUE", "PreemptMode=REQUEUE"),
+    "suspend": ("SUSPEND,GANG", "PreemptMode=SUSPEND OverSubscribe=FORCE:1"),
+}
+
+_OMFS = """
+[slurm]
+conf = "{conf}"
+[daemon]
+state_dir = "{directory}/state"
+run_dir = "{directory}/run"
+log_level = "debug"
+[policy]
+quantum_seconds = 0
+max_stops_per_hour = 1000
+[metrics]
+enabled = false
+[entitlements.regular]
+percent = 100
+[[class]]
+name = "urgent"
+partition = ["high"]
+urgent = true
+[[class]]
+name = "regular"
+methods = ["requeue", "suspend"]
+"""
+
+
+class Start(NamedTuple):
+    """One urgent job: when its sbatch began and ended, and when its script ran (seconds since the epoch)."""
+
+    job: int
+    submitted: float
+    taken: float
+    ran: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ran - self.submitted
+
+
+class Cluster:
+    """One of the clusters. ``preempt``: how Slurm itself preempts ("" if it does not), ``daemon``: whether omfsd is
+    there, with the plug-in; ``tuned``: scheduler parameters as recommended, or Slurm's own."""
+
+    def __init__(self, preempt: str = "", tuned: bool = True, daemon: bool = False) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="omfs-latency-"))
+        self.directory.chmod(0o755)
+        mode, of_low = _PREEMPT.get(preempt, ("", ""))
+        options = {
+            "MaxJobCount": "50000",
+            "MaxArraySize": "20001",
+            "SchedulerParameters": TUNED if tuned else "",
+            "PreemptType": "preempt/partition_prio" if preempt else "preempt/none",
+            "PreemptMode": mode,
+        }
+        partitions = (
+            f"PartitionName={LOW} Nodes=ALL PriorityTier=1 {of_low}",
+            f"PartitionName={HIGH} Nodes=ALL PriorityTier=10 {'PreemptMode=OFF' if preempt else ''}",
+        )
+        self.omfsd = Omfsd(self.directory / "omfsd") if daemon else None
+        gate = self.omfsd.gate() if self.omfsd else None
+        shape = Shape(NODES, CPUS, options=options, partitions=partitions)
+        self.slurm = LocalSlurm(self.directory / "slurm", shape, gate=gate)
+        self._turns = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self.slurm.start()
+            if self.omfsd is not None:
+                self.omfsd.configure(self.slurm.conf)
+                self.omfsd.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self.omfsd is not None:
+                self.omfsd.end()
+            self.slurm.stop()
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    # -- jobs ------------------------------------------------------------------------------------------------------
+    def submit(self, script: str, *options: str) -> int:
+        return self.slurm.submit(script, "--output=/dev/null", "--no-kill", *options)
+
+    def fill(self, method: str) -> None:
+        """Until the machine is full of regular jobs that run, and of nothing else."""
+        for _ in range(NODES - len(self._regular("RUNNING"))):
+            self.submit(_SLEEP, *regular(method))
+        self.wait(self._is_full, "a machine full of regular jobs")
+
+    def queue(self, jobs: int, method: str) -> None:
+        """So many waiting jobs, each with a record of its own: tasks of an array that are touched one by one."""
+        if not jobs:
+            return
+        array = self.submit(_SLEEP, *regular(method), f"--array=1-{jobs}")
+        for first in range(1, jobs + 1, CHUNK):
+            refs = ",".join(f"{array}_{task}" for task in range(first, min(first + CHUNK, jobs + 1)))
+            self.slurm.command("scontrol", "update", f"jobid={refs}", "name=waits")
+        waiting = len(self._states("PENDING"))
+        if waiting < jobs:
+            raise RuntimeError(f"{waiting} jobs wait instead of {jobs}")
+
+    def start_urgent(self) -> Start:
+        """Submit an urgent job of four CPUs, wait until it runs, and make sure that it does so on CPUs of its own."""
+        self._turns += 1
+        stamp = self.slurm.output / f"stamp{self._turns}"
+        script = f"#!/bin/bash\necho $EPOCHREALTIME > {stamp}.new && mv {stamp}.new {stamp}\nsleep 600\n"
+        submitted = time.time()
+        job = self.submit(script, "--partition=high", "--account=alarm", "--nodes=1", f"--ntasks={CPUS}")
+        taken = time.time()
+        self.wait(stamp.exists, "the urgent job to run")
+        ran = float(stamp.read_text())
+        stamp.unlink()
+        self.wait(lambda: self._is_real(job), "the urgent job to have CPUs of its own")
+        return Start(job, submitted, taken, ran)
+
+    def end_urgent(self, job: int, method: str, backlog: bool) -> None:
+        """Take the urgent job away, with those that were stopped for it, and have the machine full again."""
+        self.slurm.command("scancel", str(job))
+        self.wait(lambda: not self._states("COMPLETING") and str(job) not in self._states("RUNNING"), "its end")
+        if not backlog:
+            self.cancel("PENDING")
+        self.cancel("SUSPENDED")
+        if self.omfsd is not None:
+            self.wait(self.omfsd.rests, "omfsd to be done")
+        if backlog:
+            self.wait(self._is_full, "a machine full of regular jobs")
+        else:
+            self.fill(method)
+        if self.omfsd is not None:
+            self.wait(self.omfsd.rests, "omfsd to be done")
+
+    def cancel(self, state: str = "") -> None:
+        """All regular jobs in a state."""
+        self.slurm.command("scancel", f"--partition={LOW}", *([f"--state={state}"] if state else []), check=False)
+
+    def empty(self) -> None:
+        """No job at all."""
+        self.slurm.command("scancel", f"--partition={LOW},{HIGH}", check=False)
+        self.cancel()
+        self.slurm.command("scancel", f"--partition={HIGH}", check=False)
+        self.wait(lambda: not self.slurm.command("squeue", "--noheader").stdout, "all jobs to end")
+
+    def _is_full(self) -> bool:
+        return len(self._regular("RUNNING")) == NODES and not self._states("COMPLETING,SUSPENDED,CONFIGURING")
+
+    def _is_real(self, job: int) -> bool:
+        running = self._states("RUNNING")
+        return str(job) in running and len(running) == NODES
+
+    def _states(self, states: str) -> list[str]:
+        """Jobs in one of these states, by id."""
+        return self.slurm.command("squeue", "--noheader", "--array", f"--states={states}", "--format=%A").stdout.split()
+
+    def _regular(self, state: str) -> list[str]:
+        listed = ("squeue", "--noheader", f"--partition={LOW}", f"--states={state}", "--format=%A")
+        return self.slurm.command(*listed).stdout.split()
+
+    def wait(self, condition: Callable[[], object], what: str) -> None:
+        """Two milliseconds are the resolution; nothing that is timed waits here."""
+        end = time.monotonic() + LIMIT
+        while not condition():
+            if time.monotonic() > end:
+                said = self.omfsd.tail() if self.omfsd else ""
+                jobs = self.slurm.command("squeue", "--states=all").stdout[-2000:]
+                raise RuntimeError(f"waited {LIMIT:g} s for {what}:\n{jobs}\n{said}")
+            time.sleep(0.002)
+
+    def controller_seconds(self) -> float:
+        """Of processors, that slurmctld has used so far."""
+        pid = int((self.slurm.directory / "slurmctld.pid").read_text())
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def calls(self) -> dict[str, int]:
+        """What slurmctld was asked so far, by kind of call (sdiag)."""
+        said = self.slurm.command("sdiag").stdout
+        part = said.partition("by message type")[2].partition("by user")[0]
+        return {name: int(count) for name, count in re.findall(r"^\s+(\w+) +\( *\d+\) +count:(\d+)", part, re.M)}
+
+
+_SLEEP = "#!/bin/bash\nexec sleep 7200\n"
+
+
+def regular(method: str) -> list[str]:
+    """Options of a regular job with a node's four CPUs."""
+    return [
+        f"--partition={LOW}",
+        "--account=regular",
+        "--nodes=1",
+        f"--ntasks={CPUS}",
+        "--requeue",
+        f"--comment=omfs:method={method}",
+    ]
+
+
+class Omfsd:
+    """The daemon as a process of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log = directory / "log"
+        self._config = directory / "omfs.toml"
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir()
+
+    def gate(self) -> Gate:
+        run = self.directory / "run"
+        settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/wake", "let_in_partitions": HIGH}
+        return Gate(PLUGIN, settings)
+
+    def configure(self, conf: Path) -> None:
+        self._config.write_text(_OMFS.format(conf=conf, directory=self.directory))
+
+    def start(self) -> None:
+        """Start it and wait until it has looked at Slurm."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", "from omfs_daemon.cli.daemon import run; run()", "-c", str(self._config)],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        end = time.monotonic() + LIMIT
+        while not self.rests():
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"omfsd does not start: {self.tail()}")
+            time.sleep(0.05)
+
+    def send(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(20)
+        self._process = None
+
+    def rests(self) -> bool:
+        """Whether it has looked at Slurm, and no stop is under way."""
+        try:
+            status = Client(self.directory / "run" / "omfs.sock").status()
+        except OmfsError:
+            return False
+        return status["last_poll"] is not None and not status["stops_under_way"]
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What it has logged under this name."""
+        lines = self.log.read_text().splitlines()
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        return [event for event in found if event.get("event") == name]
+
+    def tail(self) -> str:
+        return self.log.read_text()[-3000:] if self.log.exists() else ""
