@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from omfs_daemon.config_sections import SlurmSection
+from omfs_daemon.demo.local_slurm import LocalSlurm
 from omfs_daemon.errors import ConfigError, GatewayError
+from omfs_daemon.metrics import Metrics
 from omfs_daemon.slurm.choose import opened, release
 from omfs_daemon.slurm.commands import CommandGateway
 from omfs_daemon.slurm.gateway import SlurmSettings
@@ -18,6 +23,7 @@ STAND_IN = {"PYTHONPATH": str(HERE)}
 ANOTHER = STAND_IN | {"OMFS_STAND_IN_VERSION": "25.11.2"}
 BROKEN = STAND_IN | {"OMFS_STAND_IN_IMPORT": "ends"}
 LIMIT = 20.0
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -104,3 +110,39 @@ def test_its_process_lives_as_long_as_it_is_needed() -> None:
 )
 def test_releases_are_compared_as_numbers(version: str, numbers: tuple[int, int] | None) -> None:
     assert release(version) == numbers
+
+
+# -- how it is told --------------------------------------------------------------------------------
+def test_the_metrics_name_it() -> None:
+    metrics = Metrics("1.0")
+    metrics.observe_gateway("commands")
+    metrics.observe_gateway("pyslurm")
+    lines = [line for line in metrics.text().splitlines() if line.startswith("omfs_gateway_info")]
+    assert lines == ['omfs_gateway_info{gateway="pyslurm"} 1.0']
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [("omfs_daemon.cli.daemon", ("--once", "--dry-run")), ("omfs_daemon.cli.main", ("check", "--json"))],
+)
+def test_the_log_and_omfs_check_say_which_and_why(
+    slurm: LocalSlurm, tmp_path: Path, program: str, arguments: tuple[str, ...]
+) -> None:
+    config = tmp_path / "omfs.toml"
+    config.write_text(
+        f'[slurm]\nconf = "{slurm.conf}"\n[metrics]\nenabled = false\n'
+        f'[daemon]\nstate_dir = "{tmp_path / "state"}"\nrun_dir = "{tmp_path / "run"}"\n'
+    )
+    run_it = f"from {program} import run; run()"
+    ended = subprocess.run(
+        [sys.executable, "-c", run_it, "--config", str(config), *arguments],
+        env=os.environ | STAND_IN | {"OMFS_STAND_IN_IMPORT": "fails"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    said = ended.stdout + ended.stderr
+    assert "commands" in said and "cannot import pyslurm: libslurm.so.38: cannot open shared object file" in said
+    assert "Traceback" not in said
