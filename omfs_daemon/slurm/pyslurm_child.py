@@ -33,6 +33,7 @@ class Seen(NamedTuple):
     array_id: Any
     array_task_id: Any
     array_tasks_waiting: Any
+    heterogeneous_id: Any
     user_id: Any
     account: Any
     qos: Any

@@ -59,7 +59,7 @@ class PySlurmGateway:
         self._blind = True
         self._known: dict[int, _Known] = {}
         self._all_printed_at = float("-inf")
-        self._arrays: set[int] = set()
+        self._groups: set[int] = set()
         self._tasks: dict[str, int] = {}
 
     @property
@@ -161,7 +161,7 @@ class PySlurmGateway:
             before = self._known.get(seen.id)
             known[seen.id] = _renewed(before, seen) if before else _Known(seen)
         self._known = known
-        self._arrays = {job.seen.array_id for job in known.values() if job.seen.array_id is not None}
+        self._groups = {group for job in known.values() if (group := _group(job.seen)) is not None}
         self._tasks = dict(_task(job.seen) for job in known.values() if _is_task(job.seen))
         self._blind = False
         return {int(job_id): seconds for job_id, seconds in answer["ran"].items()}
@@ -187,7 +187,7 @@ class PySlurmGateway:
 
     # -- ordering ----------------------------------------------------------------------------------
     def _tell(self, refs: Sequence[str], by_commands: ByCommands, what: str, **fields: Any) -> list[Refusal]:
-        """Through PySlurm for jobs of their own, by commands for parts of arrays."""
+        """Through PySlurm for jobs of their own, by commands for parts of arrays and of heterogeneous jobs."""
         mine = {job_id: ref for ref in refs if (job_id := self._id(ref)) is not None}
         others = [ref for ref in refs if self._id(ref) is None]
         refusals = by_commands(others) if others else []
@@ -202,11 +202,11 @@ class PySlurmGateway:
         return refusals
 
     def _id(self, ref: str) -> int | None:
-        """The raw id of what a reference names; None for (parts of) arrays and what is no reference."""
+        """The raw id of the one job that a reference names; None for what stands for several or is no reference."""
         if ref in self._tasks:
             return self._tasks[ref]
         job_id = int(ref) if ref.isdecimal() and ref.isascii() else _MOST_ID
-        return job_id if job_id < _MOST_ID and job_id not in self._arrays else None
+        return job_id if job_id < _MOST_ID and job_id not in self._groups else None
 
     def _was_done(self, ref: str, job_id: str, answer: dict[str, Any], fields: dict[str, Any]) -> bool:
         """Whether an order for several fields took effect although Slurm refused it; what did in part is undone.
@@ -247,6 +247,11 @@ def _together(known: _Known, run_time: int) -> JobRow | None:
     if known.row is None or run_time:
         known.row = pyslurm_rows.row_now(known.printed, known.seen, run_time)
     return known.row
+
+
+def _group(seen: Seen) -> int | None:
+    """The id with which commands mean this job among others, which PySlurm would not."""
+    return seen.id if seen.heterogeneous_id else seen.array_id
 
 
 def _is_task(seen: Seen) -> bool:

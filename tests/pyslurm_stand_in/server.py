@@ -19,6 +19,7 @@ from omfs_daemon.slurm.gateway import Refusal
 
 MB = 1 << 20
 HERE = Path(__file__).parent
+UNREADABLE = {"raises": "list index out of range"}
 NO_SUCH_JOB, REFUSED = 2017, 2021
 NOBODY_THERE, HUNG_UP = 1800, 5005
 
@@ -29,13 +30,13 @@ class StandInServer:
     The tests' main thread waits for an answer while this one uses the fake, so no two do at once. ``faults``: what goes
     wrong in the next calls, one each (``pyslurm/__init__.py``; "half": of nodes and licences only the nodes are set,
     "done": both are, and yet it is an error; "drops": it is done, and there is no answer).
-    ``unreadable``: attributes that PySlurm cannot read.
+    ``shows``: attributes that all jobs have besides; ``UNREADABLE`` is one that PySlurm cannot read.
     """
 
     def __init__(self, directory: Path) -> None:
         self.gateway: FakeGateway | None = None
         self.faults: deque[str] = deque()
-        self.unreadable: set[str] = set()
+        self.shows: dict[str, Any] = {}
         self.calls: list[str] = []
         path = directory / "fake.socket"
         self.variables = {"OMFS_STAND_IN_SOCKET": str(path), "PYTHONPATH": str(HERE)}
@@ -113,8 +114,7 @@ class StandInServer:
         raise AssertionError(f"the adapter must not modify {sorted(fields)}")
 
     def _shown(self, job: Job) -> dict[str, Any]:
-        shown = as_pyslurm_shows(job)
-        return shown | {name: {"raises": "list index out of range"} for name in self.unreadable}
+        return as_pyslurm_shows(job) | self.shows
 
 
 class _Refused(Exception):
@@ -131,6 +131,7 @@ def as_pyslurm_shows(job: Job) -> dict[str, Any]:
         "array_id": job.array_id,
         "array_task_id": None if waiting or not job.task_ids else job.task_ids[0] or None,
         "array_tasks_waiting": fold(job.task_ids) if waiting else None,
+        "heterogeneous_id": None,
         "user_id": job.uid,
         "account": job.account or None,
         "qos": job.qos or None,

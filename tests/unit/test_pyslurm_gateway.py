@@ -25,7 +25,7 @@ from omfs_daemon.slurm.pyslurm_process import PySlurmProcess
 from tests.contract.worlds import FakeWorld
 from tests.helpers import wait_until
 from tests.pyslurm_stand_in.commands import FakeCommands, printed
-from tests.pyslurm_stand_in.server import StandInServer, as_pyslurm_shows
+from tests.pyslurm_stand_in.server import UNREADABLE, StandInServer, as_pyslurm_shows
 
 LIMIT = 20.0
 ONE = Submission(Request(1))
@@ -113,7 +113,7 @@ def test_a_job_that_starts_is_asked_for_again(site: Site) -> None:
 def test_what_pyslurm_cannot_read_squeue_tells(site: Site, name: str, asks: bool) -> None:
     """In each look if it changes all the time; else it is as everything that PySlurm does not show."""
     job = site.slurm.submit(Submission(Request(1, gres=()), hold=Hold.USER, comment="mine"))
-    site.server.unreadable = {name}
+    site.server.shows = {name: UNREADABLE}
     for _ in range(3):
         (shown,) = site.gateway.jobs()
         assert (shown.comment, shown.request.gres) == ("mine", ())
@@ -123,7 +123,7 @@ def test_what_pyslurm_cannot_read_squeue_tells(site: Site, name: str, asks: bool
 def test_what_pyslurm_can_no_longer_read_squeue_tells_at_once(site: Site) -> None:
     job = site.slurm.submit(Submission(Request(1), hold=Hold.USER, comment="mine"))
     site.gateway.jobs()
-    site.server.unreadable = {"comment"}
+    site.server.shows = {"comment": UNREADABLE}
     assert [shown.comment for shown in site.gateway.jobs()] == ["mine"]
     assert site.asked() == [(), (job,)]
 
@@ -250,6 +250,15 @@ def test_a_task_of_its_own_goes_through_pyslurm_and_the_waiting_rest_by_commands
     site.called()
     assert site.gateway.set_nice([str(array)], 8) == []
     assert site.called() == [] and {job.nice for job in site.gateway.jobs()} == {8}
+
+
+def test_parts_of_a_heterogeneous_job_go_by_commands(site: Site) -> None:
+    job = site.slurm.submit(HELD)
+    site.server.shows = {"heterogeneous_id": job}
+    site.gateway.jobs()
+    site.called()
+    assert site.gateway.release([str(job)]) == []
+    assert site.called() == [] and site.slurm.records[job].hold is Hold.NONE
 
 
 @pytest.mark.parametrize("wrong", ["7;id", "", "-1", "\u0661", "7 8"])
