@@ -66,8 +66,8 @@ def measured(rig: Rig, size: int, rounds: int) -> dict[str, Any]:
     if "device" in ours[0].more:
         device = median(one.more["device"] for one in ours)
         row |= {"device_gb_per_s": round(size / device / 1e9, 3)}
-        row |= {"device_share": round(device / median(one.out for one in ours), 3)}
-        row |= {"bare_device_share": round(device / median(one.out for one in bare), 3)}
+        row |= {"device_share": round(device / median(one.out for one in ours), 6)}
+        row |= {"bare_device_share": round(device / median(one.out for one in bare), 6)}
     return row
 
 
