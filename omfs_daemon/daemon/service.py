@@ -52,6 +52,7 @@ from omfs_daemon.policy.gate import Conditions, judge
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import plan
 from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
+from omfs_daemon.slurm.releases import untried
 
 QUICK_POLL = 0.2
 """Seconds between two looks while a stop is under way."""
@@ -265,6 +266,8 @@ class Service:
             return Report(self._clock(), text, error=str(error))
         except OmfsError as error:
             return Report(self._clock(), str(error), error=str(error))
+        if warning := untried(settings.version):
+            self._log.warning(warning)
         self._fitness_known = True
         self._slurm_version = settings.version
         self._slurm_uid = _uid_in(settings.values.get("SlurmUser", ""))

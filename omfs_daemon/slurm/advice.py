@@ -13,10 +13,11 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
+from omfs_daemon.errors import ParseError
 from omfs_daemon.policy.accounts import AccountShare
 from omfs_daemon.slurm.gateway import SlurmSettings
+from omfs_daemon.slurm.releases import OLDEST, Release, untried
 
-OLDEST = (22, 5)
 _CRED_EXPIRE_DEFAULT = 120
 _CRED_EXPIRE_LEAST = 5  # slurmctld logs an error about less, and takes the default
 _KILL_WAIT_ENOUGH = 10
@@ -96,11 +97,14 @@ def findings(settings: SlurmSettings, facts: Facts) -> list[Finding]:
 
 
 def _version(version: str) -> Finding:
-    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
-    if len(numbers) < 2:
-        return Finding(Level.WARN, "version", f"Slurm says version {version!r}, which is not understood")
-    if numbers < OLDEST:
-        return Finding(Level.FAIL, "version", f"Slurm {version} is too old", "upgrade to Slurm 22.05 or newer")
+    try:
+        release = Release.of(version)
+    except ParseError as error:
+        return Finding(Level.WARN, "version", str(error))
+    if release < OLDEST:
+        return Finding(Level.FAIL, "version", f"Slurm {version} is too old", f"upgrade to Slurm {OLDEST} or newer")
+    if warning := untried(version):
+        return Finding(Level.WARN, "version", warning, "try it on a test cluster first")
     return Finding(Level.OK, "version", f"Slurm {version}")
 
 

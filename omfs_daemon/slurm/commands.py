@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from omfs_daemon.cluster.jobs import Job, JobState, Share
@@ -97,8 +96,7 @@ class CommandGateway:
         memory_counts = self._memory_counts()
         excluded = self._excluded(f"--jobs={job_id}").get(str(job_id), "")
         spread = self._shares(mine, memory_counts, forget=False)
-        job = parse.job(mine[0], excluded, memory_counts, spread.get(str(job_id), ()))
-        return replace(job, requeue=parse.may_be_requeued(self._details(_details_ref(mine[0]))))
+        return parse.job(mine[0], excluded, memory_counts, spread.get(str(job_id), ()))
 
     def nodes(self) -> list[Node]:
         return parse_cluster.nodes(self._run("scontrol", "--oneliner", "show", "nodes").stdout)
@@ -181,12 +179,6 @@ class CommandGateway:
         options = [f"--signal={signal}", *(["--batch"] if batch_only else [])]
         return self._tell([ref], lambda listed: ["scancel", *options, listed])
 
-    def _not_there(self, licenses: Licences) -> str:
-        """Of licences that Slurm would refuse, one in words; alternatives ("a|b") are left to Slurm."""
-        total = {row.name: row.total for row in self.licenses()}
-        wrong = [f"{name}:{count}" for name, count in licenses if "|" not in name and count > total.get(name, 0)]
-        return f"Invalid license specification: {wrong[0]}" if wrong else ""
-
     # -- inside ------------------------------------------------------------------------------------
     def _run(self, *arguments: str, variables: dict[str, str] | None = None, check: bool = True) -> Output:
         return self._runner(arguments, timeout=self._timeout, conf=self._conf, check=check, variables=variables)
@@ -208,6 +200,12 @@ class CommandGateway:
         if any(refusal.message.startswith(_NO_ANSWER) for refusal in found) and not self._answers():
             raise GatewayError(f"Slurm did not answer to an order for {', '.join(refs)[:_SHOWN]}")
         return found
+
+    def _not_there(self, licenses: Licences) -> str:
+        """Of licences that Slurm would refuse, one in words; alternatives ("a|b") are left to Slurm."""
+        total = {row.name: row.total for row in self.licenses()}
+        wrong = [f"{name}:{count}" for name, count in licenses if "|" not in name and count > total.get(name, 0)]
+        return f"Invalid license specification: {wrong[0]}" if wrong else ""
 
     def _answers(self) -> bool:
         return "is UP" in self._run("scontrol", "ping", check=False).stdout

@@ -104,7 +104,6 @@ _UNFULFILLED, _FAILED = "(unfulfilled)", "(failed)"
 _NAMED = re.compile(
     r"(?P<kind>after|afterany|afterok|afternotok):(?P<id>\d+)(?:_\*|(?P<task>_\d+))?(?:\+\d+)?\(unfulfilled\)"
 )
-_REQUEUE = re.compile(r" Requeue=(\d+) Restarts=")
 
 
 def job_format(secret: str, release: Release) -> str:
@@ -243,14 +242,6 @@ def _still_depends(dependency: str, active: dict[str, bool]) -> bool:
         waits = active.get(name)
         outstanding.append(waits is not None and (waits or (found is not None and found["kind"] != "after")))
     return all(outstanding) if "?" in dependency else any(outstanding)
-
-
-def may_be_requeued(printed: str) -> bool:
-    """``scontrol --oneliner show job``: whether it was submitted with --requeue.
-
-    The owner can write the same words into the job's name or comment; where they contradict, the job may not.
-    """
-    return set(_REQUEUE.findall(printed)) <= {"1"}
 
 
 def job_state(word: str) -> JobState:

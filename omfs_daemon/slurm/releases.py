@@ -55,7 +55,7 @@ class Release(NamedTuple):
 
     @property
     def cgroup_conf(self) -> str:
-        """cgroup.conf of a Slurm without cgroups: slurmd looks for them unasked since 24.05, which knows this word."""
+        """cgroup.conf of a Slurm without cgroups, which slurmd looks for unasked; this word is known since 24.05."""
         return "CgroupPlugin=disabled\n" if self >= (24, 5) else ""
 
 

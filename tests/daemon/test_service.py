@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from omfs_daemon.cluster.jobs import Request
 from omfs_daemon.cluster.nodes import Node, Partition
@@ -139,6 +140,16 @@ def test_entitlements_change_at_once_with_an_audit_line(stand: Stand, tmp_path: 
         stand.service.change_entitlements(ROOT, {"op": "set", "account": "bio", "percent": "60"})
     with pytest.raises(ConfigError, match="chemistry"):
         stand.service.change_entitlements(ROOT, {"op": "set", "account": "chemistry", "percent": "10"})
+
+
+def test_a_release_of_slurm_that_nobody_has_tried_is_told_once(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = stand.gateway.settings()
+    monkeypatch.setattr(stand.gateway, "settings", lambda: settings._replace(version="25.11.2"))
+    with capture_logs() as logs:
+        stand.run(3)
+    (told,) = (entry for entry in logs if "25.11.2" in entry["event"])
+    assert told["log_level"] == "warning" and "24.11" in told["event"]
+    assert stand.service.status(ROOT)["slurm_version"] == "25.11.2", "and it works"
 
 
 def test_a_bad_file_leaves_the_running_configuration_in_force(stand: Stand) -> None:

@@ -82,7 +82,14 @@ def test_settings(subject: str, level: Level, values: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("version", "level"),
-    [("22.05.8", Level.OK), ("26.05.5", Level.OK), ("21.08.8-2", Level.FAIL), ("unknown", Level.WARN)],
+    [
+        ("22.05.8", Level.OK),
+        ("24.11.5", Level.OK),
+        ("26.05.5", Level.OK),
+        ("25.11.2", Level.WARN),
+        ("21.08.8-2", Level.FAIL),
+        ("unknown", Level.WARN),
+    ],
 )
 def test_versions(version: str, level: Level) -> None:
     assert found(version)["version"].level is level

@@ -89,6 +89,19 @@ class TestRows:
     def test_the_format_asks_for_every_field(self) -> None:
         assert len(parse.job_format(SEPARATOR, releases.OLDEST).split(",")) == len(ROW)
 
+    def test_an_array_that_is_listed_task_by_task_is_one_job(self) -> None:
+        rest = [WAITING._replace(array_task_id=task) for task in ("1", "3", "4", "5")]
+        held = WAITING._replace(job_id="4", array_task_id="2", priority="0")
+        text = printed(*rest, held)
+        assert list(parse.job_rows(text, SEPARATOR, releases.TRIED[1])) == [
+            WAITING._replace(array_task_id="1,3-5"),
+            held,
+        ]
+
+    def test_two_lines_with_one_id_and_no_tasks_are_an_error(self) -> None:
+        with pytest.raises(ParseError):
+            list(parse.job_rows(printed(ROW, ROW), SEPARATOR, releases.OLDEST))
+
     def test_excluded_nodes_by_job(self) -> None:
         text = f"7{SEPARATOR}n[2-3]{SEPARATOR}\n8{SEPARATOR}{SEPARATOR}\n"
         assert parse.excluded(text, SEPARATOR) == {"7": "n[2-3]"}
