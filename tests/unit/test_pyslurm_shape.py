@@ -24,8 +24,13 @@ CALLS = {
     "Job.unsuspend": "(self)",
     "Job.modify": "(self, changes)",
     "Job.send_signal": "(self, signal, steps='children', hurry=False)",
+    "Job.cancel": "(self)",
+    "Job.notify": "(self, msg)",
+    "Nodes.load": "(preload_passwd_info=False)",
+    "Node.modify": "(self, changes)",
+    "Partitions.load": "()",
 }
-NAMES = {"Job", "Jobs", "JobSubmitDescription", "RPCError", "version", "__version__"}
+NAMES = {"Job", "Jobs", "JobSubmitDescription", "Node", "Nodes", "Partitions", "RPCError", "__version__"}
 CHANGED = ("admin_comment", "is_requeueable", "licenses", "nice", "required_nodes")
 
 LIMIT = 60.0
@@ -48,15 +53,15 @@ def without_types(signature: inspect.Signature) -> str:
 
 
 def test_the_stand_in_has_the_names_of_pyslurm_and_no_others() -> None:
-    assert set(stand_in.__all__) | {"__version__"} == NAMES
-    assert set(NEEDED) <= NAMES
+    assert set(NEEDED) <= {*stand_in.__all__, "__version__"} <= NAMES
     calls = {
         f"{kind.__name__}.{name}": without_types(inspect.signature(getattr(kind, name)))
         for kind in (stand_in.Job, stand_in.Jobs)
         for name in vars(kind)
         if not name.startswith("_")
     }
-    assert calls == CALLS
+    assert calls.items() <= CALLS.items()
+    assert {name for name in CALLS if name.startswith("Job")} - set(calls) == {"Job.cancel", "Job.notify"}
 
 
 def test_a_real_pyslurm_has_them_too(tmp_path: Path) -> None:

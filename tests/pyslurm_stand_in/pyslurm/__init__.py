@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 __version__ = os.environ.get("OMFS_STAND_IN_VERSION", "22.5.3")
-__all__ = ["Job", "JobSubmitDescription", "Jobs", "RPCError", "version"]
+__all__ = ["Job", "JobSubmitDescription", "Jobs", "RPCError"]
 
 _ERROR = os.environ.get("OMFS_STAND_IN_IMPORT")
 if _ERROR == "ends":  # as Slurm's library does without a slurm.conf
@@ -28,10 +28,6 @@ if _ERROR == "hangs":
     threading.Event().wait()
 if _ERROR == "prints":
     os.write(1, b"what a library prints\n")
-
-
-def version() -> str:
-    return __version__
 
 
 class RPCError(Exception):
