@@ -237,7 +237,7 @@ class CommandGateway:
 
     def _excluded(self, *options: str) -> dict[str, str]:
         secret = _secret()
-        states = "--states=pending,special_exit"  # each of them counts as a state of its own here
+        states = f"--states={self._known_release().waiting_states}"
         try:
             printed = self._squeue((*options, states), {"SQUEUE_FORMAT": parse.excluded_format(secret)})
         except _NoSuchJobError:

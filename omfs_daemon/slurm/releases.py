@@ -40,6 +40,11 @@ class Release(NamedTuple):
         return "--array" if self >= (23, 2) else "--array-unique"
 
     @property
+    def waiting_states(self) -> str:
+        """For squeue --states: each of them counts as a state of its own there, and an unknown one is an error."""
+        return "pending,special_exit" + (",expediting" if self >= (25, 11) else "")
+
+    @property
     def sharing_field(self) -> str:
         """Of squeue -O: whether the job takes whole nodes; 26.05 took that out of OverSubscribe."""
         return "Exclusive" if self >= (26, 5) else "OverSubscribe"
