@@ -77,8 +77,11 @@ class Stage:
 
     def settled(self) -> None:
         """Wait until Slurm has looked at every waiting job: until then it says no reason, or that of its first look."""
-        waiting = lambda: [job for job in self._gateway.jobs() if job.state is JobState.PENDING]  # noqa: E731
-        self.until(lambda: all(job.reason for job in waiting()), "a reason of every waiting job")
+
+        def all_seen() -> bool:
+            return all(job.reason for job in self._gateway.jobs() if job.state is JobState.PENDING)
+
+        self.until(all_seen, "a reason of every waiting job")
 
 
 def waiting(stage: Stage) -> None:
