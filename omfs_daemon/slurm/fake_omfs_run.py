@@ -1,7 +1,8 @@
 """omfs-run at work inside the fake's jobs: it keeps its word in the comment and answers USR1.
 
-As measured: a batch script that exits 101 to 109 (RequeueExitHold) is requeued at once, also one submitted with
---no-requeue; it waits as SPECIAL_EXIT in a hold that its owner may release, with comment, rank and licences kept.
+As measured: a batch script that exits 101 to 109 (RequeueExitHold) is requeued at once; it waits as SPECIAL_EXIT in a
+hold that its owner may release, with comment, rank and licences kept. One that may not be requeued has failed (24.05 or
+later; before, it was requeued all the same).
 """
 
 from __future__ import annotations
@@ -89,6 +90,9 @@ class OmfsRun:
 
     def _exit_special(self, record: Record) -> None:
         """Exit code 101 or 102."""
+        if not record.requeue:
+            self._host.end(record, "FAILED")
+            return
         record.special_exit = True
         self._host.requeue(record, hold=True, held_text="")
 

@@ -51,6 +51,19 @@ def test_a_job_gives_way_and_goes_on_without_losing_anything(method: str, tmp_pa
     assert events == ["stopped", "runs_again"]
 
 
+@pytest.mark.parametrize("method", sorted(LAUNCHED))
+def test_a_job_that_slurm_would_not_requeue_keeps_its_work_all_the_same(method: str, tmp_path: Path) -> None:
+    site = methods_site(tmp_path)
+    jobs = victims(site, method, requeue=False)
+    urgent = beneficiary(site, method)
+    site.run_until(lambda: site.runs(urgent), limit=45)
+    site.run_until(lambda: site.runs(*jobs), limit=60)
+    site.rest()
+    assert set(site.outcomes().values()) == {"COMPLETED"}
+    assert lost(site, jobs) == 0
+    check_peace(site)
+
+
 @pytest.mark.parametrize("method", CAREFUL)
 def test_twice_in_a_row(method: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path)
