@@ -107,6 +107,12 @@ class SlurmSection(Section):
         description="Pause between two looks at Slurm; a look takes it about 0.1 ms per job.",
         examples=[2.5],
     )
+    calls_per_second: SomeSeconds = Field(
+        50.0,
+        description="How often Slurm is called in a second at most, in the long run: orders go out at once, then looks "
+        "wait. An order for several jobs counts once for each.",
+        examples=[20.0],
+    )
 
 
 class DaemonSection(Section):

@@ -61,6 +61,7 @@ class Metrics:
         self._poll = self._gauge("last_successful_poll_timestamp_seconds", "When Slurm last answered in full")
         self._paused = self._gauge("paused", "1 while the daemon is paused")
         self._dry_run = self._gauge("dry_run", "1 if the daemon decides but orders nothing")
+        self._calls = Counter("omfs_slurm_calls", "Calls to Slurm, one for each job", registry=self.registry)
         self._errors = Counter("omfs_slurm_errors", "Calls to Slurm that failed", ["kind"], registry=self.registry)
         self._build = Gauge(
             "omfs_build_info",
@@ -139,6 +140,9 @@ class Metrics:
         """``name``: that of the adapter, such as "commands" or "pyslurm"."""
         self._gateway.clear()
         self._gateway.labels(name).set(1)
+
+    def count_slurm_calls(self, number: int) -> None:
+        self._calls.inc(number)
 
     def count_slurm_error(self, kind: str) -> None:
         """``kind``: the class of the error, such as "timeout", "parse", "refused"."""

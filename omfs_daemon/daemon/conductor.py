@@ -83,10 +83,13 @@ class Conductor:
         )
         for ref in stop.refs:
             self._hands.desk.forget(ref)  # what was done there once is not what is done now
-        self._journal.write(StopChanged(stop))
+        # Nothing is ordered at its first step: what is on record first is its second one.
         self._fresh.add(stop.id)
-        self._tell_begin(stop)
-        return self.advance(stop, picture, settings)
+        try:
+            return self.advance(stop, picture, settings)
+        finally:
+            if self._journal.state.next_stop > stop.id:  # it is on record; else nothing has begun
+                self._tell_begin(stop)
 
     # -- going on -------------------------------------------------------------------------------------------
     def advance(self, stop: Stop, picture: Picture, settings: Settings) -> Stop:
@@ -99,6 +102,7 @@ class Conductor:
             raise
 
     def _advance(self, stop: Stop, picture: Picture, settings: Settings) -> Stop:
+        given: set[Action] = set()
         while not stop.step.is_over:
             self._note_let_go(stop, picture, settings)
             following = next_state(stop, picture, self._clock(), settings.means, self._is_fresh(stop, settings))
@@ -109,7 +113,9 @@ class Conductor:
                 self._tell_end(following)
             left = self._left_behind(following, picture, settings)
             self._journal.write(StopChanged(following), *left, *self._consequences(following, settings.retry_after))
-            wanted = orders_for(following, picture, settings.means)
+            # What has been ordered on this very picture is not missing in its next step.
+            wanted = [action for action in orders_for(following, picture, settings.means) if action not in given]
+            given.update(wanted)
             stop = self._order(following, wanted, picture, settings)
             if stop.step in (Step.STOPPING, Step.STARTING, Step.RETURNING, Step.UNDOING):
                 return stop

@@ -16,6 +16,7 @@ from omfs_daemon.daemon.hands import Desk, Hands, NoDesk
 from omfs_daemon.daemon.journal import Journal
 from omfs_daemon.daemon.picture import Facts, Observer, Picture
 from omfs_daemon.daemon.reconcile import reconcile
+from omfs_daemon.daemon.rhythm import Look
 from omfs_daemon.daemon.sentence import sentence
 from omfs_daemon.daemon.settings import Settings
 from omfs_daemon.daemon.state import JobStopped, StopChanged
@@ -40,7 +41,8 @@ REFUSED_FOR = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one cycle saw and did, by which rules. ``error``: why it saw or did nothing."""
+    """What one cycle saw and did, by which rules. ``error``: why it saw or did nothing; ``seen`` and ``decided``: when
+    Slurm had answered, and when it was clear what to do."""
 
     at: float
     sentence: str
@@ -50,6 +52,8 @@ class Report:
     verdict: Verdict | None = None
     error: str | None = None
     took: float = 0.0
+    seen: float = 0.0
+    decided: float = 0.0
 
 
 class Cycle:
@@ -76,17 +80,25 @@ class Cycle:
         self._observer = Observer(gateway, clock, lambda: settings().books, facts)
         self._conductor = Conductor(self._hands, journal, story, metrics, clock)
         self._away_since: float | None = None
-        self._scene: Scene | None = None
+        self._scenes: dict[Look, Scene] = {}
         self._is_first = True
         self._refused_until: dict[str, float] = {}
         self._refused_before: frozenset[tuple[str, str]] = frozenset()
         self._log = structlog.get_logger("cycle")
 
-    def run(self) -> Report:
-        """One cycle. Errors become part of the report: the daemon waits and tries again, it never gives up."""
+    @property
+    def has_urgent_looks(self) -> bool:
+        """Whether ``run`` can look for urgent jobs alone."""
+        return not self._is_first and self._observer.has_urgent_looks(self._settings().rules)
+
+    def run(self, look: Look = Look.FULL) -> Report:
+        """One cycle. Errors become part of the report: the daemon waits and tries again, it never gives up.
+
+        ``look``: with ``URGENT``, jobs are stopped for urgent ones, and nothing else is done.
+        """
         began = self._clock()
         try:
-            report = self._run(began)
+            report = self._run(began) if look is Look.FULL else self._run_for_urgent(began)
             self._away_since = None
         except GatewayError as error:
             self._away_since = began if self._away_since is None else self._away_since
@@ -104,6 +116,13 @@ class Cycle:
         self._metrics.observe_cycle(report.took)
         return report
 
+    def _run_for_urgent(self, began: float) -> Report:
+        settings = self._settings()
+        snapshot = self._observer.look_for_urgent(settings.rules)
+        if snapshot is None:
+            return self._run(began)
+        return self._decide(began, snapshot, settings, Look.URGENT)
+
     def _run(self, began: float) -> Report:
         settings = self._settings()
         snapshot = self._observer.look()
@@ -114,19 +133,28 @@ class Cycle:
                 self._find_marked(snapshot)
             self._go_on(snapshot, settings)
         self._is_first = False
+        return self._decide(began, snapshot, settings, Look.FULL)
+
+    def _decide(self, began: float, snapshot: Snapshot, settings: Settings, look: Look) -> Report:
         state = self._journal.state
         now = self._clock()
-        self._scene = Scene(snapshot, self._scene)
+        scene = self._scenes[look] = Scene(snapshot, self._scenes.get(look))
         ledger = state.ledger(settings.rules.methods)
-        suggested = plan(snapshot, ledger, settings.rules, now, self._scene)
+        suggested = plan(snapshot, ledger, settings.rules, now, scene)
         conditions = Conditions(settings.max_age, paused=state.pause is not None)
-        verdict = judge(suggested, snapshot, ledger, settings.rules, now, conditions, self._scene)
-        self._note_refusals(verdict, now)
+        verdict = judge(suggested, snapshot, ledger, settings.rules, now, conditions, scene)
+        if look is Look.URGENT:
+            # Other waiting jobs were not seen now: what is to be done for them is for the next full look.
+            verdict = Verdict(tuple(reclaim for reclaim in verdict.reclaims if reclaim.urgent), (), ())
+            suggested = replace(suggested, starts=(), holds=(), releases=(), ranks=())
+        else:
+            self._note_refusals(verdict, now)
         text = sentence(suggested, verdict, state, settings.dry_run)
+        decided = self._clock()
         if not settings.dry_run:
-            self._enact(suggested, verdict, self._picture(snapshot), settings)
+            self._enact(suggested, verdict, self._picture(snapshot), settings, look)
             self._journal.compact_if_large()
-        return Report(began, text, settings.rules, snapshot, suggested, verdict)
+        return Report(began, text, settings.rules, snapshot, suggested, verdict, seen=now, decided=decided)
 
     # -- what was begun before --------------------------------------------------------------------------------
     def _forgive_outage(self, now: float) -> None:
@@ -168,10 +196,12 @@ class Cycle:
         return Picture(snapshot, self._hands.desk.seen)
 
     # -- what is decided now ------------------------------------------------------------------------------------
-    def _enact(self, suggested: Plan, verdict: Verdict, picture: Picture, settings: Settings) -> None:
+    def _enact(self, suggested: Plan, verdict: Verdict, picture: Picture, settings: Settings, look: Look) -> None:
         """Stops first, for somebody waits for them; then what only puts things in order."""
         for reclaim in verdict.reclaims:
             self._conductor.begin(reclaim, picture, settings)
+        if look is Look.URGENT:
+            return
         paused = self._journal.state.pause is not None
         self._place(suggested, picture, settings)
         self._release(suggested.releases, picture)

@@ -11,10 +11,11 @@ from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import NodeFacts, Snapshot
 from omfs_daemon.nodes.work import WorkSeen
+from omfs_daemon.policy.rules import Rules
 from omfs_daemon.slurm.books import Books
-from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.gateway import ByProcesses, Gateway, Waiting
 
-NODES_SHARE_OF_TIME = 0.1
+NODES_SHARE_OF_TIME = 0.02
 """Nodes change seldom: asking for them may take at most this part of the time."""
 
 
@@ -110,6 +111,26 @@ class Observer:
         elif any(node.cpus_taken for node in self._nodes.values()):
             # Slurm's books of the nodes are as old as the look at them: the jobs of this look tell more.
             self._nodes = {name: replace(node, cpus_taken=0, memory_taken=0) for name, node in self._nodes.items()}
+        return self._snapshot(taken, jobs)
+
+    def look_for_urgent(self, rules: Rules) -> Snapshot | None:
+        """A picture to decide by for urgent jobs alone: what runs, and which urgent jobs wait; nodes are as in the last
+        full look. None where that is not faster, or nothing was seen yet."""
+        gateway = self._gateway
+        if not self.has_urgent_looks(rules) or not isinstance(gateway, ByProcesses):
+            return None
+        taken = self._clock()
+        urgent = [rule for rule in rules.classes if rule.urgent]
+        seen = gateway.jobs_at_once([Waiting(rule.partitions, rule.qos, rule.accounts) for rule in urgent])
+        return self._snapshot(taken, seen)
+
+    def has_urgent_looks(self, rules: Rules) -> bool:
+        """Whether a look for urgent jobs can be had, and makes sense."""
+        return (
+            isinstance(self._gateway, ByProcesses) and bool(self._nodes) and any(rule.urgent for rule in rules.classes)
+        )
+
+    def _snapshot(self, taken: float, jobs: list[Job]) -> Snapshot:
         jobs, nodes = self._with_books(jobs)
         facts = self._facts()
         return Snapshot(taken, {job.id: job for job in jobs}, nodes, self._partitions, facts.nodes, facts.sizes)

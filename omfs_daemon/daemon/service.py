@@ -30,6 +30,7 @@ from omfs_daemon.daemon.lock import DirectoryLock
 from omfs_daemon.daemon.method_answers import methods_now
 from omfs_daemon.daemon.node_service import open_nodes, options, slurm_on_nodes
 from omfs_daemon.daemon.notify import Notifier
+from omfs_daemon.daemon.rhythm import Look, Rhythm
 from omfs_daemon.daemon.sentence import sentence
 from omfs_daemon.daemon.settings import Settings
 from omfs_daemon.daemon.state import Pause, PauseEnded
@@ -51,14 +52,9 @@ from omfs_daemon.metrics import Metrics
 from omfs_daemon.policy.gate import Conditions, judge
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import plan
+from omfs_daemon.slurm.counted import Calls
 from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
 from omfs_daemon.slurm.releases import untried
-
-QUICK_POLL = 0.2
-"""Seconds between two looks while a stop is under way."""
-
-LOOK_AGAIN = 0.05
-"""Seconds after a look that was woken for, until the next one: the submit plug-in runs before the job is listed."""
 
 BEAT_EVERY = 2.0
 """Seconds between two heartbeats while nothing happens; the submit plug-in takes ten for the daemon's end."""
@@ -85,9 +81,6 @@ ONLY_AT_START = (
 )
 """What is read once; a reload that would change it is refused, rather than half applied."""
 
-IDLE_SHARE = 4.0
-"""Between two looks passes at least so many times what a look took, so that Slurm is asked a fifth of the time."""
-
 
 class Service:
     """One daemon: owns the state directory, runs cycles, answers on the socket.
@@ -106,7 +99,8 @@ class Service:
     ) -> None:
         self.config = config
         self._path = config_path
-        self._gateway = gateway
+        self._calls = Calls()
+        self._gateway = self._calls.of(gateway)
         self._clock = clock
         self._always_dry = always_dry
         self._notifier = notifier or Notifier()
@@ -116,7 +110,9 @@ class Service:
         self._ending = Flag()
         self._reload_wanted = Flag()
         self._touched = Flag()
-        self._was_touched = False
+        self._rhythm = Rhythm()
+        self._touched_at: float | None = None
+        self._woken_at: float | None = None
         self._state_lock = Lock()
         self._change_lock = Lock()
         self._slurm_version = ""
@@ -192,9 +188,10 @@ class Service:
         self._log.info("omfsd serves", version=__version__, gateway=self._gateway.name, dry_run=self._settings.dry_run)
         self._notifier.ready()
         try:
+            look = Look.FULL
             while not self._ending.is_set():
-                report = self.once()
-                self._rest(report)
+                report = self.once(look)
+                look = self._rest(report)
                 if self._reload_wanted.is_set():
                     self._reload_wanted.clear()
                     with suppress(ConfigError, GatewayError):  # told in the log; the old one stays in force
@@ -205,39 +202,80 @@ class Service:
             self.close()
         return 0
 
-    def _rest(self, report: Report) -> None:
-        """Wait until the next look, with the heart beating; a signal, a change or a touched wake file ends it early,
-        but Slurm is not asked for more than its share of the time."""
-        began, pause = self._clock(), self._pause_after(report)
-        left = min(pause, LOOK_AGAIN) if self._was_touched else pause
+    def _rest(self, report: Report) -> Look:
+        """Wait until the next look, with the heart beating, and return which one it is. A signal or a change makes it
+        a full one as soon as may be; a touched wake file a look for urgent jobs, where that is quicker."""
         self._notifier.alive(report.sentence)
-        while left > 0 and not self._wake.wait(min(left, BEAT_EVERY)):
-            left -= BEAT_EVERY
-            self._beat(report)
-            self._notifier.alive(report.sentence)
-        share = report.took if self._journal.state.stops else IDLE_SHARE * report.took
-        self._ending.wait(max(0.0, min(pause, share) - (self._clock() - began)))
-        self._was_touched = self._touched.is_set()
+        beaten, changed = self._clock(), False
+        while True:
+            if self._wake.is_set():
+                self._wake.clear()
+                changed = True
+            touched = self._touched.is_set()
+            following = self._rhythm.next(
+                self.config.slurm.poll_seconds,
+                bool(self._journal.state.stops),
+                touched,
+                changed,
+                self._cycle.has_urgent_looks,
+            )
+            now = self._clock()
+            if now >= following.at or self._ending.is_set() or self._reload_wanted.is_set():
+                break
+            if now - beaten >= BEAT_EVERY:
+                beaten = now
+                self._beat(report)
+                self._notifier.alive(report.sentence)
+            self._wake.wait(min(following.at - now, BEAT_EVERY))
+        self._woken_at = self._touched_at if self._touched.is_set() else None
         self._touched.clear()
-        self._wake.clear()
+        return following.look
 
     def _touch(self) -> None:
         """Something happened in Slurm."""
+        if not self._touched.is_set():
+            self._touched_at = self._clock()
         self._touched.set()
         self._wake.set()
 
-    def once(self) -> Report:
+    def once(self, look: Look = Look.FULL) -> Report:
         """One cycle, with its heartbeat and its sentence in the log."""
+        began, called = self._clock(), self._calls.number
         with self._state_lock:
-            report = self._refused() or self._cycle.run()
-            if report.error is None:
+            report = self._refused() or self._cycle.run(look)
+            previous = self._report
+            if look is Look.FULL or report.error is not None:  # else people look at the last full picture
+                self._report = report if report.snapshot else _carried(report, previous)
+            if report.error is None and look is Look.FULL:
                 self._last_poll = report.at
-            previous, self._report = self._report, report if report.snapshot else _carried(report, self._report)
+        calls, rate = self._calls.number - called, self.config.slurm.calls_per_second
+        begun = report.verdict is not None and bool(report.verdict.reclaims)
+        woken = self._woken_at is not None and not begun
+        self._rhythm.looked(look, began, self._clock(), calls, rate, woken)
+        self._metrics.count_slurm_calls(calls)
         self._beat(report)
         self._publish(report)
-        if report.sentence != previous.sentence:
+        self._log_times(report, look)
+        is_news = report.sentence != previous.sentence
+        if look is Look.URGENT:
+            is_news = report.error is not None or bool(report.verdict and report.verdict.reclaims)
+        if is_news:
             (self._log.info if report.error is None else self._log.error)(report.sentence, took=round(report.took, 4))
         return report
+
+    def _log_times(self, report: Report, look: Look) -> None:
+        """Where the time of a cycle went, for whoever looks for it."""
+        if report.verdict is not None:
+            self._log.debug(
+                "cycle",
+                look=look.value,
+                woken=self._woken_at,
+                looks=report.at,
+                seen=report.seen,
+                decided=report.decided,
+                ordered=report.at + report.took,
+                begun=len(report.verdict.reclaims),
+            )
 
     def _beat(self, report: Report) -> None:
         """While it decides and acts; else the submit plug-in is to hold nothing."""
@@ -275,11 +313,6 @@ class Service:
             self._wakeup.belong_to(self._slurm_uid)
         self._metrics.observe_versions(__version__, settings.version)
         return None
-
-    def _pause_after(self, report: Report) -> float:
-        if self._journal.state.stops:
-            return max(QUICK_POLL, report.took)
-        return max(self.config.slurm.poll_seconds, IDLE_SHARE * report.took)
 
     def close(self) -> None:
         """Give everything back; jobs are left as they are."""

@@ -49,9 +49,10 @@ def _beneficiary_first(stop: Stop, view: View) -> list[Order]:
     wanted: list[Order] = []
     nodes = tuple(share.node for share in beneficiary.shares)
     licensed = beneficiary.licenses is None or job.licenses == beneficiary.licenses
+    nice = beneficiary.nice if job.nice != beneficiary.nice else None
     if job.request.required_nodes != frozenset(nodes) or not licensed:
-        wanted.append(orders.Pin(beneficiary.ref, nodes, beneficiary.licenses))
-    if job.nice != beneficiary.nice:
+        wanted.append(orders.Pin(beneficiary.ref, nodes, beneficiary.licenses, nice))
+    elif nice is not None:
         wanted.append(orders.SetNice((beneficiary.ref,), beneficiary.nice))
     if is_held_by_us(job):
         wanted.append(orders.Release((beneficiary.ref,)))

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from omfs_daemon.cluster.jobs import Job, JobState, Share
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm import parse, parse_cluster, shares, values
-from omfs_daemon.slurm.gateway import AccountRow, LicenceRow, Licences, Refusal, SlurmSettings
+from omfs_daemon.slurm.gateway import AccountRow, LicenceRow, Licences, Refusal, SlurmSettings, Waiting
 from omfs_daemon.slurm.refusals import refusals
 from omfs_daemon.slurm.releases import Release
 from omfs_daemon.slurm.run import Output, Runner, failure, run
@@ -30,6 +31,9 @@ _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SIGNAL = re.compile(r"[A-Z0-9+]+")
 _HAS_SHARES = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED, JobState.COMPLETING)
 _TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
+
+# All of squeue's states but "pending" in which a job has not ended.
+_BEGUN = "configuring,running,suspended,completing,stopped,signaling,stage_out,resizing,special_exit"
 
 _ShareKey = tuple[str, str, str, str]
 
@@ -49,6 +53,7 @@ class CommandGateway:
         self._settings: SlurmSettings | None = None
         self._known: dict[tuple[parse.JobRow, str, tuple[Share, ...]], Job] = {}
         self._spread: dict[_ShareKey, tuple[Share, ...]] = {}
+        self._any_waits = False
 
     @property
     def name(self) -> str:
@@ -60,9 +65,25 @@ class CommandGateway:
         return self._settings
 
     def jobs(self) -> list[Job]:
-        rows = self._rows()
-        excluded = self._excluded() if any(parse.job_state(row.state) is JobState.PENDING for row in rows) else {}
+        # Both at a time where jobs are known to wait; where none do, there is nothing to ask for.
+        with ThreadPoolExecutor(1) as aside:
+            asked = aside.submit(self._excluded) if self._any_waits else None
+            rows = self._rows()
+            self._any_waits = any(parse.job_state(row.state) is JobState.PENDING for row in rows)
+            excluded = asked.result() if asked is not None else self._excluded() if self._any_waits else {}
         return self.jobs_of(rows, excluded)
+
+    def jobs_at_once(self, waiting: Sequence[Waiting]) -> list[Job]:
+        with ThreadPoolExecutor(1 + len(waiting)) as aside:
+            begun = aside.submit(self._rows, f"--states={_BEGUN}")
+            asked = [aside.submit(self._rows, "--states=pending", *_options(which)) for which in waiting]
+            found = {row.job_id: row for part in asked for row in part.result()}
+            excluded = self._excluded(f"--jobs={','.join(found)}") if found else {}
+            rows = list(({row.job_id: row for row in begun.result()} | found).values())
+        rows = self._dependencies(rows)
+        memory_counts = self._memory_counts()
+        spread = self._shares(rows, memory_counts, forget=False)
+        return [parse.job(row, excluded.get(row.job_id, ""), memory_counts, spread.get(row.job_id, ())) for row in rows]
 
     def rows(self, job_ids: Iterable[int] = ()) -> list[parse.JobRow]:
         """What squeue prints of these jobs that have not ended, array tasks besides; none named: of all."""
@@ -298,6 +319,11 @@ class _NoSuchJobError(GatewayError):
 def _secret() -> str:
     # A suffix that began with a digit would be taken for a size, a comma would end the field.
     return f"<{secrets.token_hex(16)}>"
+
+
+def _options(which: Waiting) -> list[str]:
+    lists = {"partition": which.partitions, "qos": which.qos, "account": which.accounts}
+    return [f"--{name}={','.join(sorted(listed))}" for name, listed in lists.items() if listed]
 
 
 def _share_key(row: parse.JobRow) -> _ShareKey:

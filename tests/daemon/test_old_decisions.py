@@ -26,7 +26,7 @@ def dies_once_on_record(site: Site, step: Step) -> None:
     site.journal.write = dying  # type: ignore[method-assign, assignment]
 
 
-@pytest.mark.parametrize("step", [Step.PLANNED, Step.PREPARING, Step.STOPPING])
+@pytest.mark.parametrize("step", [Step.PREPARING, Step.STOPPING])
 def test_after_two_hours_nobody_is_stopped_for_a_beneficiary_that_is_gone(tmp_path: Path, step: Step) -> None:
     site = Site(tmp_path)
     bio = [site.submit("bio", run_time=20_000) for _ in range(4)]
@@ -46,7 +46,7 @@ def test_after_two_hours_nobody_is_stopped_for_a_beneficiary_that_is_gone(tmp_pa
     assert all(not site.job(job).admin_comment.startswith(OUR_MARK) for job in bio)
 
 
-@pytest.mark.parametrize("step", [Step.PLANNED, Step.PREPARING, Step.STOPPING])
+@pytest.mark.parametrize("step", [Step.PREPARING, Step.STOPPING])
 def test_an_account_that_fell_to_its_entitlement_meanwhile_gives_nothing(tmp_path: Path, step: Step) -> None:
     site = Site(tmp_path)
     bio = [site.submit("bio", run_time=20_000) for _ in range(4)]

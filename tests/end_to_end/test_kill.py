@@ -12,9 +12,8 @@ pytestmark = pytest.mark.slurm
 
 POINTS = [
     (step, after_orders)
-    for step in ("planned", "preparing", "stopping", "starting", "returning", "done")
+    for step in ("preparing", "stopping", "starting", "returning", "done")
     for after_orders in (False, True)
-    if not (step == "planned" and after_orders)
 ]
 
 

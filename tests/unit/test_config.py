@@ -22,7 +22,10 @@ WRONG = [
     ("[slurm]\npoll_seconds = 1\n]", "f.toml: Invalid statement (at line 3, column 1): must be TOML"),
     ("[slurm]\npoll_second = 1", "f.toml: slurm.poll_second = 1: unknown key; did you mean 'poll_seconds'?"),
     ("[slum]", "f.toml: slum = {}: unknown key; did you mean 'slurm'?"),
-    ("[slurm]\nx = 1", "f.toml: slurm.x = 1: unknown key; known here: conf, gateway, poll_seconds, timeout_seconds"),
+    (
+        "[slurm]\nx = 1",
+        "f.toml: slurm.x = 1: unknown key; known here: calls_per_second, conf, gateway, poll_seconds, timeout_seconds",
+    ),
     ("[slurm]\npoll_seconds = -1", "f.toml: slurm.poll_seconds = -1: must be greater than 0"),
     ("[slurm]\npoll_seconds = nan", "f.toml: slurm.poll_seconds = NaN: must be greater than 0"),
     ("[slurm]\npoll_seconds = inf", "f.toml: slurm.poll_seconds = Infinity: must be a finite number"),

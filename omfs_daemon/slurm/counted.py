@@ -1,0 +1,41 @@
+"""How many calls of Slurm are made: an order for several jobs counts once for each, for so does slurmctld."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from threading import Lock
+from typing import Any, cast
+
+from omfs_daemon.slurm.gateway import Gateway
+
+
+class Calls:
+    """Counts the calls of one gateway, by any thread."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._lock = Lock()
+
+    def of(self, gateway: Gateway) -> Gateway:
+        """The same gateway; what goes through it is counted."""
+        return cast(Gateway, _Counted(gateway, self))
+
+    def add(self, number: int) -> None:
+        with self._lock:
+            self.number += number
+
+
+class _Counted:
+    def __init__(self, gateway: Gateway, calls: Calls) -> None:
+        self._gateway = gateway
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._gateway, name)
+        return partial(self._call, found) if callable(found) else found
+
+    def _call(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        first = arguments[0] if arguments else None
+        self._calls.add(len(first) if isinstance(first, tuple | list) and first else 1)
+        return call(*arguments, **named)

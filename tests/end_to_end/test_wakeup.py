@@ -1,0 +1,126 @@
+"""omfsd is woken by what happens in Slurm, long before its poll; and Slurm never waits for it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.daemon.wakeup import NAME
+from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
+from omfs_daemon.demo.slurm_conf import Shape
+from tests.conftest import clear
+from tests.end_to_end.daemons import ROOT, Daemon
+from tests.helpers import wait_until
+
+pytestmark = pytest.mark.slurm
+
+POLL = 600  # seconds: nothing here lasts as long
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalSlurm]:
+    """Two nodes, with our plug-in, and a word to the daemon when a job ends."""
+    directory = Path(tempfile.mkdtemp(prefix="omfs-wakeup-"))
+    directory.chmod(0o755)
+    run = directory / "omfs" / "run"
+    epilog = directory / "epilog"
+    epilog.write_text(f"#!/bin/sh\n: >> {run / NAME}\n")
+    epilog.chmod(0o755)
+    settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/{NAME}", "let_in_partitions": "urgent"}
+    gate = Gate(ROOT / "plugins" / "job_submit.lua", settings)
+    try:
+        with LocalSlurm(directory / "slurm", Shape(2, options={"EpilogSlurmctld": str(epilog)}), gate=gate) as slurm:
+            yield slurm
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
+    """It lives in the directory that the plug-in knows."""
+    directory = cluster.directory.parent / "omfs"
+    directory.mkdir()
+    installation = Daemon(cluster, directory)
+    configure(installation, f"poll_seconds = {POLL}")
+    try:
+        yield installation
+    finally:
+        installation.kill()
+        clear(cluster)
+        shutil.rmtree(directory)
+
+
+def configure(daemon: Daemon, *slurm: str) -> None:
+    text = daemon.config.read_text()
+    text = text.replace("poll_seconds = 0.3", "\n".join(slurm)).replace("[daemon]", '[daemon]\nlog_level = "debug"')
+    daemon.config.write_text(text)
+
+
+def looks(daemon: Daemon) -> int:
+    return daemon.log.read_text().count('"event": "cycle"')
+
+
+def rest(daemon: Daemon) -> int:
+    """Until nothing wakes it any more; how often it has looked by then."""
+    seen = [-2, -1]
+
+    def is_still() -> bool:
+        seen.append(looks(daemon))
+        return seen[-1] == seen[-12:][0] and len(seen) > 12
+
+    wait_until(is_still, 30, "the daemon to rest")
+    return looks(daemon)
+
+
+def test_an_urgent_job_runs_long_before_the_next_poll(daemon: Daemon) -> None:
+    daemon.start()
+    bio = [daemon.submit("bio", 30, method="requeue") for _ in range(2)]
+    daemon.wait_running(*bio)
+    rest(daemon)
+    urgent = daemon.submit("alarm", 1, "-p", "urgent")
+    daemon.wait_running(urgent, limit=30)
+    assert sum(daemon.runs(job) for job in bio) == 1, "it was preempted for"
+
+
+def test_the_end_of_a_job_wakes(daemon: Daemon) -> None:
+    daemon.start()
+    job = daemon.submit("bio", 600, method="requeue")
+    daemon.wait_running(job)
+    before = rest(daemon)
+    daemon.slurm.command("scancel", str(job))
+    wait_until(lambda: looks(daemon) > before, 30, "another look")
+
+
+def test_slurm_does_not_wait_for_a_daemon_that_is_stopped_or_dead(daemon: Daemon) -> None:
+    daemon.start()
+    assert daemon.process is not None
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        # Each command has a time-out, and the job starts at once: the daemon's last heartbeat is still fresh.
+        submitted = [daemon.submit("bio", 0.1, method="requeue") for _ in range(3)]
+        wait_until(lambda: all(daemon.job(job).state is JobState.ENDED for job in submitted), 30, "jobs to end")
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    before = looks(daemon)
+    wait_until(lambda: looks(daemon) > before, 30, "a look, for it was woken meanwhile")
+    daemon.kill()
+    submitted = [daemon.submit("bio", 0.1, method="requeue") for _ in range(3)]
+    wait_until(lambda: all(daemon.job(job).state is JobState.ENDED for job in submitted), 30, "jobs to end")
+
+
+def test_a_storm_of_events_makes_no_more_calls_than_allowed(daemon: Daemon) -> None:
+    """Each look is two calls at least; for five seconds it may be faster, which starting has used up in part."""
+    daemon.config.write_text(daemon.config.read_text().replace("[slurm]", "[slurm]\ncalls_per_second = 2"))
+    daemon.start()
+    before = looks(daemon)
+    for _ in range(1000):
+        with (daemon.directory / "run" / NAME).open("a"):
+            pass
+    wait_until(lambda: looks(daemon) > before, 30, "a look")
+    assert looks(daemon) - before <= 8
