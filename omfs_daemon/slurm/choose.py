@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -14,9 +13,8 @@ from omfs_daemon.slurm.commands import CommandGateway
 from omfs_daemon.slurm.gateway import Gateway
 from omfs_daemon.slurm.pyslurm_gateway import PySlurmGateway
 from omfs_daemon.slurm.pyslurm_process import PySlurmProcess
+from omfs_daemon.slurm.releases import Release
 from omfs_daemon.slurm.run import run
-
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
 
 
 class Choice(NamedTuple):
@@ -53,15 +51,9 @@ def opened(
 
 def _fits(pyslurm: str, slurm: str) -> str:
     """That the releases agree, in words; GatewayError if they do not: each PySlurm knows one release's messages."""
-    if release(pyslurm) is None or release(pyslurm) != release(slurm):
+    if Release.of(pyslurm) != Release.of(slurm):
         raise GatewayError(f"PySlurm {pyslurm} does not fit Slurm {slurm}")
     return f"PySlurm {pyslurm} fits Slurm {slurm}"
-
-
-def release(version: str) -> tuple[int, int] | None:
-    """Major and minor number: (22, 5) of PySlurm's "22.5.3" and of Slurm's "slurm-wlm 22.05.8"; None of other text."""
-    match = _RELEASE.search(version)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def _slurm_version(section: SlurmSection, commands: CommandGateway) -> str:

@@ -14,9 +14,10 @@ from omfs_daemon.config_sections import SlurmSection
 from omfs_daemon.demo.local_slurm import LocalSlurm
 from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.metrics import Metrics
-from omfs_daemon.slurm.choose import opened, release
+from omfs_daemon.slurm.choose import opened
 from omfs_daemon.slurm.commands import CommandGateway
 from omfs_daemon.slurm.gateway import SlurmSettings
+from omfs_daemon.slurm.releases import Release
 from tests.pyslurm_stand_in.server import HERE
 
 STAND_IN = {"PYTHONPATH": str(HERE)}
@@ -96,20 +97,15 @@ def test_its_process_lives_as_long_as_it_is_needed() -> None:
         assert isinstance(made, CommandGateway)
 
 
-@pytest.mark.parametrize(
-    ("version", "numbers"),
-    [
-        ("22.5.3", (22, 5)),
-        ("22.05.8", (22, 5)),
-        ("slurm-wlm 22.05.8", (22, 5)),
-        ("24.11.0", (24, 11)),
-        ("25.11.5-1", (25, 11)),
-        ("", None),
-        ("new", None),
-    ],
-)
-def test_releases_are_compared_as_numbers(version: str, numbers: tuple[int, int] | None) -> None:
-    assert release(version) == numbers
+@pytest.mark.parametrize("version", ["22.5.3", "22.05.8", "slurm-wlm 22.05.8"])
+def test_releases_are_compared_as_numbers(version: str) -> None:
+    assert Release.of(version) == (22, 5)
+
+
+@pytest.mark.parametrize("version", ["", "new"])
+def test_what_is_no_version_fits_no_slurm(version: str) -> None:
+    with pytest.raises(GatewayError, match="not a version"):
+        Release.of(version)
 
 
 # -- how it is told --------------------------------------------------------------------------------
