@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from omfs_daemon.config_sections import SlurmSection
-from omfs_daemon.errors import ConfigError, GatewayError
+from omfs_daemon.errors import ConfigError, GatewayError, ParseError
 from omfs_daemon.slurm.commands import CommandGateway
 from omfs_daemon.slurm.gateway import Gateway
 from omfs_daemon.slurm.pyslurm_gateway import PySlurmGateway
@@ -51,9 +51,10 @@ def opened(
 
 def _fits(pyslurm: str, slurm: str) -> str:
     """That the releases agree, in words; GatewayError if they do not: each PySlurm knows one release's messages."""
-    if Release.of(pyslurm) != Release.of(slurm):
-        raise GatewayError(f"PySlurm {pyslurm} does not fit Slurm {slurm}")
-    return f"PySlurm {pyslurm} fits Slurm {slurm}"
+    with suppress(ParseError):
+        if Release.of(pyslurm) == Release.of(slurm):
+            return f"PySlurm {pyslurm} fits Slurm {slurm}"
+    raise GatewayError(f"PySlurm {pyslurm} does not fit Slurm {slurm}")
 
 
 def _slurm_version(section: SlurmSection, commands: CommandGateway) -> str:
