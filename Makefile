@@ -5,6 +5,7 @@
 #   make bench-sim  simulation speed, to build/bench/sim.json (traces: OMFS_TRACES)
 #   make bench-methods  the stop methods beside the bare tools, to build/bench/methods.json (DMTCP: OMFS_DMTCP)
 #   make bench-latency  an urgent start beside Slurm's own preemption, to build/bench/latency.json
+#   make bench-gentle  what slurmctld has to do for omfsd in ten minutes, to build/bench/gentle.json
 #   make nodes   build/omfs-run and build/omfs-node: one file each, for nodes with Python 3.6 or later
 #   make lint    style and types
 #   make venv    the virtual environment .venv
@@ -15,7 +16,7 @@ READY := $(VENV)/.ready
 # A private Slurm runs jobs as the users who submit them, so it needs root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help demo test bench bench-sim bench-methods bench-latency lint nodes venv
+.PHONY: help demo test bench bench-sim bench-methods bench-latency bench-gentle lint nodes venv
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -48,6 +49,10 @@ bench-methods: $(READY)
 bench-latency: $(READY)
 	@deploy/setup.sh tests
 	@$(AS_ROOT) $(PYTHON) -m benchmarks.latency
+
+bench-gentle: $(READY)
+	@deploy/setup.sh tests
+	@$(AS_ROOT) $(PYTHON) -m benchmarks.gentle
 
 nodes:
 	@python3 deploy/zipapps.py

@@ -8,7 +8,9 @@ line of the urgent job's script, which writes down the time; then it is made sur
 Prints a table and writes ``build/bench/latency.json``: a list with, for each kind and backlog, ``name``, ``backlog``,
 ``n``, ``min``, ``median``, ``p95``, ``max`` (seconds), ``ratio_to_native_tuned`` (of the medians, to Slurm's own tuned
 preemption in the same way; None where that was not run), ``max_ratio_to_native_tuned``, and ``split``: the medians of
-the parts, in seconds. A row ``sbatch`` per state of the daemon has what a submit itself takes.
+the parts, in seconds. Rows ``sbatch_alive``, ``sbatch_stopped`` and ``sbatch_dead`` have what a submit itself takes
+with our plug-in and the daemon in that state, beside one where there is no plug-in (``median_without``; the ratio is to
+that).
 Exit code 0 whatever the figures are: other work on the machine changes them. Needs root.
 
     python -m benchmarks.latency [--repetitions N] [--backlog N,N...] [--kinds NAME,...] [OUTPUT]
@@ -31,6 +33,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.latency_clusters import Cluster, Start
+from benchmarks.latency_submits import submits
 
 REPETITIONS = 20
 BACKLOGS = (0, 5000)
@@ -57,7 +60,6 @@ KINDS: Mapping[str, Kind] = {
     "native_requeue_tuned": Kind("native", "requeue", True),
     "native_suspend_tuned": Kind("native", "suspend", True),
     "native_requeue_default": Kind("native", "requeue", False),
-    "native_suspend_default": Kind("native", "suspend", False),
     "omfs_requeue": Kind("omfs", "requeue", True),
     "omfs_suspend": Kind("omfs", "suspend", True),
 }
@@ -132,6 +134,16 @@ def compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def submit_rows(without: Cluster, with_us: Cluster, repetitions: int) -> list[dict[str, Any]]:
+    """What sbatch takes, by state of omfsd; the ratio is of the medians, to sbatch where there is no plug-in."""
+    rows: list[dict[str, Any]] = []
+    for state, pairs in submits(without, with_us, repetitions).items():
+        ours, bare = summary([pair[0] for pair in pairs]), summary([pair[1] for pair in pairs])
+        ratio = {"ratio_to_native_tuned": round(ours["median"] / bare["median"], 3)}
+        rows.append({"name": f"sbatch_{state}", "backlog": 0, **ours, **ratio, "median_without": bare["median"]})
+    return rows
+
+
 def told(row: Mapping[str, Any]) -> str:
     """A line of the table."""
     figures = "  ".join(f"{name} {row[name]:6.3f}" for name in ("min", "median", "p95", "max"))
@@ -147,14 +159,12 @@ def starts(clusters: Mapping[str, Cluster], backlog: int, repetitions: int) -> l
     for turns in every:
         turns.cluster.fill(turns.kind.method)
         turns.cluster.queue(backlog + repetitions if backlog else 0, turns.kind.method)
-    # What ended before was in step with Slurm's background loop of a second: each kind begins at any moment of it.
-    moments = random.Random(repetitions)  # noqa: S311 - a benchmark, not a secret
-    for _ in range(repetitions):
-        moment = moments.uniform(0.3, 1.3)
+    # What ended before is in step with Slurm's background loop of a second: each kind begins at all moments of it.
+    order = random.Random(repetitions).sample(range(repetitions), repetitions)  # noqa: S311 - no secret
+    for position in order:
+        moment = 0.3 + (position + 0.5) / repetitions
         for turns in every:
             turns.turn(moment)
-    for turns in every:
-        turns.cluster.empty()
     return every
 
 
@@ -173,11 +183,17 @@ def main(arguments: Sequence[str]) -> int:
     rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         clusters = {name: stack.enter_context(KINDS[name].cluster()) for name in kinds}
-        for backlog in map(int, options.backlog.split(",")):
+        backlogs = [int(word) for word in options.backlog.split(",")]
+        for backlog in backlogs:
             found = compared([turns.row() for turns in starts(clusters, backlog, options.repetitions)])
+            if backlog == backlogs[0] and {"native_requeue_tuned", "omfs_requeue"} <= clusters.keys():
+                found += submit_rows(clusters["native_requeue_tuned"], clusters["omfs_requeue"], options.repetitions)
             for row in found:
                 print(told(row), flush=True)
             rows += found
+            if backlog != backlogs[-1]:
+                for one in clusters.values():
+                    one.empty()
     signal.signal(signal.SIGTERM, before)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(rows, indent=1) + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -14,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+
+import psutil
 
 from omfs_daemon.cli.client import Client
 from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
@@ -119,17 +120,17 @@ class Cluster:
     def submit(self, script: str, *options: str) -> int:
         return self.slurm.submit(script, "--output=/dev/null", "--no-kill", *options)
 
-    def fill(self, method: str) -> None:
-        """Until the machine is full of regular jobs that run, and of nothing else."""
+    def fill(self, method: str, seconds: float = 7200) -> None:
+        """Until the machine is full of regular jobs that run (for so long), and of nothing else."""
         for _ in range(NODES - len(self._regular("RUNNING"))):
-            self.submit(_SLEEP, *regular(method))
+            self.submit(_sleep(seconds), *regular(method))
         self.wait(self._is_full, "a machine full of regular jobs")
 
-    def queue(self, jobs: int, method: str) -> None:
+    def queue(self, jobs: int, method: str, seconds: float = 7200) -> None:
         """So many waiting jobs, each with a record of its own: tasks of an array that are touched one by one."""
         if not jobs:
             return
-        array = self.submit(_SLEEP, *regular(method), f"--array=1-{jobs}")
+        array = self.submit(_sleep(seconds), *regular(method), f"--array=1-{jobs}")
         for first in range(1, jobs + 1, CHUNK):
             refs = ",".join(f"{array}_{task}" for task in range(first, min(first + CHUNK, jobs + 1)))
             self.slurm.command("scontrol", "update", f"jobid={refs}", "name=waits")
@@ -154,18 +155,16 @@ class Cluster:
     def end_urgent(self, job: int, method: str, backlog: bool) -> None:
         """Take the urgent job away, with those that were stopped for it, and have the machine full again."""
         self.slurm.command("scancel", str(job))
-        self.wait(lambda: not self._states("COMPLETING") and str(job) not in self._states("RUNNING"), "its end")
         if not backlog:
             self.cancel("PENDING")
-        self.cancel("SUSPENDED")
-        if self.omfsd is not None:
-            self.wait(self.omfsd.rests, "omfsd to be done")
-        if backlog:
-            self.wait(self._is_full, "a machine full of regular jobs")
-        else:
+        if method == "suspend":
+            self.cancel("SUSPENDED")
+        self.wait(lambda: not self._states("COMPLETING") and str(job) not in self._states("RUNNING"), "its end")
+        if not backlog:
+            self.wait(lambda: self.omfsd is None or self.omfsd.rests(), "omfsd to be done")
             self.fill(method)
-        if self.omfsd is not None:
-            self.wait(self.omfsd.rests, "omfsd to be done")
+        self.wait(self._is_full, "a machine full of regular jobs")
+        self.wait(lambda: self.omfsd is None or self.omfsd.rests(), "omfsd to be done")
 
     def cancel(self, state: str = "") -> None:
         """All regular jobs in a state."""
@@ -179,7 +178,8 @@ class Cluster:
         self.wait(lambda: not self.slurm.command("squeue", "--noheader").stdout, "all jobs to end")
 
     def _is_full(self) -> bool:
-        return len(self._regular("RUNNING")) == NODES and not self._states("COMPLETING,SUSPENDED,CONFIGURING")
+        listed = ("squeue", "--noheader", "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING", "--format=%P %t")
+        return self.slurm.command(*listed).stdout.split("\n")[:-1] == [f"{LOW} R"] * NODES
 
     def _is_real(self, job: int) -> bool:
         running = self._states("RUNNING")
@@ -205,9 +205,12 @@ class Cluster:
 
     def controller_seconds(self) -> float:
         """Of processors, that slurmctld has used so far."""
-        pid = int((self.slurm.directory / "slurmctld.pid").read_text())
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(int((self.slurm.directory / "slurmctld.pid").read_text()))
+
+    def started(self) -> int:
+        """How many jobs Slurm has started so far (sdiag)."""
+        found = re.search(r"^Jobs started: +(\d+)", self.slurm.command("sdiag").stdout, re.M)
+        return int(found[1]) if found else 0
 
     def calls(self) -> dict[str, int]:
         """What slurmctld was asked so far, by kind of call (sdiag)."""
@@ -216,7 +219,8 @@ class Cluster:
         return {name: int(count) for name, count in re.findall(r"^\s+(\w+) +\( *\d+\) +count:(\d+)", part, re.M)}
 
 
-_SLEEP = "#!/bin/bash\nexec sleep 7200\n"
+def _sleep(seconds: float) -> str:
+    return f"#!/bin/bash\nexec sleep {seconds:g}\n"
 
 
 def regular(method: str) -> list[str]:
@@ -229,6 +233,12 @@ def regular(method: str) -> list[str]:
         "--requeue",
         f"--comment=omfs:method={method}",
     ]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of processors, that a process and its children that have ended have used so far."""
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 class Omfsd:
@@ -280,6 +290,10 @@ class Omfsd:
                 self._process.kill()
                 self._process.wait(20)
         self._process = None
+
+    def cpu_seconds(self) -> float:
+        """Of processors, with its commands."""
+        return 0.0 if self._process is None else cpu_seconds(self._process.pid)
 
     def rests(self) -> bool:
         """Whether it has looked at Slurm, and no stop is under way."""

@@ -99,7 +99,6 @@ class Cycle:
         began = self._clock()
         try:
             report = self._run(began) if look is Look.FULL else self._run_for_urgent(began)
-            self._away_since = None
         except GatewayError as error:
             self._away_since = began if self._away_since is None else self._away_since
             self._metrics.count_slurm_error(_kind(error))
@@ -166,6 +165,7 @@ class Cycle:
         records = [StopChanged(with_clock_moved(stop, away)) for stop in stops]
         if records:
             self._journal.write(*records)
+        self._away_since = None
 
     def _find_marked(self, snapshot: Snapshot) -> None:
         """After a start: suspended jobs that carry our mark, though the journal does not know them (it was lost)."""

@@ -254,7 +254,8 @@ class Service:
         self._rhythm.looked(look, began, self._clock(), calls, rate, woken)
         self._metrics.count_slurm_calls(calls)
         self._beat(report)
-        self._publish(report)
+        if look is Look.FULL:
+            self._publish(report)
         self._log_times(report, look)
         is_news = report.sentence != previous.sentence
         if look is Look.URGENT:

@@ -53,7 +53,7 @@ class CommandGateway:
         self._settings: SlurmSettings | None = None
         self._known: dict[tuple[parse.JobRow, str, tuple[Share, ...]], Job] = {}
         self._spread: dict[_ShareKey, tuple[Share, ...]] = {}
-        self._any_waits = False
+        self._seen: set[str] = set()
 
     @property
     def name(self) -> str:
@@ -65,12 +65,15 @@ class CommandGateway:
         return self._settings
 
     def jobs(self) -> list[Job]:
-        # Both at a time where jobs are known to wait; where none do, there is nothing to ask for.
-        with ThreadPoolExecutor(1) as aside:
-            asked = aside.submit(self._excluded) if self._any_waits else None
+        with ThreadPoolExecutor(1) as aside:  # at the same time, for urgent jobs may wait for the answer
+            asked = aside.submit(self._excluded)
             rows = self._rows()
-            self._any_waits = any(parse.job_state(row.state) is JobState.PENDING for row in rows)
-            excluded = asked.result() if asked is not None else self._excluded() if self._any_waits else {}
+            excluded = asked.result()
+        known = self._seen.union(excluded)
+        new = [row for row in rows if row.job_id not in known and parse.job_state(row.state) is JobState.PENDING]
+        if new:  # they came between the two answers
+            excluded |= self._excluded(f"--jobs={','.join(row.job_id for row in new)}")
+        self._seen = {row.job_id for row in rows}
         return self.jobs_of(rows, excluded)
 
     def jobs_at_once(self, waiting: Sequence[Waiting]) -> list[Job]:

@@ -136,12 +136,12 @@ def excluded_format(secret: str) -> str:
 
 
 def excluded(printed: str, secret: str) -> dict[str, str]:
-    """Job id and ExcNodeList, of the jobs that exclude nodes."""
+    """Job id and ExcNodeList, "" of jobs that exclude no nodes."""
     fields = printed.split(secret)
     if fields.pop().strip() or len(fields) % 2:
         raise ParseError(f"squeue printed a part of a job: {printed[-_SHOWN:]!r}")
     rows = zip(fields[::2], fields[1::2], strict=True)
-    return {job_id.lstrip("\n"): listed for job_id, listed in rows if values.text(listed)}
+    return {job_id.lstrip("\n"): listed if values.text(listed) else "" for job_id, listed in rows}
 
 
 def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Share, ...]) -> Job:

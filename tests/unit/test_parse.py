@@ -104,7 +104,7 @@ class TestRows:
 
     def test_excluded_nodes_by_job(self) -> None:
         text = f"7{SEPARATOR}n[2-3]{SEPARATOR}\n8{SEPARATOR}{SEPARATOR}\n"
-        assert parse.excluded(text, SEPARATOR) == {"7": "n[2-3]"}
+        assert parse.excluded(text, SEPARATOR) == {"7": "n[2-3]", "8": ""}
 
 
 class TestJob:
