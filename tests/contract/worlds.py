@@ -182,6 +182,18 @@ class RealWorld(World):
     def submit(self, what: Submission) -> int:
         return self._slurm.submit(_script(what), *_arguments(what), uid=OWNER)
 
+    def running(self, what: Submission) -> int:
+        """Slurm says so before the node has started anything; what becomes of a job that is stopped or ended in between
+        is a race inside Slurm, which nobody here asks about."""
+        job_id = super().running(what)
+        self.until(lambda: not self.runs(job_id) or self._has_processes(job_id))
+        return job_id
+
+    def _has_processes(self, job_id: int) -> bool:
+        node = self.job(job_id).on_nodes[0]
+        printed = self._slurm.command("scontrol", "listpids", str(job_id), node, check=False).stdout
+        return len(printed.splitlines()) > 1
+
     def cancel(self, job_id: int) -> None:
         self._slurm.command("scancel", str(job_id))
 

@@ -304,9 +304,10 @@ class NodesDaemon(Daemon):
         self.wait_until(counted_on, f"jobs {list(before)} to count on", limit)
 
     def wait_state(self, state: JobState, *jobs: Counting, limit: float = 60) -> None:
+        ids = {job.id for job in jobs}
         self.wait_until(
-            lambda: all((seen := self.gateway.find(job.id)) is not None and seen.state is state for job in jobs),
-            f"jobs {[job.id for job in jobs]} to be {state}",
+            lambda: ids <= {seen.id for seen in self.gateway.jobs() if seen.state is state},
+            f"jobs {sorted(ids)} to be {state}",
             limit,
         )
 

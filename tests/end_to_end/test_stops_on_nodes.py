@@ -18,6 +18,7 @@ from tests.end_to_end.on_nodes import NODES, NodesDaemon, Site, count_in_memory,
 pytestmark = pytest.mark.slurm
 
 MB = 1 << 20
+LONG = 250  # numbers, in five seconds: long enough to be seen stopping somebody on a busy machine
 
 
 @pytest.fixture(scope="module", name="site")
@@ -48,7 +49,7 @@ def test_an_urgent_job_gets_the_engine_and_its_memory_twice_in_a_row(omfsd: Node
     omfsd.start()
     job = omfsd.count()
     omfsd.wait_usable(job)
-    first = omfsd.urgent()
+    first = omfsd.urgent(count=LONG)
     omfsd.wait_until(lambda: omfsd.ask("plan")["actions"], "a plan")
     (action,) = omfsd.ask("plan")["actions"]
     (victim,) = action["victims"]
@@ -59,7 +60,7 @@ def test_an_urgent_job_gets_the_engine_and_its_memory_twice_in_a_row(omfsd: Node
     omfsd.configure()
     omfsd.start()
     for turn, urgent in ((1, first), (2, None)):
-        urgent = urgent or omfsd.urgent()
+        urgent = urgent or omfsd.urgent(count=LONG)
         omfsd.wait_stopped(job)
         assert omfsd.licences(job) == {}
         omfsd.wait_counting(urgent)  # it would have ended with code 3 without the memory
@@ -105,7 +106,7 @@ def test_sixteen_jobs_at_once(omfsd: NodesDaemon) -> None:
     omfsd.start()
     jobs = [omfsd.count("50M", ves=[number % 4], slots=1) for number in range(16)]
     omfsd.wait_usable(*jobs)
-    urgent = omfsd.urgent("950M", ves=range(4))
+    urgent = omfsd.urgent("950M", ves=range(4), count=LONG)
     omfsd.wait_stopped(*jobs)
     omfsd.wait_counting(urgent)
     omfsd.assert_all_well()
@@ -192,7 +193,7 @@ def test_a_process_that_veos_kills(omfsd: NodesDaemon) -> None:
     job = omfsd.count(ves=(0, 1))
     omfsd.wait_usable(job)
     pid = omfsd.pids(job)[0]
-    urgent = omfsd.urgent()
+    urgent = omfsd.urgent(count=LONG)
     omfsd.wait_stopped(job)
     with omfsd.site.fault("n1", "kill", pid):
         omfsd.wait_until(lambda: omfsd.gateway.find(job.id).state is JobState.ENDED, "its job to end")
@@ -297,7 +298,7 @@ def test_the_failsafe_brings_everything_back(omfsd: NodesDaemon) -> None:
     omfsd.start()
     jobs = [omfsd.count(nodes=[node]) for node in NODES]
     omfsd.wait_usable(*jobs)
-    urgent = omfsd.urgent()
+    urgent = omfsd.urgent(count=LONG)
     omfsd.wait_stopped(jobs[0])
     omfsd.site.engines["n2"].ask("bandwidth 300M")
     second = omfsd.urgent(nodes=["n2"])
