@@ -158,15 +158,25 @@ local function class_of(conf, job)
   return { methods = conf.methods }
 end
 
--- Whether omfsd may stop the job. requeues: Slurm would put it back into the queue (no --no-requeue).
-local function let_in(conf, job, requeues)
-  local class = class_of(conf, job)
+-- Whether omfsd may stop a job of this class. requeues: Slurm would put it back into the queue (no --no-requeue).
+local function can_be_stopped(class, job, requeues)
   for name in names(word(job.comment, METHOD) or class.default) do
     if listed(class.methods or "", name) and (requeues or name ~= LOSES_WORK) then
       return true
     end
   end
   return false
+end
+
+-- Whether omfsd may stop the job, in whichever of its partitions it will run.
+local function let_in(conf, job, requeues)
+  for name in names(job.partition) do
+    local alone = class_of(conf, { partition = name, qos = job.qos, account = job.account })
+    if not can_be_stopped(alone, job, requeues) then
+      return false
+    end
+  end
+  return can_be_stopped(class_of(conf, job), job, requeues)
 end
 
 -- Whether one of the licences ("ve_n1:2,fluent") is a book's, or one for any node.

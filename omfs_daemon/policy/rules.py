@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from omfs_daemon.cluster.jobs import Job, JobState
@@ -126,10 +126,18 @@ def chosen_methods(comment: str) -> tuple[str, ...]:
 def classify(rules: Rules, job: Job) -> JobClass:
     """The class of a job: by the partition in which it runs, or by all in which it waits.
 
-    An urgent job is never stopped (UJFB, section IV: urgent jobs never preempt urgent jobs).
+    An urgent job is never stopped (UJFB, section IV: urgent jobs never preempt urgent jobs). One that waits in several
+    partitions can be stopped only if it can in each: it will run in one of them.
     """
     waits_anywhere = job.state is JobState.PENDING and len(job.request.partitions) > 1
     partitions = (job.partition,) if job.partition and not waits_anywhere else job.request.partitions
+    job_class = _class_in(rules, job, partitions)
+    if waits_anywhere and not all(_class_in(rules, job, (partition,)).methods for partition in partitions):
+        return replace(job_class, methods=(), keeps_work=False, last_resort="")
+    return job_class
+
+
+def _class_in(rules: Rules, job: Job, partitions: tuple[str, ...]) -> JobClass:
     rule = _first_match(rules, partitions, job.qos, job.account)
     if rule.urgent:
         return JobClass(rule.name, True, ())

@@ -37,6 +37,16 @@ def test_several_partitions_never_raise_a_class() -> None:
     assert classify(by, replace(running(1, asks=both), partition="fast")).urgent
 
 
+def test_in_several_partitions_a_job_can_be_stopped_only_if_it_can_in_each() -> None:
+    open_to_all = ClassRule("s", partitions=frozenset({"slow"}), methods=("requeue",), default=("requeue",))
+    closed = ClassRule("m", partitions=frozenset({"main"}))
+    by = Rules(classes=(open_to_all, closed))
+    says = {"comment": "omfs:method=requeue"}
+    assert classify(by, waiting(1, asks=request(1, partitions=("slow", "main")), **says)).methods == ()
+    assert classify(by, waiting(1, asks=request(1, partitions=("slow",)), **says)).methods == ("requeue",)
+    assert classify(by, waiting(1, asks=request(1, partitions=("slow", "other")), **says)).methods == ("requeue",)
+
+
 @pytest.mark.parametrize(
     ("expression", "is_satisfied"),
     [
