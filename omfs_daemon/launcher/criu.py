@@ -127,7 +127,7 @@ class Criu(Driver):
 
     def _restart(self, directory: str, scratch: str, timeout: float, output: Optional[int]) -> "_Run":
         began, pause = time.monotonic(), _FIRST_PAUSE
-        end = began + timeout
+        end, taken = began + timeout, ""
         while True:
             work = tempfile.mkdtemp(prefix="restore-", dir=scratch)
             with open(os.path.join(work, "said"), "w+b") as said:
@@ -141,11 +141,14 @@ class Criu(Driver):
                 said.seek(0)
                 words = said.read().decode(errors="replace")
             trouble = criu_images.trouble(_read(os.path.join(work, "restore.log")), words)
+            if hung and taken:  # the last of several tries had too little time left
+                raise CannotStart("pid_taken", "criu cannot restore: {}".format(taken))
             if hung:
                 raise CannotStart("tool_hung", "criu did not restore within {:g} s".format(timeout))
             free_by = min(end, began + _TAKEN)
             if trouble.why != "pid_taken" or time.monotonic() + pause > free_by:
                 raise CannotStart(trouble.why, "criu cannot restore: {}".format(trouble.words))
+            taken = trouble.words
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

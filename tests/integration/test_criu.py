@@ -418,7 +418,7 @@ def test_waits_for_its_numbers_to_be_free(user: User) -> None:
     image = run.checkpoint(directory)["image"]
     occupant = occupy(run.pid)
     try:
-        answer = run.restart(directory, image, timeout=1.0)
+        answer = run.restart(directory, image, timeout=5.0)
         assert answer["failed"] == "pid_taken", answer
         assert user.processes() == [run.process.pid]
         run.order("restart", directory=str(directory), image=image, timeout=LIMIT)
