@@ -42,9 +42,7 @@ def plugin_settings(config: Config, privileged_uids: Iterable[int]) -> dict[str,
 def as_text(settings: Mapping[str, str]) -> str:
     """The file."""
     lines = [f"{name} = {value}\n".replace(" \n", "\n") for name, value in settings.items()]
-    return "".join(
-        ["# Written by `omfs config job-submit`; write it anew when the configuration has changed.\n", *lines]
-    )
+    return "".join([_HEAD, *lines])
 
 
 def in_step(config: Config, found: Mapping[str, str]) -> Finding:
