@@ -61,4 +61,4 @@ lint: $(READY)
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
-	@$(VENV)/bin/vermin --quiet --no-tips --target=3.6- --violations omfs_daemon/launcher omfs_daemon/node_side
+	@$(VENV)/bin/vermin --quiet --no-tips --target=3.6- --violations omfs_daemon/omfs_run omfs_daemon/omfs_node

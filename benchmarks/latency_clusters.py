@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, Self
 
 import psutil
 
-from omfs_daemon.cli.client import Client
-from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
-from omfs_daemon.demo.slurm_conf import Shape
+from omfs_daemon.daemon.api.client import Client
+from omfs_daemon.testing.local_slurm.local_slurm import Gate
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from omfs_daemon.errors import OmfsError
 
 ROOT = Path(__file__).parents[1]
@@ -263,7 +264,7 @@ class Omfsd:
         """Start it and wait until it has looked at Slurm."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", "from omfs_daemon.cli.daemon import run; run()", "-c", str(self._config)],
+                [sys.executable, "-c", "from omfs_daemon.cli.omfsd import run; run()", "-c", str(self._config)],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

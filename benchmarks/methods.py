@@ -35,8 +35,8 @@ from typing import Any
 from benchmarks.methods_common import MB, Place, Rig, Times
 from benchmarks.methods_launched import Application, Criu, Dmtcp
 from benchmarks.methods_nodes import Pageout, VeSwap
-from omfs_daemon.demo.local_slurm import LocalSlurm
-from omfs_daemon.demo.slurm_conf import Shape
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 
 METHODS = ("criu", "dmtcp", "application", "pageout", "ve_swap")
 SIZES = (100, 500, 2000)

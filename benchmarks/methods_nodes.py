@@ -15,10 +15,10 @@ from pathlib import Path
 
 from benchmarks import methods_common as common
 from benchmarks.methods_common import MB, USER, WHERE, Place, Times
-from omfs_daemon.demo.local_slurm import LocalSlurm
-from omfs_daemon.node_side import kernel
-from omfs_daemon.nodes.answers import Answer
-from omfs_daemon.nodes.transport import Local
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.omfs_node.movers import system_calls as kernel
+from omfs_daemon.daemon.node_client.node_answers import Answer
+from omfs_daemon.daemon.node_client.transport import Local
 from tests.mock_veos import Veos
 
 NODE = "n1"

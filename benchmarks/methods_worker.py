@@ -12,16 +12,17 @@ import time
 
 sys.path.insert(0, sys.argv[1])
 
-from omfs_daemon.launcher import drivers
-from omfs_daemon.launcher.application import Application
-from omfs_daemon.launcher.directory import open_private
-from omfs_daemon.launcher.dmtcp import Dmtcp
-from omfs_daemon.launcher.driver import Driver
-from omfs_daemon.launcher.generations import Generations
-from omfs_daemon.launcher.progress import Progress
-from omfs_daemon.launcher.run import Run, Setting
-from omfs_daemon.launcher.signals import Inbox
-from omfs_daemon.launcher.slurm_job import STOPPED
+from omfs_daemon.omfs_run import driver_table as drivers
+from omfs_daemon.omfs_run.drivers.application import Application
+from omfs_daemon.omfs_run.store.directory import open_private
+from omfs_daemon.omfs_run.drivers.dmtcp.dmtcp_driver import Dmtcp
+from omfs_daemon.omfs_run.drivers.driver import Driver
+from omfs_daemon.omfs_run.store.generations import Generations
+from omfs_daemon.omfs_run.store.computed_time import Progress
+from omfs_daemon.omfs_run.run import Run
+from omfs_daemon.omfs_run.run import Setting
+from omfs_daemon.omfs_run.signals import Inbox
+from omfs_daemon.protocol.exit_codes import STOPPED
 
 LIMIT = 300.0
 
@@ -82,7 +83,7 @@ class Worker:
         return {}
 
     def _bring_up(self) -> None:
-        # As in omfs_daemon/launcher/flow.py.
+        # As in omfs_daemon/omfs_run/flow.py.
         driver = self._driver()
         self._store.verify_ahead()
         driver.version()

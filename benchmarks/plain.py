@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from math import inf, nan
 
-from omfs_daemon.simulate.conventions import Jobs
+from omfs_daemon.simulate.engine.conventions import Jobs
 
 CORRECTIONS = (60, 300, 900, 1800, 3600, 7200, 18000, 36000, 72000, 180000, 360000)
 

@@ -22,14 +22,23 @@ from fractions import Fraction
 from pathlib import Path
 from statistics import median
 
-from omfs_daemon.cluster.jobs import Hold, Job, JobState, Request, Share
-from omfs_daemon.cluster.nodes import Node, Partition
-from omfs_daemon.cluster.snapshot import Ledger, Snapshot
-from omfs_daemon.policy.accounts import AccountShare, AccountTree
-from omfs_daemon.policy.gate import Conditions, judge
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.cluster.snapshot import Ledger
+from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.policy.validator import Conditions
+from omfs_daemon.policy.validator import judge
 from omfs_daemon.policy.planner import plan
-from omfs_daemon.policy.rules import ClassRule, Rules
-from omfs_daemon.policy.scene import Scene
+from omfs_daemon.policy.rules.classes import ClassRule
+from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.arrays.snapshot_arrays import Scene
 
 SIZES = ((1_000, 100), (10_000, 1_000), (100_000, 10_000))
 ROUNDS = 5

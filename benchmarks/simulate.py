@@ -27,16 +27,21 @@ from typing import Any
 import numpy as np
 
 from benchmarks import plain
-from omfs_daemon.policy.accounts import AccountShare, AccountTree
-from omfs_daemon.policy.rules import Rules
-from omfs_daemon.simulate.conventions import Conventions, Jobs, UserLimits
-from omfs_daemon.simulate.locate import VARIABLE, trace
-from omfs_daemon.simulate.outcome import Machine
-from omfs_daemon.simulate.policies import policy_named
-from omfs_daemon.simulate.readers.any import load
-from omfs_daemon.simulate.setting import Setting
-from omfs_daemon.simulate.units import counted
-from omfs_daemon.simulate.workload import Way, Workload
+from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.engine.conventions import Jobs
+from omfs_daemon.simulate.engine.conventions import UserLimits
+from omfs_daemon.simulate.workload.trace_files import VARIABLE
+from omfs_daemon.simulate.workload.trace_files import trace
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.policies.policy_table import policy_named
+from omfs_daemon.simulate.workload.load_trace import load
+from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.engine.machine_units import counted
+from omfs_daemon.simulate.workload.workload import Way
+from omfs_daemon.simulate.workload.workload import Workload
 
 RUNS = 5
 OUTPUT = Path("build/bench/sim.json")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "omfs_daemon"
-PROGRAMS = {"omfs-run": "launcher", "omfs-node": "node_side"}
+PROGRAMS = {"omfs-run": "omfs_run", "omfs-node": "omfs_node"}
 
 
 def build(name: str, directory: Path) -> Path:
@@ -24,8 +24,11 @@ def build(name: str, directory: Path) -> Path:
         target = tree / PACKAGE.name / part.name
         target.mkdir(parents=True)
         (target.parent / "__init__.py").write_text(f'__version__ = "{version()}"\n')
-        for source in sorted(part.glob("*.py")):
-            (target / source.name).write_bytes(source.read_bytes())
+        for folder in (part, PACKAGE / "protocol"):
+            for source in sorted(folder.rglob("*.py")):
+                copy = tree / source.relative_to(PACKAGE.parent)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(source.read_bytes())
         made = Path(temporary) / name
         zipapp.create_archive(
             tree, made, "/usr/bin/env python3", f"{PACKAGE.name}.{part.name}.main:run", compressed=True

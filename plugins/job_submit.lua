@@ -44,7 +44,7 @@ local MARK, GATE, STOPPED = "omfs:", "omfs:gate", "omfs:stopped"
 local METHOD, MIN_RUNTIME = "omfs:method=", "omfs:min_runtime=" -- words in the comment, and what they may hold
 local HOLDS = { [METHOD] = "[a-z0-9_,]+", [MIN_RUNTIME] = "%d+" }
 local OPTIONS = { { "OMFS_METHOD", METHOD }, { "OMFS_MIN_RUNTIME", MIN_RUNTIME } } -- plugins/spank/omfs_spank.c
-local LOSES_WORK = "requeue" -- omfs_daemon/cluster/methods.py
+local LOSES_WORK = "requeue" -- omfs_daemon/cluster/preempt_methods.py
 local NEEDS_SCRIPT = "requeue,dmtcp,criu,application" -- Slurm requeues batch jobs only, and omfs-run works in them only
 -- Slurm refuses an AdminComment in an owner's update, so an owner's release is noted in the job's comment.
 local WAITS = "omfs:wait"
@@ -94,7 +94,7 @@ local function listed(list, word)
 end
 
 -- The value of a word (start or space) MARK... (space or end) of a comment; nil without any. What omfsd might read
--- otherwise (omfs_daemon/policy/rules.py) holds nothing: "".
+-- otherwise (omfs_daemon/policy/rules/classes.py) holds nothing: "".
 local function word(comment, mark)
   comment = comment or ""
   local _, last = comment:find(mark, 1, true)
@@ -148,7 +148,7 @@ local function fits_partitions(class, partitions)
   return any or fits(class.partition, nil)
 end
 
--- As omfsd classifies it (classify in omfs_daemon/policy/rules.py).
+-- As omfsd classifies it (classify in omfs_daemon/policy/rules/classes.py).
 local function class_of(conf, job)
   for _, class in ipairs(classes(conf)) do
     if fits_partitions(class, job.partition) and fits(class.qos, job.qos) and fits(class.account, job.account) then

@@ -15,13 +15,18 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from omfs_daemon.demo.local_slurm import LocalSlurm, as_user
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.testing.local_slurm.local_slurm import as_user
 from omfs_daemon.errors import OmfsError
-from omfs_daemon.slurm.commands import CommandGateway
+from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 from omfs_daemon.slurm.releases import Release
-from omfs_daemon.slurm.run import run
-from tests.slurm_records import Recorder, write
-from tests.slurm_scenes import SCENES, SHAPE, Scene, Stage
+from omfs_daemon.slurm.commands.run_command import run
+from tests.recorded_slurm import Recorder
+from tests.recorded_slurm import write
+from tests.recording_scenarios import SCENES
+from tests.recording_scenarios import SHAPE
+from tests.recording_scenarios import Scene
+from tests.recording_scenarios import Stage
 
 _BASE_PORT = 17000
 _PATIENCE = 60.0  # for one command; most is needed where slurmctld is away

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.demo.local_slurm import LocalSlurm
-from omfs_daemon.demo.slurm_conf import Shape
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.helpers import wait_until
 
 SHAPE = Shape(

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from omfs_daemon.node_side import kernel
-from omfs_daemon.node_side.mover import Process
+from omfs_daemon.omfs_node.movers import system_calls as kernel
+from omfs_daemon.omfs_node.movers.mover import Process
 from tests.helpers import wait_until
 
 SOURCES = Path(__file__).parent.parent / "deploy" / "mock_veos"

@@ -9,19 +9,28 @@ from pathlib import Path
 
 from rich.table import Table
 
-from omfs_daemon.cli.check_stops import stops
-from omfs_daemon.cli.client import Client
-from omfs_daemon.cli.faults import UnreachableError
-from omfs_daemon.cli.output import cell, table, when
-from omfs_daemon.config import Config, check_accounts
-from omfs_daemon.daemon.callers import user_name
-from omfs_daemon.daemon.entitlement_text import from_rows
+from omfs_daemon.cli.check_preemption import stops
+from omfs_daemon.daemon.api.client import Client
+from omfs_daemon.daemon.api.client import UnreachableError
+from omfs_daemon.terminal.output import cell
+from omfs_daemon.terminal.output import table
+from omfs_daemon.terminal.output import when
+from omfs_daemon.config.schema import Config
+from omfs_daemon.config.load import check_accounts
+from omfs_daemon.daemon.api.callers import user_name
+from omfs_daemon.config.entitlement_text import from_rows
 from omfs_daemon.daemon.heartbeat import age
-from omfs_daemon.errors import GatewayError, OmfsError
-from omfs_daemon.policy.accounts import AccountShare
-from omfs_daemon.slurm.advice import Facts, Finding, Level, PlugIn, findings
-from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
-from omfs_daemon.slurm.run import run
+from omfs_daemon.errors import GatewayError
+from omfs_daemon.errors import OmfsError
+from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.slurm.settings_check import Facts
+from omfs_daemon.slurm.settings_check import Finding
+from omfs_daemon.slurm.settings_check import Level
+from omfs_daemon.slurm.settings_check import PlugIn
+from omfs_daemon.slurm.settings_check import findings
+from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.gateway import SlurmSettings
+from omfs_daemon.slurm.commands.run_command import run
 
 _MAX_AGE = 10.0  # the default of plugins/job_submit.lua
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}

@@ -9,12 +9,18 @@ from typing import Annotated
 
 import typer
 
-from omfs_daemon.cli.faults import Exit, FaultLine
-from omfs_daemon.cli.output import clean, print_json
-from omfs_daemon.cli.plugin_settings import as_text, plugin_settings
-from omfs_daemon.cli.session import session_of
-from omfs_daemon.config import DEFAULT_PATH, parse, read_text
-from omfs_daemon.config_sample import as_toml, sample
+from omfs_daemon.terminal.exit_status import Exit
+from omfs_daemon.terminal.exit_status import FaultLine
+from omfs_daemon.terminal.output import clean
+from omfs_daemon.terminal.output import print_json
+from omfs_daemon.config.job_submit_conf import as_text
+from omfs_daemon.config.job_submit_conf import plugin_settings
+from omfs_daemon.terminal.session import session_of
+from omfs_daemon.config.load import DEFAULT_PATH
+from omfs_daemon.config.load import parse
+from omfs_daemon.config.load import read_text
+from omfs_daemon.config.sample import as_toml
+from omfs_daemon.config.sample import sample
 from omfs_daemon.errors import ConfigError
 
 app = typer.Typer(

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from rich.console import RenderableType
+from omfs_daemon.terminal.output import cell
+from omfs_daemon.terminal.output import clean
+from omfs_daemon.terminal.output import table
+from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
 import sys
 from pathlib import Path
 from typing import Annotated
-
 import typer
-
-from omfs_daemon.cli import tables
-from omfs_daemon.cli.faults import FaultLine
-from omfs_daemon.cli.output import clean, print_json, show
-from omfs_daemon.cli.session import session_of
-from omfs_daemon.config import read_text
-from omfs_daemon.daemon.entitlement_text import from_csv, from_rows, from_toml, to_rows, to_toml
-from omfs_daemon.daemon.views import EntitlementChange, EntitlementsView
+from omfs_daemon.terminal.exit_status import FaultLine
+from omfs_daemon.terminal.output import print_json
+from omfs_daemon.terminal.output import show
+from omfs_daemon.terminal.session import session_of
+from omfs_daemon.config.load import read_text
+from omfs_daemon.config.entitlement_text import from_csv
+from omfs_daemon.config.entitlement_text import from_rows
+from omfs_daemon.config.entitlement_text import from_toml
+from omfs_daemon.config.entitlement_text import to_rows
+from omfs_daemon.config.entitlement_text import to_toml
+from omfs_daemon.daemon.api.entitlements_view import EntitlementChange
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.percent import percent, percent_text
+from omfs_daemon.config.percent import percent
+from omfs_daemon.config.percent import percent_text
+
+
+def entitlements_table(view: EntitlementsView) -> Iterator[RenderableType]:
+    """What ``omfs entitlements list`` prints."""
+    made = table(f"Entitlements ({clean(view['source'])})", ("account", "percent", "of"), ("percent",))
+    for share in view["entitlements"]:
+        made.add_row(cell(share["account"]), cell(share["percent"]), cell(share["parent"] or "the machine"))
+    yield made
+
+
+tables_entitlements = entitlements_table
 
 app = typer.Typer(
     cls=FaultLine,
@@ -31,7 +51,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
     """Print the entitlements in force and where they come from."""
     view = session_of(context).client().entitlements()
-    print_json(view) if as_json else show(*tables.entitlements(view))
+    print_json(view) if as_json else show(*tables_entitlements(view))
 
 
 @app.command("set", epilog="Example: omfs entitlements set bio 12.5 --parent science")

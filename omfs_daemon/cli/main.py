@@ -5,27 +5,33 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from typing import Annotated
-
 import typer
-
-from omfs_daemon import __version__, log
+from omfs_daemon import __version__
+from omfs_daemon.daemon import log
 from omfs_daemon.cli import check as checks
-from omfs_daemon.cli import (
-    configuration,
-    entitlements,
-    experiment,
-    method_tables,
-    methods,
-    simulate,
-    sweep,
-    tables,
-    whatif,
-)
-from omfs_daemon.cli.faults import EXIT_CODES, Exit, FaultLine
-from omfs_daemon.cli.output import clean, print_json, show
-from omfs_daemon.cli.session import Session, session_of
-from omfs_daemon.cli.times import seconds_since_epoch
-from omfs_daemon.daemon.operations import LONGEST_HISTORY
+from omfs_daemon.cli import configuration
+from omfs_daemon.cli import entitlements
+from omfs_daemon.cli.simulation import experiment
+from omfs_daemon.cli.history import costs as method_tables_costs
+from omfs_daemon.cli import methods
+from omfs_daemon.cli.simulation import simulate
+from omfs_daemon.cli.simulation import sweep
+from omfs_daemon.cli.history import history_table as tables_history
+from omfs_daemon.cli.plan import plan_table as tables_plan
+from omfs_daemon.cli.status import status_table as tables_status
+from omfs_daemon.cli.why import why_table as tables_why
+from omfs_daemon.cli.simulation import whatif
+from omfs_daemon.terminal.exit_status import EXIT_CODES
+from omfs_daemon.terminal.exit_status import Exit
+from omfs_daemon.terminal.exit_status import FaultLine
+from omfs_daemon.terminal.output import clean
+from omfs_daemon.terminal.output import print_json
+from omfs_daemon.terminal.output import show
+from omfs_daemon.terminal.session import Session
+from omfs_daemon.terminal.session import session_of
+from omfs_daemon.terminal.times import seconds_since_epoch
+from omfs_daemon.daemon.api.operations import LONGEST_HISTORY
+from omfs_daemon.terminal.session import AsJson
 
 app = typer.Typer(
     cls=FaultLine,
@@ -46,8 +52,6 @@ app.command(
     epilog="Example: omfs sweep --generate 20000 --procs 512 --policy easy --policy omfs --quantum 600 --out result"
 )(sweep.sweep)
 app.command(epilog="Example: omfs whatif --set entitlements.physics=40 --since 30d")(whatif.whatif)
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 def _version(asked: bool) -> None:
@@ -84,7 +88,7 @@ def status(context: typer.Context, as_json: AsJson = False) -> None:
     CPUs entitled, used, borrowed from others, lent to others, and asked for by waiting jobs; stops under way.
     """
     view = session_of(context).client().status()
-    print_json(view) if as_json else show(*tables.status(view))
+    print_json(view) if as_json else show(*tables_status(view))
 
 
 @app.command(epilog="Example: omfs plan")
@@ -94,7 +98,7 @@ def plan(context: typer.Context, as_json: AsJson = False) -> None:
     What the safety gate refuses is printed too, with the reason.
     """
     view = session_of(context).client().plan()
-    print_json(view) if as_json else show(*tables.plan(view))
+    print_json(view) if as_json else show(*tables_plan(view))
 
 
 @app.command(epilog="Example: omfs why 1234")
@@ -108,7 +112,7 @@ def why(
     Who stopped it, for whom, by which rule. Users see their own jobs, operators all.
     """
     view = session_of(context).client().why(job)
-    print_json(view) if as_json else show(*tables.why(view))
+    print_json(view) if as_json else show(*tables_why(view))
 
 
 @app.command(epilog="Example: omfs history --since 2d --limit 50")
@@ -128,10 +132,10 @@ def history(
     client, begin = session_of(context).client(), seconds_since_epoch(since, time.time())
     if costs:
         rows = client.costs(limit, begin)
-        print_json(rows) if as_json else show(*method_tables.costs(rows))
+        print_json(rows) if as_json else show(*method_tables_costs(rows))
     else:
         view = client.history(limit, begin)
-        print_json(view) if as_json else show(*tables.history(view))
+        print_json(view) if as_json else show(*tables_history(view))
 
 
 @app.command(epilog='Example: omfs pause --reason "maintenance of the file system"')
@@ -159,7 +163,7 @@ def check(context: typer.Context, as_json: AsJson = False) -> None:
     The connection, versions, permissions, and the settings that make preemption slow or unsafe. Works without
     the daemon. Run it as the user that runs omfsd. Exit code 1 if anything fails.
     """
-    from omfs_daemon.slurm.choose import opened
+    from omfs_daemon.config.open_gateway import opened
 
     session = session_of(context)
     config = session.config()
@@ -178,7 +182,7 @@ def demo(
 
     Lending, taking back, an urgent job, and no job lost.
     """
-    from omfs_daemon.demo import story
+    from omfs_daemon.demo import play as story
 
     raise typer.Exit(story.main(fake))
 

@@ -2,25 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from rich.console import RenderableType
+from rich.text import Text
+from omfs_daemon.terminal.output import cell
+from omfs_daemon.terminal.output import clean
+from omfs_daemon.terminal.output import span
+from omfs_daemon.terminal.output import table
+from omfs_daemon.daemon.api.methods_view import MethodNowView
+from omfs_daemon.daemon.api.methods_view import MethodsView
+from omfs_daemon.daemon.api.methods_view import MethodView
+from omfs_daemon.daemon.api.methods_view import WhyNotView
+from omfs_daemon.terminal.output import pace_text
 import time
 from typing import Annotated
-
 import typer
+from omfs_daemon.cli.methods_fit import fits as method_tables_fits
+from omfs_daemon.cli.methods_fit import fits_as_json as method_tables_fits_as_json
+from omfs_daemon.terminal.exit_status import Exit
+from omfs_daemon.daemon.api.client import UnreachableError
+from omfs_daemon.terminal.output import print_json
+from omfs_daemon.terminal.output import show
+from omfs_daemon.terminal.session import Session
+from omfs_daemon.terminal.session import session_of
+from omfs_daemon.terminal.times import seconds_since_epoch
+from omfs_daemon.config.build import rules
+from omfs_daemon.config.build import stop_timeouts
+from omfs_daemon.daemon.api.history_view import paid
+from omfs_daemon.cli.methods_fit import fitted
+from omfs_daemon.preemption.cost_fit import fit
+from omfs_daemon.preemption.cost_fit import points
+from omfs_daemon.daemon.api.methods_view import methods_view
+from omfs_daemon.daemon.api.operations import LONGEST_HISTORY
+from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.preemption.methods.registry import installed
 
-from omfs_daemon.cli import method_tables
-from omfs_daemon.cli.faults import Exit, UnreachableError
-from omfs_daemon.cli.output import print_json, show
-from omfs_daemon.cli.session import Session, session_of
-from omfs_daemon.cli.times import seconds_since_epoch
-from omfs_daemon.config import rules, stop_timeouts
-from omfs_daemon.daemon.cost_answers import paid
-from omfs_daemon.daemon.fitted_text import fitted
-from omfs_daemon.daemon.fitting import fit, points
-from omfs_daemon.daemon.method_answers import methods_view
-from omfs_daemon.daemon.operations import LONGEST_HISTORY
-from omfs_daemon.daemon.settings import Settings
-from omfs_daemon.daemon.views import MethodsView
-from omfs_daemon.methods.registry import installed
+_DONE_BY = {"slurm": "Slurm", "omfs-run": "omfs-run in the job", "omfs-node": "omfs-node on its nodes"}
+_CPUS = {"cpus": "CPUs"}
+
+
+def methods_table(view: MethodsView) -> Iterator[RenderableType]:
+    """What ``omfs methods`` prints."""
+    columns = ("method", "keeps work", "comes back", "frees", "done by", "stop", "back", "time-out", "usable now")
+    made = table(f"How jobs can be stopped (as {clean(view['source'])} has it)", columns, ("time-out",))
+    for method in view["methods"]:
+        pace = method["pace"]
+        made.add_row(
+            cell(method["name"] + ("" if method["built_in"] else " (of the site)")),
+            "yes" if method["keeps_work"] else "no",
+            cell(method["comes_back"]),
+            cell(", ".join(_CPUS.get(what, what) for what in method["frees"])),
+            cell(_DONE_BY[method["done_by"]]),
+            pace_text(pace["stop_seconds"], pace["stop_bytes_per_second"]),
+            pace_text(pace["back_seconds"], pace["back_bytes_per_second"]),
+            span(method["stop_timeout_seconds"]),
+            _usable(method.get("now")),
+        )
+    yield made
+    yield from _why_not(view["methods"])
+    if not any("now" in method for method in view["methods"]):
+        yield Text("where they can be used now only omfsd knows: it does not answer, or has not seen Slurm yet")
+
+
+def _usable(now: MethodNowView | None) -> str:
+    if now is None:
+        return "?"
+    if "ready" in now:
+        jobs = now["ready"]
+        return f"in {jobs} running job{'' if jobs == 1 else 's'}"
+    return f"on {now.get('usable', 0)} of {now.get('nodes', 0)} nodes"
+
+
+def _why_not(rows: Iterable[MethodView]) -> Iterator[Text]:
+    for method in rows:
+        for why_not in method.get("now", MethodNowView(why_not=[]))["why_not"]:
+            yield cell(f"{method['name']}: not on {_nodes(why_not)}: {why_not['why']}")
+
+
+def _nodes(why_not: WhyNotView) -> str:
+    named, more = ", ".join(why_not["nodes"]), why_not["count"] - len(why_not["nodes"])
+    return f"{named} and {more} more" if more > 0 else named
+
+
+method_tables_methods = methods_table
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -41,7 +105,7 @@ def methods(context: typer.Context, as_json: AsJson = False) -> None:
     if context.invoked_subcommand is not None:
         return
     view = _asked(session_of(context))
-    print_json(view) if as_json else show(*method_tables.methods(view))
+    print_json(view) if as_json else show(*method_tables_methods(view))
 
 
 def _asked(session: Session) -> MethodsView:
@@ -74,6 +138,6 @@ def fit_(
     fits = {way: made for way, some in points(rows).items() if (made := fit(some)) is not None}
     paces = rules(session.config(), ()).paces
     found = fitted(fits, {name: (method.traits, paces[name]) for name, method in installed().items()})
-    print_json(method_tables.fits_as_json(found)) if as_json else show(*method_tables.fits(found))
+    print_json(method_tables_fits_as_json(found)) if as_json else show(*method_tables_fits(found))
     if not found:
         raise typer.Exit(Exit.NO)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-
-from omfs_daemon.cluster.jobs import Job, Share
-from omfs_daemon.cluster.methods import Method
-from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.cluster.preempt_methods import Method
+from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.nodes import Partition
+from collections.abc import Mapping
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +96,10 @@ class Ledger:
     spared: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, int] = field(default_factory=dict)
     commitments: tuple[Commitment, ...] = ()
+
+
+class Facts(NamedTuple):
+    """What is known of nodes and jobs besides what Slurm tells, as in ``Snapshot``."""
+
+    nodes: Mapping[str, NodeFacts] = {}
+    sizes: Mapping[tuple[int, str], int] = {}

@@ -4,56 +4,56 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-
+from dataclasses import replace
 import structlog
-
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.methods import SUSPEND
+from omfs_daemon.cluster.preempt_methods import SUSPEND
 from omfs_daemon.cluster.snapshot import Snapshot
-from omfs_daemon.daemon.conductor import Conductor, with_clock_moved
-from omfs_daemon.daemon.hands import Desk, Hands, NoDesk
-from omfs_daemon.daemon.journal import Journal
-from omfs_daemon.daemon.picture import Facts, Observer, Picture
-from omfs_daemon.daemon.reconcile import reconcile
-from omfs_daemon.daemon.rhythm import Look
-from omfs_daemon.daemon.sentence import sentence
-from omfs_daemon.daemon.settings import Settings
-from omfs_daemon.daemon.state import JobStopped, StopChanged
-from omfs_daemon.daemon.story import Event, Story
-from omfs_daemon.errors import GatewayError, GatewayTimeout, OmfsError, ParseError
-from omfs_daemon.methods.base import Action, Seen
-from omfs_daemon.methods.missing import method_of
-from omfs_daemon.metrics import Metrics
-from omfs_daemon.policy.gate import REFUSAL_TEXT, Conditions, Verdict, judge
-from omfs_daemon.policy.plan import TEXT, Change, Plan
+from omfs_daemon.daemon.preemption_runner import Conductor
+from omfs_daemon.preemption.effects import with_clock_moved
+from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue as Desk
+from omfs_daemon.daemon.executor import Hands
+from omfs_daemon.daemon.node_client.work_queue import NoDesk
+from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.cluster.snapshot import Facts
+from omfs_daemon.daemon.observer import Observer
+from omfs_daemon.preemption.observation import Picture
+from omfs_daemon.preemption.reconcile import reconcile
+from omfs_daemon.daemon.poll_schedule import Look
+from omfs_daemon.daemon.api.cycle_report import sentence
+from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.preemption.state import JobStopped
+from omfs_daemon.preemption.state import StopChanged
+from omfs_daemon.preemption.records import Event
+from omfs_daemon.daemon.store.history_database import Story
+from omfs_daemon.errors import GatewayError
+from omfs_daemon.errors import GatewayTimeout
+from omfs_daemon.errors import OmfsError
+from omfs_daemon.errors import ParseError
+from omfs_daemon.preemption.methods.base import Action
+from omfs_daemon.preemption.methods.base import Seen
+from omfs_daemon.preemption.methods.not_installed import method_of
+from omfs_daemon.daemon.metrics import Metrics
+from omfs_daemon.policy.validator import REFUSAL_TEXT
+from omfs_daemon.policy.validator import Conditions
+from omfs_daemon.policy.validator import Verdict
+from omfs_daemon.policy.validator import judge
+from omfs_daemon.policy.plan import TEXT
+from omfs_daemon.policy.plan import Change
+from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import plan
-from omfs_daemon.policy.queue import HOLD_MARK, OUR_MARK, STOPPED_MARK
-from omfs_daemon.policy.rules import Rules
-from omfs_daemon.policy.scene import Scene
+from omfs_daemon.cluster.holds import HOLD_MARK
+from omfs_daemon.cluster.holds import OUR_MARK
+from omfs_daemon.cluster.holds import STOPPED_MARK
+from omfs_daemon.policy.arrays.snapshot_arrays import Scene
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.gateway import Gateway, Refusal
+from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.gateway import Refusal
 from omfs_daemon.slurm.orders import give
+from omfs_daemon.daemon.api.cycle_report import Report
 
 REFUSED_FOR = 60.0
 """Seconds for which a hold or release that Slurm refused is not ordered again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What one cycle saw and did, by which rules. ``error``: why it saw or did nothing; ``seen`` and ``decided``: when
-    Slurm had answered, and when it was clear what to do."""
-
-    at: float
-    sentence: str
-    rules: Rules = field(default_factory=Rules)
-    snapshot: Snapshot | None = None
-    plan: Plan | None = None
-    verdict: Verdict | None = None
-    error: str | None = None
-    took: float = 0.0
-    seen: float = 0.0
-    decided: float = 0.0
 
 
 class Cycle:

@@ -12,25 +12,37 @@ from pathlib import Path
 
 import structlog
 
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.cluster.methods import SUSPEND
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.preempt_methods import SUSPEND
 from omfs_daemon.cluster.snapshot import Stopped
-from omfs_daemon.config import Config
+from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.heartbeat import age
-from omfs_daemon.daemon.journal import Journal
-from omfs_daemon.daemon.lock import DirectoryLock, LockError
-from omfs_daemon.daemon.node_service import options, slurm_on_nodes, transport
-from omfs_daemon.daemon.picture import Observer, Picture
-from omfs_daemon.daemon.state import State
+from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.daemon.store.directory_lock import DirectoryLock
+from omfs_daemon.daemon.store.directory_lock import LockError
+from omfs_daemon.daemon.node_client.service import options
+from omfs_daemon.daemon.node_client.service import slurm_on_nodes
+from omfs_daemon.daemon.node_client.service import transport
+from omfs_daemon.daemon.observer import Observer
+from omfs_daemon.preemption.observation import Picture
+from omfs_daemon.preemption.state import State
 from omfs_daemon.errors import JournalError
-from omfs_daemon.methods.registry import installed
-from omfs_daemon.nodes.transport import Transport
-from omfs_daemon.nodes.work import Do, Work
-from omfs_daemon.policy.plan import Band
-from omfs_daemon.policy.queue import STOPPED_MARK, band_of, is_held_by_us, own_nice
+from omfs_daemon.preemption.methods.registry import installed
+from omfs_daemon.daemon.node_client.transport import Transport
+from omfs_daemon.preemption.methods.node_work import Do
+from omfs_daemon.preemption.methods.node_work import Work
+from omfs_daemon.policy.rules.queue_order import Band
+from omfs_daemon.cluster.holds import STOPPED_MARK
+from omfs_daemon.policy.rules.queue_order import band_of
+from omfs_daemon.cluster.holds import is_held_by_us
+from omfs_daemon.policy.rules.queue_order import own_nice
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.gateway import Gateway, Licences
-from omfs_daemon.slurm.orders import Order, give
+from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.gateway import Licences
+from omfs_daemon.slurm.orders import Order
+from omfs_daemon.slurm.orders import give
 
 _COMMENT = "[omfs] let go by the failsafe: the daemon was away"
 
@@ -38,7 +50,7 @@ _COMMENT = "[omfs] let go by the failsafe: the daemon was away"
 def run(config: Config) -> int:
     """Release everything if the daemon is dead for its grace time. Exit code 0: done, or nothing to do; 1: something
     could not be brought back yet, so run it again; or a daemon runs that decides nothing."""
-    from omfs_daemon.slurm.commands import CommandGateway
+    from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 
     gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
     return rescue(config, gateway, time.time, transport(config))

@@ -10,11 +10,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
-
 import structlog
 from inotify_simple import INotify, flags
-
-NAME = "wake"
+from omfs_daemon.config.schema import NAME
 
 _READ_MS = 1000
 

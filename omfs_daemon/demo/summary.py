@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.table import Table
 
-from omfs_daemon.cli.output import cell, span, table
-from omfs_daemon.demo.scenes import Play
+from omfs_daemon.terminal.output import cell
+from omfs_daemon.terminal.output import span
+from omfs_daemon.terminal.output import table
+from omfs_daemon.demo.script import Play
 
 
 def summary(play: Play) -> Iterator[RenderableType]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from operator import eq
 from typing import NamedTuple
-
-from omfs_daemon.cluster.jobs import Job, Share
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.policy.rules.queue_order import Band
+from omfs_daemon.policy.arrays.usage import AccountUse
 
 
 class Reason(StrEnum):
@@ -44,17 +46,6 @@ TEXT: Mapping[Reason, str] = {
     Reason.CPUS_FREE_AGAIN: "the CPUs on which it was suspended are free again",
     Reason.UNPLACED: "what it asks for on any node is counted by node, so its nodes are chosen first",
 }
-
-
-class Band(IntEnum):
-    """The order among waiting jobs; a higher band starts first (design, "Order in bands")."""
-
-    NONE = 0
-    STOPPED_BORROWER = 1
-    ENTITLED = 2
-    STOPPED_ENTITLED = 3
-    URGENT = 4
-    BENEFICIARY = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,19 +153,6 @@ class Waits(Collection[Wait]):
 
     def __repr__(self) -> str:
         return f"Waits({list(self)!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class AccountUse:
-    """CPUs of one account: of ``entitled``, ``used`` ones run; ``borrowed`` is beyond, ``lent`` is used by others."""
-
-    account: str
-    parent: str
-    entitled: int
-    used: int
-    borrowed: int
-    lent: int
-    pending: int
 
 
 @dataclass(frozen=True, slots=True)

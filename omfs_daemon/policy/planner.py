@@ -19,97 +19,48 @@ group that was refused, are looked at afresh in the next cycle only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-
+from collections.abc import Iterable
 import numpy as np
-
-from omfs_daemon.cluster.jobs import Hold, Job, JobState, Request, Share
-from omfs_daemon.cluster.snapshot import Ledger, Snapshot
-from omfs_daemon.policy.crowd import Waiting, task_refs
-from omfs_daemon.policy.free import Frontier
-from omfs_daemon.policy.gating import Gating
-from omfs_daemon.policy.kinds import Kind
-from omfs_daemon.policy.machine import Bools, Ints
-from omfs_daemon.policy.plan import Band, Change, Plan, Reason, Reclaim, Resume, Start, Victim, Wait, Waits
-from omfs_daemon.policy.pool import Pool
-from omfs_daemon.policy.queue import in_order
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.cluster.snapshot import Ledger
+from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.policy.arrays.job_arrays import Waiting
+from omfs_daemon.policy.arrays.job_arrays import task_refs
+from omfs_daemon.policy.arrays.free_resources import Frontier
+from omfs_daemon.policy.admission_holds import Gating
+from omfs_daemon.policy.rules.job_kinds import Kind
+from omfs_daemon.policy.arrays.node_arrays import Bools
+from omfs_daemon.policy.rules.queue_order import Band
+from omfs_daemon.policy.plan import Change
+from omfs_daemon.policy.plan import Plan
+from omfs_daemon.policy.plan import Reason
+from omfs_daemon.policy.plan import Reclaim
+from omfs_daemon.policy.plan import Resume
+from omfs_daemon.policy.plan import Start
+from omfs_daemon.policy.plan import Victim
+from omfs_daemon.policy.plan import Wait
+from omfs_daemon.policy.plan import Waits
+from omfs_daemon.policy.victims.candidates import Pool
+from omfs_daemon.policy.rules.queue_order import in_order
 from omfs_daemon.policy.ranking import Ranking
-from omfs_daemon.policy.rules import Rules
-from omfs_daemon.policy.scene import Scene
-from omfs_daemon.policy.standing import Standing
-from omfs_daemon.policy.usage import account_rows
-from omfs_daemon.policy.victims import Choice, Need, choose
+from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.arrays.snapshot_arrays import Scene
+from omfs_daemon.policy.working_state import Standing
+from omfs_daemon.policy.arrays.usage import account_rows
+from omfs_daemon.policy.victims.choice import Choice
+from omfs_daemon.policy.victims.need import Need
+from omfs_daemon.policy.victims.choice import choose
+from omfs_daemon.policy.waiting_groups import _Group
+from omfs_daemon.policy.waiting_groups import _Queue
+from omfs_daemon.policy.waiting_groups import _Line
 
 
 def plan(snapshot: Snapshot, ledger: Ledger, rules: Rules, now: float, scene: Scene | None = None) -> Plan:
     """What should happen now. Pure: no I/O, no clock of its own. ``scene``: the snapshot's, if it is laid out."""
     return _Pass(snapshot.taken, scene or Scene(snapshot), ledger, rules, now).run()
-
-
-@dataclass(slots=True)
-class _Group:
-    """Waiting jobs that are alike. ``tasks``: how many; ``beyond``: its account is not entitled to one more; ``shut``:
-    why the next one cannot start; ``ranked``: no further one gets a rank."""
-
-    kind: Kind
-    request: Request
-    tasks: int = 1
-    beyond: bool = False
-    shut: Reason | None = None
-    ranked: bool = False
-    known_need: Need | None = None
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether nothing that its account owns is left for the next one."""
-        return self.beyond or (self.shut is not None and self.ranked)
-
-    @property
-    def is_shut(self) -> bool:
-        return self.shut is not None
-
-    def need(self, standing: Standing, job: Job) -> Need:
-        """What each of its jobs needs; most groups are never asked."""
-        if self.known_need is None:
-            self.known_need = standing.need_of(job)
-        return self.known_need
-
-
-_Queue = list[tuple[Job, _Group]]
-
-_STEP = 1024
-
-
-class _Line:
-    """The waiting jobs that could start, in turn. Those of a closed group are passed over, many at a time."""
-
-    def __init__(self, waiting: Waiting, places: Ints, groups: Mapping[int, _Group]) -> None:
-        order = waiting.in_turn(places)
-        self._jobs, self._numbers, self._groups = waiting.jobs[order], waiting.alike[order], groups
-        self._left: Bools = np.ones(len(order), dtype=bool)
-
-    def walk(self, is_closed: Callable[[_Group], bool]) -> Iterator[tuple[int, Job, _Group]]:
-        """Those who are left and whose group is open when their turn comes, with their places in the line."""
-        closed: Bools = np.zeros(max(self._groups, default=-1) + 1, dtype=bool)
-        closed[[number for number, group in self._groups.items() if is_closed(group)]] = True
-        for begin in range(0, len(self._jobs), _STEP):
-            numbers = self._numbers[begin : begin + _STEP]
-            for at in np.flatnonzero(self._left[begin : begin + _STEP] & ~closed[numbers]).tolist():
-                number = int(numbers[at])
-                if not closed[number]:
-                    group = self._groups[number]
-                    yield begin + at, self._jobs[begin + at], group
-                    closed[number] = is_closed(group)
-
-    def leave(self, at: int) -> None:
-        """What becomes of this one is noted."""
-        self._left[at] = False
-
-    def rest(self) -> tuple[list[Job], list[Reason]]:
-        """All who are left, with the reasons of their groups."""
-        reasons = {number: group.shut or Reason.BEYOND_ENTITLEMENT for number, group in self._groups.items()}
-        return self._jobs[self._left].tolist(), [reasons[number] for number in self._numbers[self._left].tolist()]
 
 
 class _Pass:

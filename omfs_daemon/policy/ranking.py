@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.policy.crowd import task_refs
-from omfs_daemon.policy.plan import Band, Rank
-from omfs_daemon.policy.queue import band_of, nice_in
-from omfs_daemon.policy.usage import Usage
-from omfs_daemon.policy.victims import Need
+from omfs_daemon.policy.arrays.job_arrays import task_refs
+from omfs_daemon.policy.rules.queue_order import Band
+from omfs_daemon.policy.plan import Rank
+from omfs_daemon.policy.rules.queue_order import band_of
+from omfs_daemon.policy.rules.queue_order import nice_in
+from omfs_daemon.policy.arrays.usage import Usage
+from omfs_daemon.policy.victims.need import Need
 
 
 class Ranking:

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.nodes import Partition
 
 
 class Refusal(NamedTuple):

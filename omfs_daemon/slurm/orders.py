@@ -7,7 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.slurm.gateway import ByProcesses, Gateway, Licences, Refusal
+from omfs_daemon.slurm.gateway import ByProcesses
+from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.gateway import Licences
+from omfs_daemon.slurm.gateway import Refusal
 
 
 @dataclass(frozen=True, slots=True)

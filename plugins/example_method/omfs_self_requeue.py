@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omfs_daemon.cluster import launched
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.cluster.launched import RunState
-from omfs_daemon.cluster.methods import Method, Pace
-from omfs_daemon.methods.base import Action, Progress, Seen
+from omfs_daemon.cluster import run_report as launched
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.run_report import RunState
+from omfs_daemon.cluster.preempt_methods import Method
+from omfs_daemon.cluster.preempt_methods import Pace
+from omfs_daemon.preemption.methods.base import Action
+from omfs_daemon.preemption.methods.base import Progress
+from omfs_daemon.preemption.methods.base import Seen
 from omfs_daemon.slurm import orders
 
 

@@ -22,7 +22,7 @@ SPANK_PLUGIN(omfs, 1)
 
 enum { METHOD, CKPT_DIR, MIN_RUNTIME, OPTIONS };
 
-/* What omfs-run can do (NAMES in omfs_daemon/launcher/drivers.py); the others need nobody inside the job. */
+/* What omfs-run can do (NAMES in omfs_daemon/omfs_run/driver_table.py); the others need nobody inside the job. */
 static const char *const LAUNCHED[] = { "dmtcp", "criu", "application" };
 
 #define LONGEST_METHODS 255 /* bytes of a list of methods */

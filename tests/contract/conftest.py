@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.demo.local_slurm import LocalSlurm
-from omfs_daemon.slurm.pyslurm_process import PySlurmProcess
-from tests.contract.worlds import SHAPE, FakeWorld, RealWorld, World
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.slurm.pyslurm.pyslurm_process import PySlurmProcess
+from tests.contract.clusters import SHAPE
+from tests.contract.clusters import FakeWorld
+from tests.contract.clusters import RealWorld
+from tests.contract.clusters import World
 from tests.pyslurm_stand_in.server import StandInServer
 
 LIMIT = 20.0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold, JobState, Request
-from omfs_daemon.slurm.fake_jobs import Submission
-from tests.contract.worlds import World
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
+from tests.contract.clusters import World
 
 FULL = Submission(Request(16, nodes=4, max_nodes=4))
 ONE = Submission(Request(1))

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.demo.local_slurm import LocalSlurm
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from tests.helpers import wait_until
 
 ROOT = Path(__file__).parents[2]
-OMFSD = "from omfs_daemon.cli.daemon import run; run()"
+OMFSD = "from omfs_daemon.cli.omfsd import run; run()"
 OMFS = "from omfs_daemon.cli.main import run; run()"
 
 CONFIG = """
@@ -162,8 +164,8 @@ def dying_at(step: str, after_orders: bool) -> str:
     return f"""
 import os, signal
 from omfs_daemon.daemon import conductor
-from omfs_daemon.daemon.journal import Journal
-from omfs_daemon.daemon.state import StopChanged
+from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.preemption.state import StopChanged
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 write, order = Journal.write, conductor.Conductor._order
@@ -177,6 +179,6 @@ def dying_order(self, stop, *rest):
         die()
     return result
 Journal.write, conductor.Conductor._order = dying_write, dying_order
-from omfs_daemon.cli.daemon import run
+from omfs_daemon.cli.omfsd import run
 run()
 """

@@ -7,8 +7,10 @@ import time
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold, JobState
-from tests.end_to_end.daemons import OMFSD, Daemon
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import JobState
+from tests.end_to_end.daemons import OMFSD
+from tests.end_to_end.daemons import Daemon
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.slurm

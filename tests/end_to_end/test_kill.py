@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from tests.end_to_end.daemons import Daemon, dying_at
+from tests.end_to_end.daemons import Daemon
+from tests.end_to_end.daemons import dying_at
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.slurm

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from deploy.zipapps import build
-from omfs_daemon.demo.local_slurm import LocalSlurm
-from omfs_daemon.launcher import word
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.protocol import job_comment as word
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.slurm

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.daemon.wakeup import NAME
-from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
-from omfs_daemon.demo.slurm_conf import Shape
+from omfs_daemon.config.schema import NAME
+from omfs_daemon.testing.local_slurm.local_slurm import Gate
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
-from tests.end_to_end.daemons import ROOT, Daemon
+from tests.end_to_end.daemons import ROOT
+from tests.end_to_end.daemons import Daemon
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.slurm

@@ -12,8 +12,11 @@ import tempfile
 
 sys.path.insert(0, sys.argv[1])
 
-from omfs_daemon.launcher import criu
-from omfs_daemon.launcher.driver import CannotStart, CannotStop, Ended, Image
+from omfs_daemon.omfs_run.drivers.criu import criu_driver as criu
+from omfs_daemon.omfs_run.drivers.driver import CannotStart
+from omfs_daemon.omfs_run.drivers.driver import CannotStop
+from omfs_daemon.omfs_run.drivers.driver import Ended
+from omfs_daemon.omfs_run.drivers.driver import Image
 
 
 def main() -> None:

@@ -13,13 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.demo import own_processes
-from omfs_daemon.demo.local_slurm import LocalSlurm, LocalSlurmError
-from omfs_daemon.demo.slurm_conf import Shape
-from omfs_daemon.errors import GatewayError, GatewayTimeout
-from omfs_daemon.slurm.commands import CommandGateway
-from omfs_daemon.slurm.run import run
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.testing.local_slurm import own_processes
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurmError
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from omfs_daemon.errors import GatewayError
+from omfs_daemon.errors import GatewayTimeout
+from omfs_daemon.slurm.commands.command_gateway import CommandGateway
+from omfs_daemon.slurm.commands.run_command import run
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -310,7 +314,7 @@ class TestLocalSlurm:
         assert "\n" not in str(caught.value)
 
     def test_a_munged_of_its_own(self, own_slurm: Callable[..., LocalSlurm], monkeypatch: pytest.MonkeyPatch) -> None:
-        from omfs_daemon.demo import munge
+        from omfs_daemon.testing.local_slurm import munge
 
         works = munge.works
         monkeypatch.setattr(munge, "works", lambda socket=None: socket is not None and works(socket))

@@ -89,7 +89,8 @@ def shared() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="omfs-criu-test-") as name:
         path = Path(name)
         package = path / "omfs_daemon"
-        shutil.copytree(ROOT / "omfs_daemon/launcher", package / "launcher")
+        for part in ("omfs_run", "protocol"):
+            shutil.copytree(ROOT / "omfs_daemon" / part, package / part)
         (package / "__init__.py").touch()
         shutil.copy(Path(__file__).parent / "criu_run.py", path)
         (path / "count.c").write_text(COUNT)

@@ -13,9 +13,10 @@ from threading import Event
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.daemon.wakeup import NAME, Wakeup
-from omfs_daemon.demo.local_slurm import LocalSlurm
-from omfs_daemon.demo.slurm_conf import Shape
+from omfs_daemon.config.schema import NAME
+from omfs_daemon.daemon.wakeup import Wakeup
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
 from tests.helpers import wait_until
 

@@ -13,13 +13,19 @@ from threading import Event
 
 import pytest
 
-from omfs_daemon.cli.plugin_settings import as_text, plugin_settings
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.config import Config, parse, rules
+from omfs_daemon.config.job_submit_conf import as_text
+from omfs_daemon.config.job_submit_conf import plugin_settings
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.config.schema import Config
+from omfs_daemon.config.load import parse
+from omfs_daemon.config.build import rules
 from omfs_daemon.daemon.wakeup import Wakeup
-from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
-from omfs_daemon.demo.slurm_conf import Shape
-from omfs_daemon.policy.rules import classify
+from omfs_daemon.testing.local_slurm.local_slurm import Gate
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from omfs_daemon.policy.rules.classes import classify
 from tests.conftest import clear
 from tests.helpers import wait_until
 

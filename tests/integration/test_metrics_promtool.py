@@ -2,7 +2,7 @@
 
 import subprocess
 
-from omfs_daemon.metrics import Metrics
+from omfs_daemon.daemon.metrics import Metrics
 
 
 def test_promtool_finds_nothing() -> None:

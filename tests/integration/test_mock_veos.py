@@ -16,11 +16,21 @@ from typing import Any
 
 import pytest
 
-from omfs_daemon.node_side import kernel, ve_library
-from omfs_daemon.node_side.mover import IN, MIXED, NONE, OUT, CannotMove, Process
-from omfs_daemon.node_side.ve_swap import VeSwap
+from omfs_daemon.omfs_node.movers import system_calls as kernel
+from omfs_daemon.omfs_node.ve_swap import library_driver as ve_library
+from omfs_daemon.omfs_node.movers.mover import IN
+from omfs_daemon.omfs_node.movers.mover import MIXED
+from omfs_daemon.omfs_node.movers.mover import NONE
+from omfs_daemon.omfs_node.movers.mover import OUT
+from omfs_daemon.omfs_node.movers.mover import CannotMove
+from omfs_daemon.omfs_node.movers.mover import Process
+from omfs_daemon.omfs_node.ve_swap.ve_mover import VeSwap
 from tests.helpers import wait_until
-from tests.mock_veos import MB, Program, Veos, processes, soon
+from tests.mock_veos import MB
+from tests.mock_veos import Program
+from tests.mock_veos import Veos
+from tests.mock_veos import processes
+from tests.mock_veos import soon
 
 NOBODY = 65534
 
@@ -399,7 +409,7 @@ def _slurm(veos: Veos, programs: list[Program]) -> dict[str, str]:
 
 
 def _start_node(request: dict[str, Any]) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "omfs_daemon.node_side"]
+    words = [sys.executable, "-m", "omfs_daemon.omfs_node"]
     child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdin is not None
     child.stdin.write(json.dumps(request).encode())

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.launcher.application import Application
-from omfs_daemon.launcher.driver import CannotStop, Program
+from omfs_daemon.omfs_run.drivers.application import Application
+from omfs_daemon.omfs_run.drivers.driver import CannotStop
+from omfs_daemon.omfs_run.drivers.driver import Program
 from tests.helpers import wait_until
 
 RANK = """

@@ -16,9 +16,13 @@ from typing import Any
 
 import pytest
 
-from omfs_daemon.demo.local_slurm import LocalSlurm
-from omfs_daemon.nodes.desk import Desk, Do, Work, WorkSeen, WorkState
-from omfs_daemon.nodes.transport import Local
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.daemon.node_client.work_queue import Desk
+from omfs_daemon.daemon.node_client.work_queue import Do
+from omfs_daemon.daemon.node_client.work_queue import Work
+from omfs_daemon.daemon.node_client.work_queue import WorkSeen
+from omfs_daemon.daemon.node_client.work_queue import WorkState
+from omfs_daemon.daemon.node_client.transport import Local
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -26,7 +30,7 @@ pytestmark = pytest.mark.slurm
 MB = 1024**2
 NOBODY = 65534
 ROOT = Path(__file__).parents[2]
-OMFS_NODE = [sys.executable, "-m", "omfs_daemon.node_side"]
+OMFS_NODE = [sys.executable, "-m", "omfs_daemon.omfs_node"]
 
 # Fills memory with what does not compress, then adds up checksums of parts of it, for ever: a line each.
 PROGRAM = """
@@ -314,7 +318,7 @@ def test_a_job_over_two_nodes_by_the_desk_suspended_and_resumed_by_slurm(slurm: 
     job.slurm, job.node, job.output = slurm, "n3", output
     job.id = slurm.submit(script, *options, uid=NOBODY)
     wait_until(lambda: len(job.counts()) == 3 and all(job.counts().values()), 60, "the job to count")
-    way = Local([sys.executable, "-m", "omfs_daemon.node_side"], variables={"PYTHONPATH": str(ROOT)})
+    way = Local([sys.executable, "-m", "omfs_daemon.omfs_node"], variables={"PYTHONPATH": str(ROOT)})
     desk = Desk(way, time.time, lambda: None)
     out = Work("x", job.id, NOBODY, ("n3", "n4"), Do.OUT, "pageout", slurm={"conf": str(slurm.conf)}, timeout=30)
     try:

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold, Job
-from omfs_daemon.demo.local_slurm import Gate, LocalSlurm
-from omfs_daemon.demo.slurm_conf import Shape
-from omfs_daemon.launcher import drivers
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.testing.local_slurm.local_slurm import Gate
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from omfs_daemon.omfs_run import driver_table as drivers
 from tests.conftest import clear
 from tests.helpers import wait_until
 

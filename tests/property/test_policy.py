@@ -14,28 +14,34 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from omfs_daemon.cluster.jobs import Job, JobState, Share
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Share
 from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.cluster.snapshot import Ledger, Snapshot, Stopped
-from omfs_daemon.policy.accounts import AccountTree
-from omfs_daemon.policy.gate import Refusal, Verdict, judge
-from omfs_daemon.policy.plan import Plan, Reclaim
+from omfs_daemon.cluster.snapshot import Ledger
+from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.cluster.snapshot import Stopped
+from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.policy.validator import Refusal
+from omfs_daemon.policy.validator import Verdict
+from omfs_daemon.policy.validator import judge
+from omfs_daemon.policy.plan import Plan
+from omfs_daemon.policy.plan import Reclaim
 from omfs_daemon.policy.planner import plan
-from omfs_daemon.policy.rules import Rules, classify
-from tests.unit.policy_builders import (
-    CLASSES,
-    FRESH,
-    NOW,
-    World,
-    gated,
-    nodes,
-    request,
-    running,
-    tree,
-    urgent,
-    waiting,
-    world,
-)
+from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.classes import classify
+from tests.unit.policy.policy_builders import CLASSES
+from tests.unit.policy.policy_builders import FRESH
+from tests.unit.policy.policy_builders import NOW
+from tests.unit.policy.policy_builders import World
+from tests.unit.policy.policy_builders import gated
+from tests.unit.policy.policy_builders import nodes
+from tests.unit.policy.policy_builders import request
+from tests.unit.policy.policy_builders import running
+from tests.unit.policy.policy_builders import tree
+from tests.unit.policy.policy_builders import urgent
+from tests.unit.policy.policy_builders import waiting
+from tests.unit.policy.policy_builders import world
 
 laws = settings(
     max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)

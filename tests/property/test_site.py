@@ -8,10 +8,14 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omfs_daemon.cluster.jobs import Hold, JobState
-from omfs_daemon.policy.queue import OUR_MARK
-from omfs_daemon.slurm.fake_gateway import Fault
-from tests.daemon.site import ORDERS, Killed, Site, site_rules
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.holds import OUR_MARK
+from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
+from tests.whole_daemon.fake_site import ORDERS
+from tests.whole_daemon.fake_site import Killed
+from tests.whole_daemon.fake_site import Site
+from tests.whole_daemon.fake_site import site_rules
 
 submit = st.tuples(
     st.just("submit"),

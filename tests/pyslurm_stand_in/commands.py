@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.slurm import parse, values
-from omfs_daemon.slurm.fake_gateway import FakeGateway
-from omfs_daemon.slurm.fake_jobs import fold
-from omfs_daemon.slurm.parse import JobRow
-from tests.pyslurm_stand_in.server import MB, state_word
+from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands import values
+from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
+from omfs_daemon.testing.fake_slurm.fake_jobs import fold
+from omfs_daemon.slurm.commands.parse_jobs import JobRow
+from tests.pyslurm_stand_in.server import MB
+from tests.pyslurm_stand_in.server import state_word
 
 
 class FakeCommands(FakeGateway):

@@ -10,11 +10,13 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.errors import GatewayError
-from omfs_daemon.slurm import values
-from omfs_daemon.slurm.fake_gateway import UNKNOWN, FakeGateway
-from omfs_daemon.slurm.fake_jobs import fold
+from omfs_daemon.slurm.commands import values
+from omfs_daemon.testing.fake_slurm.fake_gateway import UNKNOWN
+from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
+from omfs_daemon.testing.fake_slurm.fake_jobs import fold
 from omfs_daemon.slurm.gateway import Refusal
 
 MB = 1 << 20

@@ -6,8 +6,8 @@ import fcntl
 
 import pytest
 
-from omfs_daemon.simulate.policies import POLICIES
-from omfs_daemon.simulate.sweep import compile_for
+from omfs_daemon.simulate.policies.policy_table import POLICIES
+from omfs_daemon.simulate.run_cases import compile_for
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from omfs_daemon.simulate.conventions import Conventions, UserLimits
-from omfs_daemon.simulate.workload import Workload, workload
+from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.engine.conventions import UserLimits
+from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.simulate.workload.workload import workload
 
 ACCOUNTS = ("bio", "physics", "maths")
 

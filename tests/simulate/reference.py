@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, nan
 
-from omfs_daemon.simulate.conventions import Conventions, prepared
-from omfs_daemon.simulate.workload import Workload
+from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.engine.conventions import prepared
+from omfs_daemon.simulate.workload.workload import Workload
 
 CORRECTIONS = [60, 5 * 60, 15 * 60, 30 * 60] + [hours * 3600 for hours in (1, 2, 5, 10, 20, 50, 100)]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from math import inf, nan
 
-from tests.simulate.reference import CORRECTIONS, Job
+from tests.simulate.reference import CORRECTIONS
+from tests.simulate.reference import Job
 
 MORE = CORRECTIONS + [times * CORRECTIONS[-1] for times in range(2, 1000)]
 

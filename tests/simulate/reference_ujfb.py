@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
 
-from omfs_daemon.simulate.costs import StopCosts
-from omfs_daemon.simulate.outcome import Use
+from omfs_daemon.simulate.engine.preemption_costs import StopCosts
+from omfs_daemon.simulate.engine.outcome import Use
 from tests.simulate.reference import Job
-from tests.simulate.reference_reservations import Book, corrected
+from tests.simulate.reference_reservations import Book
+from tests.simulate.reference_reservations import corrected
 
 Stretch = tuple[int, float, float, int]
 

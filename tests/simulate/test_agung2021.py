@@ -10,15 +10,27 @@ import pytest
 from typer.testing import CliRunner
 
 from omfs_daemon.cli.main import app
-from omfs_daemon.simulate.costs import CostModel, stop_costs
-from omfs_daemon.simulate.experiments import agung2021
-from omfs_daemon.simulate.experiments.agung2021 import ALL, Study, on_their_clock, one_by_one
-from omfs_daemon.simulate.experiments.agung2021_numbers import THEIR_CODE, U_L
-from omfs_daemon.simulate.experiments.rows import COLUMNS, SLOWDOWNS, Row, figures
-from omfs_daemon.simulate.outcome import Machine
-from omfs_daemon.simulate.policies import policy_named
-from omfs_daemon.simulate.setting import Setting
-from omfs_daemon.simulate.workload import workload
+from omfs_daemon.simulate.engine.preemption_costs import CostModel
+from omfs_daemon.simulate.engine.preemption_costs import stop_costs
+from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import SWAP_IN as agung2021_SWAP_IN
+from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import SWAP_OUT as agung2021_SWAP_OUT
+from omfs_daemon.simulate.experiments.agung2021.agung2021 import found as agung2021_found
+from omfs_daemon.simulate.experiments.agung2021.agung2021 import studies as agung2021_studies
+from omfs_daemon.simulate.experiments.agung2021.agung2021 import write as agung2021_write
+from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import ALL
+from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import Study
+from omfs_daemon.simulate.experiments.agung2021.agung2021 import on_their_clock
+from omfs_daemon.simulate.experiments.agung2021.agung2021 import one_by_one
+from omfs_daemon.simulate.experiments.agung2021.published import THEIR_CODE
+from omfs_daemon.simulate.experiments.agung2021.published import U_L
+from omfs_daemon.simulate.results.result_rows import COLUMNS
+from omfs_daemon.simulate.results.result_rows import SLOWDOWNS
+from omfs_daemon.simulate.results.result_rows import Row
+from omfs_daemon.simulate.results.result_rows import figures
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.policies.policy_table import policy_named
+from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.workload.workload import workload
 from tests.simulate.traces import DIRECTORY
 
 
@@ -48,7 +60,7 @@ def clock() -> Iterator[float]:
 
 def written(out: Path) -> Path:
     ticks = clock()
-    return agung2021.write(out, agung2021.found(small()), 0.0, lambda: next(ticks))
+    return agung2021_write(out, agung2021_found(small()), 0.0, lambda: next(ticks))
 
 
 def test_results_have_one_row_a_workload_and_policy_and_exactly_these_columns(tmp_path: Path):
@@ -119,7 +131,7 @@ def test_their_clock_takes_the_next_whole_second_of_the_cut_run_and_two_seconds_
 
 def test_one_by_one_draws_the_same_seconds_and_lets_them_queue():
     jobs = small()[1].workload
-    together = stop_costs(jobs, CostModel(swap_out=agung2021.SWAP_OUT, swap_in=agung2021.SWAP_IN), seed=5)
+    together = stop_costs(jobs, CostModel(swap_out=agung2021_SWAP_OUT, swap_in=agung2021_SWAP_IN), seed=5)
     sized, model = one_by_one(jobs, 1.0, seed=5)
     queued = stop_costs(sized, model, seed=5)
     assert queued.stop.tolist() == together.stop.tolist() == queued.queueing.tolist()
@@ -138,7 +150,7 @@ def test_a_missing_trace_is_one_line_with_its_archive(tmp_path: Path):
 
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, Study]:
-    return {found.name: found for found in agung2021.studies(DIRECTORY, {})}
+    return {found.name: found for found in agung2021_studies(DIRECTORY, {})}
 
 
 def test_the_workloads_are_those_of_the_paper(recorded: dict[str, Study]):
@@ -153,7 +165,7 @@ def test_the_workloads_are_those_of_the_paper(recorded: dict[str, Study]):
 @pytest.mark.parametrize("name", ["SDSC-DS", "LANL-CM5", "SX-ACE"])
 def test_urgent_jobs_are_as_punctual_as_published_and_stopped_jobs_many(recorded: dict[str, Study], name: str):
     found = recorded[name]
-    costs = CostModel(swap_out=agung2021.SWAP_OUT, swap_in=agung2021.SWAP_IN)
+    costs = CostModel(swap_out=agung2021_SWAP_OUT, swap_in=agung2021_SWAP_IN)
     row = figures(policy_named("ujfb").simulate(Setting(found.workload, found.machine, costs=costs))).row
     assert 1.0 <= row.U_L <= U_L[name, "ujfb"].value
     assert row.preemptions > 0

@@ -9,15 +9,28 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from omfs_daemon.simulate.conservative import conservative, uncompressed
-from omfs_daemon.simulate.conventions import Conventions, UserLimits
-from omfs_daemon.simulate.outcome import Machine, Outcome
-from omfs_daemon.simulate.setting import Setting
-from omfs_daemon.simulate.workload import Bools, workload
-from tests.simulate import reference, reference_reservations
-from tests.simulate.random_workloads import Case, cases, random_case
-from tests.simulate.test_queue_policies import HPC2N, KTH, MACHINES, held_at_most, same, setting_of
-from tests.simulate.traces import needs_traces, recorded
+from omfs_daemon.simulate.policies.conservative import conservative
+from omfs_daemon.simulate.policies.conservative import uncompressed
+from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.engine.conventions import UserLimits
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.workload.workload import Bools
+from omfs_daemon.simulate.workload.workload import workload
+from tests.simulate import reference
+from tests.simulate import reference_reservations
+from tests.simulate.random_workloads import Case
+from tests.simulate.random_workloads import cases
+from tests.simulate.random_workloads import random_case
+from tests.simulate.test_queue_policies import HPC2N
+from tests.simulate.test_queue_policies import KTH
+from tests.simulate.test_queue_policies import MACHINES
+from tests.simulate.test_queue_policies import held_at_most
+from tests.simulate.test_queue_policies import same
+from tests.simulate.test_queue_policies import setting_of
+from tests.simulate.traces import needs_traces
+from tests.simulate.traces import recorded
 
 BOTH = ((conservative, True), (uncompressed, False))
 SEEDS = range(1000)

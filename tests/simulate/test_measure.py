@@ -7,13 +7,22 @@ from math import isnan
 import numpy as np
 import pytest
 
-from omfs_daemon.policy.accounts import AccountShare, AccountTree
-from omfs_daemon.simulate.conventions import Conventions
-from omfs_daemon.simulate.fairness import Fairness
-from omfs_daemon.simulate.measure import Distribution, Measures, measure
-from omfs_daemon.simulate.outcome import Machine, Outcome, Segments, Use, undisturbed
-from omfs_daemon.simulate.timeline import means, steps
-from omfs_daemon.simulate.workload import Workload, workload
+from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.results.fairness import Fairness
+from omfs_daemon.simulate.results.measure import Distribution
+from omfs_daemon.simulate.results.measure import Measures
+from omfs_daemon.simulate.results.measure import measure
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.engine.outcome import Segments
+from omfs_daemon.simulate.engine.outcome import Use
+from omfs_daemon.simulate.engine.outcome import undisturbed
+from omfs_daemon.simulate.results.timeline import means
+from omfs_daemon.simulate.results.timeline import steps
+from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.simulate.workload.workload import workload
 
 NOBODY = AccountTree(())
 HALVES = AccountTree((AccountShare("a", Fraction(50)), AccountShare("b", Fraction(50))))

@@ -7,16 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omfs_daemon.policy.gate import judge
-from omfs_daemon.simulate.by_plan import engine
-from omfs_daemon.simulate.by_plan.engine import by_plan, trail_by_plan
-from omfs_daemon.simulate.costs import CostModel, Link
-from omfs_daemon.simulate.omfs import omfs, trail_by_kernel
-from omfs_daemon.simulate.omfs_case import Trail, case_of
-from omfs_daemon.simulate.outcome import Machine, Use
-from omfs_daemon.simulate.setting import Setting
-from omfs_daemon.simulate.workload import Way, workload
-from tests.simulate.omfs_settings import random_setting, rules, tree
+from omfs_daemon.policy.validator import judge
+from omfs_daemon.simulate.engine import planner_engine as engine
+from omfs_daemon.simulate.engine.planner_engine import by_plan
+from omfs_daemon.simulate.engine.planner_engine import trail_by_plan
+from omfs_daemon.simulate.engine.preemption_costs import CostModel
+from omfs_daemon.simulate.engine.preemption_costs import Link
+from omfs_daemon.simulate.policies.omfs import omfs
+from omfs_daemon.simulate.policies.omfs import trail_by_kernel
+from omfs_daemon.simulate.engine.omfs_case import Trail
+from omfs_daemon.simulate.engine.omfs_case import case_of
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.outcome import Use
+from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.workload.workload import Way
+from omfs_daemon.simulate.workload.workload import workload
+from tests.simulate.omfs_scenarios import random_setting
+from tests.simulate.omfs_scenarios import rules
+from tests.simulate.omfs_scenarios import tree
 
 BATCHES, IN_A_BATCH = 20, 100
 

@@ -11,15 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omfs_daemon.simulate.by_plan.engine import trail_by_plan
-from omfs_daemon.simulate.conventions import Conventions, UserLimits
-from omfs_daemon.simulate.costs import CostModel
-from omfs_daemon.simulate.omfs_case import case_of
-from omfs_daemon.simulate.outcome import Machine
-from omfs_daemon.simulate.setting import Setting
-from omfs_daemon.simulate.workload import Way, Workload, workload
-from omfs_daemon.slurm.fake_events import Timing
-from tests.daemon.site import Site, site_rules
+from omfs_daemon.simulate.engine.planner_engine import trail_by_plan
+from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.engine.conventions import UserLimits
+from omfs_daemon.simulate.engine.preemption_costs import CostModel
+from omfs_daemon.simulate.engine.omfs_case import case_of
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.workload.workload import Way
+from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.simulate.workload.workload import workload
+from omfs_daemon.testing.fake_slurm.events import Timing
+from tests.whole_daemon.fake_site import Site
+from tests.whole_daemon.fake_site import site_rules
 
 POLL = 0.5
 SLACK = 8 * POLL

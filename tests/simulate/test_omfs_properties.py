@@ -11,14 +11,25 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from omfs_daemon.simulate.costs import CostModel, Link
-from omfs_daemon.simulate.omfs import omfs, trail_by_kernel
-from omfs_daemon.simulate.omfs_case import Case, Trail, case_of
-from omfs_daemon.simulate.outcome import Machine, Outcome, Use
-from omfs_daemon.simulate.partitioned import hard_partition
-from omfs_daemon.simulate.setting import Setting
-from omfs_daemon.simulate.workload import Floats, Ints, Way, workload
-from tests.simulate.omfs_settings import TREES, random_setting, rules
+from omfs_daemon.simulate.engine.preemption_costs import CostModel
+from omfs_daemon.simulate.engine.preemption_costs import Link
+from omfs_daemon.simulate.policies.omfs import omfs
+from omfs_daemon.simulate.policies.omfs import trail_by_kernel
+from omfs_daemon.simulate.engine.omfs_case import Case
+from omfs_daemon.simulate.engine.omfs_case import Trail
+from omfs_daemon.simulate.engine.omfs_case import case_of
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.engine.outcome import Use
+from omfs_daemon.simulate.policies.partitioned import hard_partition
+from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload.workload import Way
+from omfs_daemon.simulate.workload.workload import workload
+from tests.simulate.omfs_scenarios import TREES
+from tests.simulate.omfs_scenarios import random_setting
+from tests.simulate.omfs_scenarios import rules
 
 SEEDS = range(300)
 

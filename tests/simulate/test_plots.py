@@ -7,13 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omfs_daemon.policy.accounts import AccountShare, AccountTree
-from omfs_daemon.simulate.canvas import time_unit
-from omfs_daemon.simulate.conventions import Conventions
-from omfs_daemon.simulate.gantt import stops_of
-from omfs_daemon.simulate.outcome import Machine, Outcome, undisturbed
-from omfs_daemon.simulate.plots import draw
-from omfs_daemon.simulate.workload import workload
+from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.simulate.results.plot_style import time_unit
+from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.results.gantt import stops_of
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.engine.outcome import undisturbed
+from omfs_daemon.simulate.results.plots import draw
+from omfs_daemon.simulate.workload.workload import workload
 from tests.simulate.test_measure import preempted
 
 TREE = AccountTree((AccountShare("a", Fraction(50)), AccountShare("b", Fraction(25))))

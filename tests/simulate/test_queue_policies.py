@@ -12,20 +12,31 @@ import pytest
 from hypothesis import given, settings
 
 import omfs_daemon.simulate
-from omfs_daemon.policy.accounts import AccountTree
-from omfs_daemon.policy.rules import Rules
-from omfs_daemon.simulate.conventions import Conventions, UserLimits
+from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.engine.conventions import UserLimits
 from omfs_daemon.simulate.kernels.running import corrected
-from omfs_daemon.simulate.measure import owners
-from omfs_daemon.simulate.outcome import Machine, Outcome
-from omfs_daemon.simulate.policies import policy_named
-from omfs_daemon.simulate.setting import Setting
-from omfs_daemon.simulate.units import counted, units
-from omfs_daemon.simulate.workload import Bools, Floats, Workload, merged, workload
+from omfs_daemon.simulate.engine.scenario import owners
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.policies.policy_table import policy_named
+from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.engine.machine_units import counted
+from omfs_daemon.simulate.engine.machine_units import units
+from omfs_daemon.simulate.workload.workload import Bools
+from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.simulate.workload.workload import merged
+from omfs_daemon.simulate.workload.workload import workload
 from tests.simulate import reference
-from tests.simulate.random_workloads import ACCOUNTS, Case, cases, random_case
-from tests.simulate.traces import needs_traces, recorded
-from tests.unit.policy_builders import tree
+from tests.simulate.random_workloads import ACCOUNTS
+from tests.simulate.random_workloads import Case
+from tests.simulate.random_workloads import cases
+from tests.simulate.random_workloads import random_case
+from tests.simulate.traces import needs_traces
+from tests.simulate.traces import recorded
+from tests.unit.policy.policy_builders import tree
 
 SEEDS = range(2000)
 TREES = (
@@ -38,7 +49,7 @@ TREES = (
 QUEUES = {"fcfs": reference.fcfs, "ujf": reference.ujf, "easy": reference.easy}
 ALL = (*QUEUES, "partition", "capping")
 
-INPUTS = Path(omfs_daemon.simulate.__file__).parent / "inputs"
+INPUTS = Path(omfs_daemon.simulate.__file__).parent / "workload" / "inputs"
 HPC2N, KTH = "hpc2n-excerpt.swf.gz", "KTH-SP2-1996-2.1-cln.swf.gz"
 SDSC, LANL = "SDSC-DS-2004-2.1-cln.swf.gz", "LANL-CM5-1994-4.1-cln.swf.gz"
 MACHINES = [

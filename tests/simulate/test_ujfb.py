@@ -11,19 +11,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omfs_daemon.simulate.conservative import conservative
-from omfs_daemon.simulate.conventions import Conventions, UserLimits
-from omfs_daemon.simulate.costs import CostModel, Link, Spread, stop_costs
-from omfs_daemon.simulate.outcome import Machine, Outcome, Use
-from omfs_daemon.simulate.setting import Setting
-from omfs_daemon.simulate.ujfb import by_slowdown, ujfb
-from omfs_daemon.simulate.urgent import published, with_urgent
-from omfs_daemon.simulate.workload import Floats, Way, workload
+from omfs_daemon.simulate.policies.conservative import conservative
+from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.engine.conventions import UserLimits
+from omfs_daemon.simulate.engine.preemption_costs import CostModel
+from omfs_daemon.simulate.engine.preemption_costs import Link
+from omfs_daemon.simulate.engine.preemption_costs import Spread
+from omfs_daemon.simulate.engine.preemption_costs import stop_costs
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.engine.outcome import Use
+from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.policies.ujfb import by_slowdown
+from omfs_daemon.simulate.policies.ujfb import ujfb
+from omfs_daemon.simulate.workload.urgent_jobs import published
+from omfs_daemon.simulate.workload.urgent_jobs import with_urgent
+from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Way
+from omfs_daemon.simulate.workload.workload import workload
 from tests.simulate import reference
-from tests.simulate.random_workloads import Case, cases, random_case
+from tests.simulate.random_workloads import Case
+from tests.simulate.random_workloads import cases
+from tests.simulate.random_workloads import random_case
 from tests.simulate.reference_ujfb import Replay
-from tests.simulate.test_queue_policies import LANL, SDSC, held_at_most, setting_of
-from tests.simulate.traces import needs_traces, recorded
+from tests.simulate.test_queue_policies import LANL
+from tests.simulate.test_queue_policies import SDSC
+from tests.simulate.test_queue_policies import held_at_most
+from tests.simulate.test_queue_policies import setting_of
+from tests.simulate.traces import needs_traces
+from tests.simulate.traces import recorded
 
 BOTH = (ujfb, by_slowdown)
 SEEDS = range(800)

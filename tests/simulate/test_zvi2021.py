@@ -12,39 +12,42 @@ import pytest
 from typer.testing import CliRunner
 
 from omfs_daemon.cli.main import app
-from omfs_daemon.policy.accounts import AccountShare, AccountTree
-from omfs_daemon.simulate.experiments import zvi2021
-from omfs_daemon.simulate.experiments.rows import COLUMNS
-from omfs_daemon.simulate.experiments.zvi2021 import (
-    BASELINES,
-    CAPPING,
-    LATE,
-    OMFS,
-    PARTITION,
-    SWEPT,
-    Found,
-    Variant,
-    found,
-    setting,
-    write,
-)
-from omfs_daemon.simulate.experiments.zvi2021_claims import bound, claims, late
-from omfs_daemon.simulate.experiments.zvi2021_figures import Sharing, sharing
-from omfs_daemon.simulate.experiments.zvi2021_share import own_share
-from omfs_daemon.simulate.experiments.zvi2021_workloads import (
-    LOAD,
-    SQUEEZED,
-    TRACE,
-    Study,
-    from_model,
-    from_model_with_wide,
-    recorded,
-)
-from omfs_daemon.simulate.measure import owners
-from omfs_daemon.simulate.outcome import Machine, Outcome
-from omfs_daemon.simulate.policies import policy_named
-from omfs_daemon.simulate.workload import Ints, workload
-from tests.simulate.traces import DIRECTORY, needs_traces
+from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021 import run as zvi2021_run
+from omfs_daemon.simulate.results.result_rows import COLUMNS
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import BASELINES
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import CAPPING
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import LATE
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import OMFS
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import PARTITION
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import SWEPT
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import Found
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import Variant
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021 import found
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import setting
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021 import write
+from omfs_daemon.simulate.experiments.zvi2021.claims import bound
+from omfs_daemon.simulate.experiments.zvi2021.claims import claims
+from omfs_daemon.simulate.experiments.zvi2021.claims import late
+from omfs_daemon.simulate.experiments.zvi2021.figures import Sharing
+from omfs_daemon.simulate.experiments.zvi2021.figures import sharing
+from omfs_daemon.simulate.experiments.zvi2021.own_share import own_share
+from omfs_daemon.simulate.experiments.zvi2021.workloads import LOAD
+from omfs_daemon.simulate.experiments.zvi2021.workloads import SQUEEZED
+from omfs_daemon.simulate.experiments.zvi2021.workloads import TRACE
+from omfs_daemon.simulate.experiments.zvi2021.workloads import Study
+from omfs_daemon.simulate.experiments.zvi2021.workloads import from_model
+from omfs_daemon.simulate.experiments.zvi2021.workloads import from_model_with_wide
+from omfs_daemon.simulate.experiments.zvi2021.workloads import recorded
+from omfs_daemon.simulate.engine.scenario import owners
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.policies.policy_table import policy_named
+from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload.workload import workload
+from tests.simulate.traces import DIRECTORY
+from tests.simulate.traces import needs_traces
 
 JOBS = 1500
 SEEDS = (0, 1, 2)
@@ -271,10 +274,10 @@ def test_jobs_wider_than_their_accounts_share_are_done(small: Found):
 
 # -- the whole, and from the command line ---
 def test_without_a_trace_it_runs_on_generated_workloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(zvi2021, "SEEDS", 1)
+    monkeypatch.setattr("omfs_daemon.simulate.experiments.zvi2021.zvi2021.SEEDS", 1)
     ticks: Iterator[int] = count()
     told: list[str] = []
-    page, seconds = zvi2021.run(
+    page, seconds = zvi2021_run(
         None, {}, tmp_path, 1, lambda done, total, name: told.append(f"{done}/{total} {name}"), lambda: next(ticks)
     )
     assert page == tmp_path / "index.md"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.simulate.readers.any import load
-from omfs_daemon.simulate.workload import Workload
+from omfs_daemon.simulate.workload.load_trace import load
+from omfs_daemon.simulate.workload.workload import Workload
 
 DIRECTORY = Path(os.environ.get("OMFS_TRACES") or Path(__file__).parents[2] / "../shared/traces")
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numba
 from numba.extending import register_jitable
 
-from omfs_daemon.policy import laws
-from omfs_daemon.simulate import set_costs
+from omfs_daemon.policy.rules import laws
+from omfs_daemon.simulate.engine import preemption_delay as set_costs
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -56,7 +56,7 @@ for rule in (
 def _fingerprint() -> str:
     """Of all that is compiled. Numba itself asks only whether a function's own file has changed, not those of the
     functions that it calls, and would run old code after an upgrade."""
-    sources = [*sorted(_HERE.glob("*.py")), *sorted(_HERE.parent.glob("*costs.py")), Path(laws.__file__)]
+    sources = [*sorted(_HERE.rglob("*.py")), *sorted((_HERE.parent / "engine").glob("preemption_*.py")), Path(laws.__file__)]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
 
 

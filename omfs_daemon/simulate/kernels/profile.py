@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.workload import Floats, Ints
+from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Ints
 
 _SHIFT = 5
 _BLOCK = 1 << _SHIFT

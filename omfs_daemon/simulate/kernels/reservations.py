@@ -11,10 +11,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.simulate.kernels.compiling import Records, part
-from omfs_daemon.simulate.kernels.profile import Profile, change, earliest, least_free, new_profile
-from omfs_daemon.simulate.kernels.running import no_ends, pop_end, push_end
-from omfs_daemon.simulate.workload import Floats, Ints
+from omfs_daemon.simulate.kernels.compiling import Records
+from omfs_daemon.simulate.kernels.compiling import part
+from omfs_daemon.simulate.kernels.profile import Profile
+from omfs_daemon.simulate.kernels.profile import change
+from omfs_daemon.simulate.kernels.profile import earliest
+from omfs_daemon.simulate.kernels.profile import least_free
+from omfs_daemon.simulate.kernels.profile import new_profile
+from omfs_daemon.simulate.kernels.running import no_ends
+from omfs_daemon.simulate.kernels.running import pop_end
+from omfs_daemon.simulate.kernels.running import push_end
+from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Ints
 
 DEPTH = 1000
 """How many waiting jobs may move up at a time: those that are to start first. The others keep their places until they

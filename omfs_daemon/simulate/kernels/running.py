@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.policy.laws import HOUR
-from omfs_daemon.simulate.kernels.compiling import kernel, part
-from omfs_daemon.simulate.workload import Floats, Ints
+from omfs_daemon.policy.rules.laws import HOUR
+from omfs_daemon.simulate.kernels.compiling import kernel
+from omfs_daemon.simulate.kernels.compiling import part
+from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Ints
 
 CORRECTIONS = np.array([60.0, 300.0, 900.0, 1800.0, *(hours * HOUR for hours in (1, 2, 5, 10, 20, 50, 100))])
 """Seconds after the estimate that has passed."""

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.workload import Floats, Ints
+from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Ints
 
 BLOCK = 64
 GONE = -1

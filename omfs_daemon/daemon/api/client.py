@@ -1,0 +1,113 @@
+"""The other end of the daemon's control socket."""
+
+from __future__ import annotations
+
+from omfs_daemon.errors import ControlError
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any, cast
+from omfs_daemon.daemon.api.operations import DeniedError
+from omfs_daemon.daemon.api.history_view import CostsView
+from omfs_daemon.daemon.api.operations import DoneView
+from omfs_daemon.daemon.api.entitlements_view import EntitlementChange
+from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
+from omfs_daemon.daemon.api.history_view import HistoryView
+from omfs_daemon.daemon.api.methods_view import MethodsView
+from omfs_daemon.daemon.api.plan_view import PlanView
+from omfs_daemon.daemon.api.status_view import StatusView
+from omfs_daemon.daemon.api.why_view import WhyView
+from omfs_daemon.errors import ConfigError
+
+
+class UnreachableError(ControlError):
+    """Nobody answers on the control socket."""
+
+LONGEST_ANSWER = 64 << 20
+TIMEOUT_SECONDS = 30.0
+
+
+class Client:
+    """Asks the daemon; each call is a connection of its own.
+
+    UnreachableError when nobody answers within ``timeout`` seconds, DeniedError when the caller may not,
+    ConfigError when the daemon finds the input wrong, ControlError when it says no.
+    """
+
+    def __init__(self, path: Path, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._path = path
+        self._timeout = timeout
+
+    def status(self) -> StatusView:
+        return cast(StatusView, self._ask("status"))
+
+    def plan(self) -> PlanView:
+        return cast(PlanView, self._ask("plan"))
+
+    def why(self, job: str) -> WhyView:
+        return cast(WhyView, self._ask("why", job=job))
+
+    def history(self, limit: int, since: float) -> HistoryView:
+        return cast(HistoryView, self._ask("history", limit=limit, since=since))
+
+    def costs(self, limit: int, since: float) -> CostsView:
+        return cast(CostsView, self._ask("costs", limit=limit, since=since))
+
+    def methods(self) -> MethodsView:
+        return cast(MethodsView, self._ask("methods"))
+
+    def entitlements(self) -> EntitlementsView:
+        return cast(EntitlementsView, self._ask("entitlements"))
+
+    def change_entitlements(self, change: EntitlementChange) -> EntitlementsView:
+        return cast(EntitlementsView, self._ask("change_entitlements", change=change))
+
+    def pause(self, reason: str) -> DoneView:
+        return cast(DoneView, self._ask("pause", reason=reason))
+
+    def resume(self) -> DoneView:
+        return cast(DoneView, self._ask("resume"))
+
+    def _ask(self, operation: str, **arguments: object) -> Any:
+        request = json.dumps({"op": operation, "args": arguments}).encode() + b"\n"
+        try:
+            line = self._exchange(request)
+        except (FileNotFoundError, ConnectionRefusedError):
+            raise UnreachableError(f"{self._path}: no omfsd listens here; is it running?") from None
+        except TimeoutError:
+            raise UnreachableError(f"{self._path}: no answer within {self._timeout:g} s") from None
+        except OSError as error:
+            raise UnreachableError(f"{self._path}: {error.strerror or error}") from None
+        return _result(line, self._path)
+
+    def _exchange(self, request: bytes) -> bytes:
+        deadline = time.monotonic() + self._timeout
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(self._timeout)
+            connection.connect(str(self._path))
+            connection.sendall(request)
+            received = bytearray()
+            while not received.endswith(b"\n") and len(received) <= LONGEST_ANSWER:
+                connection.settimeout(max(0.001, deadline - time.monotonic()))
+                part = connection.recv(1 << 16)
+                if not part:
+                    break
+                received += part
+        return bytes(received)
+
+
+def _result(line: bytes, path: Path) -> object:
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        raise UnreachableError(f"{path}: the answer was cut off or is not omfsd's") from None
+    if "ok" in answer:
+        return answer["ok"]
+    text = str(answer.get("error", "no answer"))
+    match answer.get("kind"):
+        case "denied":
+            raise DeniedError(text)
+        case "input":
+            raise ConfigError(text)
+    raise ControlError(text)

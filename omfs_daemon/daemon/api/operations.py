@@ -1,0 +1,153 @@
+"""What may be asked on the control socket: one table of operation → who may, which arguments, which method."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Protocol
+from omfs_daemon.daemon.api.callers import Caller
+from omfs_daemon.daemon.api.callers import Role
+from omfs_daemon.daemon.api.history_view import CostsView
+from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
+from omfs_daemon.daemon.api.history_view import HistoryView
+from omfs_daemon.daemon.api.methods_view import MethodsView
+from omfs_daemon.daemon.api.plan_view import PlanView
+from omfs_daemon.daemon.api.status_view import StatusView
+from omfs_daemon.daemon.api.why_view import WhyView
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.errors import ControlError
+
+
+class DoneView(TypedDict):
+    """The answer to ``pause``, ``resume`` and ``reload``: one sentence that says what holds now."""
+
+    done: str
+
+LONGEST_HISTORY = 10_000
+
+
+class DeniedError(ControlError):
+    """The caller may not do that."""
+
+
+class Control(Protocol):
+    """What the daemon does for the socket. Called from several threads at once.
+
+    Filters what a caller who is not an operator may see (jobs other than his own). Raises ControlError for a
+    "no", ConfigError for a wrong input; both reach the caller as one line.
+    """
+
+    def status(self, caller: Caller) -> StatusView: ...
+    def plan(self, caller: Caller) -> PlanView: ...
+    def why(self, caller: Caller, job: str) -> WhyView: ...
+
+    def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
+        """The newest ``limit`` stops since a time (seconds since the epoch), newest first."""
+
+    def costs(self, caller: Caller, limit: int, since: float) -> CostsView:
+        """The newest ``limit`` stops and returns of jobs since a time, with what they have cost, newest first."""
+
+    def methods(self, caller: Caller) -> MethodsView: ...
+    def entitlements(self, caller: Caller) -> EntitlementsView: ...
+
+    def change_entitlements(self, caller: Caller, change: dict[str, object]) -> EntitlementsView:
+        """``change`` is unchecked; ``omfs_daemon.daemon.entitlements.apply`` checks it."""
+
+    def pause(self, caller: Caller, reason: str) -> DoneView: ...
+    def resume(self, caller: Caller) -> DoneView: ...
+    def reload(self, caller: Caller) -> DoneView: ...
+
+
+Arguments = Mapping[str, object]
+Answer = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """``names``: the arguments it knows. ``call`` takes them from the request, checked."""
+
+    role: Role
+    names: frozenset[str]
+    call: Callable[[Control, Caller, Arguments], Answer]
+
+
+def _operation(role: Role, call: Callable[[Control, Caller, Arguments], Answer], *names: str) -> Operation:
+    return Operation(role, frozenset(names), call)
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    "status": _operation(Role.USER, lambda control, who, _: control.status(who)),
+    "plan": _operation(Role.USER, lambda control, who, _: control.plan(who)),
+    "why": _operation(Role.USER, lambda control, who, given: control.why(who, _text(given, "job")), "job"),
+    "history": _operation(
+        Role.USER,
+        lambda control, who, given: control.history(who, _limit(given), _seconds(given, "since")),
+        "limit",
+        "since",
+    ),
+    "costs": _operation(
+        Role.USER,
+        lambda control, who, given: control.costs(who, _limit(given), _seconds(given, "since")),
+        "limit",
+        "since",
+    ),
+    "methods": _operation(Role.USER, lambda control, who, _: control.methods(who)),
+    "entitlements": _operation(Role.USER, lambda control, who, _: control.entitlements(who)),
+    "change_entitlements": _operation(
+        Role.OPERATOR,
+        lambda control, who, given: control.change_entitlements(who, _table(given, "change")),
+        "change",
+    ),
+    "pause": _operation(
+        Role.OPERATOR, lambda control, who, given: control.pause(who, _text(given, "reason")), "reason"
+    ),
+    "resume": _operation(Role.OPERATOR, lambda control, who, _: control.resume(who)),
+    "reload": _operation(Role.OPERATOR, lambda control, who, _: control.reload(who)),
+}
+
+
+def perform(control: Control, caller: Caller, request: object) -> Answer:
+    """The answer to one request ``{"op": NAME, "args": {...}}``; ConfigError, DeniedError or ControlError."""
+    if not isinstance(request, dict):
+        raise ConfigError('request: must be an object {"op": NAME, "args": {...}}')
+    name, given = request.get("op"), request.get("args", {})
+    operation = OPERATIONS.get(name) if isinstance(name, str) else None
+    if operation is None:
+        close = get_close_matches(str(name), OPERATIONS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(OPERATIONS)}"
+        raise ConfigError(f"op = {str(name)[:40]!r}: unknown; {hint}")
+    if operation.role is Role.OPERATOR and not caller.is_operator:
+        raise DeniedError(f"{name}: only root, SlurmUser and operators may do this, not {caller.user}")
+    if not isinstance(given, dict) or not given.keys() <= operation.names:
+        raise ConfigError(f"args: {name} takes {', '.join(sorted(operation.names)) or 'no arguments'}")
+    return operation.call(control, caller, given)
+
+
+def _text(given: Arguments, name: str) -> str:
+    value = given.get(name, "")
+    if not isinstance(value, str) or len(value) > 1000:
+        raise ConfigError(f"{name}: must be text of at most 1000 characters")
+    return value
+
+
+def _seconds(given: Arguments, name: str) -> float:
+    value = given.get(name, 0.0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+        raise ConfigError(f"{name} = {str(value)[:40]}: must be seconds since the epoch")
+    return float(value)
+
+
+def _limit(given: Arguments) -> int:
+    value = given.get("limit", 20)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LONGEST_HISTORY:
+        raise ConfigError(f"limit = {str(value)[:40]}: must be a whole number from 1 to {LONGEST_HISTORY}")
+    return value
+
+
+def _table(given: Arguments, name: str) -> dict[str, object]:
+    value = given.get(name)
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name}: must be an object")
+    return value

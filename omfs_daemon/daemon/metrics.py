@@ -1,0 +1,185 @@
+"""What Prometheus sees. Job ids are never labels; an account that vanishes loses its series.
+
+The names follow Prometheus' habits: own prefix, base units, ``_total`` for counters only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import Thread
+from typing import Self
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
+
+from omfs_daemon.preemption.records import Paid
+from omfs_daemon.daemon.api.status_view import AccountView
+from omfs_daemon.errors import ConfigError
+
+_RECLAIM_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_CYCLE_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """All series of one daemon, in a registry of their own."""
+
+    def __init__(self, version: str, slurm_version: str = "") -> None:
+        self.registry = CollectorRegistry()
+        self._entitled = self._of_account("entitled", "CPUs that the account owns")
+        self._used = self._of_account("used", "CPUs that the account's running jobs have")
+        self._borrowed = self._of_account("borrowed", "CPUs that the account uses above its entitlement")
+        self._lent = self._of_account("lent", "CPUs of the account's entitlement that others use")
+        self._pending = self._of_account("pending", "CPUs that the account's waiting jobs ask for")
+        self._accounts: set[str] = set()
+        self._preemptions = Counter(
+            "omfs_preemptions",
+            "Jobs that were stopped for others",
+            ["policy", "method", "reason", "outcome"],
+            registry=self.registry,
+        )
+        self._reclaim = Histogram(
+            "omfs_reclaim_latency_seconds",
+            "Time from the decision to stop jobs until the beneficiary runs",
+            buckets=_RECLAIM_SECONDS,
+            registry=self.registry,
+        )
+        self._cycle = Histogram(
+            "omfs_cycle_duration_seconds",
+            "Time that one cycle of the daemon takes",
+            buckets=_CYCLE_SECONDS,
+            registry=self.registry,
+        )
+        self._stop_seconds = self._of_method("stop", "Time from the order to stop a job until it has let go")
+        self._resume_seconds = self._of_method("resume", "Time that a stopped job takes to compute again")
+        self._delay = self._of_method(
+            "preemption_delay", "Time that the slowest process of a job took to be moved out (UJFB, Equation 3)"
+        )
+        self._moved = Counter(
+            "omfs_moved_bytes", "Memory of jobs that was moved", ["method", "way"], registry=self.registry
+        )
+        self._lost = Counter("omfs_work_lost_seconds", "Work thrown away", ["method"], registry=self.registry)
+        self._poll = self._gauge("last_successful_poll_timestamp_seconds", "When Slurm last answered in full")
+        self._paused = self._gauge("paused", "1 while the daemon is paused")
+        self._dry_run = self._gauge("dry_run", "1 if the daemon decides but orders nothing")
+        self._calls = Counter("omfs_slurm_calls", "Calls to Slurm, one for each job", registry=self.registry)
+        self._errors = Counter("omfs_slurm_errors", "Calls to Slurm that failed", ["kind"], registry=self.registry)
+        self._build = Gauge(
+            "omfs_build_info",
+            "Always 1; the labels say which versions run",
+            ["version", "slurm_version"],
+            registry=self.registry,
+        )
+        self._gateway = Gauge(
+            "omfs_gateway_info",
+            "Always 1; the label says how Slurm is asked and told",
+            ["gateway"],
+            registry=self.registry,
+        )
+        self.observe_versions(version, slurm_version)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"omfs_{name}", text, registry=self.registry)
+
+    def _of_account(self, name: str, text: str) -> Gauge:
+        return Gauge(f"omfs_{name}_cpus", text, ["account"], registry=self.registry)
+
+    def observe_accounts(self, rows: Iterable[AccountView]) -> None:
+        """Take over the present picture of all accounts."""
+        present = set()
+        for row in rows:
+            account = row["account"]
+            present.add(account)
+            self._entitled.labels(account).set(row["entitled"])
+            self._used.labels(account).set(row["used"])
+            self._borrowed.labels(account).set(row["borrowed"])
+            self._lent.labels(account).set(row["lent"])
+            self._pending.labels(account).set(row["pending"])
+        for account in self._accounts - present:
+            for gauge in (self._entitled, self._used, self._borrowed, self._lent, self._pending):
+                gauge.remove(account)
+        self._accounts = present
+
+    def count_preemption(self, policy: str, method: str, reason: str, outcome: str) -> None:
+        """One job was stopped. ``reason`` is a reason *code*, never free text."""
+        self._preemptions.labels(policy, method, reason, outcome).inc()
+
+    def observe_reclaim(self, seconds: float) -> None:
+        self._reclaim.observe(seconds)
+
+    def _of_method(self, name: str, text: str) -> Histogram:
+        return Histogram(f"omfs_{name}_seconds", text, ["method"], buckets=_RECLAIM_SECONDS, registry=self.registry)
+
+    def observe_cost(self, paid: Paid) -> None:
+        """One stop, or one return, of one job."""
+        seconds = self._stop_seconds if paid.way == "out" else self._resume_seconds
+        seconds.labels(paid.method).observe(paid.seconds)
+        if paid.size:
+            self._moved.labels(paid.method, paid.way).inc(paid.size)
+        if paid.lost:
+            self._lost.labels(paid.method).inc(paid.lost)
+
+    def observe_delay(self, method: str, seconds: float) -> None:
+        self._delay.labels(method).observe(seconds)
+
+    def observe_cycle(self, seconds: float) -> None:
+        self._cycle.observe(seconds)
+
+    def observe_poll(self, time: float) -> None:
+        """Slurm answered in full at ``time`` (seconds since the epoch)."""
+        self._poll.set(time)
+
+    def observe_mode(self, paused: bool, dry_run: bool) -> None:
+        self._paused.set(paused)
+        self._dry_run.set(dry_run)
+
+    def observe_versions(self, version: str, slurm_version: str) -> None:
+        self._build.clear()
+        self._build.labels(version, slurm_version).set(1)
+
+    def observe_gateway(self, name: str) -> None:
+        """``name``: that of the adapter, such as "commands" or "pyslurm"."""
+        self._gateway.clear()
+        self._gateway.labels(name).set(1)
+
+    def count_slurm_calls(self, number: int) -> None:
+        self._calls.inc(number)
+
+    def count_slurm_error(self, kind: str) -> None:
+        """``kind``: the class of the error, such as "timeout", "parse", "refused"."""
+        self._errors.labels(kind).inc()
+
+    def text(self) -> str:
+        """The page as Prometheus reads it."""
+        return generate_latest(self.registry).decode()
+
+    def serve(self, address: str, port: int) -> MetricsPage:
+        """Serve the page over HTTP until it is closed; ConfigError if the address cannot be had."""
+        try:
+            server, thread = start_http_server(port, address, registry=self.registry)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(f"metrics.address, metrics.port = {address}:{port}: {reason}") from error
+        return MetricsPage(server, thread)
+
+
+class MetricsPage:
+    """The page while it is served. Close it once."""
+
+    def __init__(self, server: WSGIServer, thread: Thread) -> None:
+        self._server = server
+        self._thread = thread
+
+    @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=2.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,108 @@
+"""What nodes can and what is free on them, looked at again and again in the background."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+import structlog
+from omfs_daemon.daemon.node_client.node_answers import Answer
+from omfs_daemon.daemon.node_client.node_answers import Held
+from omfs_daemon.daemon.node_client.node_answers import MethodFacts
+from omfs_daemon.daemon.node_client.transport import Transport
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_TIMEOUT = 20.0
+_STALE_AFTER = 3  # intervals
+_SOON = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One node as it was last seen; ``jobs`` by raw id."""
+
+    at: float
+    methods: Mapping[str, MethodFacts]
+    jobs: Mapping[int, Held]
+
+
+class Probes:
+    """Asks all nodes every so many seconds. Without ``options`` (no method of nodes is configured) nothing runs.
+
+    ``nodes`` is called in the background thread for the names to ask. ``options``: by method, as for its work.
+    ``clock`` must be monotonic. A node that has not answered for three intervals has no facts any more.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Callable[[], float],
+        every: float,
+        nodes: Callable[[], Sequence[str]],
+        options: Mapping[str, Mapping[str, object]],
+        slurm: Mapping[str, str] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._every = every
+        self._nodes = nodes
+        self._request: dict[str, object] = {
+            "do": "probe",
+            "options": {name: dict(value) for name, value in options.items()},
+            "slurm": dict(slurm or {}),
+        }
+        self._facts: Mapping[str, NodeFacts] = MappingProxyType({})
+        self._unseen: Mapping[str, Answer] = MappingProxyType({})
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        if options:
+            self._thread = threading.Thread(target=self._serve, name="omfs-probes", daemon=True)
+            self._thread.start()
+
+    def facts(self) -> Mapping[str, NodeFacts]:
+        """The facts that are not too old, by node."""
+        oldest = self._clock() - _STALE_AFTER * self._every
+        facts = self._facts
+        return MappingProxyType({node: found for node, found in facts.items() if found.at >= oldest})
+
+    def unseen(self) -> Mapping[str, Answer]:
+        """The nodes that did not answer the last time, and why."""
+        return self._unseen
+
+    def close(self) -> None:
+        """Ask no more; does not wait for what is under way."""
+        self._closed.set()
+
+    def refresh(self) -> None:
+        """Ask all nodes now, in this thread."""
+        nodes = list(self._nodes())
+        asked_at = self._clock()
+        answers = self._transport.run(nodes, self._request, _TIMEOUT) if nodes else {}
+        good = {node: NodeFacts(asked_at, a.methods, a.jobs) for node, a in answers.items() if a.ok}
+        kept = {node: found for node, found in self._facts.items() if node in nodes}
+        self._facts = MappingProxyType(kept | good)
+        self._unseen = MappingProxyType({node: answer for node, answer in answers.items() if not answer.ok})
+
+    def _serve(self) -> None:
+        while not self._closed.is_set():
+            try:
+                if not self._nodes():  # before the daemon's first look at Slurm
+                    self._closed.wait(min(_SOON, self._every))
+                    continue
+                self.refresh()
+            except Exception:  # the daemon goes on without facts, which become stale; the next round tries again
+                structlog.get_logger("nodes").exception("nodes could not be asked what they can do")
+                self._closed.wait(self._every)
+                continue
+            self._closed.wait(self._every)
+
+
+class Probed(NamedTuple):
+    """What is known of nodes. ``methods``: those that are looked for, None without a way to the nodes; ``facts`` of
+    those that answered, ``unseen``: what went wrong with the others."""
+
+    methods: frozenset[str] | None = None
+    facts: Mapping[str, NodeFacts] = {}
+    unseen: Mapping[str, Answer] = {}

@@ -1,0 +1,109 @@
+"""The job that we run in: what Slurm says of it, its comment, and how it is requeued and held."""
+
+import re
+import threading
+import time
+from typing import Callable, Mapping, NamedTuple, Optional, Union
+from omfs_daemon.protocol import job_comment as word
+from omfs_daemon.omfs_run.run_tool import CallFailed
+from omfs_daemon.omfs_run.run_tool import answer
+from omfs_daemon.omfs_run.message import say
+
+_LIMIT = 10.0  # seconds for a command of Slurm
+_REFUSALS = 5  # of requeuehold, then it is given up
+_PAUSE = 5.0  # seconds between two tries; slurmctld may be restarting
+_END_LIMIT = 120.0  # seconds for Slurm to end a requeued job
+
+
+class Settings(NamedTuple):
+    """What decides how a stop ends: slurm.conf's RequeueExitHold, and whether this job may be requeued."""
+
+    requeue_exit_hold: str
+    requeue: bool
+
+    def covers(self, code: int) -> bool:
+        """Whether an exit code is in a list such as ``101-109,120``."""
+        for part in self.requeue_exit_hold.split(","):
+            first, _, last = part.strip().partition("-")
+            if first.isdigit() and int(first) <= code <= int(last if last.isdigit() else first):
+                return True
+        return False
+
+
+class SlurmJob:
+    """One run of a job. ``reference``: what commands call it, as an array's last task has the number of the array."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.number = environment["SLURM_JOB_ID"]
+        self.uid = environment.get("SLURM_JOB_UID", "")
+        count = environment.get("SLURM_RESTART_COUNT", "")
+        self.restarts = int(count) if count.isdigit() else 0
+        self.reference = self.number
+        if environment.get("SLURM_ARRAY_JOB_ID") and environment.get("SLURM_ARRAY_TASK_ID"):
+            self.reference = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format(**dict(environment))
+        self._telling: Optional[threading.Thread] = None
+
+    def settings(self) -> Settings:
+        """CallFailed if Slurm does not answer."""
+        config = answer(["scontrol", "show", "config"], _LIMIT)
+        found = re.search(r"^RequeueExitHold\s*=\s*(\S+)", config, re.MULTILINE)
+        shown = answer(["scontrol", "--oneliner", "show", "job", self.reference], _LIMIT)
+        requeue = re.search(r"\sRequeue=([01])\sRestarts=", shown)
+        return Settings(found.group(1) if found else "", requeue is not None and requeue.group(1) == "1")
+
+    def comment(self) -> str:
+        """CallFailed if Slurm does not answer."""
+        printed = answer(["squeue", "--noheader", "--jobs=" + self.reference, "--format=%A %k"], _LIMIT)
+        number, _, comment = printed.rstrip("\n").partition(" ")
+        if number != self.number:
+            raise CallFailed("squeue does not show job {}".format(self.reference))
+        return "" if comment == "(null)" else comment
+
+    def tell(self, state: str, fields: Mapping[str, Union[str, int, float]]) -> None:
+        """Put the word into the comment, in a thread of its own: a slow slurmctld must not delay a checkpoint."""
+        text = word.make(self.restarts, state, dict(fields))
+        self._telling = threading.Thread(target=self._tell, args=(text, self._telling), daemon=True)
+        self._telling.start()
+
+    def flush(self) -> None:
+        """Wait until the last word has been put, or could not be."""
+        if self._telling is not None:
+            self._telling.join()
+
+    def _tell(self, text: str, before: Optional[threading.Thread]) -> None:
+        if before is not None:
+            before.join()
+        try:
+            comment = word.put(self.comment(), text)
+            answer(["scontrol", "update", "jobid=" + self.reference, "comment=" + comment], _LIMIT)
+        except CallFailed as error:
+            say("cannot put {} into the job's comment: {}".format(text, error))
+
+    def requeue_hold(self, ended: Callable[[], bool]) -> bool:
+        """Have Slurm requeue and hold the job, and wait for the end that it then brings.
+
+        ``ended`` says whether Slurm has begun to end the job. While slurmctld is away it is tried again; False if it
+        refuses or the end does not come.
+        """
+        refusals = 0
+        while True:
+            try:
+                answer(["scontrol", "requeuehold", self.reference], _LIMIT)
+                break
+            except CallFailed as error:
+                say("cannot requeue and hold the job: {}".format(error))
+                refusals += "Unable to contact" not in str(error) and "no answer" not in str(error)
+                if refusals >= _REFUSALS:
+                    return False
+            if _until(ended, _PAUSE):
+                return True
+        return _until(ended, _END_LIMIT)
+
+
+def _until(condition: Callable[[], bool], limit: float) -> bool:
+    end = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True

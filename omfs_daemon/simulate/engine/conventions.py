@@ -1,0 +1,89 @@
+"""The conventions that decide the numbers of a simulation; every result prints them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from omfs_daemon.simulate.workload.workload import Bools
+from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload.workload import Workload
+
+
+class Predictor(Protocol):
+    """Says how long jobs will run. ``estimates`` may use, for each job, only what was known at its submission."""
+
+    name: str
+
+    def estimates(self, workload: Workload) -> Floats:
+        """Seconds, one entry a job, all above 0."""
+
+
+class UserLimits:
+    """What the users asked for; a job without a known limit counts with its run time."""
+
+    name = "the users' limits"
+
+    def estimates(self, workload: Workload) -> Floats:
+        known = np.isfinite(workload.limit) & (workload.limit > 0)
+        return np.where(known, workload.limit, workload.run)
+
+
+@dataclass(frozen=True, slots=True)
+class Conventions:
+    """How a trace is replayed.
+
+    estimates  what the policy takes a job's run time to be; None: exactly as long as it will run
+    kill       whether a job is ended at its limit (run = min(run, limit))
+    bound      seconds; the shortest run time that the bounded slowdown counts with
+    """
+
+    estimates: Predictor | None = None
+    kill: bool = True
+    bound: float = 10.0
+
+    def sentences(self) -> tuple[str, ...]:
+        """For people, beside every result."""
+        name = "exact (the run time as it will be)" if self.estimates is None else self.estimates.name
+        return (
+            f"estimates: {name}",
+            "jobs end at their limit at the latest" if self.kill else "jobs run past their limit if they need to",
+            "at one instant: ends, then arrivals, then one scheduling pass",
+            f"bounded slowdown counts run times below {self.bound:g} s as {self.bound:g} s, slowdown below 1 s as 1 s",
+            "means are over the jobs that were done, not weighted",
+            "refused is a job wider than the machine; under partition and capping, and under omfs if it can never be "
+            "stopped, also one wider than what its account owns",
+        )
+
+
+class Jobs(NamedTuple):
+    """What a kernel sees of the workload, in order of submission.
+
+    submit, run, estimate: seconds; run is what the job will really take, estimate what the policy believes.
+    """
+
+    submit: Floats
+    cpus: Ints
+    run: Floats
+    estimate: Floats
+
+
+def run_times(workload: Workload, conventions: Conventions) -> Floats:
+    """Seconds that each job will run if nobody stops it."""
+    return np.minimum(workload.run, workload.limit) if conventions.kill else workload.run
+
+
+def prepared(workload: Workload, conventions: Conventions) -> Jobs:
+    """The workload as a kernel sees it under these conventions."""
+    run = run_times(workload, conventions)
+    estimate = run if conventions.estimates is None else conventions.estimates.estimates(workload)
+    return Jobs(workload.submit, workload.cpus, run, np.ascontiguousarray(estimate, dtype=np.float64))
+
+
+def fits(workload: Workload, cpus: int) -> Bools:
+    """Which jobs a machine of so many CPUs can run at all; the others are refused."""
+    fitting: Bools = workload.cpus <= cpus
+    return fitting

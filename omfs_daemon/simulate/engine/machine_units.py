@@ -1,0 +1,33 @@
+"""What a machine hands out: CPUs of a flat counter, or whole nodes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from omfs_daemon.simulate.engine.conventions import Jobs
+from omfs_daemon.simulate.engine.conventions import prepared
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.workload.workload import Ints
+
+
+class Counted(NamedTuple):
+    """Jobs and machine as a kernel sees them, both counted in units; ``capacity`` is what the machine has of them."""
+
+    jobs: Jobs
+    capacity: int
+
+
+def units(cpus: Ints, machine: Machine) -> Ints:
+    """Units that jobs of so many CPUs hold: as many, or the nodes that have them, which they get whole."""
+    return -(-cpus * machine.nodes // machine.cpus) if machine.nodes else cpus
+
+
+def counted(setting: Setting) -> Counted:
+    """The jobs of a setting under its conventions, in units of its machine; jobs wider than it are among them."""
+    jobs = prepared(setting.workload, setting.conventions)
+    machine = setting.machine
+    wanted = np.ascontiguousarray(units(jobs.cpus, machine), dtype=np.int64)
+    return Counted(jobs._replace(cpus=wanted), machine.nodes or machine.cpus)

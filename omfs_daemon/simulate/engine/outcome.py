@@ -1,0 +1,100 @@
+"""What became of every job of a simulated workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+import numpy as np
+from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.workload.workload import Bools
+from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.simulate.engine.scenario import Machine
+
+
+class Use(IntEnum):
+    """What CPUs were held for. LOST: work that a kill threw away; STOP, RESUME: being stopped, being brought back."""
+
+    WORK = 0
+    LOST = 1
+    STOP = 2
+    RESUME = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segments:
+    """When jobs held all of their CPUs, and what for; one entry a stretch, in no particular order.
+
+    job    index into the workload
+    begin, end  seconds
+    use    ``Use``
+    """
+
+    job: Ints
+    begin: Floats
+    end: Floats
+    use: Ints
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """Arrays have one entry a job of ``workload``.
+
+    policy   its name, as typed
+    start    seconds; when it first began to run; nan: it never did (refused)
+    finish   seconds; when it was done; nan: never
+    run      seconds of run time that it needed (after the cut at its limit, if there is one)
+    stops    how often it was stopped for others
+    segments what held CPUs when; for a policy that stops nobody, one stretch a job
+    rejected which jobs are wider than what they may ever use
+    promised seconds; when the job was first promised to start, where the policy promises; else nan
+    """
+
+    workload: Workload
+    policy: str
+    machine: Machine
+    conventions: Conventions
+    start: Floats
+    finish: Floats
+    run: Floats
+    stops: Ints
+    segments: Segments
+    rejected: Bools
+    promised: Floats
+
+    @property
+    def is_cut(self) -> Bools:
+        """Which jobs were ended at their limit."""
+        cut: Bools = self.run < self.workload.run
+        return cut
+
+
+def undisturbed(
+    workload: Workload,
+    policy: str,
+    machine: Machine,
+    conventions: Conventions,
+    start: Floats,
+    run: Floats,
+    promised: Floats | None = None,
+) -> Outcome:
+    """The outcome of a policy that stops nobody; ``start`` is nan for jobs that were refused."""
+    ran = np.flatnonzero(~np.isnan(start))
+    finish = start + run
+    return Outcome(
+        workload=workload,
+        policy=policy,
+        machine=machine,
+        conventions=conventions,
+        start=start,
+        finish=finish,
+        run=run,
+        stops=np.zeros(len(start), dtype=np.int64),
+        segments=Segments(ran, start[ran], finish[ran], np.full(len(ran), Use.WORK, dtype=np.int64)),
+        rejected=np.isnan(start),
+        promised=np.full(len(start), np.nan) if promised is None else promised,
+    )

@@ -1,0 +1,84 @@
+"""EASY backfilling, and first fit, which is EASY without its reservation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from omfs_daemon.simulate.kernels.compiling import kernel
+from omfs_daemon.simulate.kernels.running import correct
+from omfs_daemon.simulate.kernels.running import expect
+from omfs_daemon.simulate.kernels.running import expect_no_more
+from omfs_daemon.simulate.kernels.running import first_end
+from omfs_daemon.simulate.kernels.running import no_ends
+from omfs_daemon.simulate.kernels.running import nothing_expected
+from omfs_daemon.simulate.kernels.running import pop_end
+from omfs_daemon.simulate.kernels.running import push_end
+from omfs_daemon.simulate.kernels.running import reservation
+from omfs_daemon.simulate.kernels.waiting import add
+from omfs_daemon.simulate.kernels.waiting import empty_queue
+from omfs_daemon.simulate.kernels.waiting import next_fitting
+from omfs_daemon.simulate.kernels.waiting import pack
+from omfs_daemon.simulate.kernels.waiting import remove
+from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Ints
+
+NOBODY = -1
+
+
+@kernel
+def easy(
+    submit: Floats, cpus: Ints, run: Floats, estimate: Floats, capacity: int, reserving: bool
+) -> tuple[Floats, Floats]:
+    """Start of each job, and when it was first promised to start as head of the queue (nan: it never was), in seconds.
+    Every job needs at most ``capacity`` CPUs. Without ``reserving`` whatever fits starts, and nothing is promised.
+
+    A scheduling pass goes through the queue in order: jobs start until one, the head, does not fit; it gets a
+    reservation; of the others those start that do not delay it. What a pass refused stays refused while no job ends
+    and no expected end is put off: meanwhile free and spare CPUs can only have become fewer, the reservation stands (a
+    job that started behind the head was counted in it), and "starts now and ends by the shadow time" only becomes
+    false with time. So the last pass then goes on with the jobs that have come since; otherwise a new one begins.
+    """
+    count = len(submit)
+    start, promised = np.full(count, np.nan), np.full(count, np.nan)
+    expected_end = np.empty(count)
+    ends, expected, queue = no_ends(count), nothing_expected(count), empty_queue(count)
+    free = capacity
+    head, shadow, spare, slot = NOBODY, np.inf, capacity, 0
+    arrived = 0
+    while arrived < count or queue.alive[0] > 0:
+        now = min(first_end(ends), submit[arrived] if arrived < count else np.inf)
+        afresh = False
+        while first_end(ends) <= now:
+            job = pop_end(ends)
+            expect_no_more(expected, expected_end[job], job)
+            free += cpus[job]
+            afresh = True
+        while arrived < count and submit[arrived] <= now:
+            add(queue, arrived, cpus[arrived], estimate[arrived])
+            arrived += 1
+        if correct(expected, expected_end, start, estimate, now) or afresh:
+            pack(queue)
+            head, shadow, spare, slot = NOBODY, np.inf, capacity, queue.first[0]
+        while True:
+            # Until there is a head, the next job is looked at even if it does not fit: it may be the head.
+            most = capacity if reserving and head == NOBODY else free
+            slot = next_fitting(queue, slot, most, spare, now, shadow)
+            if slot == queue.end[0]:
+                break
+            job = queue.job[slot]
+            if cpus[job] <= free:
+                start[job] = now
+                free -= cpus[job]
+                expected_end[job] = now + estimate[job]
+                push_end(ends, now + run[job], job)
+                expect(expected, expected_end[job], job)
+                if expected_end[job] > shadow:
+                    spare -= cpus[job]
+                remove(queue, slot)
+            else:
+                head = job
+                shadow, spare = reservation(expected, cpus, cpus[job], free)
+                if np.isnan(promised[job]):
+                    promised[job] = shadow
+            slot += 1
+    return start, promised

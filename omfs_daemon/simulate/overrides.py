@@ -1,0 +1,117 @@
+"""A configuration with some things set otherwise, as ``KEY=VALUE``; nothing is written."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from pydantic import ValidationError
+
+from omfs_daemon.config.schema import Config
+from omfs_daemon.config.error_text import fault_line
+from omfs_daemon.config.error_text import key_text
+from omfs_daemon.config.error_text import value_text
+from omfs_daemon.config.schema import EntitlementSection
+from omfs_daemon.config.entitlement_text import differences
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.config.percent import percent_text
+from omfs_daemon.cluster.accounts import AccountShare
+
+_POLICY = ("quantum_seconds", "max_stops_per_hour", "max_stops_per_cycle", "urgent_may_take_entitled")
+_COUNT = (*(f"policy.{name}" for name in _POLICY), "entitlements.ACCOUNT", "entitlements.ACCOUNT.parent")
+
+_Document = dict[str, Any]
+
+
+def in_force(config: Config, shares: Iterable[AccountShare]) -> Config:
+    """The configuration with these entitlements instead of its own."""
+    entitlements = {
+        share.name: EntitlementSection(percent=percent_text(share.percent), parent=share.parent) for share in shares
+    }
+    return config.model_copy(update={"entitlements": entitlements})
+
+
+def changed(config: Config, settings: Iterable[str]) -> Config:
+    """The configuration with ``KEY=VALUE`` set, checked as a whole by the rules of the file.
+
+    A value is TOML; a word needs no quotes. ``entitlements.NAME=40`` sets its percent. ConfigError, in one line, for
+    what the file would not allow either, and for keys that no simulation goes by.
+    """
+    document: _Document = {"policy": config.policy.model_dump(), "entitlements": _tables(config)}
+    keys: list[str] = []
+    for text in settings:
+        setting = _read(text)
+        keys += (key_text(path) for path in _paths(setting))
+        document = _merged(document, setting)
+    try:
+        valid = Config.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError(f"--set: {fault_line(error, Config)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"--set: {error}") from error
+    for key in keys:
+        _refuse_what_does_not_count(key)
+    return config.model_copy(update={"policy": valid.policy, "entitlements": valid.entitlements})
+
+
+def changes(before: Config, after: Config) -> tuple[str, ...]:
+    """What differs, a line each: ``policy.quantum_seconds: 1800.0 -> 600.0``, ``entitlements.bio: 50 % -> 40 %``."""
+    old, new = before.policy.model_dump(), after.policy.model_dump()
+    policy = [
+        f"policy.{name}: {value_text(old[name])} -> {value_text(new[name])}" for name in old if old[name] != new[name]
+    ]
+    return (*policy, *(f"entitlements.{line}" for line in differences(before.shares, after.shares)))
+
+
+def _read(text: str) -> _Document:
+    """``{"policy": {"quantum_seconds": 600}}``."""
+    key, equals, value = text.partition("=")
+    if not (equals and key.strip() and value.strip()) or "\n" in text:
+        raise ConfigError(f"--set {value_text(text)}: must be KEY=VALUE, such as entitlements.physics=40")
+    for written in (value, json.dumps(value.strip(), ensure_ascii=False)):
+        try:
+            document = tomllib.loads(f"{key} = {written}", parse_float=Decimal)
+        except tomllib.TOMLDecodeError:
+            continue
+        return _with_percents(document)
+    raise ConfigError(f"--set {value_text(text)}: {key.strip()!r} must be a key such as entitlements.physics")
+
+
+def _with_percents(document: _Document) -> _Document:
+    """With ``entitlements.NAME = 40`` spelt out as ``entitlements.NAME.percent = 40``."""
+    tables = document.get("entitlements")
+    if not isinstance(tables, dict):
+        return document
+    spelt = {name: own if isinstance(own, dict) else {"percent": own} for name, own in tables.items()}
+    return document | {"entitlements": spelt}
+
+
+def _tables(config: Config) -> _Document:
+    return {
+        name: {"percent": percent_text(own.percent), "parent": own.parent} for name, own in config.entitlements.items()
+    }
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> _Document:
+    """``old`` with what ``new`` says, table by table."""
+    both = {
+        name: _merged(old[name], value) if isinstance(value, dict) and isinstance(old.get(name), dict) else value
+        for name, value in new.items()
+    }
+    return {**old, **both}
+
+
+def _paths(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _paths(value, (*above, name))
+        else:
+            yield (*above, name)
+
+
+def _refuse_what_does_not_count(key: str) -> None:
+    if key not in _COUNT and not key.startswith("entitlements."):
+        raise ConfigError(f"--set {key}: no simulation goes by it; those that count: {', '.join(_COUNT)}")

@@ -1,0 +1,189 @@
+"""The figures of one simulated workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from math import isfinite, nan
+from typing import Any
+import numpy as np
+from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.policy.rules.laws import HOUR
+from omfs_daemon.simulate.results.fairness import Fairness
+from omfs_daemon.simulate.results.fairness import fairness
+from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.engine.outcome import Use
+from omfs_daemon.simulate.results.timeline import held_units
+from omfs_daemon.simulate.results.timeline import unit_cpus
+from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.engine.scenario import owners
+
+# A run time below it counts as so many seconds in the slowdown, which has no other bound (Agung et al. 2021).
+_SHORTEST = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Over jobs, not weighted; nan without jobs. ``p95`` interpolates between jobs."""
+
+    mean: float
+    median: float
+    p95: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobFigures:
+    """Of the jobs of one group that were done; times in seconds, waits up to the first start."""
+
+    jobs: int
+    wait: Distribution
+    response: Distribution
+    slowdown: Distribution
+    bounded_slowdown: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFigures:
+    """Of one leaf of the account tree.
+
+    entitled   CPUs that it owns, of whole nodes where jobs get whole nodes
+    cpu_hours  what its jobs held, stops and lost work included
+    """
+
+    name: str
+    entitled: float
+    cpu_hours: float
+    preemptions: int
+    figures: JobFigures
+    fairness: Fairness
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What a simulation comes to.
+
+    jobs, rejected        in the workload; of those, refused as wider than what they may ever use
+    cut                   ended at their limit
+    u_l                   the greatest slowdown of an urgent job (Agung et al. 2021, Equation 4)
+    utilisation           CPU-seconds held / (CPUs * makespan)
+    productive_utilisation  the same of work that counted: without stops, resumes and lost work
+    preemptions           stops for others; preempted_jobs: how many jobs had one at all
+    lost_cpu_hours        work that was thrown away
+    makespan              seconds from the first submission, the same for all policies, to the last finish
+    """
+
+    jobs: int
+    rejected: int
+    cut: int
+    all: JobFigures
+    regular: JobFigures
+    urgent: JobFigures
+    u_l: float
+    utilisation: float
+    productive_utilisation: float
+    preemptions: int
+    preempted_jobs: int
+    lost_cpu_hours: float
+    makespan: float
+    accounts: tuple[AccountFigures, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For a strict JSON file: what there is no figure for is null."""
+        figures: dict[str, Any] = strict(asdict(self))
+        figures["U_L"] = figures.pop("u_l")
+        return figures
+
+
+def measure(outcome: Outcome, tree: AccountTree) -> Measures:
+    """All figures of an outcome; ``tree`` says who owns what."""
+    workload = outcome.workload
+    owner = owners(workload, tree)
+    done = ~np.isnan(outcome.finish)
+    waits = per_job(outcome)
+    held_seconds = cpu_seconds(outcome)
+    by_job = held_seconds.sum(axis=1)
+    makespan = float(outcome.finish[done].max() - workload.submit[0]) if done.any() else nan
+    offered = outcome.machine.cpus * makespan if makespan > 0 else nan
+    urgent = figures_of(waits[:, done & workload.urgent])
+    return Measures(
+        jobs=len(workload),
+        rejected=int(outcome.rejected.sum()),
+        cut=int((outcome.is_cut & done).sum()),
+        all=figures_of(waits[:, done]),
+        regular=figures_of(waits[:, done & ~workload.urgent]),
+        urgent=urgent,
+        u_l=urgent.slowdown.max,
+        utilisation=float(held_seconds.sum() / offered),
+        productive_utilisation=float(held_seconds[:, Use.WORK].sum() / offered),
+        preemptions=int(outcome.stops.sum()),
+        preempted_jobs=int((outcome.stops > 0).sum()),
+        lost_cpu_hours=float(held_seconds[:, Use.LOST].sum() / HOUR),
+        makespan=makespan,
+        accounts=tuple(_accounts(outcome, tree, owner, waits, by_job)),
+    )
+
+
+def _accounts(
+    outcome: Outcome, tree: AccountTree, owner: Ints, waits: Floats, seconds: Floats
+) -> Iterator[AccountFigures]:
+    """The leaves that own something or have jobs, in the order of the tree."""
+    count = len(tree.entities)
+    machine = outcome.machine
+    entitled = tree.entitled(machine.nodes or machine.cpus)
+    held = np.bincount(owner, weights=seconds, minlength=count) / HOUR
+    stops = np.bincount(owner, weights=outcome.stops, minlength=count)
+    jobs = np.bincount(owner, minlength=count)
+    fair = fairness(outcome, owner, np.array(entitled, dtype=np.int64))
+    done = np.flatnonzero(~np.isnan(outcome.finish))
+    done = done[np.argsort(owner[done], kind="stable")]
+    bounds = np.searchsorted(owner[done], np.arange(count + 1))
+    for entity in tree.entities:
+        index = entity.index
+        if entity.is_leaf and (jobs[index] or entity.share):
+            yield AccountFigures(
+                name=entity.name,
+                entitled=entitled[index] * unit_cpus(machine),
+                cpu_hours=float(held[index]),
+                preemptions=int(stops[index]),
+                figures=figures_of(waits[:, done[bounds[index] : bounds[index + 1]]]),
+                fairness=fair[index],
+            )
+
+
+def per_job(outcome: Outcome) -> Floats:
+    """Wait, response, slowdown and bounded slowdown: four rows, one column a job; nan: it was never done."""
+    submit, run = outcome.workload.submit, outcome.run
+    response = outcome.finish - submit
+    bounded = np.maximum(response / np.maximum(run, outcome.conventions.bound), 1.0)
+    return np.stack((outcome.start - submit, response, response / np.maximum(run, _SHORTEST), bounded))
+
+
+def figures_of(waits: Floats) -> JobFigures:
+    """From the columns of :func:`per_job` of some jobs that were done."""
+    jobs = waits.shape[1]
+    if not jobs:
+        nothing = Distribution(nan, nan, nan, nan)
+        return JobFigures(0, nothing, nothing, nothing, nothing)
+    median, p95 = np.quantile(waits, (0.5, 0.95), axis=1)
+    rows = zip(waits.mean(axis=1), median, p95, waits.max(axis=1), strict=True)
+    return JobFigures(jobs, *(Distribution(*(float(value) for value in row)) for row in rows))
+
+
+def cpu_seconds(outcome: Outcome) -> Floats:
+    """CPU-seconds that each job held for each ``Use``: one row a job, one column a use."""
+    stretches, uses = outcome.segments, len(Use)
+    cpus = held_units(outcome) * unit_cpus(outcome.machine)
+    amount = (stretches.end - stretches.begin) * cpus[stretches.job]
+    flat = np.bincount(stretches.job * uses + stretches.use, weights=amount, minlength=len(outcome.workload) * uses)
+    return np.asarray(flat, dtype=np.float64).reshape(len(outcome.workload), uses)
+
+
+def strict(value: Any) -> Any:
+    """The same with null for every float that JSON cannot hold."""
+    if isinstance(value, dict):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -1,0 +1,135 @@
+"""What scontrol and sacctmgr print about the cluster: nodes, partitions, licences, settings, accounts. Pure and strict.
+
+ParseError holds what was not understood.
+"""
+
+from __future__ import annotations
+
+import re
+
+from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.errors import ParseError
+from omfs_daemon.slurm import releases
+from omfs_daemon.slurm.commands import values
+from omfs_daemon.slurm.gateway import AccountRow
+from omfs_daemon.slurm.gateway import LicenceRow
+from omfs_daemon.slurm.gateway import SlurmSettings
+
+_SHOWN = 160
+
+# Of a node's state only these words say that Slurm starts jobs there now; any other, known or not, says it may not.
+_NODE_WORKS = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "CLOUD", "DYNAMIC_NORM"})
+_NODE_MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN"}
+_NODE_MARKS |= {"$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}
+_FIELD = re.compile(r"(\S+?)=(\S*)")
+_SETTING = re.compile(r"(\S+)\s*=\s?(.*)")
+
+
+def settings(printed: str) -> SlurmSettings:
+    """``scontrol show config``."""
+    found: dict[str, str] = {}
+    for line in printed.splitlines():
+        match = _SETTING.fullmatch(line.strip())
+        if match:
+            found.setdefault(match[1], values.text(match[2].strip()))
+    try:
+        return SlurmSettings(found["SLURM_VERSION"], found)
+    except KeyError:
+        raise ParseError(f"scontrol show config names no SLURM_VERSION: {printed[:_SHOWN]!r}") from None
+
+
+def nodes(printed: str) -> list[Node]:
+    """``scontrol -o show nodes``.
+
+    ``up`` is False for a node that is down, drained, failing, in maintenance or in a reservation, does not respond,
+    is powered down or on its way to one of these; also for any word that is new to us.
+    """
+    return [_node(_fields(line, "NodeName")) for line in _lines(printed, "No nodes in the system")]
+
+
+def partitions(printed: str) -> list[Partition]:
+    """``scontrol -o show partitions``."""
+    return [_partition(_fields(line, "PartitionName")) for line in _lines(printed, "No partitions in the system")]
+
+
+def licenses(printed: str) -> list[LicenceRow]:
+    """``scontrol -o show licenses``; those that slurmdbd hands out (Remote=yes) are among them."""
+    return [_licence(_fields(line, "LicenseName")) for line in _lines(printed, "No licenses configured in Slurm.")]
+
+
+def accounts(printed: str) -> list[AccountRow]:
+    """``sacctmgr -n -P list associations format=Account,ParentName,User``; rows of users are left out."""
+    rows = []
+    for line in printed.splitlines():
+        words = line.split("|")
+        if len(words) != 3:
+            raise ParseError(f"sacctmgr: not an association: {line[:_SHOWN]!r}")
+        name, parent, user = words
+        if not user and name != "root":
+            rows.append(AccountRow(name, "" if parent == "root" else parent))
+    return rows
+
+
+def _node(fields: dict[str, str]) -> Node:
+    try:
+        words = _node_words(fields["State"])
+        return Node(
+            name=fields["NodeName"],
+            # Cores that are kept for the system (CoreSpecCount) are not among the effective ones.
+            cpus=values.whole(fields.get("CPUEfctv", fields["CPUTot"])),
+            memory=values.memory(fields["RealMemory"]),
+            up=words <= _NODE_WORKS,
+            state=fields["State"],
+            gres=values.pairs(values.gres(fields.get("Gres", ""))),
+            features=frozenset(values.names(fields.get("ActiveFeatures", ""))),
+            partitions=tuple(values.names(fields.get("Partitions", ""))),
+            cpus_taken=values.whole(fields["CPUAlloc"]),
+            memory_taken=values.memory(fields["AllocMem"]),
+        )
+    except KeyError as error:
+        raise ParseError(f"scontrol show node {fields.get('NodeName')}: no {error}") from None
+
+
+def _node_words(state: str) -> set[str]:
+    """``IDLE*+DRAIN`` as {IDLE, NOT_RESPONDING, DRAIN}."""
+    words = set()
+    for word in state.split("+"):
+        bare = word.rstrip("".join(_NODE_MARKS))
+        words.add(bare)
+        words.update(_NODE_MARKS[mark] for mark in word[len(bare) :])
+    return words
+
+
+def _partition(fields: dict[str, str]) -> Partition:
+    try:
+        return Partition(
+            name=fields["PartitionName"],
+            nodes=frozenset(values.nodes(fields["Nodes"])),
+            up=fields["State"] == "UP",
+            exclusive=releases.is_exclusive(fields),
+            priority_tier=values.whole(fields["PriorityTier"]),
+        )
+    except KeyError as error:
+        raise ParseError(f"scontrol show partition {fields.get('PartitionName')}: no {error}") from None
+
+
+def _licence(fields: dict[str, str]) -> LicenceRow:
+    try:
+        return LicenceRow(fields["LicenseName"], values.whole(fields["Total"]), values.whole(fields["Used"]))
+    except KeyError as error:
+        raise ParseError(f"scontrol show licenses {fields.get('LicenseName')}: no {error}") from None
+
+
+def _lines(printed: str, none: str) -> list[str]:
+    return [line for line in printed.splitlines() if line.strip() and line.strip() != none]
+
+
+def _fields(line: str, first: str) -> dict[str, str]:
+    """The first value of every key: free text (an administrator's Reason, Comment) comes last."""
+    if not line.startswith(f"{first}="):
+        raise ParseError(f"scontrol: not a line with {first}: {line[:_SHOWN]!r}")
+    found: dict[str, str] = {}
+    for name, value in _FIELD.findall(line):
+        found.setdefault(name, value)
+    return found

@@ -1,0 +1,336 @@
+"""What Slurm's commands print about jobs, as Job. Pure and strict.
+
+Jobs come from ``squeue -O field:suffix`` (squeue(1): with a suffix and no size, a field is printed in full). Users
+write newlines and anything else into names and comments, so the suffix is a secret of each call and the text is split
+on that alone. ParseError holds what was not understood.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from math import ceil, inf
+from typing import NamedTuple
+
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.errors import ParseError
+from omfs_daemon.slurm.commands import values
+from omfs_daemon.slurm.releases import Release
+
+_COMMENT_KEPT = 1024  # Slurm's own limit of a comment
+_NAME_KEPT = 128
+_SHOWN = 160
+
+_OUR_MARK = "omfs:"
+GATE = f"{_OUR_MARK}gate"
+"""The AdminComment of a job that job_submit.lua holds."""
+
+WAITS = "omfs:wait"
+"""The word in the comment of a job whose owner has ended his own hold, and that the gate holds since."""
+
+
+class JobRow(NamedTuple):
+    """One job as squeue 22.05 prints it, field by field; the order is that of ``_SQUEUE_NAMES``."""
+
+    job_id: str
+    array_job_id: str
+    array_task_id: str
+    state: str
+    reason: str
+    partition: str
+    user: str
+    uid: str
+    account: str
+    qos: str
+    tres: str
+    cpus: str
+    tasks: str
+    min_cpus: str
+    nodes: str
+    max_nodes: str
+    min_memory: str
+    tres_per_job: str
+    tres_per_node: str
+    tres_per_socket: str
+    tres_per_task: str
+    over_subscribe: str
+    features: str
+    licenses: str
+    required_nodes: str
+    node_list: str
+    priority: str
+    nice: str
+    submit: str
+    eligible: str
+    dependency: str
+    start: str
+    time_used: str
+    time_limit: str
+    restarts: str
+    requeue: str
+    name: str
+    comment: str
+    admin_comment: str
+
+
+# Requeue and admin_comment: squeue of 22.05 knows the second although its manual does not. Licenses: what the job asked
+# for, which is what it holds; releases that take alternatives ("a|b") show what was chosen as LicensesAlloc.
+_SQUEUE_NAMES = (
+    *("JobID", "ArrayJobID", "ArrayTaskID", "State", "Reason", "Partition", "UserName", "UserID", "Account", "QOS"),
+    *("tres-alloc", "NumCPUs", "NumTasks", "MinCpus", "NumNodes", "MaxNodes", "MinMemory"),
+    *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),
+    *("{sharing}", "Feature", "Licenses", "ReqNodes", "NodeList", "PriorityLong", "Nice", "SubmitTime"),
+    *("EligibleTime", "Dependency", "StartTime", "TimeUsed", "TimeLimit", "RestartCnt", "Requeue"),
+    *("Name", "Comment", "admin_comment"),
+)
+
+# squeue(1), JOB STATE CODES; a job that takes no resources any more has ENDED, one that may still take some has not.
+_STATES = {
+    **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"), JobState.PENDING),
+    **dict.fromkeys(("SPECIAL_EXIT", "EXPEDITING"), JobState.PENDING),
+    **dict.fromkeys(("CONFIGURING", "POWER_UP_NODE"), JobState.CONFIGURING),
+    # STOPPED: by SIGSTOP, but it keeps its CPUs, in contrast to SUSPENDED.
+    **dict.fromkeys(("RUNNING", "RESIZING", "SIGNALING", "STOPPED"), JobState.RUNNING),
+    "SUSPENDED": JobState.SUSPENDED,
+    **dict.fromkeys(("COMPLETING", "STAGE_OUT"), JobState.COMPLETING),
+    **dict.fromkeys(("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED"), JobState.ENDED),
+    **dict.fromkeys(("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"), JobState.ENDED),
+    **dict.fromkeys(("RECONFIG_FAIL", "REVOKED", "UPDATE_DB"), JobState.ENDED),
+}
+
+# "afterok:7(unfulfilled),after:8_3+5(unfulfilled)"; what is fulfilled Slurm takes off the list.
+_UNFULFILLED, _FAILED = "(unfulfilled)", "(failed)"
+_NAMED = re.compile(
+    r"(?P<kind>after|afterany|afterok|afternotok):(?P<id>\d+)(?:_\*|(?P<task>_\d+))?(?:\+\d+)?\(unfulfilled\)"
+)
+
+
+def job_format(secret: str, release: Release) -> str:
+    """The format for ``squeue -O`` (or SQUEUE_FORMAT2) that ``job_rows`` reads."""
+    return ",".join(f"{name}:{secret}" for name in _SQUEUE_NAMES).format(sharing=release.sharing_field)
+
+
+def job_rows(printed: str, secret: str, release: Release) -> Iterator[JobRow]:
+    """The rows that squeue printed with ``job_format(secret, release)``, an array's waiting rest as one."""
+    for _, lines in groupby(_lines(printed, secret), lambda row: row.job_id):
+        first, *more = lines
+        if more:
+            first = first._replace(array_task_id=values.folded(row.array_task_id for row in (first, *more)))
+        yield first._replace(over_subscribe=release.over_subscribe(first.over_subscribe))
+
+
+def _lines(printed: str, secret: str) -> Iterator[JobRow]:
+    fields = printed.split(secret)
+    width = len(_SQUEUE_NAMES)
+    if fields.pop().strip() or len(fields) % width:
+        raise ParseError(f"squeue printed a part of a job: {printed[-_SHOWN:]!r}")
+    for first in range(0, len(fields), width):
+        # Between two rows stands the newline that squeue ends each row with.
+        yield JobRow(fields[first].lstrip("\n"), *fields[first + 1 : first + width])
+
+
+def excluded_format(secret: str) -> str:
+    """The format for ``squeue -o`` that ``excluded`` reads; -O knows no field for the excluded nodes."""
+    return f"%A{secret}%x{secret}"
+
+
+def excluded(printed: str, secret: str) -> dict[str, str]:
+    """Job id and ExcNodeList, "" of jobs that exclude no nodes."""
+    fields = printed.split(secret)
+    if fields.pop().strip() or len(fields) % 2:
+        raise ParseError(f"squeue printed a part of a job: {printed[-_SHOWN:]!r}")
+    rows = zip(fields[::2], fields[1::2], strict=True)
+    return {job_id.lstrip("\n"): listed if values.text(listed) else "" for job_id, listed in rows}
+
+
+def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Share, ...]) -> Job:
+    """The job of a row. ``memory_counts``: Slurm allocates memory (SelectTypeParameters with MEMORY).
+
+    While a job is held, its reason names nothing but the hold, so ``eligible`` tells what else it waits for: its begin
+    time, infinity while a dependency is unfulfilled (see ``dependencies``), None if Slurm has not looked at it yet or
+    nothing is to wait for.
+    """
+    state = job_state(row.state)
+    waits = state is JobState.PENDING
+    try:
+        task_ids = values.tasks(row.array_task_id)
+        hold = _hold(row) if waits else Hold.NONE
+        return Job(
+            id=values.whole(row.job_id),
+            ref=_ref(row, task_ids),
+            user=row.user,
+            uid=values.whole(row.uid),
+            account=values.text(row.account),
+            state=state,
+            request=_request(row, excluded_nodes, memory_counts),
+            submit=values.epoch(row.submit) or 0.0,
+            partition=row.partition.partition(",")[0],
+            qos=values.text(row.qos),
+            hold=hold,
+            reason=values.text(row.reason),
+            priority=values.whole(row.priority),
+            nice=values.whole(row.nice),
+            eligible=inf if waits and _depends(row.dependency) else values.epoch(row.eligible),
+            start=None if waits else values.epoch(row.start),  # a waiting job's is only expected
+            run_time=0.0 if row.time_used == "INVALID" else values.duration(row.time_used),
+            time_limit=values.duration(row.time_limit),
+            shares=shares,
+            licenses=values.licenses(row.licenses),
+            array_id=values.whole(row.array_job_id) if task_ids else None,
+            task_ids=task_ids,
+            restarts=values.whole(row.restarts),
+            special_exit=row.state == "SPECIAL_EXIT",
+            requeue=row.requeue != "0",
+            comment=values.text(row.comment)[:_COMMENT_KEPT],
+            admin_comment=_admin_comment(row, hold),
+            name=values.text(row.name)[:_NAME_KEPT],
+        )
+    except ParseError as error:
+        raise ParseError(f"squeue, job {row.job_id[:_SHOWN]!r}: {error}") from None
+
+
+def dependencies(rows: Sequence[JobRow], others: Iterable[JobRow] | None = None) -> list[JobRow]:
+    """The rows, without the dependencies of held jobs that may be fulfilled by now.
+
+    Slurm does not look at a held job's dependencies before its release: they stay "(unfulfilled)" for ever. They are
+    taken for true only while a job that they name is among ``others``, the jobs that have not ended (None: ``rows``).
+    """
+    held = [row for row in rows if _may_be_stale(row)]
+    if not held:
+        return list(rows)
+    active = _active(rows if others is None else others)
+    over = {row.job_id for row in held if not _still_depends(row.dependency, active)}
+    return [row._replace(dependency="") if row.job_id in over else row for row in rows]
+
+
+def named(row: JobRow) -> list[str]:
+    """The ids of the jobs (or arrays) that a held job waits for, as far as they tell ("singleton" names none, tasks
+    wait for tasks with "aftercorr"); none of a job that is not held, whose dependency Slurm keeps up to date."""
+    return [match["id"] for match in _NAMED.finditer(row.dependency)] if _may_be_stale(row) else []
+
+
+def _may_be_stale(row: JobRow) -> bool:
+    if row.priority != "0" or job_state(row.state) is not JobState.PENDING:
+        return False
+    never = _FAILED in row.dependency and "?" not in row.dependency
+    return _UNFULFILLED in row.dependency and not never
+
+
+def _active(rows: Iterable[JobRow]) -> dict[str, bool]:
+    """Jobs, arrays and their tasks that have not ended, and whether (a part of) them has still to start."""
+    active: dict[str, bool] = {}
+    for row in rows:
+        state = job_state(row.state)
+        if state is JobState.ENDED:
+            continue
+        tasks = (f"{row.array_job_id}_{task}" for task in values.tasks(row.array_task_id))
+        for name in (row.job_id, row.array_job_id, *tasks):
+            active[name] = active.get(name, False) or state is JobState.PENDING
+    return active
+
+
+def _depends(dependency: str) -> bool:
+    return _UNFULFILLED in dependency or _FAILED in dependency
+
+
+def _still_depends(dependency: str, active: dict[str, bool]) -> bool:
+    outstanding = []
+    for entry in re.split(r"[,?]", dependency):
+        found = _NAMED.fullmatch(entry)
+        name = found["id"] + (found["task"] or "") if found else ""
+        waits = active.get(name)
+        outstanding.append(waits is not None and (waits or (found is not None and found["kind"] != "after")))
+    return all(outstanding) if "?" in dependency else any(outstanding)
+
+
+def job_state(word: str) -> JobState:
+    """Slurm's word for a job's state; ParseError for one that squeue(1) does not list."""
+    try:
+        return _STATES[word]
+    except KeyError:
+        raise ParseError(f"not a state of a job: {word[:_SHOWN]!r}") from None
+
+
+# -- parts of a job --------------------------------------------------------------------------------
+def _ref(row: JobRow, task_ids: Sequence[int]) -> str:
+    """What commands take; the array's bare id would hit all of its tasks."""
+    if not task_ids:
+        return row.job_id
+    if len(task_ids) == 1:
+        return f"{row.array_job_id}_{task_ids[0]}"
+    return f"{row.array_job_id}_[{row.array_task_id.partition('%')[0]}]"
+
+
+def _hold(row: JobRow) -> Hold:
+    """A job waits in a hold if its priority is 0; who may release it shows in the reason, which may be a list."""
+    if values.whole(row.priority) != 0:
+        return Hold.NONE
+    return Hold.ADMIN if "JobHeldAdmin" in row.reason.split(",") else Hold.USER
+
+
+def _admin_comment(row: JobRow, hold: Hold) -> str:
+    """The job's own, or the gate's mark where job_submit.lua could write it into the comment only: Slurm refuses an
+    AdminComment in the update with which an owner ends his hold."""
+    written = values.text(row.admin_comment)[:_COMMENT_KEPT]
+    is_waiting = hold is Hold.USER and WAITS in row.comment.split()
+    return GATE if is_waiting and not written.startswith(_OUR_MARK) else written
+
+
+def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> Request:
+    allocated = values.tres(row.tres)
+    cpus = values.whole(row.cpus)
+    node_count, most = _node_counts(row, allocated)
+    per_cpu, per_node = _memory(row, allocated, cpus, node_count) if memory_counts else (0, 0)
+    return Request(
+        cpus=cpus,
+        nodes=node_count,
+        max_nodes=most,
+        min_cpus_per_node=values.whole(row.min_cpus),
+        memory_per_cpu=per_cpu,
+        memory_per_node=per_node,
+        gres=values.pairs(_gres(row, node_count)),
+        features=values.text(row.features),
+        # OK and YES share nodes; USER and MCS do so with some others only, which we do not model.
+        exclusive=row.over_subscribe not in ("OK", "YES"),
+        partitions=tuple(values.names(row.partition)),
+        required_nodes=frozenset(values.nodes(row.required_nodes)),
+        excluded_nodes=frozenset(values.nodes(excluded_nodes)),
+    )
+
+
+def _node_counts(row: JobRow, allocated: dict[str, str]) -> tuple[int, int]:
+    """The least and the most nodes.
+
+    While a job waits, squeue raises NumNodes to what it takes at the largest node's size, while the TRES hold the
+    job's own least number; a MaxNodes that equals the raised number was made up as well.
+    """
+    shown, most = values.whole(row.nodes), values.whole(row.max_nodes)
+    least = values.whole(allocated.get("node", row.nodes))
+    return max(1, least), 0 if least < shown == most else most
+
+
+def _memory(row: JobRow, allocated: dict[str, str], cpus: int, node_count: int) -> tuple[int, int]:
+    """(per CPU, per node). MinMemory does not say which it is, but the total does; 0 means all of a node's."""
+    least = values.memory(row.min_memory)
+    total = values.memory(allocated["mem"]) if "mem" in allocated else 0
+    if least and total == least * cpus:
+        return least, 0
+    if least and (total == least * node_count or not total):
+        return 0, least
+    return 0, ceil(total / node_count)
+
+
+def _gres(row: JobRow, node_count: int) -> dict[str, int]:
+    """Per node: the largest part where the request is for the whole job or by task."""
+    tasks_per_node = ceil(values.whole(row.tasks) / node_count)
+    counts = values.gres(row.tres_per_node) or values.gres(row.tres_per_socket)
+    if not counts:
+        counts = {name: ceil(count / node_count) for name, count in values.gres(row.tres_per_job).items()}
+    if not counts:
+        counts = {name: count * tasks_per_node for name, count in values.gres(row.tres_per_task).items()}
+    return counts

@@ -1,0 +1,115 @@
+"""One place that runs Slurm's commands: no shell, always a time-out, always the same environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from omfs_daemon.errors import GatewayError
+from omfs_daemon.errors import GatewayTimeout
+
+# Variables with which a user or a site changes what the commands print (squeue(1), ENVIRONMENT VARIABLES).
+_CHANGES_OUTPUT = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SCANCEL_", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
+
+_SHOWN = 120
+
+
+class Output(NamedTuple):
+    """What a command printed and how it ended."""
+
+    stdout: str
+    stderr: str
+    code: int
+
+
+class Runner(Protocol):
+    """What ``run`` is to those who give commands; another one records them, or answers from records."""
+
+    def __call__(
+        self,
+        arguments: Sequence[str],
+        *,
+        timeout: float,
+        conf: Path | None = None,
+        check: bool = True,
+        variables: Mapping[str, str] | None = None,
+    ) -> Output: ...
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    timeout: float,
+    conf: Path | None = None,
+    check: bool = True,
+    stdin: str = "",
+    cwd: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Output:
+    """Run one command and return what it printed.
+
+    ``conf`` becomes SLURM_CONF, ``variables`` are added to the environment. Times are printed as seconds since
+    the epoch and array task lists in full. Raises GatewayTimeout after ``timeout`` seconds, when the whole process
+    group has been killed (a command whose slurmctld is dead waits for minutes); GatewayError if the command cannot
+    be started or, with ``check``, ends with an exit code other than 0.
+    """
+    try:
+        process = subprocess.Popen(
+            list(arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(conf) | dict(variables or {}),
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise GatewayError(f"cannot run {_short(arguments)}: {error}") from None
+    try:
+        stdout, stderr = process.communicate(stdin.encode(), timeout=timeout)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        raise GatewayTimeout(f"{_short(arguments)}: no answer from Slurm within {timeout:g} s") from None
+    except BaseException:
+        _end(process)
+        raise
+    output = Output(_text(stdout), _text(stderr), process.returncode)
+    if check and output.code != 0:
+        raise failure(arguments, output)
+    return output
+
+
+def failure(arguments: Sequence[str], output: Output) -> GatewayError:
+    """The error that says what was run, how it ended and the last thing it said."""
+    lines = output.stderr.strip().splitlines() or output.stdout.strip().splitlines() or ["(no message)"]
+    return GatewayError(f"{_short(arguments)}: exit {output.code}: {lines[-1]}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def environment(conf: Path | None) -> dict[str, str]:
+    """Of everything that talks to the Slurm of ``conf``: nothing that a user or a site has set changes what it says."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_CHANGES_OUTPUT)}
+    environment |= {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+    if conf is not None:
+        environment["SLURM_CONF"] = str(conf)
+    return environment
+
+
+def _text(output: bytes) -> str:
+    # Names and comments are any bytes a user likes; they must not stop the daemon.
+    return output.decode("utf-8", errors="replace")
+
+
+def _short(arguments: Sequence[str]) -> str:
+    text = " ".join(arguments)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -1,0 +1,36 @@
+"""Omfs status and the demo both show it: below demo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from rich.table import Table
+from omfs_daemon.terminal.output import cell
+from omfs_daemon.terminal.output import table
+from omfs_daemon.daemon.api.status_view import AccountView
+
+
+def accounts(rows: Sequence[AccountView], title: str = "") -> Table:
+    """Entitled, used, borrowed, lent and pending CPUs, accounts below their parents."""
+    names = ("entitled", "used", "borrowed", "lent", "pending")
+    made = table(title, ("account", "%", *names), ("%", *names))
+    for depth, row in _by_tree(rows):
+        made.add_row(
+            cell("  " * depth + row["account"]),
+            f"{row['percent']:g}",
+            str(row["entitled"]),
+            str(row["used"]),
+            cell(row["borrowed"] or "", "yellow"),
+            cell(row["lent"] or "", "cyan"),
+            cell(row["pending"] or ""),
+        )
+    return made
+
+
+def _by_tree(rows: Sequence[AccountView], parent: str = "", depth: int = 0) -> Iterator[tuple[int, AccountView]]:
+    known = {row["account"] for row in rows}
+    for row in rows:
+        above = row["parent"] if row["parent"] in known else ""
+        if above == parent:
+            yield depth, row
+            if row["account"]:
+                yield from _by_tree(rows, row["account"], depth + 1)

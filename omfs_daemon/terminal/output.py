@@ -1,0 +1,85 @@
+"""How things are printed: text of users made harmless, times, JSON for scripts, tables for people."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+from omfs_daemon.errors import ConfigError
+
+_WIDE = 160
+
+
+def clean(text: str) -> str:
+    """Without control and direction characters, which could forge what a terminal shows."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def cell(value: object, style: str = "") -> Text:
+    """A value as rich text: never read as markup."""
+    return Text(clean("" if value is None else str(value)), style=style)
+
+
+def table(title: str, columns: Sequence[str], numbers: Sequence[str] = ()) -> Table:
+    """An empty table; the columns among ``numbers`` are aligned to the right."""
+    made = Table(title=title or None, title_justify="left", header_style="bold")
+    for name in columns:
+        made.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    return made
+
+
+def show(*parts: RenderableType) -> None:
+    """Print for people: in colours on a terminal, plain and wide in a pipe."""
+    width = None if sys.stdout.isatty() else max(_WIDE, shutil.get_terminal_size().columns)
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    for part in parts:
+        console.print(part)
+
+
+def print_json(value: object) -> None:
+    """Print for scripts."""
+    print(json.dumps(value, indent=2))
+
+
+def directory(text: str) -> Path:
+    """An option's value; ConfigError for none, as a script's unset variable gives, which would mean the current one."""
+    if not text:
+        raise ConfigError("a directory is needed, not nothing (. for the current one)")
+    return Path(text)
+
+
+def when(time: float | None) -> str:
+    """``2026-03-01 14:05:09+01:00``, or "never"."""
+    if time is None:
+        return "never"
+    return datetime.fromtimestamp(time).astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def span(seconds: float) -> str:
+    """``0.4 s``, ``90 s``, ``12 min``, ``3.5 h``, ``2.1 d``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"
+
+
+def pace_text(seconds: float, rate: float | None) -> str:
+    """``1 s + 0.4 GB/s``."""
+    by_size = None if rate is None else f"{rate / 1e9:.3g} GB/s"
+    if by_size is None:
+        return f"{seconds:.3g} s" if seconds else "at once"
+    return f"{seconds:.3g} s + {by_size}" if seconds else by_size
+
+
+def size_text(size: int) -> str:
+    """``1.5 GB``, ``23 MB``."""
+    return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"

@@ -1,0 +1,37 @@
+"""What the options before the command say: which configuration, which daemon."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+import typer
+from omfs_daemon.daemon.api.client import Client
+from omfs_daemon.config.load import DEFAULT_PATH
+from omfs_daemon.config.schema import Config
+from omfs_daemon.config.load import load
+from typing import Annotated
+
+
+@dataclass(frozen=True)
+class Session:
+    """``config_path`` is None when nobody named one; then the default file is used if it is there."""
+
+    config_path: Path | None
+    socket: Path | None
+
+    def config(self) -> Config:
+        """The configuration file; the defaults when none was named and this user sees none. ConfigError."""
+        if self.config_path is not None:
+            return load(self.config_path)
+        return load(DEFAULT_PATH) if os.access(DEFAULT_PATH, os.R_OK) else Config()
+
+    def client(self) -> Client:
+        return Client(self.socket or self.config().daemon.socket)
+
+
+def session_of(context: typer.Context) -> Session:
+    return cast(Session, context.find_root().obj)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

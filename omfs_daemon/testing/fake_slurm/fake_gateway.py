@@ -1,0 +1,354 @@
+"""The administrator's side of the fake, with faults on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from math import inf
+from typing import Any, TypeVar
+
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.errors import GatewayError
+from omfs_daemon.errors import GatewayTimeout
+from omfs_daemon.slurm.commands import values
+from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
+from omfs_daemon.testing.fake_slurm.fake_jobs import Record
+from omfs_daemon.testing.fake_slurm.fake_jobs import unfold
+from omfs_daemon.testing.fake_slurm.fake_licenses import in_order
+from omfs_daemon.slurm.gateway import AccountRow
+from omfs_daemon.slurm.gateway import LicenceRow
+from omfs_daemon.slurm.gateway import Licences
+from omfs_daemon.slurm.gateway import Refusal
+from omfs_daemon.slurm.gateway import SlurmSettings
+
+Answer = TypeVar("Answer")
+Order = Callable[[Record], str | None]
+
+ADMIN_COMMENT_KEPT = 1000
+
+UNKNOWN = "Invalid job id specified"
+PENDING = "Job is pending execution"
+FINISHED = "Job has already finished"
+DISABLED = "Requested operation is presently disabled"
+BAD_LICENCE = "Invalid license specification"
+NOT_RUNNING = "Job is not pending nor running"
+BAD_NODE = "Invalid node name specified"
+NOT_SUSPENDED = "Job is not suspended"
+NOT_NOW = "Job can not be altered now, try again later"
+BAD_SIGNAL = "Unknown job signal"
+SIGNALS = frozenset(
+    ("HUP", "INT", "QUIT", "ABRT", "KILL", "USR1", "USR2", "TERM", "CONT", "STOP", "TSTP", "URG", "ALRM")
+)
+
+
+class Fault(Enum):
+    """What goes wrong in a call."""
+
+    DEAD = auto()
+    """The controller is gone: GatewayError, nothing done."""
+    HANG = auto()
+    """No answer: ``Faults.wait`` is called, then GatewayTimeout; nothing done."""
+    LATE = auto()
+    """The order takes effect, then as HANG."""
+    STALE = auto()
+    """The last answer from before the fault, again."""
+    IGNORE = auto()
+    """An order is accepted and not carried out."""
+    REFUSE = auto()
+    """An order is refused for every reference."""
+
+
+@dataclass(slots=True)
+class _Rule:
+    fault: Fault
+    methods: frozenset[str]
+    left: float
+
+
+@dataclass(slots=True)
+class Faults:
+    """Which calls go wrong, and how; ``wait`` lets a hanging call cost time, for instance by moving the clock."""
+
+    wait: Callable[[], None] = lambda: None
+    _rules: list[_Rule] = field(default_factory=list)
+    _lies: dict[int, JobState] = field(default_factory=dict)
+
+    def inject(self, fault: Fault, methods: Collection[str] = (), times: float = inf) -> None:
+        """Let the next ``times`` calls of these gateway methods (none named: all) go wrong."""
+        self._rules.append(_Rule(fault, frozenset(methods), times))
+
+    def misreport(self, job_id: int, state: JobState) -> None:
+        """The next picture of this job shows another state."""
+        self._lies[job_id] = state
+
+    def clear(self) -> None:
+        self._rules.clear()
+        self._lies.clear()
+
+    def of(self, method: str) -> Fault | None:
+        """The fault of this call, which uses it up."""
+        for rule in self._rules:
+            if rule.left > 0 and (not rule.methods or method in rule.methods):
+                rule.left -= 1
+                return rule.fault
+        return None
+
+    def bend(self, job: Job) -> Job:
+        state = self._lies.pop(job.id, None)
+        return job if state is None else replace(job, state=state)
+
+
+class FakeGateway:
+    """A :class:`~omfs_daemon.slurm.gateway.Gateway` on a :class:`FakeSlurm`."""
+
+    name = "fake"
+
+    def __init__(self, slurm: FakeSlurm, accounts: Sequence[AccountRow] | None = None, **settings: str) -> None:
+        self.slurm = slurm
+        self.faults = Faults()
+        self._accounts = accounts
+        self._settings = settings
+        self._last: dict[str, Any] = {}
+
+    # -- seeing ------------------------------------------------------------------------------------
+    def settings(self) -> SlurmSettings:
+        timing = self.slurm.timing
+        shown = {
+            "ClusterName": "fake",
+            "PriorityType": "priority/multifactor",
+            "SelectType": "select/cons_tres",
+            "SelectTypeParameters": "CR_CORE_MEMORY",
+            "PreemptMode": "OFF",
+            "PreemptType": "preempt/none",
+            "RequeueExitHold": "101-109",
+            "KillWait": f"{timing.kill_wait:g} sec",
+            "MinJobAge": f"{timing.min_job_age:g} sec",
+            "AuthInfo": f"cred_expire={timing.requeue_delay - 1:g}",
+            "SchedulerParameters": f"batch_sched_delay=0,sched_interval={timing.sched_interval:g}",
+            **self._settings,
+        }
+        return self._ask("settings", lambda: SlurmSettings("22.05.8", shown))
+
+    def jobs(self) -> list[Job]:
+        return self._ask("jobs", lambda: [self.faults.bend(job) for job in self.slurm.live()])
+
+    def find(self, job_id: int) -> Job | None:
+        return self._ask("find", lambda: self._found(job_id))
+
+    def nodes(self) -> list[Node]:
+        return self._ask("nodes", self.slurm.node_views)
+
+    def partitions(self) -> list[Partition]:
+        return self._ask("partitions", lambda: list(self.slurm.partitions.values()))
+
+    def accounts(self) -> list[AccountRow] | None:
+        return self._ask("accounts", lambda: None if self._accounts is None else list(self._accounts))
+
+    def licenses(self) -> list[LicenceRow]:
+        return self._ask("licenses", self.slurm.licences.rows)
+
+    # -- telling -----------------------------------------------------------------------------------
+    def hold(self, refs: Sequence[str]) -> list[Refusal]:
+        return self._tell("hold", refs, self._hold)
+
+    def release(self, refs: Sequence[str]) -> list[Refusal]:
+        return self._tell("release", refs, self._release)
+
+    def set_nice(self, refs: Sequence[str], nice: int) -> list[Refusal]:
+        def order(record: Record) -> str | None:
+            if record.state is JobState.ENDED:
+                return FINISHED
+            record.nice = nice
+            self.slurm.reconsider(record)
+            return None
+
+        return self._tell("set_nice", refs, order)
+
+    def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
+        if wrong := values.not_licenses(licenses or ()):
+            return [Refusal(ref, wrong)]
+
+        def order(record: Record) -> str | None:
+            if record.active or record.state is JobState.ENDED or not set(nodes) <= set(self.slurm.books):
+                return BAD_NODE
+            if licenses is not None and not self.slurm.licences.exist(licenses):
+                return BAD_LICENCE
+            if licenses is not None:
+                self.slurm.set_licences(record, in_order(licenses))
+            self.slurm.pin(record, frozenset(nodes))
+            return None
+
+        return self._tell("pin", (ref,), order)
+
+    def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
+        if wrong := values.not_licenses(licenses):
+            return [Refusal(ref, wrong) for ref in refs]
+
+        def order(record: Record) -> str | None:
+            if record.state in (JobState.ENDED, JobState.COMPLETING):
+                return FINISHED
+            if record.state is JobState.SUSPENDED:
+                return NOT_RUNNING
+            if not self.slurm.licences.exist(licenses):
+                return BAD_LICENCE
+            self.slurm.set_licences(record, in_order(licenses))
+            return None
+
+        return self._tell("set_licenses", refs, order)
+
+    def allow_requeue(self, refs: Sequence[str]) -> list[Refusal]:
+        def order(record: Record) -> str | None:
+            if record.state in (JobState.ENDED, JobState.COMPLETING):
+                return FINISHED
+            record.requeue, record.shown = True, None
+            return None
+
+        return self._tell("allow_requeue", refs, order)
+
+    def requeue_hold(self, refs: Sequence[str]) -> list[Refusal]:
+        return self._tell("requeue_hold", refs, self._requeue_hold)
+
+    def suspend(self, refs: Sequence[str]) -> list[Refusal]:
+        return self._tell("suspend", refs, self._suspend)
+
+    def resume(self, refs: Sequence[str]) -> list[Refusal]:
+        return self._tell("resume", refs, self._resume)
+
+    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[Refusal]:
+        def order(record: Record) -> str | None:
+            line = "".join(char if char.isprintable() else " " for char in text)
+            record.admin_comment = line.replace('"', "'")[:ADMIN_COMMENT_KEPT]
+            record.shown = None
+            return None
+
+        return self._tell("set_admin_comment", refs, order)
+
+    def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
+        def order(record: Record) -> str | None:
+            if record.state is JobState.ENDED:
+                return UNKNOWN
+            if not record.active or record.state is JobState.SUSPENDED:
+                return NOT_NOW
+            if signal not in SIGNALS:
+                return f"{BAD_SIGNAL}: {signal}"
+            self.slurm.send(record, signal, batch_only)
+            return None
+
+        return self._tell("signal", (ref,), order)
+
+    # -- what Slurm does with an order for one job ---------------------------------------------------
+    def _hold(self, record: Record) -> str | None:
+        if record.state is JobState.ENDED:
+            return FINISHED
+        self.slurm.set_hold(record, Hold.ADMIN)
+        return None
+
+    def _release(self, record: Record) -> str | None:
+        if record.state is JobState.ENDED:
+            return FINISHED
+        self.slurm.set_hold(record, Hold.NONE)
+        return None
+
+    def _requeue_hold(self, record: Record) -> str | None:
+        """``scontrol requeuehold incomplete``: accepted and without effect for a waiting or ended job."""
+        if record.active and not record.requeue:
+            return DISABLED
+        if record.active:
+            self.slurm.requeue(record, hold=True)
+        return None
+
+    def _suspend(self, record: Record) -> str | None:
+        if refusal := _not_active(record):
+            return refusal
+        if record.state is JobState.RUNNING:
+            self.slurm.suspend(record)
+        return None
+
+    def _resume(self, record: Record) -> str | None:
+        if refusal := _not_active(record):
+            return refusal
+        if record.state is JobState.RUNNING:
+            return NOT_SUSPENDED
+        self.slurm.resume(record)
+        return None
+
+    def _found(self, job_id: int) -> Job | None:
+        record = self.slurm.records.get(job_id)
+        if record is None:
+            return None
+        return self.faults.bend(record.view(self.slurm.now))
+
+    # -- faults and references ---------------------------------------------------------------------
+    def _ask(self, method: str, look: Callable[[], Answer]) -> Answer:
+        fault = self._fail(method)
+        if fault is Fault.STALE and method in self._last:
+            stale: Answer = self._last[method]
+            return stale
+        self.slurm.catch_up()
+        self._last[method] = answer = look()
+        if fault is Fault.LATE:
+            self._time_out(method)
+        return answer
+
+    def _tell(self, method: str, refs: Sequence[str], order: Order) -> list[Refusal]:
+        fault = self._fail(method)
+        if fault is Fault.IGNORE:
+            return []
+        if fault is Fault.REFUSE:
+            return [Refusal(ref, "Access/permission denied") for ref in refs]
+        self.slurm.catch_up()
+        refusals = [Refusal(ref, message) for ref in refs if (message := self._one(ref, order))]
+        if fault is Fault.LATE:
+            self._time_out(method)
+        return refusals
+
+    def _fail(self, method: str) -> Fault | None:
+        fault = self.faults.of(method)
+        if fault is Fault.DEAD:
+            raise GatewayError(f"{method}: Unable to contact slurm controller (connect failure)")
+        if fault is Fault.HANG:
+            self._time_out(method)
+        return fault
+
+    def _time_out(self, method: str) -> None:
+        self.faults.wait()
+        raise GatewayTimeout(f"{method}: no answer in time")
+
+    def _one(self, ref: str, order: Order) -> str | None:
+        records = self._resolve(ref)
+        if not records:
+            return UNKNOWN
+        messages = [message for record in records if (message := order(record))]
+        return messages[0] if messages else None
+
+    def _resolve(self, ref: str) -> list[Record]:
+        """The records that a reference names; waiting tasks addressed by themselves become jobs of their own."""
+        number, _, tasks = ref.partition("_")
+        if not number.isdigit():
+            return []
+        records = self.slurm.records_of(int(number))
+        if not tasks:
+            live = [record for record in records if record.state is not JobState.ENDED]
+            return live or records
+        try:
+            wanted = unfold(tasks)
+        except ValueError:
+            return []
+        found: list[Record] = []
+        for record in records:
+            if wanted.issuperset(record.tasks):
+                found.append(record)
+            else:
+                found += [self.slurm.split(record, task) for task in record.tasks if task in wanted]
+        return found
+
+
+def _not_active(record: Record) -> str | None:
+    if record.state is JobState.ENDED:
+        return FINISHED
+    return None if record.active else PENDING

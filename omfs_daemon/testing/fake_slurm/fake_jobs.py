@@ -1,0 +1,207 @@
+"""The fake's jobs: what a user submits, what the fake knows about it, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import inf
+
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import Launched
+from omfs_daemon.testing.fake_slurm.fake_nodes import Taken
+
+REQUEUED_HELD = "job requeued in held state"
+BAD_CONSTRAINTS = "BadConstraints"
+HELD_REASON = {Hold.USER: "JobHeldUser", Hold.ADMIN: "JobHeldAdmin"}
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One ``sbatch``.
+
+    ``run_time`` is the work in seconds; a requeued job starts its work anew, save what it had when it last got the
+    signal ``saves_on``. ``priority`` is what Slurm's own factors give. ``begin`` is an absolute time,
+    ``after`` are jobs that must have ended (afterany). ``array`` are task ids. A job that
+    ``ignores_term`` ends only by SIGKILL. ``licenses`` by name; ``launched``: its batch script runs under omfs-run.
+    """
+
+    request: Request
+    user: str = "alice"
+    account: str = ""
+    run_time: float = inf
+    time_limit: float = inf
+    qos: str = ""
+    comment: str = ""
+    admin_comment: str = ""
+    name: str = ""
+    uid: int | None = None
+    hold: Hold = Hold.NONE
+    nice: int = 0
+    priority: int = 0
+    begin: float = 0.0
+    after: tuple[int, ...] = ()
+    array: tuple[int, ...] = ()
+    ignores_term: bool = False
+    requeue: bool = True
+    saves_on: str = ""
+    licenses: tuple[tuple[str, int], ...] = ()
+    launched: Launched | None = None
+
+
+@dataclass(slots=True)
+class History:
+    """What became of one job, for assertions. Times in seconds.
+
+    ``done`` is the work that counted when it ended, ``lost`` what requeues threw away, ``outcome`` one of
+    COMPLETED, TIMEOUT, CANCELLED, FAILED, NODE_FAIL ("" while it is in the queue), ``signals`` what it was sent.
+    """
+
+    starts: list[float] = field(default_factory=list)
+    suspensions: int = 0
+    done: float = 0.0
+    lost: float = 0.0
+    ended: float | None = None
+    outcome: str = ""
+    signals: list[tuple[float, str, bool]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Record:
+    """One job inside the fake. ``hold`` is also set on running jobs, where it shows only after a requeue.
+
+    ``saved`` is the work with which it last started, ``checkpoint`` the work that a requeue now would leave it,
+    ``generations`` how many checkpoints omfs-run has written, ``launcher`` what it says in this run,
+    ``failures`` how many checkpoints failed in it.
+    """
+
+    id: int
+    what: Submission
+    uid: int
+    submitted: float
+    request: Request
+    partitions: tuple[str, ...]
+    state: JobState = JobState.PENDING
+    hold: Hold = Hold.NONE
+    held_text: str = ""
+    reason: str = "None"
+    nice: int = 0
+    eligible: float | None = None
+    partition: str = ""
+    started: float | None = None
+    ran: float = 0.0
+    since: float | None = None
+    saved: float = 0.0
+    checkpoint: float = 0.0
+    generations: int = 0
+    licenses: tuple[tuple[str, int], ...] = ()
+    launched: Launched | None = None
+    launcher: str = ""
+    failures: int = 0
+    special_exit: bool = False
+    requeue: bool = True
+    comment: str = ""
+    taken: tuple[Taken, ...] = ()
+    array_id: int | None = None
+    tasks: tuple[int, ...] = ()
+    restarts: int = 0
+    admin_comment: str = ""
+    back: bool = False
+    epoch: int = 0
+    history: History = field(default_factory=History)
+    shown: Job | None = None
+
+    @property
+    def ref(self) -> str:
+        if self.array_id is None:
+            return str(self.id)
+        if self.state is JobState.PENDING and len(self.tasks) > 1:
+            return f"{self.array_id}_[{fold(self.tasks)}]"
+        return f"{self.array_id}_{self.tasks[0]}"
+
+    @property
+    def active(self) -> bool:
+        """Its processes exist: it has nodes and is not on its way out."""
+        return self.state in (JobState.RUNNING, JobState.SUSPENDED)
+
+    @property
+    def priority(self) -> int:
+        """Slurm's multifactor priority: never below 1 unless held."""
+        return 0 if self.hold is not Hold.NONE else max(1, self.what.priority - self.nice)
+
+    def ran_until(self, now: float) -> float:
+        """Slurm's run time: seconds since the start without suspensions."""
+        return self.ran + (now - self.since if self.since is not None else 0.0)
+
+    def work(self, now: float) -> float:
+        """Work done that would count if it ended now."""
+        return self.saved + self.ran_until(now)
+
+    def view(self, now: float) -> Job:
+        """The job as Slurm shows it; the same object as before if nothing changed."""
+        if self.since is not None or self.shown is None:
+            self.shown = self._job(now)
+        return self.shown
+
+    def _job(self, now: float) -> Job:
+        waiting = self.state is JobState.PENDING
+        return Job(
+            id=self.id,
+            ref=self.ref,
+            user=self.what.user,
+            uid=self.uid,
+            account=self.what.account,
+            state=self.state,
+            request=self.request,
+            submit=self.submitted,
+            partition=self.partition or ",".join(self.partitions),
+            qos=self.what.qos,
+            hold=self.shown_hold if waiting else Hold.NONE,
+            reason=self._reason(),
+            priority=self.priority,
+            nice=self.nice,
+            eligible=self.eligible if self.eligible is not None else self.what.begin or None,
+            start=None if waiting else self.started,
+            run_time=self.ran_until(now),
+            time_limit=self.what.time_limit,
+            shares=tuple(taken.share for taken in self.taken),
+            licenses=self.licenses,
+            array_id=self.array_id,
+            task_ids=self.tasks,
+            restarts=self.restarts,
+            special_exit=waiting and self.special_exit,
+            requeue=self.requeue,
+            comment=self.comment,
+            admin_comment=self.admin_comment,
+            name=self.what.name,
+        )
+
+    @property
+    def shown_hold(self) -> Hold:
+        """Who seems to hold it: Slurm's texts for holds of its own hide an administrator's hold on top of them."""
+        return Hold.USER if self.held_text else self.hold
+
+    def _reason(self) -> str:
+        if self.state not in (JobState.PENDING, JobState.COMPLETING):
+            return "None"
+        if self.hold is not Hold.NONE:
+            return self.held_text or HELD_REASON[self.hold]
+        return self.reason
+
+
+def fold(tasks: Sequence[int]) -> str:
+    """``1-3,5`` for the sorted tasks 1, 2, 3, 5."""
+    runs = [[task for _, task in group] for _, group in groupby(enumerate(tasks), key=lambda pair: pair[1] - pair[0])]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def unfold(text: str) -> set[int]:
+    """The tasks that ``1-3,5`` or ``[1-3,5%2]`` names; ValueError for anything else."""
+    tasks: set[int] = set()
+    for part in text.strip("[]").partition("%")[0].split(","):
+        first, _, last = part.partition("-")
+        tasks.update(range(int(first), int(last or first) + 1))
+    return tasks

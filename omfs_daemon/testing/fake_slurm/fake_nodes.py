@@ -1,0 +1,202 @@
+"""The fake's nodes: Slurm's books of what is taken, and which nodes a job may start on.
+
+Cores are bits of an integer, as in Slurm's select plugin, and for the same reason wrong in the same way: a job
+resumed over cores that another one has taken shares them, and whoever ends first frees them in the books.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import NamedTuple
+
+from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.cluster.nodes import Node
+
+
+class Taken(NamedTuple):
+    """What one job has on one node; ``gres`` names every counter that goes down (a typed one and its sum)."""
+
+    node: str
+    cores: int
+    memory: int
+    gres: tuple[tuple[str, int], ...]
+
+    @property
+    def share(self) -> Share:
+        return Share(self.node, self.cores.bit_count(), self.memory)
+
+
+@dataclass(slots=True)
+class NodeBook:
+    """One node and what of it is taken. ``completing`` counts jobs whose end is not over: nothing starts here then."""
+
+    node: Node
+    busy: int = 0
+    memory: int = 0
+    gres: dict[str, int] = field(default_factory=dict)
+    completing: int = 0
+    up: bool = True
+    drained: bool = False
+
+    @classmethod
+    def empty(cls, node: Node) -> NodeBook:
+        return cls(replace(node, cpus_taken=0, memory_taken=0), gres=dict(node.gres), up=node.up)
+
+    def copy(self) -> NodeBook:
+        return NodeBook(self.node, self.busy, self.memory, dict(self.gres), self.completing, self.up, self.drained)
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def starts_jobs(self) -> bool:
+        return self.up and not self.drained
+
+    @property
+    def has_free_cpus(self) -> bool:
+        return self.starts_jobs and not self.completing and self.busy.bit_count() < self.node.cpus
+
+    def view(self) -> Node:
+        """The node as Slurm shows it."""
+        taken = self.busy.bit_count()
+        return replace(
+            self.node,
+            up=self.starts_jobs,
+            state=self._state(taken),
+            cpus_taken=taken,
+            memory_taken=self.memory,
+        )
+
+    def _state(self, taken: int) -> str:
+        if not self.up:
+            return "DOWN"
+        if self.drained:
+            return "DRAINING" if taken or self.completing else "DRAINED"
+        if self.completing:
+            return "COMPLETING"
+        return "IDLE" if not taken else "MIXED" if taken < self.node.cpus else "ALLOCATED"
+
+    def room(self, request: Request, exclusive: bool) -> int:
+        """How many CPUs a job with this request could have here now; 0: none."""
+        if not self.starts_jobs or self.completing or self.name in request.excluded_nodes:
+            return 0
+        if exclusive and self.busy:
+            return 0
+        cpus = self.node.cpus - self.busy.bit_count()
+        free = self.node.memory - self.memory
+        if request.memory_per_cpu:
+            cpus = min(cpus, max(0, free) // request.memory_per_cpu)
+        if cpus < request.min_cpus_per_node or free < request.memory_per_node:
+            return 0
+        if any(self.gres.get(name, 0) < count for name, count in request.gres):
+            return 0
+        return cpus if has_features(request.features, self.node.features) else 0
+
+    def take(self, cpus: int, request: Request) -> Taken:
+        """Give the lowest free cores, memory and GRES to a job."""
+        cores, bit = 0, 1
+        while cores.bit_count() < cpus:
+            if not self.busy & bit:
+                cores |= bit
+            bit <<= 1
+        memory = request.memory_per_node + request.memory_per_cpu * cpus
+        taken = Taken(self.name, cores, memory, self._counters(request))
+        self.busy |= cores
+        self.memory += memory
+        for name, count in taken.gres:
+            self.gres[name] -= count
+        return taken
+
+    def give_back(self, taken: Taken, cores: bool = True) -> None:
+        """Take a job out of the books; ``cores`` is False for a suspended one, whose cores are free already."""
+        if cores:
+            self.busy &= ~taken.cores
+        self.memory -= taken.memory
+        for name, count in taken.gres:
+            self.gres[name] += count
+
+    def _counters(self, request: Request) -> tuple[tuple[str, int], ...]:
+        counters: list[tuple[str, int]] = []
+        for name, count in request.gres:
+            counters.append((name, count))
+            kind, _, typed = name.partition(":")
+            if typed and kind in self.gres:
+                counters.append((kind, count))
+            elif not typed:
+                counters += self._of_any_type(name, count)
+        return tuple(counters)
+
+    def _of_any_type(self, kind: str, count: int) -> list[tuple[str, int]]:
+        """An untyped request takes units of the types that are free, in order of their names."""
+        counters = []
+        for name in sorted(name for name in self.gres if name.startswith(f"{kind}:")):
+            part = min(count, self.gres[name])
+            if part:
+                counters.append((name, part))
+                count -= part
+        return counters
+
+
+def has_features(expression: str, features: Collection[str]) -> bool:
+    """Slurm's ``--constraint`` with ``&`` and ``|`` (no brackets or counts)."""
+    if not expression:
+        return True
+    return any(all(name in features for name in term.split("&")) for term in expression.split("|"))
+
+
+class Placement(NamedTuple):
+    """How many CPUs a job gets on which node."""
+
+    book: NodeBook
+    cpus: int
+
+
+def place(request: Request, books: Sequence[NodeBook], exclusive: bool = False) -> list[Placement] | None:
+    """Where a job fits now, or None: all its required nodes, then the first others that suffice."""
+    required = request.required_nodes
+    most = request.max_nodes or len(books)
+    chosen = [Placement(book, book.room(request, exclusive)) for book in books if book.name in required]
+    if len(chosen) < len(required) or len(chosen) > most or not all(cpus for _, cpus in chosen):
+        return None
+    missing = request.cpus - sum(cpus for _, cpus in chosen)
+    others = _others(request, books, exclusive, missing, most - len(chosen))
+    wanted = max(request.nodes, 1)
+    for candidate in others:
+        if len(chosen) >= wanted and missing <= 0:
+            break
+        chosen.append(candidate)
+        missing -= candidate.cpus
+    if len(chosen) < wanted or missing > 0:
+        return None
+    return spread(request, chosen, exclusive)
+
+
+def _others(
+    request: Request, books: Sequence[NodeBook], exclusive: bool, missing: int, most: int
+) -> Iterator[Placement]:
+    """Nodes besides the required ones, best first: as they come; where their number is limited, the roomiest."""
+    required = request.required_nodes
+    rooms = (Placement(book, book.room(request, exclusive)) for book in books if book.name not in required)
+    if most == 1:
+        return islice((one for one in rooms if one.cpus >= max(1, missing)), 1)
+    found = (one for one in rooms if one.cpus)
+    return islice(found if most >= len(books) else iter(sorted(found, key=lambda one: -one.cpus)), most)
+
+
+def spread(request: Request, chosen: Sequence[Placement], exclusive: bool) -> list[Placement]:
+    """Fill node after node, leaving every later one its minimum."""
+    if exclusive:
+        return [Placement(book, book.node.cpus) for book, _ in chosen]
+    least = max(1, request.min_cpus_per_node)
+    left = request.cpus
+    placements = []
+    for position, (book, room) in enumerate(chosen):
+        later = least * (len(chosen) - position - 1)
+        cpus = min(room, max(least, left - later))
+        placements.append(Placement(book, cpus))
+        left -= cpus
+    return placements

@@ -1,0 +1,61 @@
+"""Which jobs the fake knows: by id, by array, those that live, those that wait for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.testing.fake_slurm.fake_jobs import History
+from omfs_daemon.testing.fake_slurm.fake_jobs import Record
+
+
+class Registry:
+    """``history`` is never forgotten; an ended job's record is when :meth:`forget` says so."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, Record] = {}
+        self.live: dict[int, Record] = {}
+        self.history: dict[int, History] = {}
+        self._next_id = 1
+        self._uids: dict[str, int] = {}
+        self._dependents: dict[int, list[Record]] = {}
+        self._arrays: dict[int, list[Record]] = {}
+
+    def new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id - 1
+
+    def uid(self, user: str) -> int:
+        return self._uids.setdefault(user, 1000 + len(self._uids))
+
+    def know(self, record: Record) -> None:
+        self.records[record.id] = self.live[record.id] = record
+        self.history[record.id] = record.history
+        if record.array_id is not None:
+            self._arrays.setdefault(record.array_id, []).append(record)
+        for other in record.what.after:
+            self._dependents.setdefault(other, []).append(record)
+
+    def records_of(self, job_id: int) -> list[Record]:
+        """All known records, ended ones too, that a bare id stands for: one job, or what there is of an array."""
+        if job_id in self._arrays:
+            return list(self._arrays[job_id])
+        return [self.records[job_id]] if job_id in self.records else []
+
+    def live_of(self, job_id: int) -> Iterator[Record]:
+        yield from (one for one in self.records_of(job_id) if one.id in self.live)
+
+    def retire(self, record: Record) -> list[Record]:
+        """Off the living; returns those that waited for it and need wait no longer."""
+        record.state, record.shown = JobState.ENDED, None
+        del self.live[record.id]
+        known_as = record.array_id or record.id
+        over = known_as in self._dependents and not next(self.live_of(known_as), None)
+        return self._dependents.pop(known_as) if over else []
+
+    def forget(self, record: Record) -> None:
+        del self.records[record.id]
+        if record.array_id is not None:
+            self._arrays[record.array_id].remove(record)
+            if not self._arrays[record.array_id]:
+                del self._arrays[record.array_id]

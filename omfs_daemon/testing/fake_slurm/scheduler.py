@@ -1,0 +1,233 @@
+"""Which waiting job the fake starts when: Slurm's main scheduler and a plain model of its backfill.
+
+Main (slurmctld, job_scheduler.c): in order of priority; a job that does not fit closes its partition, one with
+required nodes only those nodes. Backfill (sched/backfill): a lower job may start on nodes that no blocked higher one
+will need, or if it ends before that one can start.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.testing.fake_slurm.fake_jobs import Record
+from omfs_daemon.testing.fake_slurm.fake_licenses import LicenceBook
+from omfs_daemon.testing.fake_slurm.fake_nodes import NodeBook
+from omfs_daemon.testing.fake_slurm.fake_nodes import Placement
+from omfs_daemon.testing.fake_slurm.fake_nodes import place
+
+UNLIMITED = 365 * 86400.0
+"""Slurm takes a job without a time limit to run a year."""
+
+Start = Callable[[Record, str, list[Placement]], None]
+Key = tuple[int, int, float, int]
+
+
+class Queue:
+    """The jobs that may start, best first: tier, priority, then the order of submission (job id)."""
+
+    def __init__(self, tiers: Mapping[str, int]) -> None:
+        self._tiers = tiers
+        self._order: list[Key] = []
+        self._keys: dict[int, Key] = {}
+        self._records: dict[int, Record] = {}
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __contains__(self, record: Record) -> bool:
+        return record.id in self._keys
+
+    def __iter__(self) -> Iterator[Record]:
+        return (self._records[key[-1]] for key in tuple(self._order))
+
+    def put(self, record: Record) -> None:
+        """Add a job, or put it where its priority now says."""
+        self.drop(record)
+        tier = max(self._tiers[name] for name in record.partitions)
+        key = (-tier, -record.priority, record.submitted, record.id)
+        self._keys[record.id], self._records[record.id] = key, record
+        insort(self._order, key)
+
+    def drop(self, record: Record) -> None:
+        key = self._keys.pop(record.id, None)
+        if key is not None:
+            del self._order[bisect_left(self._order, key)]
+            del self._records[record.id]
+
+
+class Reservation(NamedTuple):
+    """When a blocked job can start at the latest, and on which nodes."""
+
+    at: float
+    nodes: frozenset[str]
+
+
+class Scheduler:
+    """Starts jobs of the queue on the nodes; ``start`` does it and takes the job, or its first task, off the queue."""
+
+    def __init__(
+        self,
+        books: Mapping[str, NodeBook],
+        partitions: Mapping[str, Partition],
+        start: Start,
+        bf_window: float,
+        bf_max_blocked: int,
+        bf_max_tested: int,
+        licences: LicenceBook,
+    ) -> None:
+        self.queue = Queue({name: partition.priority_tier for name, partition in partitions.items()})
+        self._partitions = partitions
+        self._start = start
+        self._bf_window = bf_window
+        self._bf_max_blocked = bf_max_blocked
+        self._bf_max_tested = bf_max_tested
+        self._licences = licences
+        self._books = books
+        self._books_of = {
+            name: [books[node] for node in books if node in partition.nodes] for name, partition in partitions.items()
+        }
+
+    def main_pass(self) -> None:
+        """Start jobs in order of priority until every partition is closed."""
+        if not self.queue:
+            return
+        free = self._free_books()
+        closed = {name for name, partition in self._partitions.items() if not partition.up}
+        kept: set[str] = set()
+        for record in self.queue:
+            if len(closed) == len(self._partitions):
+                return
+            open_ones = [name for name in record.partitions if name not in closed]
+            if not open_ones or not self._pinned_nodes_up(record) or not self._has_licences(record):
+                continue
+            if self._all_started(record, open_ones, free, kept) or not self._has_licences(record):
+                continue
+            record.reason, record.shown = "Resources", None
+            required = record.request.required_nodes
+            if len(required) >= max(1, record.request.nodes):
+                kept |= required
+            else:
+                closed.update(open_ones)
+
+    def backfill_pass(self, now: float, running: Iterable[Record]) -> None:
+        """Start lower jobs that delay no blocked higher one."""
+        free = self._free_books()
+        if not any(free.values()):
+            return
+        ends = _ends(now, running)
+        blocked: dict[Request, Record] = {}
+        refused: set[tuple[Request, float]] = set()
+        reserved: dict[Request, Reservation | None] = {}
+        for record in islice(self.queue, self._bf_max_tested):
+            if not self._pinned_nodes_up(record) or not self._has_licences(record):
+                continue
+            names = self._open_partitions(record)
+            trial = (record.request, record.what.time_limit)
+            if record.request in blocked or trial in refused:
+                continue
+            if not self._fits(record, names, free):
+                blocked[record.request] = record
+                continue
+            # Reservations are dear, so they are made only now that they matter.
+            for request, other in blocked.items():
+                if request not in reserved:
+                    reserved[request] = self._reserve(other, now, ends)
+            if len(blocked) >= self._bf_max_blocked:
+                return
+            done_by = now + min(record.what.time_limit, UNLIMITED)
+            kept = {node for one in reserved.values() if one and one.at < done_by for node in one.nodes}
+            if not self._all_started(record, names, free, kept):
+                refused.add(trial)
+
+    def can_ever_run(self, record: Record) -> bool:
+        """Whether its required nodes are in a partition of its and no more than it may have."""
+        required = record.request.required_nodes
+        most = record.request.max_nodes
+        return (not most or len(required) <= most) and any(
+            required <= self._partitions[name].nodes for name in record.partitions
+        )
+
+    def _free_books(self) -> dict[str, list[NodeBook]]:
+        """By partition, the nodes on which anything could start; within a pass they only get fewer."""
+        return {name: [book for book in books if book.has_free_cpus] for name, books in self._books_of.items()}
+
+    def _all_started(
+        self, record: Record, names: Iterable[str], free: Mapping[str, list[NodeBook]], kept: Collection[str]
+    ) -> bool:
+        """Start a job, or as many tasks of an array as fit; whether nothing of it is left."""
+        for name in names:
+            books = [book for book in free[name] if book.name not in kept] if kept else free[name]
+            while record in self.queue and self._has_licences(record):
+                placements = place(record.request, books, self._exclusive(record, name))
+                if placements is None:
+                    break
+                self._start(record, name, placements)
+        return record not in self.queue
+
+    def _exclusive(self, record: Record, name: str) -> bool:
+        return record.request.exclusive or self._partitions[name].exclusive
+
+    def _pinned_nodes_up(self, record: Record) -> bool:
+        """A job whose required node is down waits and blocks nobody."""
+        required = record.request.required_nodes
+        down = [name for name in sorted(required) if not self._books[name].starts_jobs]
+        if down:
+            record.reason, record.shown = f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}", None
+        return not down
+
+    def _has_licences(self, record: Record) -> bool:
+        """A job that lacks a licence waits and blocks nobody."""
+        if not record.licenses or self._licences.free(record.licenses):
+            return True
+        record.reason, record.shown = "Licenses", None
+        return False
+
+    def _open_partitions(self, record: Record) -> list[str]:
+        return [name for name in record.partitions if self._partitions[name].up]
+
+    def _fits(self, record: Record, names: Iterable[str], free: Mapping[str, list[NodeBook]]) -> bool:
+        return any(place(record.request, free[name], self._exclusive(record, name)) for name in names)
+
+    def _reserve(self, record: Record, now: float, ends: Sequence[tuple[float, Record]]) -> Reservation | None:
+        """The earliest start if all running jobs use their time limits; None if that is beyond bf_window.
+
+        Equal requests share one reservation, where Slurm would find each a place of its own.
+        """
+        ends = [end for end in ends if end[0] < now + self._bf_window]
+        for name in self._open_partitions(record):
+            best = self._fits_after(record, name, ends)
+            if best is None:
+                continue
+            low, high = 0, len(ends)
+            while low < high:
+                middle = (low + high) // 2
+                found = self._fits_after(record, name, ends[:middle])
+                if found is None:
+                    low = middle + 1
+                else:
+                    high, best = middle, found
+            return Reservation(ends[low - 1][0] if low else now, frozenset(one.book.name for one in best))
+        return None
+
+    def _fits_after(self, record: Record, name: str, ended: Sequence[tuple[float, Record]]) -> list[Placement] | None:
+        """Where the job fits once these have ended."""
+        freed: dict[str, NodeBook] = {}
+        for _, one in ended:
+            for taken in one.taken:
+                book = freed.get(taken.node)
+                if book is None:
+                    book = freed[taken.node] = self._books[taken.node].copy()
+                book.give_back(taken)
+        books = [freed.get(book.name, book) for book in self._books_of[name]]
+        return place(record.request, books, self._exclusive(record, name))
+
+
+def _ends(now: float, running: Iterable[Record]) -> list[tuple[float, Record]]:
+    """The running jobs with the times at which their limits end them, first end first."""
+    ends = [(now + min(one.what.time_limit, UNLIMITED) - one.ran_until(now), one) for one in running]
+    return sorted(ends, key=lambda end: (end[0], end[1].id))

@@ -1,0 +1,292 @@
+"""A private real Slurm on this machine, for the demo and the tests: up in a second or two, gone without a trace."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from omfs_daemon.testing.local_slurm import munge
+from omfs_daemon.testing.local_slurm import own_processes
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from omfs_daemon.testing.local_slurm.slurm_conf import device_files
+from omfs_daemon.testing.local_slurm.slurm_conf import gres_conf
+from omfs_daemon.testing.local_slurm.slurm_conf import slurm_conf
+from omfs_daemon.errors import GatewayError
+from omfs_daemon.errors import OmfsError
+from omfs_daemon.slurm.commands.command_gateway import CommandGateway
+from omfs_daemon.slurm.releases import Release
+from omfs_daemon.slurm.commands.run_command import Output
+from omfs_daemon.slurm.commands.run_command import run
+
+_PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "sinfo", "squeue", "scancel", "munge", "munged", "setpriv")
+_PACKAGES = "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins"
+_COMMAND_LIMIT = 20.0
+_STOP_LIMIT = 10.0
+_POLL = 0.05
+_PORTS = range(18100, 32000)  # below Linux's ephemeral ports
+_LOG_TAIL = 5
+
+
+class LocalSlurmError(OmfsError):
+    """The private Slurm cannot be brought up or ended; the text says what is missing or what its log says."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Use our job_submit.lua: ``plugin`` is the script, ``settings`` the lines of its ``omfs_job_submit.conf``."""
+
+    plugin: Path
+    settings: dict[str, str]
+
+
+class LocalSlurm:
+    """A Slurm with its own daemons, ports, directories and (if needed) munged.
+
+    Other users submit too, so ``directory`` must be one that they can enter. ``base_port``: slurmctld's port, the nodes
+    use the following ones; None finds free ones. ``files``: texts by name of what lies beside slurm.conf
+    (``plugstack.conf``). ``limit``: seconds within which it must be up.
+    Needs root, because jobs run as their owners.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        shape: Shape | None = None,
+        *,
+        base_port: int | None = None,
+        gate: Gate | None = None,
+        files: Mapping[str, str] | None = None,
+        limit: float = 60.0,
+    ) -> None:
+        self.directory = directory.resolve()
+        self.shape = shape or Shape()
+        self.conf = self.directory / "slurm.conf"
+        self.output = self.directory / "output"
+        self._base_port = base_port
+        self._gate = gate
+        self._files = dict(files or {})
+        self._limit = limit
+        self._munged: subprocess.Popen[bytes] | None = None
+        self._controller: subprocess.Popen[bytes] | None = None
+        self._nodes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- up and down -------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Bring everything up and wait until every node takes jobs; LocalSlurmError if it does not."""
+        _require_root_and_programs()
+        own_processes.end_all(self.directory)
+        try:
+            self._make_directories()
+            self._write_configuration(self._munge_socket())
+            self.start_controller()
+            for node in self.shape.node_names:
+                self._start_slurmd(node)
+            self.wait_until(self._nodes_ready, "nodes that take jobs")
+        except BaseException:
+            self._end_everything()
+            raise
+
+    def stop(self) -> None:
+        """End daemons, jobs and what they left running; may be called twice."""
+        left = self._end_everything()
+        if left:
+            pids = ", ".join(str(process.pid) for process in left)
+            raise LocalSlurmError(f"processes of {self.directory} do not end: {pids}")
+
+    def kill_controller(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End slurmctld; running jobs go on."""
+        _end(self._controller, how)
+        self._controller = None
+
+    def start_controller(self) -> None:
+        """Start slurmctld and wait until it answers."""
+        self._controller = self._daemon("slurmctld", "-D")
+        self.wait_until(self._controller_answers, "an answer of slurmctld")
+
+    def stop_node(self, node: str, how: signal.Signals = signal.SIGTERM) -> None:
+        """End the slurmd of one node; Slurm shows it as down only after SlurmdTimeout."""
+        _end(self._nodes.pop(node, None), how)
+
+    def start_node(self, node: str) -> None:
+        """Start the slurmd of one node and wait until the node takes jobs."""
+        self._start_slurmd(node)
+        self.wait_until(lambda: self._nodes_ready((node,)), f"node {node}")
+
+    # -- use ---------------------------------------------------------------------------------------
+    def gateway(self, timeout: float = _COMMAND_LIMIT) -> CommandGateway:
+        """The command adapter for this cluster."""
+        return CommandGateway(self.conf, timeout)
+
+    def command(self, *arguments: str, check: bool = True, uid: int | str | None = None, stdin: str = "") -> Output:
+        """Run one of Slurm's commands on this cluster, as another user if ``uid`` (a number or a name) says so."""
+        prefix = as_user(uid) if uid is not None else []
+        arguments = (*prefix, *arguments)
+        return run(arguments, timeout=_COMMAND_LIMIT, conf=self.conf, check=check, stdin=stdin, cwd=self.output)
+
+    def submit(self, script: str, *sbatch_arguments: str, uid: int | str | None = None) -> int:
+        """Submit a script (text beginning with ``#!``) or one line to wrap; returns the raw job id."""
+        is_script = script.startswith("#!")
+        arguments = ["sbatch", "--parsable", *sbatch_arguments, *([] if is_script else [f"--wrap={script}"])]
+        printed = self.command(*arguments, uid=uid, stdin=script if is_script else "").stdout
+        return int(printed.strip().partition(";")[0])
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition while our daemons live; LocalSlurmError with the log's tail after the limit."""
+        end = time.monotonic() + self._limit
+        while not condition():
+            self._require_alive()
+            if time.monotonic() > end:
+                raise LocalSlurmError(f"waited {self._limit:g} s for {what}: {self._log_tail('slurmctld')}")
+            time.sleep(_POLL)
+
+    # -- inside ------------------------------------------------------------------------------------
+    def _make_directories(self) -> None:
+        for name in (".", "state", "spool", "log", "output"):
+            path = self.directory / name
+            path.mkdir(parents=True, exist_ok=True)
+            path.chmod(0o755)
+        self.output.chmod(0o1777)
+        for node in self.shape.node_names:
+            (self.directory / "spool" / node).mkdir(exist_ok=True)
+
+    def _munge_socket(self) -> Path | None:
+        if munge.works():
+            return None
+        self._munged, own_socket = munge.start(self.directory / "munge")
+        self.wait_until(lambda: munge.works(own_socket), "munged")
+        return own_socket
+
+    def _write_configuration(self, munge_socket: Path | None) -> None:
+        if self._base_port is None:
+            self._base_port = _free_ports(self.shape.nodes + 1)
+        text = slurm_conf(self.directory, self.shape, self._base_port, munge_socket, lua=self._gate is not None)
+        self.conf.write_text(text)
+        (self.directory / "gres.conf").write_text(gres_conf(self.directory, self.shape))
+        if cgroup_conf := Release.of(run(["slurmd", "-V"], timeout=_COMMAND_LIMIT).stdout).cgroup_conf:
+            (self.directory / "cgroup.conf").write_text(cgroup_conf)
+        for device in device_files(self.directory, self.shape):
+            device.parent.mkdir(exist_ok=True)
+            device.touch()
+        for name, text in self._files.items():
+            (self.directory / name).write_text(text)
+        if self._gate is not None:
+            shutil.copy(self._gate.plugin, self.directory / "job_submit.lua")
+            lines = [f"{name}={value}\n" for name, value in self._gate.settings.items()]
+            (self.directory / "omfs_job_submit.conf").write_text("".join(lines))
+
+    def _start_slurmd(self, node: str) -> None:
+        self._nodes[node] = self._daemon("slurmd", "-D", "-N", node)
+
+    def _daemon(self, *arguments: str) -> subprocess.Popen[bytes]:
+        errors = self.directory / "log" / f"{arguments[0]}.stderr"
+        with errors.open("ab") as stream:
+            return subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stream,
+                cwd=self.directory / "log",
+                env=os.environ | {"SLURM_CONF": str(self.conf)},
+                start_new_session=True,
+            )
+
+    def _controller_answers(self) -> bool:
+        try:
+            printed = run(["scontrol", "ping"], timeout=_COMMAND_LIMIT, conf=self.conf, check=False).stdout
+        except GatewayError:
+            return False
+        return "is UP" in printed
+
+    def _nodes_ready(self, names: tuple[str, ...] | None = None) -> bool:
+        wanted = set(names or self.shape.node_names)
+        try:
+            return wanted <= {node.name for node in self.gateway().nodes() if node.up}
+        except GatewayError:
+            return False
+
+    def _require_alive(self) -> None:
+        daemons = {"munged": self._munged, "slurmctld": self._controller, **self._nodes}
+        for name, process in daemons.items():
+            if process is not None and process.poll() is not None:
+                raise LocalSlurmError(f"{name} ended with exit code {process.returncode}: {self._log_tail(name)}")
+
+    def _log_tail(self, name: str) -> str:
+        log = self.directory / ("munge/munged.log" if name == "munged" else f"log/{name}.log")
+        try:
+            lines = log.read_text(errors="replace").splitlines()
+        except OSError:
+            return f"no log in {log}"
+        return " | ".join(lines[-_LOG_TAIL:]) or f"{log} is empty"
+
+    def _end_everything(self) -> list[psutil.Process]:
+        self.kill_controller(signal.SIGTERM)
+        for node in list(self._nodes):
+            self.stop_node(node)
+        _end(self._munged, signal.SIGTERM)
+        self._munged = None
+        return own_processes.end_all(self.directory)
+
+
+def _require_root_and_programs() -> None:
+    if os.geteuid() != 0:
+        raise LocalSlurmError("a private Slurm needs root, because it runs jobs as the users who submit them")
+    missing = [program for program in _PROGRAMS if shutil.which(program) is None]
+    if missing:
+        raise LocalSlurmError(f"not installed: {', '.join(missing)} (Debian: apt-get install {_PACKAGES})")
+
+
+def _free_ports(count: int) -> int:
+    """The first of ``count`` consecutive ports that nobody listens on; at random, as others look at the same time."""
+    bases = list(range(_PORTS.start, _PORTS.stop - count, count))
+    random.shuffle(bases)
+    for base in bases:
+        if all(_is_free(port) for port in range(base, base + count)):
+            return base
+    raise LocalSlurmError(f"no {count} free consecutive ports between {_PORTS.start} and {_PORTS.stop}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def as_user(uid: int | str) -> list[str]:
+    user = pwd.getpwuid(uid) if isinstance(uid, int) else pwd.getpwnam(uid)
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--init-groups"]
+
+
+def _end(process: subprocess.Popen[bytes] | None, how: signal.Signals) -> None:
+    if process is None or process.poll() is not None:
+        return
+    process.send_signal(how)
+    try:
+        process.wait(_STOP_LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(_STOP_LIMIT)

@@ -1,0 +1,94 @@
+"""Many simulations at once: the same whoever does them, and an error says which one failed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.simulate.results.result_rows import Figures
+from omfs_daemon.simulate.results.result_rows import figures
+from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.run_cases import Case
+from omfs_daemon.simulate.run_cases import Slurm
+from omfs_daemon.simulate.run_cases import SweepError
+from omfs_daemon.simulate.run_cases import run_all
+from omfs_daemon.simulate.workload.workload import workload
+
+
+def setting(jobs: int, seed: int = 0) -> Setting:
+    generator = np.random.default_rng(seed)
+    submit = np.cumsum(generator.integers(0, 30, jobs)).astype(np.float64)
+    return Setting(
+        workload(
+            f"{jobs} jobs", submit, generator.integers(1, 9, jobs), generator.integers(1, 200, jobs).astype(float)
+        ),
+        Machine(8),
+    )
+
+
+CASES = [Case(f"case {jobs}", policy, setting(jobs)) for jobs in (200, 3, 50) for policy in ("fcfs", "easy")]
+
+
+def refuse_small(outcome: Outcome) -> int:
+    if len(outcome.workload) < 10:
+        raise ValueError("too few")
+    return len(outcome.workload)
+
+
+def told(found: list[Figures]) -> list[tuple[str, str, float]]:
+    return [(figure.row.workload, figure.row.policy, figure.row.mean_response) for figure in found]
+
+
+def test_two_workers_give_what_one_gives_in_the_order_of_the_cases():
+    alone = told(run_all(CASES, figures, 1))
+    assert told(run_all(CASES, figures, 2)) == alone
+    assert [name for name, _, _ in alone] == [case.setting.workload.name for case in CASES]
+    assert len({response for _, _, response in alone}) > 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_case_that_fails_is_named(workers: int):
+    with pytest.raises(SweepError, match=r"^case 3 under (fcfs|easy): ValueError: too few$"):
+        run_all(CASES, refuse_small, workers)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_policy_that_is_not_known_is_named_with_its_case_before_anything_runs(workers: int):
+    seen: list[str] = []
+    cases = [*CASES, Case("the last", "fifo", setting(5))]
+    with pytest.raises(SweepError, match=r"^the last under fifo: policy 'fifo' is not known: one of fcfs, "):
+        run_all(cases, figures, workers, lambda done, total, name: seen.append(name))
+    assert not seen
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_is_told_once_for_each_case(workers: int):
+    seen: list[tuple[int, int, str]] = []
+    run_all(CASES, figures, workers, lambda done, total, name: seen.append((done, total, name)))
+    assert [(done, total) for done, total, _ in seen] == [(done, len(CASES)) for done in range(1, len(CASES) + 1)]
+    assert sorted(name for _, _, name in seen) == sorted(case.name for case in CASES)
+
+
+def test_no_cases_no_results():
+    assert run_all([], figures, 2) == []
+
+
+def test_workers_must_be_some():
+    with pytest.raises(ConfigError, match="workers = 0: must be at least 1"):
+        run_all(CASES, figures, 0)
+
+
+def test_submitit_runs_the_same(tmp_path: Path):
+    """Its local executor writes, runs and collects the very files that the one for Slurm does."""
+    cases = CASES[2:]
+    through = run_all(cases, figures, Slurm(tmp_path, "any", cluster="local"))
+    assert told(through) == told(run_all(cases, figures, 1))
+    assert list(tmp_path.glob("*_submitted.pkl"))
+
+
+def test_submitit_names_a_case_that_fails(tmp_path: Path):
+    with pytest.raises(SweepError, match="case 3 under fcfs: ValueError: too few"):
+        run_all([CASES[2]], refuse_small, Slurm(tmp_path, "any", cluster="local"))

@@ -1,0 +1,409 @@
+"""``omfs`` and ``omfsd`` as people and scripts call them, against a real control socket."""
+
+import json
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from omfs_daemon.cli import check as checks
+from omfs_daemon.cli.omfsd import app as daemon_app
+from omfs_daemon.cli.main import app
+from omfs_daemon.terminal.times import seconds_since_epoch
+from omfs_daemon.terminal.output import clean
+from omfs_daemon.terminal.output import span
+from omfs_daemon.config.schema import Config
+from omfs_daemon.config.load import parse
+from omfs_daemon.daemon.api.callers import Caller
+from omfs_daemon.daemon.api.callers import Peer
+from omfs_daemon.daemon.api.callers import operators
+from omfs_daemon.daemon.api.control_socket import ControlServer
+from omfs_daemon.config.entitlement_text import to_rows
+from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
+from omfs_daemon.daemon.store.entitlement_store import apply
+from omfs_daemon.daemon.api.operations import DoneView
+from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
+from omfs_daemon.daemon.api.history_view import HistoryView
+from omfs_daemon.daemon.api.plan_view import PlanView
+from omfs_daemon.daemon.api.status_view import StatusView
+from omfs_daemon.daemon.api.why_view import WhyView
+from omfs_daemon.errors import ControlError
+from omfs_daemon.errors import GatewayTimeout
+from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.slurm.settings_check import Level
+from omfs_daemon.slurm.settings_check import PlugIn
+from omfs_daemon.slurm.gateway import AccountRow
+from omfs_daemon.slurm.gateway import SlurmSettings
+
+HOSTILE = "[red]\x1b[2J\u202eevil"
+
+STATUS: StatusView = {
+    "version": "0.1.0",
+    "time": 1000.0,
+    "gateway": "commands",
+    "slurm_version": "22.05.8",
+    "paused": {"by": "ann", "since": 900.0, "reason": HOSTILE},
+    "dry_run": True,
+    "last_poll": 999.0,
+    "last_error": None,
+    "sentence": "physics takes back 8 CPUs from bio",
+    "cluster": {"nodes": 4, "nodes_up": 4, "cpus": 16, "cpus_used": 16, "cpus_idle": 0},
+    "accounts": [
+        {
+            "account": name,
+            "parent": parent,
+            "percent": 50.0,
+            "entitled": 8,
+            "used": 8,
+            "borrowed": 0,
+            "lent": 0,
+            "pending": 0,
+        }
+        for name, parent in (("lab", "bio"), ("bio", ""), ("(others)", ""))
+    ],
+    "stops_under_way": [
+        {
+            "beneficiary": "9",
+            "account": "physics",
+            "urgent": True,
+            "step": "stopping",
+            "victims": [{"job": "7", "method": "requeue"}],
+            "since": 998.0,
+        }
+    ],
+    "stopped": [{"job": "7", "method": "requeue", "since": 998.0, "for": "9"}],
+    "held": 2,
+    "entitlements_source": "configuration file",
+}
+PLAN: PlanView = {
+    "time": 1000.0,
+    "sentence": "would stop one job",
+    "actions": [
+        {
+            "kind": "stop",
+            "job": "9",
+            "account": "physics",
+            "reason": "entitled",
+            "numbers": {"cpus": 8.0},
+            "victims": [{"job": "7", "account": "bio", "method": "requeue"}],
+        }
+    ],
+    "refused": [{"kind": "stop", "job": "8", "account": "x", "reason": HOSTILE, "numbers": {}}],
+}
+WHY: WhyView = {
+    "job": "7",
+    "user": "ann",
+    "account": "bio",
+    "class": "scratch",
+    "state": "PENDING",
+    "now": "waits until job 9 runs",
+    "ways": [
+        {"method": "dmtcp", "stop_seconds": 3.0, "back_seconds": 8.0, "lost_seconds": 0.0, "why_not": "x\x1b[31m"}
+    ],
+    "events": [{"time": 998.0, "event": "stopped", "text": HOSTILE, "data": {}}],
+}
+HISTORY: HistoryView = {
+    "stops": [
+        {
+            "time": 998.0,
+            "beneficiary": "9",
+            "account": "physics",
+            "urgent": False,
+            "reason": "entitled",
+            "victims": [{"job": "7", "account": "bio", "method": "requeue"}],
+            "waited_seconds": 0.4,
+            "outcome": "done",
+        }
+    ]
+}
+
+
+class Stub:
+    """A daemon without Slurm."""
+
+    def __init__(self, store: EntitlementStore) -> None:
+        self.store = store
+        self.asked: list[tuple[object, ...]] = []
+
+    def status(self, caller: Caller) -> StatusView:
+        return STATUS
+
+    def plan(self, caller: Caller) -> PlanView:
+        return PLAN
+
+    def why(self, caller: Caller, job: str) -> WhyView:
+        if job != "7":
+            raise ControlError(f"job {job}: not known")
+        return WHY
+
+    def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
+        self.asked.append(("history", limit, since))
+        return HISTORY
+
+    def entitlements(self, caller: Caller) -> EntitlementsView:
+        return {"source": self.store.source, "entitlements": to_rows(self.store.shares)}
+
+    def change_entitlements(self, caller: Caller, change: dict[str, object]) -> EntitlementsView:
+        changed = apply(self.store, change, caller)
+        return {**self.entitlements(caller), "changed": changed}
+
+    def pause(self, caller: Caller, reason: str) -> DoneView:
+        return {"done": f"paused by {caller.user}: {reason}"}
+
+    def resume(self, caller: Caller) -> DoneView:
+        return {"done": "goes on"}
+
+    def reload(self, caller: Caller) -> DoneView:
+        return {"done": "reloaded"}
+
+
+class Site:
+    """A running stub daemon and its configuration file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.peer = Peer(0, 0)
+        self.store = EntitlementStore(directory, (AccountShare("bio", Fraction(50)),), lambda: 1000.0)
+        self.handler = Stub(self.store)
+        self.config = directory / "omfs.toml"
+        self.config.write_text(f'[daemon]\nrun_dir = "{directory}"\nstate_dir = "{directory}"\n')
+
+    def omfs(self, *words: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(app, ["-c", str(self.config), *words], input=stdin)
+
+    def json(self, *words: str) -> Any:
+        result = self.omfs(*words, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    with ControlServer(tmp_path / "omfs.sock", made.handler, operators(None, None), peer=lambda _: made.peer):
+        yield made
+
+
+# -- reading -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "view"),
+    [(["status"], STATUS), (["plan"], PLAN), (["why", "7"], WHY), (["history"], HISTORY)],
+)
+def test_json_is_the_view_itself(site: Site, words: list[str], view: object) -> None:
+    assert site.json(*words) == view
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (
+            ["status"],
+            ["PAUSED by ann", "dry run", "16 of 16 CPUs used", "physics takes back", "9 (urgent)", "7 (requeue)"],
+        ),
+        (["plan"], ["would stop one job", "7 of bio (requeue)", "cpus 8", "Refused by the safety gate"]),
+        (["why", "7"], ["job 7 of ann in bio, class scratch, PENDING", "waits until job 9 runs"]),
+        (["history"], ["entitled", "0.4 s", "done"]),
+        (["entitlements", "list"], ["bio", "50", "the machine"]),
+    ],
+)
+def test_tables_tell_it_to_people(site: Site, words: list[str], parts: list[str]) -> None:
+    result = site.omfs(*words)
+    assert result.exit_code == 0
+    assert [part for part in parts if part not in result.stdout] == []
+
+
+@pytest.mark.parametrize("words", [["status"], ["plan"], ["why", "7"], ["status", "--json"], ["why", "7", "--json"]])
+def test_text_of_users_cannot_forge_the_terminal(site: Site, words: list[str]) -> None:
+    output = site.omfs(*words).stdout
+    assert "\x1b" not in output and "\u202e" not in output
+    assert "[red]" in output
+
+
+def test_accounts_stand_below_their_parents(site: Site) -> None:
+    names = re.findall(r"│( +(?:bio|lab|\(others\))) ", site.omfs("status").stdout)
+    assert names == [" bio", "   lab", " (others)"]
+
+
+def test_history_takes_times(site: Site) -> None:
+    assert site.omfs("history", "--since", "1970-01-02T00:00+00:00", "--limit", "3").exit_code == 0
+    assert site.handler.asked == [("history", 3, 86400.0)]
+    assert seconds_since_epoch("2h", 10_000.0) == 2800.0
+    assert seconds_since_epoch("30d", 10_000.0) == 0.0
+    assert site.omfs("history", "--since", "soon").exit_code == 2
+    assert site.omfs("history", "--limit", "0").exit_code == 2
+
+
+# -- changing ----------------------------------------------------------------------------------------
+
+
+def test_entitlements_are_set_removed_exported_imported(site: Site) -> None:
+    assert site.omfs("entitlements", "set", "bio", "12.50").stdout == "bio: 50 % -> 12.5 %\n"
+    assert site.omfs("entitlements", "set", "lab", "10", "--parent", "bio").stdout == "lab: none -> 10 % of bio\n"
+    exported = site.omfs("entitlements", "export").stdout
+    assert parse(exported, "export").shares == site.store.shares
+    assert site.omfs("entitlements", "remove", "lab").stdout == "lab: 10 % of bio -> none\n"
+    assert "lab: none -> 10 % of bio" in site.omfs("entitlements", "import", "-", stdin=exported).stdout
+    assert site.omfs("entitlements", "import", "-", stdin=exported).stdout == "nothing changed\n"
+    table = site.directory / "shares.csv"
+    table.write_text("account,percent,parent\nphysics,70,\n")
+    assert site.omfs("entitlements", "import", str(table)).exit_code == 0
+    assert site.json("entitlements", "list")["entitlements"] == [{"account": "physics", "percent": "70", "parent": ""}]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["entitlements", "set", "bio", "much"], "omfs: PERCENT = 'much': must be a number from 0 to 100\n"),
+        (["entitlements", "remove", "x"], "omfs: account = 'x': must be one that has an entitlement: bio\n"),
+        (["entitlements", "import", "none.toml"], "omfs: none.toml: cannot be read: No such file or directory\n"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(site: Site, words: list[str], message: str) -> None:
+    result = site.omfs(*words)
+    assert (result.exit_code, result.stderr) == (2, message)
+
+
+def test_import_of_nothing_does_not_wipe_everything(site: Site) -> None:
+    result = site.omfs("entitlements", "import", str(site.config))
+    assert result.exit_code == 2 and "at least one entitlement" in result.stderr
+
+
+def test_pause_and_resume(site: Site) -> None:
+    assert site.omfs("pause", "--reason", "maintenance").stdout == "paused by root: maintenance\n"
+    assert site.omfs("resume").stdout == "goes on\n"
+
+
+def test_exit_codes_for_refusal_no_and_silence(site: Site, tmp_path: Path) -> None:
+    assert site.omfs("why", "8").exit_code == 1
+    site.peer = Peer(12345, 12345)
+    denied = site.omfs("pause")
+    assert denied.exit_code == 4
+    assert denied.stderr == "omfs: pause: only root, SlurmUser and operators may do this, not 12345\n"
+    assert site.omfs("status").exit_code == 0
+    silent = CliRunner().invoke(app, ["--socket", str(tmp_path / "none.sock"), "status"])
+    assert silent.exit_code == 3
+    assert silent.stderr.count("\n") == 1 and "Traceback" not in silent.output
+
+
+def test_configuration_is_found_by_the_environment(site: Site) -> None:
+    result = CliRunner().invoke(app, ["resume"], env={"OMFS_CONFIG": str(site.config)})
+    assert result.stdout == "goes on\n"
+
+
+# -- config ------------------------------------------------------------------------------------------
+
+
+def test_config_commands_work_without_the_daemon(tmp_path: Path) -> None:
+    runner = CliRunner()
+    path = tmp_path / "omfs.toml"
+    path.write_text(runner.invoke(app, ["config", "default"]).stdout)
+    assert runner.invoke(app, ["config", "check", str(path)]).stdout == f"{path}: right\n"
+    shown = runner.invoke(app, ["-c", str(path), "config", "show"]).stdout
+    assert parse(shown, "shown") == Config()
+    as_json = runner.invoke(app, ["-c", str(path), "config", "show", "--json"]).stdout
+    assert json.loads(as_json)["policy"]["rank_depth"] == 200
+    path.write_text("[slurm]\npoll_second = 1")
+    wrong = runner.invoke(app, ["config", "check", str(path)])
+    assert (wrong.exit_code, wrong.stderr) == (
+        1,
+        f"omfs: {path}: slurm.poll_second = 1: unknown key; did you mean 'poll_seconds'?\n",
+    )
+    assert runner.invoke(app, ["config", "check", str(tmp_path / "none")]).exit_code == 2
+
+
+def test_every_command_teaches_an_example() -> None:
+    runner = CliRunner()
+    assert "Exit codes: 0" in runner.invoke(app, ["--help"]).stdout
+    commands = ["status", "plan", "why", "history", "pause", "resume", "check", "demo", "failsafe"]
+    groups = [
+        *(["entitlements", name] for name in ["list", "set", "remove", "import", "export"]),
+        *(["config", name] for name in ["default", "show", "check"]),
+    ]
+    for words in (*([name] for name in commands), *groups):
+        help_text = runner.invoke(app, [*words, "--help"])
+        assert help_text.exit_code == 0
+        assert f"Example: omfs {'-c omfs.toml ' if words[-1] == 'show' else ''}{' '.join(words)}" in help_text.stdout
+
+
+def test_daemon_refuses_a_wrong_file_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "omfs.toml"
+    path.write_text("[metrics]\nport = 0")
+    result = CliRunner().invoke(daemon_app, ["--config", str(path)])
+    assert (result.exit_code, result.stderr) == (2, f"omfsd: {path}: metrics.port = 0: must be greater than 0\n")
+
+
+# -- check -------------------------------------------------------------------------------------------
+
+
+class FakeGateway:
+    """Only what ``omfs check`` asks."""
+
+    name = "fake"
+
+    def __init__(self, settings: dict[str, str], up: bool = True) -> None:
+        self._settings = settings
+        self._up = up
+
+    def settings(self) -> SlurmSettings:
+        if not self._settings:
+            raise GatewayTimeout("scontrol: no answer within 10 s")
+        return SlurmSettings("22.05.8", self._settings)
+
+    def nodes(self) -> list[Any]:
+        return [type("Node", (), {"up": self._up})()]
+
+    def accounts(self) -> list[AccountRow]:
+        return [AccountRow("bio", "")]
+
+
+def findings_of(site: Site, gateway: Any) -> dict[str, Level]:
+    from omfs_daemon.daemon.api.client import Client
+
+    config = parse(site.config.read_text(), "omfs.toml")
+    return {row.subject: row.level for row in checks.check(config, gateway, Client(config.daemon.socket))}
+
+
+def test_check_tells_about_slurm_daemon_and_accounts(site: Site) -> None:
+    found = findings_of(site, FakeGateway({"PriorityType": "priority/basic"}))
+    assert found["PriorityType"] is Level.FAIL
+    assert found["connection"] is Level.OK
+    assert found["accounts"] is Level.OK
+    assert found["omfsd"] is Level.WARN  # the stub is paused
+
+
+def test_check_without_slurm_and_without_nodes(site: Site) -> None:
+    assert findings_of(site, FakeGateway({})) == {"omfsd": Level.WARN, "connection": Level.FAIL}
+    assert findings_of(site, FakeGateway({"KillWait": "5"}, up=False))["connection"] is Level.FAIL
+
+
+def test_check_knows_its_own_plug_in(tmp_path: Path) -> None:
+    settings = SlurmSettings("22.05.8", {"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    assert checks.plug_in(settings) is PlugIn.MISSING
+    (tmp_path / "job_submit.lua").write_text("-- somebody's")
+    assert checks.plug_in(settings) is PlugIn.ANOTHER
+    (tmp_path / "job_submit.lua").write_text("-- omfs")
+    assert checks.plug_in(settings) is PlugIn.OURS
+    assert checks.watched(settings) == Config().daemon.heartbeat
+    (tmp_path / "omfs_job_submit.conf").write_text("# ours\nheartbeat=/x/heartbeat\nmax_age=30\n")
+    assert checks.watched(settings) == Path("/x/heartbeat")
+
+
+# -- output ------------------------------------------------------------------------------------------
+
+
+def test_clean_and_span() -> None:
+    assert clean("a\tb\x07\u202ec é 漢") == "a\ufffdb\ufffd\ufffdc é 漢"
+    assert [span(seconds) for seconds in (0.04, 9.96, 119, 1800, 86400, 200_000)] == [
+        "0.0 s",
+        "10.0 s",
+        "119 s",
+        "30 min",
+        "24.0 h",
+        "2.3 d",
+    ]

@@ -1,0 +1,116 @@
+"""The settings of job_submit.lua, made from the configuration, and whether those that are there say the same."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from omfs_daemon.cli.main import app
+from omfs_daemon.config.job_submit_conf import as_text
+from omfs_daemon.config.job_submit_conf import in_step
+from omfs_daemon.config.job_submit_conf import plugin_settings
+from omfs_daemon.config.schema import Config
+from omfs_daemon.config.load import parse
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.slurm.settings_check import Level
+
+SITE = parse(
+    """
+[slurm]
+poll_seconds = 6
+[daemon]
+run_dir = "/run/other"
+[policy]
+min_runtime_max_seconds = 90.5
+[[class]]
+name = "alarms"
+qos = ["urgent", "alarm"]
+account = ["weather"]
+urgent = true
+[[class]]
+name = "scratch"
+partition = ["scratch"]
+methods = ["requeue", "suspend"]
+default = ["requeue"]
+[[book]]
+licence = "ve_{node}"
+kind = "devices"
+anywhere = "ve"
+""",
+    "site",
+)
+
+
+def test_it_says_what_the_configuration_says() -> None:
+    assert plugin_settings(SITE, [998, 0]) == {
+        "heartbeat": "/run/other/heartbeat",
+        "wake": "/run/other/wake",
+        "max_age": "17",
+        "privileged_uids": "0,998",
+        "methods": "requeue,suspend,dmtcp,criu,application,pageout,ve_swap",
+        "min_runtime_max": "90",
+        "books": "ve_{node}",
+        "any_licenses": "ve",
+        "class_1": "qos=urgent,alarm;account=weather;urgent=yes",
+        "class_2": "partition=scratch;methods=requeue,suspend;default=requeue",
+    }
+    text = as_text(plugin_settings(Config(), [0]))
+    assert text.startswith("# Written by `omfs config job-submit`")
+    assert "\nbooks =\nany_licenses =\n" in text
+
+
+@pytest.mark.parametrize("name", ["a b", "a,b", "a;urgent=yes", "a\\nclass_1 = x", "\\u00a0"])
+def test_a_name_that_the_plug_in_would_misread_is_refused(name: str) -> None:
+    config = parse(f'[[class]]\nname = "x"\naccount = ["{name}"]\n', "site")
+    with pytest.raises(ConfigError, match=r"class\.account = .* of 'x': must be a name without blanks"):
+        plugin_settings(config, [0])
+    assert in_step(config, {}).level is Level.FAIL
+
+
+def test_what_is_in_step() -> None:
+    there = plugin_settings(SITE, [0])
+    assert in_step(SITE, there).level is Level.OK
+    assert in_step(SITE, there | {"max_age": "60", "privileged_uids": "7", "let_in_qos": "x"}).level is Level.OK
+    assert in_step(SITE, there | {"books": "  ve_{node} "}).level is Level.OK
+    assert in_step(Config(), {}).level is Level.OK, "the plug-in's defaults"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"class_2": "partition=scratch;methods=requeue;default=requeue"}, "class_2"),
+        ({"class_3": "account=old"}, "class_3"),
+        ({"min_runtime_max": "0", "wake": "/run/omfs/wake"}, "min_runtime_max, wake"),
+    ],
+)
+def test_what_is_not(change: dict[str, str], named: str) -> None:
+    found = in_step(SITE, plugin_settings(SITE, [0]) | change)
+    assert found.level is Level.WARN
+    assert found.what.startswith(f"{named}: not as in the configuration")
+    assert "omfs config job-submit" in found.mend
+    assert "class_1, class_2" in in_step(SITE, {}).what, "without a file"
+
+
+def test_the_command_prints_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "omfs.toml"
+    path.write_text('[[class]]\nname = "x"\nqos = ["q"]\n')
+
+    def omfs(*words: str) -> tuple[int, str, str]:
+        result = CliRunner().invoke(app, ["-c", str(path), "config", "job-submit", *words])
+        return result.exit_code, result.stdout, result.stderr
+
+    nobody = pwd.getpwnam("nobody").pw_uid
+    code, printed, _ = omfs("--privileged", "nobody", "--privileged", "7")
+    uids = ",".join(str(uid) for uid in sorted({0, 7, nobody, os.geteuid()}))
+    assert (code, f"\nprivileged_uids = {uids}\n" in printed, "\nclass_1 = qos=q;methods=" in printed) == (
+        0,
+        True,
+        True,
+    )
+    code, printed, told = omfs("--privileged", "no such one")
+    assert (code, printed) == (2, "")
+    assert told == "omfs: --privileged no such one: must be a user of this host, or a uid\n"

@@ -1,0 +1,172 @@
+"""What the daemon answers of costs and of methods: who sees what, and which rows belong to which stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.daemon.api.callers import Caller
+from omfs_daemon.daemon.api.callers import Role
+from omfs_daemon.daemon.api.history_view import Costs
+from omfs_daemon.daemon.api.history_view import costs_view
+from omfs_daemon.daemon.api.history_view import paid
+from omfs_daemon.daemon.api.history_view import past_victims
+from omfs_daemon.daemon.node_client.probes import Probed
+from omfs_daemon.daemon.api.methods_view import methods_now
+from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.preemption.records import Paid
+from omfs_daemon.daemon.store.history_database import PastStop
+from omfs_daemon.daemon.api.methods_view import MethodNowView
+from omfs_daemon.daemon.node_client.node_answers import MethodFacts
+from omfs_daemon.daemon.node_client.node_answers import failed
+from omfs_daemon.daemon.node_client.probes import NodeFacts
+from tests.whole_daemon.test_process import ALICE
+from tests.whole_daemon.test_process import BOB
+from tests.whole_daemon.test_process import ROOT
+from tests.whole_daemon.test_process import Stand
+from tests.whole_daemon.test_process import reclaimed
+
+EVE = Caller(9, 9, "eve", Role.USER)
+
+
+@pytest.fixture
+def stand(tmp_path: Path) -> Iterator[Stand]:
+    found = Stand(tmp_path)
+    yield found
+    found.service.close()
+
+
+# -- costs -------------------------------------------------------------------------------------------
+
+
+def row(time: float, way: str, seconds: float, job: str = "7", method: str = "dmtcp") -> Paid:
+    return Paid(time, job, "ann", "bio", method, way, seconds, 0.0, 100 if way == "out" else 0, 3.0)
+
+
+def stop(time: float, *jobs: str) -> PastStop:
+    victims: list[dict[str, object]] = [{"job": job, "account": "bio", "method": "dmtcp"} for job in jobs]
+    return PastStop(time, "9", "bob", "physics", False, "entitled", 1.0, "started", victims)
+
+
+def test_each_stop_has_its_own_rows() -> None:
+    costs = Costs([row(10, "out", 1), row(20, "in", 2), row(30, "out", 4), row(40, "out", 8), row(50, "in", 16)])
+    first, second, third = (past_victims(stop(begun, "7"), costs)[0] for begun in (9, 29, 39))
+    assert (first["stop_seconds"], first["resume_seconds"], first["lost_seconds"]) == (1, 2, 6)
+    assert second["stop_seconds"] == 4 and "resume_seconds" not in second, "it was stopped again before it came back"
+    assert (third["stop_seconds"], third["resume_seconds"], third["bytes"]) == (8, 16, 100)
+
+
+def test_a_job_without_rows_has_no_costs() -> None:
+    costs = Costs([row(10, "out", 1), row(20, "in", 2)])
+    assert past_victims(stop(30, "7", "8"), costs) == [
+        {"job": "7", "account": "bio", "method": "dmtcp"},
+        {"job": "8", "account": "bio", "method": "dmtcp"},
+    ]
+
+
+def test_rows_go_through_the_socket_and_back() -> None:
+    rows = [row(10, "out", 1), row(20, "in", 2), row(30, "out", 4)._replace(nodes=3)]
+    assert paid(costs_view(rows, 10)["costs"]) == rows
+    assert paid(costs_view(rows, 2)["costs"]) == rows[1:], "the newest ones"
+
+
+def test_costs_are_told_to_the_owner_and_to_operators_only(stand: Stand) -> None:
+    reclaimed(stand)
+    (told,) = stand.service.costs(ROOT, 10, 0)["costs"]
+    assert (told["method"], told["way"], told["user"]) == ("requeue", "out", "alice")
+    assert told["lost_seconds"] > 0
+    assert stand.service.costs(ALICE, 10, 0)["costs"] == [told]
+    assert stand.service.costs(BOB, 10, 0)["costs"] == stand.service.costs(EVE, 10, 0)["costs"] == []
+
+    (victim,) = stand.service.history(ALICE, 10, 0)["stops"][0]["victims"]
+    assert victim["stop_seconds"] == told["seconds"]
+    assert victim["lost_seconds"] == told["lost_seconds"]
+    (victim,) = stand.service.history(BOB, 10, 0)["stops"][0]["victims"]
+    assert "stop_seconds" not in victim, "his job was the beneficiary"
+
+
+# -- where methods can be used -----------------------------------------------------------------------
+
+
+def job(number: int, comment: str, state: JobState = JobState.RUNNING) -> Job:
+    return Job(
+        number, str(number), "ann", 1000, "bio", state, Request(1), 0.0, comment=comment, shares=(Share("n1", 1, 0),)
+    )
+
+
+def snapshot(*jobs: Job) -> Snapshot:
+    nodes = {name: Node(name, 4, 8 << 30) for name in ("n1", "n2", "n3", "n4")}
+    nodes["n4"] = replace(nodes["n4"], up=False)
+    return Snapshot(1000.0, {one.id: one for one in jobs}, nodes, {})
+
+
+def now(name: str, probed: Probed, seen: Snapshot | None = None) -> MethodNowView:
+    view = methods_now(Settings(), seen or snapshot(), probed)
+    (method,) = (method for method in view["methods"] if method["name"] == name)
+    return method["now"]
+
+
+def found(usable: bool, why: str = "") -> NodeFacts:
+    return NodeFacts(1.0, {"pageout": MethodFacts(usable, why)}, {})
+
+
+def test_nodes_are_counted_with_the_reasons_of_the_others() -> None:
+    facts = {"n1": found(True), "n2": found(False, "no_swap"), "n4": found(True)}
+    probed = Probed(frozenset({"pageout"}), facts, {"n3": failed("timeout", "no answer in 20 s")})
+    assert now("pageout", probed) == {
+        "usable": 1,
+        "nodes": 3,
+        "why_not": [
+            {"why": "it has no swap", "count": 1, "nodes": ["n2"]},
+            {"why": "it did not answer in time", "count": 1, "nodes": ["n3"]},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("probed", "why"),
+    [
+        (Probed(), "no way to the nodes is configured (nodes.worker)"),
+        (Probed(frozenset()), "no class of jobs has it (class.methods)"),
+        (Probed(frozenset({"pageout"})), "it has not been looked at yet"),
+    ],
+)
+def test_where_nothing_is_looked_at_it_says_why(probed: Probed, why: str) -> None:
+    assert now("pageout", probed)["why_not"] == [{"why": why, "count": 3, "nodes": ["n1", "n2", "n3"]}]
+
+
+def test_jobs_that_are_ready_count_for_methods_of_omfs_run() -> None:
+    seen = snapshot(
+        job(1, "omfs:run=0:ready:method=dmtcp"),
+        job(2, "omfs:run=0:ready:method=criu"),
+        job(3, "omfs:run=0:stopping:method=dmtcp"),
+        job(4, "omfs:run=0:ready:method=dmtcp", JobState.COMPLETING),
+        job(5, "omfs:run=3:ready:method=dmtcp"),
+    )
+    assert now("dmtcp", Probed(), seen) == {"ready": 1, "why_not": []}
+
+
+def test_what_slurm_does_works_on_all_nodes_that_are_up() -> None:
+    assert now("suspend", Probed()) == {"usable": 3, "nodes": 3, "why_not": []}
+
+
+def test_before_slurm_was_seen_nothing_is_said_of_nodes() -> None:
+    assert all("now" not in method for method in methods_now(Settings(), None, Probed())["methods"])
+
+
+def test_the_service_answers_with_what_is_in_force(stand: Stand) -> None:
+    stand.run(1)
+    rows = {row["name"]: row for row in stand.service.methods(EVE)["methods"]}
+    assert rows["requeue"]["stop_timeout_seconds"] == 60.0
+    assert rows["dmtcp"]["stop_timeout_seconds"] == 600.0
+    assert rows["suspend"]["now"]["usable"] == 4
+    assert rows["pageout"]["now"]["why_not"][0]["why"].startswith("no way to the nodes is configured")

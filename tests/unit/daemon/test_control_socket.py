@@ -1,0 +1,270 @@
+"""The control socket: who may do what, and what bad clients cannot do."""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omfs_daemon.daemon.api.client import Client
+from omfs_daemon.daemon.api.client import UnreachableError
+from omfs_daemon.daemon.api import callers
+from omfs_daemon.daemon.api.callers import Caller
+from omfs_daemon.daemon.api.callers import Peer
+from omfs_daemon.daemon.api.callers import Role
+from omfs_daemon.daemon.api.callers import operators
+from omfs_daemon.daemon.api.callers import peer_of
+from omfs_daemon.daemon.api.control_socket import CONNECTIONS_PER_USER
+from omfs_daemon.daemon.api.control_socket import LONGEST_REQUEST
+from omfs_daemon.daemon.api.control_socket import ControlServer
+from omfs_daemon.daemon.api.operations import OPERATIONS
+from omfs_daemon.daemon.api.operations import DeniedError
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.errors import ControlError
+
+ROOT, USER = Peer(0, 0), Peer(12345, 12345)
+
+
+class Recorder:
+    """A handler that answers with what it was asked."""
+
+    def __init__(self) -> None:
+        self.callers: list[Caller] = []
+        self.wait = threading.Event()
+        self.wait.set()
+
+    def __getattr__(self, name: str) -> Callable[..., dict[str, Any]]:
+        def answer(caller: Caller, *arguments: object) -> dict[str, Any]:
+            self.callers.append(caller)
+            self.wait.wait(10)
+            if arguments == ("none",):
+                raise ControlError("no job\nnone")
+            if arguments == ("input",):
+                raise ConfigError("wrong")
+            if arguments == ("bug",):
+                raise KeyError("secret")
+            return {"op": name, "args": list(arguments)}
+
+        return answer
+
+
+class Place:
+    """A running server whose peers are whoever the test says."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.peer = ROOT
+        self.handler = Recorder()
+
+    def ask(self, line: bytes, timeout: float = 5.0) -> dict[str, Any]:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(timeout)
+            connection.connect(str(self.path))
+            with suppress(OSError):  # the server may have answered before it has read all
+                connection.sendall(line)
+            with connection.makefile("rb") as file:
+                return json.loads(file.readline())
+
+    def call(self, operation: str, **arguments: object) -> dict[str, Any]:
+        return self.ask(json.dumps({"op": operation, "args": arguments}).encode() + b"\n")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path / "omfs.sock")
+    server = ControlServer(
+        made.path, made.handler, operators(None, None), peer=lambda _: made.peer, request_seconds=0.5
+    )
+    with server:
+        yield made
+
+
+ARGUMENTS: dict[str, dict[str, object]] = {"why": {"job": "7"}, "change_entitlements": {"change": {}}}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_table_of_roles(place: Place, operation: str) -> None:
+    changes = operation in ("change_entitlements", "pause", "resume", "reload")
+    assert place.call(operation, **ARGUMENTS.get(operation, {}))["ok"]["op"] == operation
+    place.peer = USER
+    answer = place.call(operation, **ARGUMENTS.get(operation, {}))
+    if changes:
+        assert answer["kind"] == "denied"
+        assert answer["error"].endswith("only root, SlurmUser and operators may do this, not 12345")
+    else:
+        assert answer["ok"]["op"] == operation
+    assert [caller.role for caller in place.handler.callers] == [Role.OPERATOR] + [Role.USER] * (not changes)
+
+
+def test_handler_is_told_who_asks(place: Place) -> None:
+    place.peer = USER
+    place.call("status")
+    assert place.handler.callers == [Caller(12345, 12345, "12345", Role.USER)]
+
+
+def test_arguments_arrive_with_their_defaults(place: Place) -> None:
+    assert place.call("history")["ok"]["args"] == [20, 0.0]
+    assert place.call("history", limit=3, since=17)["ok"]["args"] == [3, 17.0]
+    assert place.call("pause", reason="x")["ok"]["args"] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("request_line", "error"),
+    [
+        (b"nonsense\n", "request: must be JSON"),
+        (b"[" * 100_000 + b"\n", "request: must be JSON"),
+        (b"\xff\n", "request: must be JSON"),
+        (b"[]\n", "request: must be an object"),
+        (b'{"op": "statsu"}\n', "op = 'statsu': unknown; did you mean 'status'?"),
+        (b'{"op": ["status"]}\n', "op = \"['status']\": unknown"),
+        (b'{"op": "__init__"}\n', "op = '__init__': unknown; one of status"),
+        (b'{"op": "status", "args": []}\n', "args: status takes no arguments"),
+        (b'{"op": "why", "args": {"jbo": "7"}}\n', "args: why takes job"),
+        (b'{"op": "why", "args": {"job": 7}}\n', "job: must be text"),
+        (b'{"op": "history", "args": {"limit": 0}}\n', "limit = 0: must be a whole number"),
+        (b'{"op": "history", "args": {"limit": true}}\n', "limit = True: must be a whole number"),
+        (b'{"op": "history", "args": {"since": NaN}}\n', "since = nan: must be seconds"),
+        (b'{"op": "change_entitlements", "args": {"change": 1}}\n', "change: must be an object"),
+        (b"x" * (LONGEST_REQUEST + 10), "request: must be one line of at most"),
+    ],
+)
+def test_wrong_requests(place: Place, request_line: bytes, error: str) -> None:
+    answer = place.ask(request_line)
+    assert answer["kind"] == "input"
+    assert answer["error"].startswith(error)
+    assert place.handler.callers == []
+
+
+def test_errors_of_the_handler_become_one_line(place: Place) -> None:
+    assert place.call("why", job="none") == {"error": "no job none", "kind": "refused"}
+    assert place.call("why", job="input") == {"error": "wrong", "kind": "input"}
+    fault = place.call("why", job="bug")
+    assert fault["kind"] == "fault" and "secret" not in fault["error"]
+
+
+def test_dawdling_client_is_cut_off_and_holds_up_nobody(place: Place) -> None:
+    with socket.socket(socket.AF_UNIX) as dawdler:
+        dawdler.connect(str(place.path))
+        dawdler.sendall(b'{"op":')
+        assert "ok" in place.call("status")
+        dawdler.settimeout(5)
+        started = time.monotonic()
+        assert dawdler.recv(10) == b""
+        assert time.monotonic() - started < 3
+
+
+def test_client_that_hangs_up_costs_nothing(place: Place) -> None:
+    for _ in range(30):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(place.path))
+    time.sleep(0.1)
+    assert "ok" in place.call("status")
+
+
+def test_one_user_cannot_keep_the_others_out(place: Place) -> None:
+    place.peer = USER
+    place.handler.wait.clear()
+    waiting = [threading.Thread(target=place.call, args=("status",)) for _ in range(CONNECTIONS_PER_USER)]
+    for thread in waiting:
+        thread.start()
+    while len(place.handler.callers) < CONNECTIONS_PER_USER:
+        time.sleep(0.01)
+    assert place.call("status")["error"] == "too many requests at once: try again"
+    place.handler.wait.set()
+    place.peer = ROOT
+    assert "ok" in place.call("status")
+    for thread in waiting:
+        thread.join(5)
+
+
+# -- the socket file ---------------------------------------------------------------------------------
+
+
+def server_at(path: Path) -> ControlServer:
+    return ControlServer(path, Recorder(), operators(None, None))
+
+
+def test_anybody_may_connect(place: Place) -> None:
+    assert place.path.stat().st_mode & 0o777 == 0o666
+
+
+def test_stale_socket_is_replaced_and_removed_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "omfs.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with server_at(path):
+        assert Client(path).status()
+    assert not path.exists()
+
+
+def test_second_daemon_is_refused(place: Place) -> None:
+    with pytest.raises(ControlError, match="another omfsd listens there already"):
+        server_at(place.path)
+    assert "ok" in place.call("status")
+
+
+def test_other_file_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "omfs.sock"
+    path.write_text("precious")
+    with pytest.raises(ControlError, match="not a socket"):
+        server_at(path)
+    assert path.read_text() == "precious"
+
+
+def test_unwritable_place(tmp_path: Path) -> None:
+    with pytest.raises(ControlError, match="cannot listen: No such file"):
+        server_at(tmp_path / "none" / "omfs.sock")
+
+
+# -- callers -----------------------------------------------------------------------------------------
+
+
+def test_kernel_tells_the_peer() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        assert peer_of(ours) == Peer(os.getuid(), os.getgid())
+
+
+def test_operators_are_root_slurm_user_and_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callers, "_group_id", {"hpc": 70}.get)
+    monkeypatch.setattr(callers, "_groups_of", lambda peer: {peer.gid, 70} if peer.uid == 1001 else {peer.gid})
+    may = operators(64030, "hpc")
+    assert may(Peer(0, 0)) and may(Peer(64030, 1)) and may(Peer(1001, 1)) and may(Peer(5, 70))
+    assert not may(Peer(1002, 1))
+    assert not operators(None, None)(Peer(1001, 1))
+    assert not operators(None, "no-such-group")(Peer(1001, 1))
+
+
+def test_unknown_group_gives_nobody_anything() -> None:
+    assert not operators(None, "no-such-group-here")(Peer(54321, 54321))
+
+
+# -- the client --------------------------------------------------------------------------------------
+
+
+def test_client_tells_the_kinds_of_failure_apart(place: Place, tmp_path: Path) -> None:
+    client = Client(place.path)
+    place.peer = USER
+    with pytest.raises(DeniedError):
+        client.pause("x")
+    with pytest.raises(ControlError, match="no job none"):
+        client.why("none")
+    with pytest.raises(ConfigError):
+        client.why("input")
+    with pytest.raises(UnreachableError, match="no omfsd listens here"):
+        Client(tmp_path / "none.sock").status()
+
+
+def test_client_does_not_wait_for_ever(place: Place) -> None:
+    place.handler.wait.clear()
+    try:
+        with pytest.raises(UnreachableError, match=r"no answer within 0\.2 s"):
+            Client(place.path, timeout=0.2).status()
+    finally:
+        place.handler.wait.set()

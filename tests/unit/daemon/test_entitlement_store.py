@@ -1,0 +1,206 @@
+"""The store of entitlements: what is in force, what a crash leaves, what the audit log holds."""
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+
+from omfs_daemon.config.entitlement_text import from_csv
+from omfs_daemon.config.entitlement_text import from_rows
+from omfs_daemon.config.entitlement_text import from_toml
+from omfs_daemon.config.entitlement_text import to_rows
+from omfs_daemon.config.entitlement_text import to_toml
+from omfs_daemon.daemon.store import entitlement_store as module
+from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
+from omfs_daemon.daemon.store.entitlement_store import apply
+from omfs_daemon.daemon.store.entitlement_store import named
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.errors import ControlError
+from omfs_daemon.cluster.accounts import AccountShare
+
+
+class Who(NamedTuple):
+    uid: int = 1000
+    user: str = "ann"
+
+
+CONFIGURED = (AccountShare("bio", Fraction(50)), AccountShare("physics", Fraction(40)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EntitlementStore:
+    return EntitlementStore(tmp_path, CONFIGURED, lambda: 1000.0)
+
+
+def audit(directory: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (directory / "audit.jsonl").read_text().splitlines()]
+
+
+def shares_of(store: EntitlementStore) -> dict[str, Fraction]:
+    return {share.name: share.percent for share in store.shares}
+
+
+def test_configuration_holds_until_the_first_change(store: EntitlementStore, tmp_path: Path) -> None:
+    assert store.shares == CONFIGURED and store.source == "configuration file"
+    assert store.set("bio", Fraction("12.5"), None, Who()) == ["bio: 50 % -> 12.5 %"]
+    assert store.source == str(tmp_path / "entitlements.toml")
+    again = EntitlementStore(tmp_path, (AccountShare("other", Fraction(1)),), lambda: 0.0)
+    assert again.shares == store.shares == (AccountShare("bio", Fraction("12.5")), CONFIGURED[1])
+
+
+def test_reloaded_configuration_counts_only_while_nothing_was_changed(store: EntitlementStore) -> None:
+    store.configured((AccountShare("chem", Fraction(5)),))
+    assert shares_of(store) == {"chem": 5}
+    store.set("chem", Fraction(6), None, Who())
+    store.configured(CONFIGURED)
+    assert shares_of(store) == {"chem": 6}
+
+
+def test_audit_says_who_when_and_what(store: EntitlementStore, tmp_path: Path) -> None:
+    store.set("chem", Fraction(5), "bio", Who())
+    store.remove("chem", Who(0, "root"))
+    first, second = audit(tmp_path)
+    assert (first["time"], first["uid"], first["user"]) == (1000.0, 1000, "ann")
+    assert first["changed"] == ["chem: none -> 5 % of bio"]
+    assert first["old"] == to_rows(CONFIGURED)
+    assert second["user"] == "root" and second["changed"] == ["chem: 5 % of bio -> none"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store: store.set("bio", Fraction(61), None, Who()),
+        lambda store: store.set("bio", Fraction(5), "nobody", Who()),
+        lambda store: store.set("bio", Fraction(5), "bio", Who()),
+        lambda store: store.remove("nobody", Who()),
+        lambda store: store.replace_all([AccountShare("a", Fraction(60)), AccountShare("b", Fraction(60))], Who()),
+    ],
+)
+def test_wrong_change_leaves_nothing_behind(
+    store: EntitlementStore, tmp_path: Path, change: Callable[[EntitlementStore], object]
+) -> None:
+    with pytest.raises(ConfigError):
+        change(store)
+    assert store.shares == CONFIGURED
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parent_cannot_go_before_its_children(store: EntitlementStore) -> None:
+    store.set("lab", Fraction(10), "bio", Who())
+    with pytest.raises(ConfigError, match=r"has accounts below it \(lab\): remove them first"):
+        store.remove("bio", Who())
+    assert store.set("lab", Fraction(10), "", Who()) == ["lab: 10 % of bio -> 10 %"]
+
+
+@pytest.mark.parametrize("step", ["_write_synced", "_append_synced"])
+def test_full_disk_changes_nothing(
+    store: EntitlementStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, step, full)
+    with pytest.raises(ControlError, match=r"nothing was changed: .*: No space left on device"):
+        store.set("bio", Fraction(1), None, Who())
+    assert store.shares == CONFIGURED
+    assert EntitlementStore(tmp_path, CONFIGURED, lambda: 0.0).shares == CONFIGURED
+
+
+def test_crash_before_the_change_is_in_force_leaves_the_old_ones(store: EntitlementStore, tmp_path: Path) -> None:
+    """The draft and the audit line may be there; the entitlements in force are the old ones, whole."""
+    store.set("bio", Fraction(1), None, Who())
+    (tmp_path / "entitlements.new").write_text("[entitlem")
+    with (tmp_path / "audit.jsonl").open("a") as file:
+        file.write('{"time": 5, "torn')
+    again = EntitlementStore(tmp_path, CONFIGURED, lambda: 2.0)
+    assert shares_of(again) == {"bio": 1, "physics": 40}
+    again.set("bio", Fraction(2), None, Who())
+    lines = (tmp_path / "audit.jsonl").read_text().splitlines()
+    assert lines[1] == '{"time": 5, "torn'
+    assert json.loads(lines[2])["changed"] == ["bio: 1 % -> 2 %"]
+
+
+def test_damaged_file_is_an_error_not_a_guess(tmp_path: Path) -> None:
+    (tmp_path / "entitlements.toml").write_text("[entitlements.bio]\npercent = 500\n")
+    with pytest.raises(ConfigError, match=r"entitlements.toml: entitlements.bio.percent = 500"):
+        EntitlementStore(tmp_path, CONFIGURED, lambda: 0.0)
+
+
+# -- requests ----------------------------------------------------------------------------------------
+
+
+def test_requests_are_applied(store: EntitlementStore) -> None:
+    assert apply(store, {"op": "set", "account": "bio", "percent": "33.3"}, Who()) == ["bio: 50 % -> 33.3 %"]
+    assert apply(store, {"op": "set", "account": "lab", "percent": "5", "parent": "bio"}, Who())
+    assert apply(store, {"op": "set", "account": "lab", "percent": "6"}, Who()) == ["lab: 5 % of bio -> 6 % of bio"]
+    assert apply(store, {"op": "remove", "account": "lab"}, Who())
+    assert apply(store, {"op": "replace", "shares": [{"account": "x", "percent": "7", "parent": ""}]}, Who())
+    assert store.shares == (AccountShare("x", Fraction(7)),)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"op": "drop"},
+        {"op": "set", "account": "bio"},
+        {"op": "set", "account": "bio", "percent": "much"},
+        {"op": "set", "account": "bio", "percent": True},
+        {"op": "set", "account": "bio", "percent": "1", "parent": 3},
+        {"op": "remove", "account": 7},
+        {"op": "replace", "shares": {}},
+        {"op": "replace", "shares": [{"account": "x"}]},
+        {"op": "replace", "shares": ["x"]},
+    ],
+)
+def test_requests_that_are_not_right_are_refused(store: EntitlementStore, change: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        apply(store, change, Who())
+    assert store.shares == CONFIGURED
+
+
+def test_named_shares_of_a_request() -> None:
+    assert named({"op": "set", "account": "x", "percent": "7"}) == (AccountShare("x", Fraction(7)),)
+    assert named({"op": "remove", "account": "x"}) == ()
+
+
+# -- formats -----------------------------------------------------------------------------------------
+
+
+def test_toml_and_rows_and_csv_bring_back_the_same() -> None:
+    shares = (AccountShare("top", Fraction("0.000001")), AccountShare('a "dot.ted"', Fraction("29.5"), "top"))
+    assert from_toml(to_toml(shares), "f") == shares
+    assert from_rows(to_rows(shares)) == shares
+    assert from_csv("account, percent, parent\na,29.5,top\ntop,50,\n", "f") == (
+        AccountShare("a", Fraction("29.5"), "top"),
+        AccountShare("top", Fraction(50)),
+    )
+    assert from_csv("account,percent\na,1\n", "f") == (AccountShare("a", Fraction(1)),)
+    assert from_toml(to_toml(()), "f") == ()
+
+
+def test_fraction_without_a_decimal_is_cut_not_rounded_up() -> None:
+    third = from_toml(to_toml((AccountShare("a", Fraction(200, 3)),)), "f")[0].percent
+    assert Fraction(66) < third < Fraction(200, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "f.csv: line 1 = ''"),
+        ("a,50\n", "f.csv: line 1 = 'a,50': must be account,percent,parent"),
+        ("account,percent\na,x\n", "f.csv: line 2: percent = 'x': must be a number"),
+        ("account,percent\na\n", "f.csv: line 2: must be account,percent,parent"),
+        ("account,percent\na,1,b,c\n", "f.csv: line 2: must be account,percent,parent"),
+        ("account,percent\na,60\nb,60\n", "f.csv: the accounts at the top add up to 120 %"),
+        ('account,percent\n"a,1\n', "f.csv: line 2: unexpected end of data: must be CSV"),
+    ],
+)
+def test_wrong_csv(text: str, part: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_csv(text, "f.csv")
+    assert str(caught.value).startswith(part)

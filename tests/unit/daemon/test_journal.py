@@ -1,0 +1,133 @@
+"""The journal: what it survives, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.preemption.state import JobBack
+from omfs_daemon.preemption.state import JobsGone
+from omfs_daemon.preemption.state import JobStopped
+from omfs_daemon.preemption.state import Pause
+from omfs_daemon.preemption.state import Spared
+from omfs_daemon.preemption.state import State
+from omfs_daemon.preemption.state import StopChanged
+from omfs_daemon.preemption.state import TriedInVain
+from omfs_daemon.preemption.preemption import Beneficiary
+from omfs_daemon.preemption.preemption import Outcome
+from omfs_daemon.preemption.preemption import Step
+from omfs_daemon.preemption.preemption import Stop
+from omfs_daemon.preemption.preemption import VictimState
+from omfs_daemon.errors import JournalError
+
+STOP = Stop(
+    id=7,
+    step=Step.STOPPING,
+    begun=1.0,
+    since=2.0,
+    reason="urgent",
+    beneficiary=Beneficiary(
+        "3_4", "physics", "bob", True, False, 0.5, (Share("n1", 4, 1 << 33),), -5, 0, True, ("n1", "n2")
+    ),
+    victims=(VictimState("1", "bio", "alice", "requeue", 4, 0.25),),
+    refused=(("1", 'said "no"\n'),),
+)
+RECORDS = (
+    StopChanged(STOP),
+    JobStopped("1", 2.0, "requeue", "3_4"),
+    JobStopped("2", 3.0, "suspend", "3_4"),
+    JobBack("2", 4.0, True),
+    TriedInVain("9", 300.0),
+    Spared("8", 300.0),
+    Pause("root", 5.0, "a reason"),
+)
+
+
+def written(path: Path) -> State:
+    journal = Journal(path)
+    journal.write(*RECORDS)
+    journal.close()
+    return journal.state
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    state = written(tmp_path / "journal")
+    assert state.stops == {7: STOP}
+    assert state.running_since == {"2": 4.0}
+    assert Journal(tmp_path / "journal").state == state
+
+
+def test_compacting_keeps_the_state_and_the_journal_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    state = written(path)
+    journal = Journal(path)
+    assert not journal.compact_if_large()
+    assert journal.compact_if_large(at=1)
+    assert len(path.read_bytes().splitlines()) == 1
+    assert Journal(path).state == state
+    journal.write(JobsGone(("1", "2", "8", "9")))
+    assert Journal(path).state == journal.state
+    assert journal.state.stopped == {}
+
+
+def test_a_torn_last_line_is_cut_off_at_every_byte(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    written(path)
+    whole = path.read_bytes()
+    before = whole[: whole.rstrip(b"\n").rindex(b"\n") + 1]
+    for end in range(len(before), len(whole)):
+        path.write_bytes(whole[:end])
+        journal = Journal(path)
+        assert journal.state.pause is None
+        journal.close()
+        assert path.read_bytes() == before
+
+
+def test_damage_in_the_middle_is_named_and_not_guessed_at(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    written(path)
+    damaged = bytearray(path.read_bytes())
+    damaged[40] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(JournalError, match=r"journal:1: the line is damaged"):
+        Journal(path)
+
+
+def test_a_record_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    import zlib
+
+    path = tmp_path / "journal"
+    text = b'{"kind":"Teleported","ref":"1"}'
+    path.write_bytes(b"%08x %s\n" % (zlib.crc32(text), text))
+    with pytest.raises(JournalError, match="does not know"):
+        Journal(path)
+
+
+def test_a_full_disk_leaves_no_half_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal"
+    written(path)
+    before = path.read_bytes()
+    journal = Journal(path)
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:10]))
+    with pytest.raises(JournalError, match="No space left"):
+        journal.write(JobsGone(("1",)))
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert "1" in journal.state.stopped
+    journal.write(JobsGone(("1",)))
+    assert Journal(path).state == journal.state
+
+
+def test_a_started_beneficiary_is_remembered_with_its_own_nodes(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    journal = Journal(tmp_path / "journal")
+    journal.write(StopChanged(replace(STOP, step=Step.DONE, outcome=Outcome.STARTED)))
+    assert journal.state.stops == {}
+    assert journal.state.pins == {"3_4": ("n1", "n2")}
+    assert journal.state.next_stop == 8

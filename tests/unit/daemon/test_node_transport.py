@@ -1,0 +1,163 @@
+"""The ways to omfs-node: a child process; ClusterShell with a stand-in for ssh that does on this machine what it is
+told, hangs, or cannot connect."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.daemon.node_client import transport
+from omfs_daemon.daemon.node_client.transport import Local
+from omfs_daemon.daemon.node_client.transport import Remote
+from omfs_daemon.daemon.node_client.transport import Transport
+
+NODE = """#!{python}
+import json, sys, time
+request = json.load(sys.stdin)
+node = request["node"]
+if node == "slow":
+    time.sleep(60)
+if node == "odd":
+    print("<html>")
+elif node == "loud":
+    print("x" * 3000000)
+elif node == "broken":
+    sys.exit("no\\nsuch thing")
+else:
+    print(json.dumps({{"ok": True, "state": "out", "processes": len(node), "bytes": request["job"]}}))
+"""
+# As ssh is called: options, host, command as one word that the other side's shell reads.
+SSH = """#!{python}
+import os, sys
+*options, host, command = sys.argv[1:]
+with open({record!r}, "a") as out:
+    print(*options, host, command, file=out)
+if host == "down":
+    print("ssh: connect to host down port 22: No route to host", file=sys.stderr)
+    sys.exit(255)
+os.execv("/bin/sh", ["sh", "-c", command])
+"""
+
+
+@pytest.fixture
+def node_program(tmp_path: Path) -> Path:
+    return _script(tmp_path / "omfs-node", NODE.format(python=sys.executable))
+
+
+@pytest.fixture(params=["local", "remote"])
+def way(
+    request: pytest.FixtureRequest, tmp_path: Path, node_program: Path, monkeypatch: pytest.MonkeyPatch
+) -> Transport:
+    monkeypatch.setattr(transport, "_GRACE", 0.5)
+    if request.param == "local":
+        return Local([str(node_program)])
+    return remote(tmp_path, node_program)
+
+
+def remote(tmp_path: Path, node_program: Path, fanout: int = 64) -> Remote:
+    ssh = _script(tmp_path / "ssh", SSH.format(python=sys.executable, record=str(tmp_path / "calls")))
+    return Remote([str(node_program)], ssh_path=str(ssh), ssh_options="-oFast=yes", fanout=fanout, connect_timeout=1)
+
+
+def _script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_each_node_gets_its_request_and_gives_its_answer(way: Transport) -> None:
+    answers = way.run(["n1", "node22"], {"do": "out", "job": 7}, 10)
+    assert {node: (a.ok, a.processes, a.moved) for node, a in answers.items()} == {
+        "n1": (True, 2, 7),
+        "node22": (True, 6, 7),
+    }
+
+
+def test_a_bad_node_does_not_spoil_the_others_answer(way: Transport) -> None:
+    begun = time.monotonic()
+    answers = way.run(["n1", "slow", "odd", "loud", "broken"], {"job": 1}, 0.5)
+    assert time.monotonic() - begun < 20
+    assert {node: a.why for node, a in answers.items()} == {
+        "n1": "",
+        "slow": "timeout",
+        "odd": "bad_answer",
+        "loud": "bad_answer",
+        "broken": "unreachable",
+    }
+    assert answers["broken"].message == "exit 1: no such thing"
+
+
+@pytest.mark.parametrize("name", ["n1;reboot", "n[1-4]", "@all", "-oProxyCommand=x", "a b", "", "n1\n"])
+def test_an_odd_name_reaches_no_command(way: Transport, name: str) -> None:
+    answers = way.run([name, "n1"], {"job": 1}, 10)
+    assert answers["n1"].ok
+    assert answers[name].why == "unreachable"
+    assert set(answers) == {name, "n1"}
+
+
+def test_no_nodes(way: Transport) -> None:
+    assert way.run([], {}, 1) == {}
+
+
+def test_two_threads_at_once(way: Transport) -> None:
+    found: dict[int, object] = {}
+
+    def ask(number: int) -> None:
+        found[number] = way.run(["n1"], {"job": number}, 10)["n1"].moved
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert found == {number: number for number in range(6)}
+
+
+def test_an_unreachable_host_says_why(tmp_path: Path, node_program: Path) -> None:
+    answers = remote(tmp_path, node_program).run(["down", "n1"], {"job": 1}, 10)
+    assert answers["n1"].ok
+    assert answers["down"].why == "unreachable"
+    assert answers["down"].message == "exit 255: ssh: connect to host down port 22: No route to host"
+
+
+def test_what_ssh_is_told(tmp_path: Path, node_program: Path) -> None:
+    hostile = {"job": 1, "options": {"x": "$(reboot) 'a' \"b\" ; \n"}}
+    assert remote(tmp_path, node_program, fanout=1).run(["n1", "n2"], hostile, 10)["n2"].ok
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 2
+    assert all(call.startswith("-oFast=yes") and "-oBatchMode=yes" in call for call in calls)
+    assert {tuple(call.split()[-2:]) for call in calls} == {("n1", str(node_program)), ("n2", str(node_program))}
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (["/usr/bin/omfs node"], {}),
+        (["/usr/bin/omfs-node", "$(x)"], {}),
+        (["omfs-node"], {}),
+        ([], {}),
+        (["/usr/bin/omfs-node"], {"worker": "exec"}),
+    ],
+)
+def test_commands_that_a_shell_could_read_otherwise_are_refused(command: list[str], options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        Remote(command, **options)  # type: ignore[arg-type]
+
+
+def test_a_missing_program() -> None:
+    answer = Local(["/nonexistent/omfs-node"]).run(["n1"], {}, 1)["n1"]
+    assert (answer.why, answer.message) == (
+        "unreachable",
+        "cannot run /nonexistent/omfs-node: No such file or directory",
+    )
+
+
+def test_the_request_is_json_with_the_nodes_own_name() -> None:
+    text = transport._text({"do": "in", "job": 1}, "n1", 5)
+    assert json.loads(text) == {"version": 1, "do": "in", "job": 1, "node": "n1", "timeout": 5}

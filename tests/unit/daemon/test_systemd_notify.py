@@ -1,0 +1,26 @@
+"""What systemd is told."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from omfs_daemon.daemon.systemd_notify import Notifier
+
+
+def test_systemd_hears_ready_alive_and_stopping(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address)
+        systemd.settimeout(5)
+        notifier = Notifier({"NOTIFY_SOCKET": address})
+        notifier.ready()
+        notifier.alive("two jobs\nare stopped")
+        notifier.stopping()
+        heard = [systemd.recv(1000).decode() for _ in range(3)]
+    assert heard == ["READY=1", "WATCHDOG=1\nSTATUS=two jobs are stopped", "STOPPING=1"]
+
+
+def test_without_systemd_or_with_a_dead_one_nothing_happens(tmp_path: Path) -> None:
+    Notifier({}).ready()
+    Notifier({"NOTIFY_SOCKET": str(tmp_path / "nobody")}).ready()

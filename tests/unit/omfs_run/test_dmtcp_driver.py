@@ -1,0 +1,538 @@
+"""Stopping and restarting under DMTCP: the stand-in of two releases, and the real one when it is on the PATH."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.omfs_run.drivers.dmtcp import dmtcp_processes
+from omfs_daemon.omfs_run.drivers.dmtcp.dmtcp_driver import Dmtcp
+from omfs_daemon.omfs_run.drivers.dmtcp import program as dmtcp_program
+from omfs_daemon.omfs_run.drivers.dmtcp.program import DmtcpProgram
+from omfs_daemon.omfs_run.drivers.driver import CannotStart
+from omfs_daemon.omfs_run.drivers.driver import CannotStop
+from omfs_daemon.omfs_run.drivers.driver import Ended
+from omfs_daemon.omfs_run.drivers.driver import Image
+from tests.dmtcp_stand_in import PROGRAMS
+from tests.dmtcp_stand_in import install
+
+REAL = shutil.which("dmtcp_launch")
+STAND_INS = ["4.2.0", "5.0"]
+# The interpreter itself: a wrapper script in front of it would be checkpointed too.
+PYTHON = os.path.realpath(sys.executable)
+
+
+class Bench:
+    """A driver, a directory to run in, and what was started with it."""
+
+    def __init__(self, place: Path, bin_directory: Path, environment: dict[str, str]) -> None:
+        self.place = place
+        self.bin = bin_directory
+        self.driver = Dmtcp(str(bin_directory), environment, stalled=1.5)
+        self.started: list[DmtcpProgram] = []
+        self.made = 0
+
+    def new(self, name: str) -> Path:
+        self.made += 1
+        path = self.place / f"{name} {self.made}"
+        path.mkdir(mode=0o700)
+        return path
+
+    def program(self, name: str, *arguments: object) -> DmtcpProgram:
+        return self.command(PYTHON, str(PROGRAMS / f"{name}.py"), *arguments)
+
+    def command(self, *command: object) -> DmtcpProgram:
+        program = self.driver.start([str(word) for word in command], str(self.new("scratch")))
+        return self.watched(program)
+
+    def watched(self, program: object) -> DmtcpProgram:
+        assert isinstance(program, DmtcpProgram)
+        self.started.append(program)
+        return program
+
+    def running(self, name: str, *arguments: object) -> DmtcpProgram:
+        program = self.program(name, *arguments)
+        until(program.ready)
+        return program
+
+    def stop(self, program: DmtcpProgram, timeout: float = 30.0) -> tuple[Path, Image]:
+        generation = self.new("generation")
+        return generation, program.checkpoint(str(generation), timeout)
+
+    def restart(self, generation: Path, image: Image, timeout: float = 30.0) -> DmtcpProgram:
+        return self.watched(self.driver.restart(str(generation), image, str(self.new("scratch")), timeout))
+
+    def left(self) -> list[int]:
+        """What still runs of all that was started: each has its scratch directory in its environment."""
+        mark = os.fsencode(f"DMTCP_TMPDIR={self.place}")
+        found = []
+        for pid in dmtcp_processes.look():
+            try:
+                if mark in Path(f"/proc/{pid}/environ").read_bytes():
+                    found.append(pid)
+            except OSError:
+                continue
+        return found
+
+
+def until(condition: Callable[[], object], limit: float = 20.0) -> None:
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end, "not within the limit"
+        time.sleep(0.02)
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def numbers(path: Path) -> list[int]:
+    return [int(line.split()[0]) for line in lines(path)]
+
+
+def counted_further(path: Path, by: int) -> None:
+    seen = len(numbers(path))
+    until(lambda: len(numbers(path)) >= seen + by)
+
+
+def make(place: Path, version: str, fault: str = "") -> Bench:
+    environment = dict(os.environ, STAND_IN_IMAGE_MB="2")
+    for name in ("STAND_IN_DMTCP", "STAND_IN_FAULT"):
+        environment.pop(name, None)
+    if version == "real":
+        assert REAL is not None
+        return Bench(place, Path(REAL).parent, environment)
+    return Bench(place, install(place / "dmtcp", version, fault), environment)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def benches(place: Path) -> Iterator[Callable[..., Bench]]:
+    made: list[Bench] = []
+
+    def build(version: str, fault: str = "") -> Bench:
+        made.append(make(place, version, fault))
+        return made[-1]
+
+    yield build
+    for bench in made:
+        for program in bench.started:
+            program.kill()
+        assert bench.left() == []
+
+
+@pytest.fixture(params=STAND_INS + (["real"] if REAL else []))
+def bench(request: pytest.FixtureRequest, benches: Callable[..., Bench]) -> Bench:
+    return benches(request.param)
+
+
+@pytest.fixture(params=STAND_INS)
+def faulty(request: pytest.FixtureRequest, benches: Callable[..., Bench]) -> Callable[[str], Bench]:
+    return lambda fault: benches(request.param, fault)
+
+
+# --- what works
+
+
+def test_counting_goes_on_without_gap_or_repeat_over_two_stops_and_keeps_its_code(bench: Bench, place: Path) -> None:
+    out = place / "out"
+    program = bench.running("count", out, 60, 0.05, 5)
+    for _ in range(2):
+        counted_further(out, 3)
+        generation, image = bench.stop(program)
+        assert program.wait(0) == 0
+        program = bench.restart(generation, image)
+        counted_further(out, 1)
+    assert program.wait(30) == 5
+    assert numbers(out) == list(range(60))
+    # It came back in its own directory, not in that of the images.
+    assert {line.split(" ", 1)[1] for line in lines(out)} == {str(place)}
+
+
+def test_an_image_is_what_lies_in_its_directory_and_nothing_else(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    generation, image = bench.stop(program)
+    assert image.tool == bench.driver.version()
+    assert sum(name.endswith(".dmtcp") for name in image.files) == 1
+    on_disk = [path for path in generation.rglob("*") if not path.is_dir()]
+    assert sorted(str(path.relative_to(generation)) for path in on_disk) == image.files
+    assert all(stat.S_ISREG(path.lstat().st_mode) for path in on_disk)
+    assert image.size == sum(path.stat().st_size for path in on_disk)
+    assert bench.left() == []
+
+
+def test_a_second_stop_writes_into_its_own_directory(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    first, image = bench.stop(program)
+    before = {name: (first / name).stat().st_mtime_ns for name in image.files}
+    second, _ = bench.stop(bench.restart(first, image))
+    assert {name: (first / name).stat().st_mtime_ns for name in image.files} == before
+    assert list(second.glob("dmtcp_restart_script_*.sh"))
+    assert not list(place.glob("dmtcp_restart_script*"))
+
+
+def test_forked_children_come_back_with_their_parent(bench: Bench, place: Path) -> None:
+    program = bench.running("children", place / "out", 30, 0.05)
+    until(lambda: len(numbers(place / "out.0")) > 2 and len(numbers(place / "out.1")) > 2)
+    generation, image = bench.stop(program)
+    assert sum(name.endswith(".dmtcp") for name in image.files) == 3
+    program = bench.restart(generation, image)
+    assert program.wait(30) == 5
+    assert numbers(place / "out.0") == numbers(place / "out.1") == list(range(30))
+
+
+def test_a_file_held_open_for_appending_has_no_gap_and_no_repeat(bench: Bench, place: Path) -> None:
+    program = bench.running("append", place / "out", 40, 0.05)
+    until(lambda: len(numbers(place / "out")) > 2)
+    generation, image = bench.stop(program)
+    assert bench.restart(generation, image).wait(30) == 0
+    assert numbers(place / "out") == list(range(40))
+
+
+def test_ranks_of_mpirun_come_back_and_ran_without_slurms_variables(
+    benches: Callable[..., Bench], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("OMFS_MPI_TMPDIR", str(place))
+    bench = benches("4.2.0")
+    mpirun = bench.bin.parent / "programs" / "mpirun"
+    program = bench.command(mpirun, "-np", 2, PYTHON, PROGRAMS / "rank.py", place / "out", 30, 0.05)
+    until(lambda: len(numbers(place / "out.0")) > 2 and len(numbers(place / "out.1")) > 2)
+    environment = lines(place / "out.0.environment")
+    assert "HWLOC_COMPONENTS=-linuxio" in environment
+    assert "OMPI_MCA_btl=self,tcp" in environment
+    assert not [line for line in environment if line.startswith("SLURM_")]
+    generation, image = bench.stop(program)
+    assert program.wait(0) is not None
+    shutil.rmtree(place / f"omfs-mpi-{os.geteuid()}-none")  # the job comes back on another node
+    program = bench.restart(generation, image)
+    assert program.wait(30) == 0
+    assert numbers(place / "out.0") == numbers(place / "out.1") == list(range(30))
+    assert not list(place.glob("omfs-mpi-*"))
+
+
+def test_signals_go_to_the_program_and_dmtcps_own_does_not(
+    bench: Bench, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    until(lambda: len(numbers(place / "out")) > 2)
+    program.signal(signal.SIGUSR2)
+    assert "SIGUSR2" in capsys.readouterr().err
+    assert program.wait(0.3) is None
+    program.signal(signal.SIGTERM)
+    assert program.wait(10) == 7
+
+
+def test_signals_reach_a_restarted_program(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    counted_further(place / "out", 1)  # its handler is there
+    program = bench.restart(*bench.stop(program))
+    program.signal(signal.SIGTERM)
+    assert program.wait(10) == 7
+
+
+def test_kill_leaves_nothing(bench: Bench, place: Path) -> None:
+    program = bench.running("children", place / "out", 10000, 0.02)
+    program.kill()
+    assert program.wait(0) is not None
+    assert bench.left() == []
+    program.kill()
+
+
+def test_a_program_that_has_ended_by_itself_keeps_its_code(bench: Bench, place: Path) -> None:
+    program = bench.program("count", place / "out", 1, 0.01, 5)
+    assert program.wait(20) == 5
+    with pytest.raises(Ended) as ended:
+        bench.stop(program)
+    assert (ended.value.code, ended.value.alive) == (5, False)
+
+
+def test_the_port_file_is_private_and_a_stale_one_is_not_believed(bench: Bench, place: Path) -> None:
+    scratch = bench.new("scratch")
+    (scratch / "dmtcp-port").write_text("1")
+    command = [PYTHON, str(PROGRAMS / "count.py"), str(place / "out"), "10000", "0.02"]
+    program = bench.watched(bench.driver.start(command, str(scratch)))
+    until(program.ready)
+    entry = (scratch / "dmtcp-port").stat()
+    assert stat.S_IMODE(entry.st_mode) == 0o600
+    assert (scratch / "dmtcp-port").read_text() != "1"
+
+
+# --- ends that are not the program's own
+
+
+def lost(program: DmtcpProgram) -> str:
+    """The code that says why its end is not its own."""
+    with pytest.raises(CannotStop) as fault:
+        program.wait(40)
+    assert not isinstance(fault.value, Ended)
+    assert not fault.value.alive
+    return fault.value.why
+
+
+def tell_coordinator(bench: Bench, program: DmtcpProgram, word: str) -> None:
+    """What any user who has found the port can do."""
+    port = Path(program._place.port_file).read_text()
+    where = [str(bench.bin / "dmtcp_command"), "--coord-host", "127.0.0.1", "--coord-port", port]
+    subprocess.run([*where, word], check=False, timeout=30, env=program._place.environment, capture_output=True)
+
+
+@pytest.mark.parametrize("word", ["-k", "-q", "-kc"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_program_killed_by_another_user_has_not_ended_by_itself(
+    bench: Bench, place: Path, word: str, restarted: bool
+) -> None:
+    program = bench.running("children", place / "out", 10000, 0.02)
+    if restarted:
+        program = bench.restart(*bench.stop(program))
+    tell_coordinator(bench, program, word)
+    assert lost(program) == ("tool_failed" if word == "-kc" else "killed")
+    program.kill()
+    assert bench.left() == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_end_with_0_is_the_program_s_own_and_leaves_no_coordinator(
+    bench: Bench, place: Path, restarted: bool
+) -> None:
+    program = bench.running("append", place / "out", 20, 0.05)
+    if restarted:
+        program = bench.restart(*bench.stop(program))
+    assert program.wait(30) == 0
+    assert program.wait(0) == 0
+    assert bench.left() == []
+
+
+def test_the_program_s_own_99_is_kept(bench: Bench, place: Path) -> None:
+    assert bench.program("count", place / "out", 3, 0.01, 99).wait(30) == 99
+
+
+def test_a_checkpoint_of_another_user_long_ago_makes_no_doubt(
+    bench: Bench, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dmtcp_program, "_SURELY_OVER_AFTER", 0.5)
+    program = bench.running("append", place / "out", 100, 0.05)
+    tell_coordinator(bench, program, "-c")
+    until(lambda: program.wait(0) is None and program._own.begun == program._over == 1)
+    assert program.wait(30) == 0
+    assert numbers(place / "out") == list(range(100))
+
+
+def test_a_coordinator_that_tells_nothing_is_not_believed(faulty: Callable[[str], Bench], place: Path) -> None:
+    bench = faulty("silent")
+    assert lost(bench.program("count", place / "out", 3, 0.01)) == "tool_failed"
+    assert bench.program("count", place / "out2", 3, 0.01, 5).wait(30) == 5
+
+
+def test_signals_to_all_of_a_job_do_not_end_the_coordinator(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    counted_further(place / "out", 1)  # its handler is there
+    coordinator = next(pid for pid in bench.left() if "dmtcp_coor" in Path(f"/proc/{pid}/comm").read_text())
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(coordinator, number)
+    program.signal(signal.SIGTERM)
+    assert program.wait(30) == 7
+
+
+def test_a_coordinator_that_does_not_start_is_told(faulty: Callable[[str], Bench], place: Path) -> None:
+    with pytest.raises(CannotStart, match=r"coordinator does not start: .*listen socket") as fault:
+        faulty("no_coordinator").program("count", place / "out", 3, 0.01)
+    assert fault.value.why == "tool_failed"
+
+
+def test_a_checkpoint_that_comes_after_it_was_given_up_is_salvaged(faulty: Callable[[str], Bench], place: Path) -> None:
+    bench = faulty("late")
+    program = bench.running("append", place / "out", 240, 0.05)
+    generation = bench.new("generation")
+    with pytest.raises(CannotStop) as fault:
+        program.checkpoint(str(generation), 1.0)
+    assert (fault.value.why, fault.value.alive) == ("tool_hung", True)
+    assert lost(program) == "tool_failed"
+    image = program.salvage(str(generation))
+    assert bench.restart(generation, image).wait(60) == 0
+    assert numbers(place / "out") == list(range(240))
+
+
+def test_nothing_is_salvaged_where_nothing_came(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    tell_coordinator(bench, program, "-k")
+    assert lost(program) == "killed"
+    with pytest.raises(CannotStop) as fault:
+        program.salvage(str(bench.new("generation")))
+    assert fault.value.why == "not_verified"
+
+
+# --- restarts that must fail
+
+
+def test_a_truncated_image_that_hangs_is_ended(bench: Bench, place: Path) -> None:
+    generation, image = bench.stop(bench.running("count", place / "out", 10000, 0.02))
+    path = generation / next(name for name in image.files if name.endswith(".dmtcp"))
+    os.truncate(path, path.stat().st_size - (1 << 20))
+    seen = len(numbers(place / "out"))
+    with pytest.raises(CannotStart) as fault:
+        bench.restart(generation, image, timeout=3.0)
+    assert fault.value.why in ("tool_hung", "tool_failed")
+    assert bench.left() == []
+    assert len(numbers(place / "out")) == seen
+
+
+def test_garbage_and_missing_images_are_told(bench: Bench, place: Path) -> None:
+    generation, image = bench.stop(bench.running("count", place / "out", 10000, 0.02))
+    path = generation / next(name for name in image.files if name.endswith(".dmtcp"))
+    path.write_bytes(b"garbage\n" * 1000)
+    with pytest.raises(CannotStart, match="99") as fault:
+        bench.restart(generation, image, timeout=10.0)
+    assert fault.value.why == "tool_failed"
+    path.unlink()
+    with pytest.raises(CannotStart) as fault:
+        bench.restart(generation, image)
+    assert fault.value.why == "bad_image"
+    assert bench.left() == []
+
+
+# --- checkpoints that must fail
+
+
+def test_where_nothing_can_be_written_nothing_is_asked_for(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    used = bench.new("generation")
+    (used / "file").touch()
+    (place / "link").symlink_to(bench.new("generation"))
+    for bad in (used, place / "none", place / "link"):
+        with pytest.raises(CannotStop) as fault:
+            program.checkpoint(str(bad), 5.0)
+        assert (fault.value.why, fault.value.alive) == ("bad_directory", True)
+    bench.stop(program)
+
+
+def test_a_killed_coordinator_takes_the_program_with_it(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    listed = {pid for pid in bench.left() if "dmtcp_coor" in Path(f"/proc/{pid}/comm").read_text()}
+    assert len(listed) == 1
+    os.kill(listed.pop(), signal.SIGKILL)
+    assert lost(program) == "coordinator_gone"
+    with pytest.raises(CannotStop) as fault:
+        bench.stop(program)
+    assert (fault.value.why, fault.value.alive) == ("coordinator_gone", False)
+
+
+@pytest.mark.parametrize("faults", ["late_script", "refuse_once", "slow"])
+def test_what_takes_long_or_is_refused_once_still_works(
+    faulty: Callable[[str], Bench], place: Path, faults: str
+) -> None:
+    bench = faulty(faults)
+    generation, image = bench.stop(bench.running("count", place / "out", 10000, 0.02))
+    assert list(generation.glob("dmtcp_restart_script_*.sh"))
+    bench.restart(generation, image)
+
+
+@pytest.mark.parametrize("faults", ["no_script", "temp_left", "image_missing"])
+def test_an_exit_code_of_0_without_a_whole_set_is_no_checkpoint(
+    faulty: Callable[[str], Bench], place: Path, faults: str
+) -> None:
+    bench = faulty(faults)
+    program = bench.running("children", place / "out", 10000, 0.02)
+    with pytest.raises(CannotStop) as fault:
+        bench.stop(program)
+    assert (fault.value.why, fault.value.alive) == ("not_verified", False)
+    assert not isinstance(fault.value, Ended)
+
+
+@pytest.mark.parametrize(
+    ("faults", "why"), [("disk_full", "tool_failed"), ("coordinator_dies", "coordinator_gone"), ("killed", "killed")]
+)
+def test_a_failure_that_kills_the_program_is_told_as_dmtcps(
+    faulty: Callable[[str], Bench], place: Path, faults: str, why: str
+) -> None:
+    bench = faulty(faults)
+    program = bench.running("count", place / "out", 10000, 0.02)
+    with pytest.raises(CannotStop) as fault:
+        bench.stop(program)
+    assert (fault.value.why, fault.value.alive) == (why, False)
+    assert bench.left() == []
+
+
+def test_a_refusal_with_the_text_of_a_success_leaves_the_program_running(
+    faulty: Callable[[str], Bench], place: Path
+) -> None:
+    program = faulty("refuse").running("count", place / "out", 10000, 0.02)
+    generation = place / "generation"
+    generation.mkdir()
+    with pytest.raises(CannotStop) as fault:
+        program.checkpoint(str(generation), 3.0)
+    assert (fault.value.why, fault.value.alive) == ("tool_failed", True)
+    seen = len(numbers(place / "out"))
+    until(lambda: len(numbers(place / "out")) > seen)
+    assert program.ready()
+    program._coordinator.quit(5.0)
+    assert lost(program) == "killed"
+
+
+def test_a_checkpoint_that_hangs_for_good_ends_the_frozen_program(faulty: Callable[[str], Bench], place: Path) -> None:
+    bench = faulty("hang_checkpoint")
+    program = bench.running("count", place / "out", 10000, 0.02)
+    with pytest.raises(CannotStop) as fault:
+        program.checkpoint(str(bench.new("generation")), 0.5)
+    assert (fault.value.why, fault.value.alive) == ("tool_hung", False)
+    assert bench.left() == []
+
+
+def test_a_checkpoint_over_its_time_is_waited_for_as_long_as_it_goes_on(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 10000, 0.02)
+    generation = bench.new("generation")
+    image = program.checkpoint(str(generation), 0.01)
+    seen = len(numbers(place / "out"))
+    bench.restart(generation, image)
+    until(lambda: len(numbers(place / "out")) > seen)
+
+
+def test_a_command_that_hangs_leaves_the_program_running(faulty: Callable[[str], Bench], place: Path) -> None:
+    bench = faulty("hang_command")
+    program = bench.program("count", place / "out", 10000, 0.02)
+    until(lambda: len(numbers(place / "out")) > 2)
+    with pytest.raises(CannotStop) as fault:
+        program.checkpoint(str(bench.new("generation")), 1.5)
+    assert (fault.value.why, fault.value.alive) == ("tool_hung", True)
+    assert program.wait(0) is None
+    os.kill(program.pid, signal.SIGUSR1)
+    assert program.wait(10) == 128 + signal.SIGUSR1
+
+
+def test_a_restart_that_fails_is_told(faulty: Callable[[str], Bench], place: Path) -> None:
+    bench = faulty("restart_99")
+    generation, image = bench.stop(bench.running("count", place / "out", 10000, 0.02))
+    with pytest.raises(CannotStart, match="99"):
+        bench.restart(generation, image)
+
+
+@pytest.mark.parametrize("version", ["2.6.0", "3.0.0", "6.1"])
+def test_older_and_unknown_releases_take_the_same_protocol(
+    benches: Callable[..., Bench], place: Path, version: str
+) -> None:
+    bench = benches(version)
+    generation, image = bench.stop(bench.running("count", place / "out", 10000, 0.02))
+    bench.restart(generation, image)
+
+
+def test_a_tool_that_is_not_there_or_too_old_is_told(benches: Callable[..., Bench], place: Path) -> None:
+    with pytest.raises(CannotStart, match="dmtcp_launch is not in"):
+        Dmtcp(str(place / "none")).version()
+    with pytest.raises(CannotStart, match=r"2\.6\.0 or later"):
+        benches("2.5.1").driver.version()
+    with pytest.raises(CannotStart, match="no such program"):
+        benches("4.2.0").command(place / "no-such-program")

@@ -1,0 +1,91 @@
+"""Entitlements on trees, who may take from whom, and the rows for people."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.cluster.accounts import OTHERS
+from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.policy.rules.account_paths import may_take
+from tests.unit.policy.policy_builders import decide
+from tests.unit.policy.policy_builders import nodes
+from tests.unit.policy.policy_builders import rules
+from tests.unit.policy.policy_builders import running
+from tests.unit.policy.policy_builders import tree
+from tests.unit.policy.policy_builders import waiting
+
+
+def named(owners: AccountTree, cpus: int) -> dict[str, int]:
+    return dict(zip([entity.name for entity in owners.entities], owners.entitled(cpus), strict=True))
+
+
+def test_floors_are_exact() -> None:
+    third = AccountTree([AccountShare("a", Fraction(100, 3)), AccountShare("b", Fraction(29))])
+    assert named(third, 300)["a"] == 100  # 0.333... of 300 in floating point would be 99
+    assert named(third, 100)["b"] == 29  # as would 0.29 of 100 be 28
+
+
+def test_rest_and_others_own_what_is_left() -> None:
+    owned = named(tree(bio=50, bio__genes=40, physics=25), 100)
+    assert owned == {"bio": 50, "genes": 20, f"bio{OTHERS}": 30, "physics": 25, OTHERS: 25}
+
+
+def test_jobs_of_an_inner_account_and_of_strangers_have_a_leaf() -> None:
+    owners = tree(bio=50, bio__genes=40)
+    assert owners.leaf("bio").name == f"bio{OTHERS}"
+    assert owners.leaf("nobody").name == OTHERS
+    assert owners.leaf("genes").path == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ([("a", 60, ""), ("b", 41, "")], "add up to 101 %"),
+        ([("a", 60, ""), ("b", 60, "a"), ("c", 41, "a")], "under 'a' add up to 101 %"),
+        ([("a", 50, ""), ("a", 10, "")], "named twice"),
+        ([("a", -1, "")], "percent = -1"),
+        ([("a", 101, "")], "percent = 101"),
+        ([("a", 10, "nobody")], "parent = 'nobody'"),
+        ([("a", 10, "b"), ("b", 10, "a")], "cycle: a -> b -> a"),
+        ([("", 10, "")], "not allowed"),
+        ([(OTHERS, 10, "")], "not allowed"),
+    ],
+)
+def test_bad_trees_are_refused(shares: list[tuple[str, int, str]], said: str) -> None:
+    with pytest.raises(ConfigError, match=said.replace("(", r"\(")):
+        AccountTree([AccountShare(name, Fraction(percent), parent) for name, percent, parent in shares])
+
+
+def test_may_take_on_one_level() -> None:
+    owners = tree(bio=50, physics=50)
+    bio, physics = owners.leaf("bio").path, owners.leaf("physics").path
+    entitled = owners.entitled(8)
+    assert may_take([4, 5, 0], entitled, bio, physics)
+    assert not may_take([4, 4, 0], entitled, bio, physics)  # the giver is not above
+    assert not may_take([5, 5, 0], entitled, bio, physics)  # the taker would be
+    assert not may_take([4, 9, 0], entitled, bio, bio)  # never from itself
+
+
+def test_may_take_looks_at_all_levels_on_the_givers_side_and_the_top_on_the_takers() -> None:
+    owners = tree(bio=50, bio__genes=50, bio__cells=50, physics=50)
+    genes, cells, physics = (owners.leaf(name).path for name in ("genes", "cells", "physics"))
+    entitled = owners.entitled(16)  # bio 8, genes 4, cells 4, bio's rest 0, physics 8
+    assert may_take([8, 7, 1, 0, 9, 0], entitled, cells, physics)
+    assert may_take([8, 7, 1, 0, 9, 0], entitled, genes, physics)  # genes is above, but bio as a whole is not
+    assert may_take([8, 7, 1, 0, 8, 0], entitled, cells, genes)  # among siblings only the siblings count
+    assert not may_take([8, 7, 1, 0, 8, 0], entitled, physics, genes)  # bio as a whole is not above
+    assert may_take([9, 5, 4, 0, 7, 0], entitled, physics, genes)
+    assert not may_take([9, 5, 4, 0, 7, 0], entitled, physics, cells)  # cells itself is not above
+
+
+def test_rows_of_accounts() -> None:
+    jobs = [running(1, "bio", 4, "n0"), running(2, "bio", 2, "n1"), waiting(3, "physics", 3), waiting(4, "x", 2)]
+    rows = {row.account: row for row in decide(nodes(2), jobs, rules(bio=50, physics=25)).accounts}
+    assert (rows["bio"].entitled, rows["bio"].used, rows["bio"].borrowed, rows["bio"].lent) == (4, 6, 2, 0)
+    assert (rows["physics"].entitled, rows["physics"].used, rows["physics"].pending) == (2, 0, 3)
+    assert rows["physics"].lent == rows[OTHERS].lent == 1
+    assert sum(row.lent for row in rows.values()) <= sum(row.borrowed for row in rows.values())

@@ -1,0 +1,100 @@
+"""Classes of jobs, feature expressions, queue order and bands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.policy.arrays.features import satisfies
+from omfs_daemon.policy.rules.queue_order import Band
+from omfs_daemon.policy.rules.queue_order import BAND_STEP
+from omfs_daemon.policy.rules.queue_order import band_of
+from omfs_daemon.cluster.holds import could_start
+from omfs_daemon.policy.rules.queue_order import in_order
+from omfs_daemon.policy.rules.queue_order import nice_in
+from omfs_daemon.policy.rules.queue_order import own_nice
+from omfs_daemon.policy.rules.queue_order import own_priority
+from omfs_daemon.policy.rules.classes import ClassRule
+from omfs_daemon.policy.rules.classes import Preemptibility
+from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.classes import classify
+from tests.unit.policy.policy_builders import NOW
+from tests.unit.policy.policy_builders import gated
+from tests.unit.policy.policy_builders import request
+from tests.unit.policy.policy_builders import running
+from tests.unit.policy.policy_builders import waiting
+
+
+def test_a_user_chooses_only_among_what_the_site_allows() -> None:
+    by = Rules(classes=(ClassRule("r", methods=("suspend",), default=()),))
+    assert classify(by, waiting(1, comment="x omfs:method=requeue,suspend y")).methods == ("suspend",)
+    assert classify(by, waiting(1, comment="omfs:method=requeue")).methods == ()
+    assert classify(by, waiting(1, comment="")).preemptibility is Preemptibility.NON_PREEMPTIBLE
+    assert classify(by, waiting(1, comment="omfs:method=suspend")).preemptibility is Preemptibility.CHECKPOINTABLE
+    assert classify(by, waiting(1, comment="omfs:class=urgent omfs:urgent")).urgent is False
+
+
+def test_a_default_counts_where_nothing_is_chosen() -> None:
+    by = Rules(classes=(ClassRule("r", methods=("requeue",), default=("requeue",)),))
+    assert classify(by, waiting(1, comment="")).preemptibility is Preemptibility.PREEMPTABLE
+
+
+def test_several_partitions_never_raise_a_class() -> None:
+    by = Rules(classes=(ClassRule("u", partitions=frozenset({"fast"}), urgent=True), ClassRule("r")))
+    both = request(1, partitions=("fast", "main"))
+    assert not classify(by, waiting(1, asks=both)).urgent
+    assert not classify(by, waiting(1, asks=both, partition="fast")).urgent  # the first one of its list
+    assert classify(by, waiting(1, asks=request(1, partitions=("fast",)))).urgent
+    assert classify(by, replace(running(1, asks=both), partition="fast")).urgent
+
+
+def test_in_several_partitions_a_job_can_be_stopped_only_if_it_can_in_each() -> None:
+    open_to_all = ClassRule("s", partitions=frozenset({"slow"}), methods=("requeue",), default=("requeue",))
+    closed = ClassRule("m", partitions=frozenset({"main"}))
+    by = Rules(classes=(open_to_all, closed))
+    says = {"comment": "omfs:method=requeue"}
+    assert classify(by, waiting(1, asks=request(1, partitions=("slow", "main")), **says)).methods == ()
+    assert classify(by, waiting(1, asks=request(1, partitions=("slow",)), **says)).methods == ("requeue",)
+    assert classify(by, waiting(1, asks=request(1, partitions=("slow", "other")), **says)).methods == ("requeue",)
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_satisfied"),
+    [
+        ("fast", True), ("slow", False), ("fast&ve", True), ("fast,slow", False), ("slow|ve", True),
+        ("slow|fast&ve", True), ("(slow|fast)&ve", True), ("[rack1|fast]", True), ("fast*2", True),
+        ("fast*2&slow*4", False), ("fast&", False), ("&", False), ("(fast", False), ("fast)", False),
+    ],
+)  # fmt: skip
+def test_features(expression: str, is_satisfied: bool) -> None:
+    assert satisfies(expression, frozenset({"fast", "ve"})) is is_satisfied
+
+
+def test_bands_keep_the_own_nice() -> None:
+    for nice in (-100_000, 0, 7, 100_000):
+        for band in Band:
+            job = waiting(1, nice=nice)
+            moved = replace(job, nice=nice_in(job, band))
+            assert band_of(moved) is band and own_nice(moved) == nice
+    assert own_priority(waiting(1, nice=-2 * BAND_STEP, priority=2 * BAND_STEP + 5)) == 5
+
+
+def test_queue_order() -> None:
+    jobs = [
+        waiting(1, priority=1, submit=5.0),
+        waiting(2, priority=2, submit=9.0),
+        waiting(4, priority=2, submit=3.0),
+        waiting(3, priority=2, submit=3.0),
+        gated(5, priority=0),
+    ]
+    assert [jobs[i].id for i in in_order(jobs)] == [5, 3, 4, 2, 1]
+
+
+def test_what_could_start() -> None:
+    assert could_start(waiting(1, reason="Resources"), NOW)
+    assert not could_start(waiting(1, reason="Dependency"), NOW)
+    assert not could_start(waiting(1, eligible=NOW + 1), NOW)
+    assert not could_start(waiting(1, hold=Hold.USER), NOW)
+    assert could_start(gated(1, hold=Hold.USER), NOW)

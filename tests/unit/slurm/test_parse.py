@@ -1,0 +1,520 @@
+"""The parsers on text as Slurm 22.05 printed it, and on text that nobody should take for true."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.errors import GatewayError
+from omfs_daemon.errors import ParseError
+from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands import parse_cluster
+from omfs_daemon.slurm import releases
+from omfs_daemon.slurm.commands import parse_allocations as shares
+from omfs_daemon.slurm.commands import values
+from omfs_daemon.slurm.gateway import AccountRow
+from omfs_daemon.slurm.gateway import LicenceRow
+from omfs_daemon.slurm.gateway import Refusal
+from omfs_daemon.slurm.commands.refusals import refusals
+from omfs_daemon.slurm.commands.run_command import Output
+
+MB = 1024**2
+SEPARATOR = "<5ec2e7>"
+
+ROW = parse.JobRow(
+    job_id="2",
+    array_job_id="2",
+    array_task_id="N/A",
+    state="RUNNING",
+    reason="None",
+    partition="main",
+    user="nobody",
+    uid="65534",
+    account="(null)",
+    qos="(null)",
+    tres="cpu=6,mem=1200M,node=2,billing=6",
+    cpus="6",
+    tasks="6",
+    min_cpus="1",
+    nodes="2",
+    max_nodes="2",
+    min_memory="200M",
+    tres_per_job="N/A",
+    tres_per_node="N/A",
+    tres_per_socket="N/A",
+    tres_per_task="N/A",
+    over_subscribe="OK",
+    features="(null)",
+    licenses="(null)",
+    required_nodes="",
+    node_list="n[1-2]",
+    priority="1",
+    nice="0",
+    submit="1795227992",
+    eligible="1795227992",
+    dependency="(null)",
+    start="1795227993",
+    time_used="0:02",
+    time_limit="365-00:00:00",
+    restarts="0",
+    requeue="1",
+    name="wrap",
+    comment="(null)",
+    admin_comment="(null)",
+)
+WAITING = ROW._replace(
+    state="PENDING", node_list="", start="1826763992", time_used="0:00", tres="cpu=6,mem=1200M,node=2"
+)
+
+
+def printed(*rows: parse.JobRow) -> str:
+    return "".join("".join(field + SEPARATOR for field in row) + "\n" for row in rows)
+
+
+def job(row: parse.JobRow, excluded: str = "", memory_counts: bool = True):
+    return parse.job(row, excluded, memory_counts, ())
+
+
+class TestRows:
+    @given(st.lists(st.tuples(st.text(), st.text(), st.text()), max_size=4))
+    def test_nothing_a_user_writes_makes_a_field_or_a_row(self, texts: list[tuple[str, str, str]]) -> None:
+        rows = [
+            ROW._replace(job_id=str(number), name=name, comment=comment, account=account)
+            for number, (name, comment, account) in enumerate(texts)
+        ]
+        assert list(parse.job_rows(printed(*rows), SEPARATOR, releases.OLDEST)) == rows
+
+    @pytest.mark.parametrize("text", ["x", printed(ROW)[:-40], printed(ROW) + "more", SEPARATOR])
+    def test_a_part_of_a_row_is_an_error(self, text: str) -> None:
+        with pytest.raises(ParseError):
+            list(parse.job_rows(text, SEPARATOR, releases.OLDEST))
+
+    def test_the_format_asks_for_every_field(self) -> None:
+        assert len(parse.job_format(SEPARATOR, releases.OLDEST).split(",")) == len(ROW)
+
+    def test_an_array_that_is_listed_task_by_task_is_one_job(self) -> None:
+        rest = [WAITING._replace(array_task_id=task) for task in ("1", "3", "4", "5")]
+        held = WAITING._replace(job_id="4", array_task_id="2", priority="0")
+        text = printed(*rest, held)
+        assert list(parse.job_rows(text, SEPARATOR, releases.TRIED[1])) == [
+            WAITING._replace(array_task_id="1,3-5"),
+            held,
+        ]
+
+    def test_two_lines_with_one_id_and_no_tasks_are_an_error(self) -> None:
+        with pytest.raises(ParseError):
+            list(parse.job_rows(printed(ROW, ROW), SEPARATOR, releases.OLDEST))
+
+    def test_excluded_nodes_by_job(self) -> None:
+        text = f"7{SEPARATOR}n[2-3]{SEPARATOR}\n8{SEPARATOR}{SEPARATOR}\n"
+        assert parse.excluded(text, SEPARATOR) == {"7": "n[2-3]", "8": ""}
+
+
+class TestJob:
+    def test_a_running_job(self) -> None:
+        found = job(ROW)
+        assert (found.id, found.ref, found.state, found.uid) == (2, "2", JobState.RUNNING, 65534)
+        assert (found.submit, found.start, found.run_time, found.time_limit) == (
+            1795227992.0,
+            1795227993.0,
+            2.0,
+            365 * 86400.0,
+        )
+        assert (found.account, found.qos, found.comment, found.reason, found.array_id) == ("", "", "", "", None)
+
+    def test_a_waiting_jobs_start_is_only_a_guess(self) -> None:
+        assert job(WAITING).start is None
+
+    @pytest.mark.parametrize(
+        ("task", "ref", "tasks"),
+        [("1", "2_1", (1,)), ("5-7,9%2", "2_[5-7,9]", (5, 6, 7, 9)), ("0-8:4", "2_[0-8:4]", (0, 4, 8))],
+    )
+    def test_an_array_is_never_named_by_its_bare_id(self, task: str, ref: str, tasks: tuple[int, ...]) -> None:
+        found = job(WAITING._replace(array_task_id=task))
+        assert (found.ref, found.task_ids, found.array_id, found.tasks) == (ref, tasks, 2, len(tasks))
+
+    @pytest.mark.parametrize(
+        ("priority", "reason", "hold"),
+        [
+            ("1", "Resources", Hold.NONE),
+            ("0", "JobHeldUser", Hold.USER),
+            ("0", "JobArrayTaskLimit,JobHeldUser", Hold.USER),
+            ("0", "JobHeldAdmin", Hold.ADMIN),
+            ("0", "job requeued in held state", Hold.USER),
+        ],
+    )
+    def test_who_holds(self, priority: str, reason: str, hold: Hold) -> None:
+        assert job(WAITING._replace(priority=priority, reason=reason)).hold is hold
+        assert job(ROW._replace(priority=priority, reason=reason)).hold is Hold.NONE
+
+    @pytest.mark.parametrize(
+        ("comment", "admin_comment", "shown"),
+        [
+            ("words omfs:wait", "(null)", "omfs:gate"),
+            ("omfs:waiting", "(null)", ""),
+            ("omfs:wait", "omfs:stopped", "omfs:stopped"),
+        ],
+    )
+    def test_the_gates_word_in_the_comment_is_its_mark(self, comment: str, admin_comment: str, shown: str) -> None:
+        row = WAITING._replace(priority="0", reason="JobHeldUser", comment=comment, admin_comment=admin_comment)
+        assert job(row).admin_comment == shown
+        assert job(row._replace(priority="1")).admin_comment != "omfs:gate"
+
+    @pytest.mark.parametrize(
+        ("dependency", "eligible", "expected"),
+        [
+            ("(null)", "1795231592", 1795231592.0),
+            ("", "N/A", None),
+            ("afterok:7(unfulfilled)", "1795231592", inf),
+            ("singleton(unfulfilled),afterok:7(unfulfilled)", "N/A", inf),
+            ("afterok:7_*(failed)", "N/A", inf),
+        ],
+    )
+    def test_what_a_held_job_waits_for_besides(self, dependency: str, eligible: str, expected: float | None) -> None:
+        row = WAITING._replace(priority="0", reason="JobHeldUser", dependency=dependency, eligible=eligible)
+        assert job(row).eligible == expected
+        assert job(ROW._replace(dependency=dependency)).eligible == 1795227992.0
+
+    @pytest.mark.parametrize(
+        ("dependency", "kept"),
+        [
+            ("afterok:7(unfulfilled)", True),
+            ("afterok:9(unfulfilled)", False),
+            ("afterok:9(unfulfilled),afterany:7(unfulfilled)", True),
+            ("afterok:9(unfulfilled)?afterany:7(unfulfilled)", False),
+            ("afterok:6(unfulfilled)?afterany:7(unfulfilled)", True),
+            ("after:6+5(unfulfilled)", True),
+            ("after:7(unfulfilled)", False),
+            ("afterany:4_*(unfulfilled)", True),
+            ("afterany:4_3(unfulfilled)", True),
+            ("afterany:4_4(unfulfilled)", False),
+            ("singleton(unfulfilled)", False),
+            ("afterok:9(failed)", True),
+            ("afterok:9(failed),afterany:9(unfulfilled)", True),
+            ("afterok:9(failed)?afterany:9(unfulfilled)", False),
+        ],
+    )
+    def test_a_held_jobs_dependency_counts_while_what_it_names_lives(self, dependency: str, kept: bool) -> None:
+        others = [
+            ROW._replace(job_id="7", array_job_id="7"),
+            WAITING._replace(job_id="6", array_job_id="6"),
+            WAITING._replace(job_id="4", array_job_id="4", array_task_id="2-3"),
+            ROW._replace(job_id="9", array_job_id="9", state="COMPLETED"),
+        ]
+        held = WAITING._replace(priority="0", dependency=dependency)
+        assert parse.dependencies([held, *others])[0].dependency == (dependency if kept else "")
+        assert parse.dependencies([held], others)[0].dependency == (dependency if kept else "")
+        released = held._replace(priority="1")
+        assert parse.dependencies([released, *others])[0] == released
+
+    def test_every_state_of_the_manual(self) -> None:
+        states = """BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PENDING
+            PREEMPTED RUNNING RESV_DEL_HOLD REQUEUE_FED REQUEUE_HOLD REQUEUED RESIZING REVOKED SIGNALING SPECIAL_EXIT
+            STAGE_OUT STOPPED SUSPENDED TIMEOUT"""
+        assert {parse.job_state(word) for word in states.split()} == set(JobState)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"state": "NEWFANGLED"},
+            {"uid": "nobody"},
+            {"job_id": "1_0"},
+            {"time_limit": "soon"},
+            {"min_memory": "lots"},
+            {"submit": "2026-11-21T02:26:32"},
+            {"array_task_id": "1-x"},
+            {"tres_per_node": "gres:a:b:c:d"},
+            {"required_nodes": "n[1-"},
+        ],
+    )
+    def test_what_is_not_understood_is_an_error_with_the_job(self, change: dict[str, str]) -> None:
+        with pytest.raises(ParseError, match="job"):
+            job(WAITING._replace(**change))
+
+
+class TestRequest:
+    @pytest.mark.parametrize(
+        ("cpus", "tres", "least", "per_cpu", "per_node"),
+        [
+            ("6", "cpu=6,mem=1200M,node=2", "200M", 200, 0),
+            ("6", "cpu=6,mem=1000M,node=2", "500M", 0, 500),
+            ("4", "cpu=4,mem=8G,node=1", "2G", 2048, 0),
+            ("1", "cpu=1,mem=8000M,node=1", "0", 0, 8000),
+            ("2", "cpu=2,mem=3001M,node=2", "700M", 0, 1500.5),
+        ],
+    )
+    def test_memory(self, cpus: str, tres: str, least: str, per_cpu: float, per_node: float) -> None:
+        request = job(WAITING._replace(cpus=cpus, tres=tres, min_memory=least)).request
+        assert (request.memory_per_cpu, request.memory_per_node) == (per_cpu * MB, per_node * MB)
+
+    def test_memory_that_slurm_does_not_allocate_is_none(self) -> None:
+        request = job(ROW, memory_counts=False).request
+        assert (request.memory_per_cpu, request.memory_per_node) == (0, 0)
+
+    @pytest.mark.parametrize(
+        ("tres_nodes", "shown", "most", "expected"),
+        [("2", "2", "2", (2, 2)), ("1", "1", "3", (1, 3)), ("1", "2", "2", (1, 0)), ("1", "2", "3", (1, 3))],
+    )
+    def test_nodes(self, tres_nodes: str, shown: str, most: str, expected: tuple[int, int]) -> None:
+        row = WAITING._replace(tres=f"cpu=6,mem=1200M,node={tres_nodes}", nodes=shown, max_nodes=most)
+        request = job(row).request
+        assert (request.nodes, request.max_nodes) == expected
+
+    @pytest.mark.parametrize(
+        ("field", "text", "expected"),
+        [
+            ("tres_per_node", "gres:ve:2", {"ve": 2}),
+            ("tres_per_node", "gres:gpu:a100:2,gres:ve:1", {"gpu": 2, "gpu:a100": 2, "ve": 1}),
+            ("tres_per_node", "gres/gpu:a100:2", {"gpu": 2, "gpu:a100": 2}),
+            ("tres_per_node", "gres:gpu", {"gpu": 1}),
+            ("tres_per_node", "gres:ve:1K", {"ve": 1024}),
+            ("tres_per_node", "gres:ve:18446744073709551610", {"ve": 2**31 - 1}),
+            ("tres_per_job", "gres:gpu:3", {"gpu": 2}),
+            ("tres_per_task", "gres:gpu:1", {"gpu": 3}),
+        ],
+    )
+    def test_generic_resources_per_node(self, field: str, text: str, expected: dict[str, int]) -> None:
+        assert dict(job(WAITING._replace(**{field: text})).request.gres) == expected
+
+    def test_places(self) -> None:
+        row = WAITING._replace(
+            over_subscribe="NO", partition="main,urgent", required_nodes="n[1,3]", features="fast&ve"
+        )
+        request = job(row, excluded="n[7-8]").request
+        assert request.exclusive
+        assert request.partitions == ("main", "urgent")
+        assert (request.required_nodes, request.excluded_nodes) == ({"n1", "n3"}, {"n7", "n8"})
+        assert request.features == "fast&ve"
+
+
+DETAILS = (
+    "JobId=2 JobName=wrap UserId=nobody(65534) GroupId=nogroup(65534) MCS_label=N/A Priority=1 Nice=0 Account=(null) "
+    "QOS=(null) JobState=RUNNING NodeList=n[1-2] TRES=cpu=6 JOB_GRES=(null)   Nodes=n1 CPU_IDs=2-3 Mem=400 GRES= "
+    "  Nodes=n2 CPU_IDs=0-3 Mem=800 GRES= MinCPUsNode=1 MinMemoryCPU=200M Comment=x \n"
+)
+
+
+class TestShares:
+    expected = (Share("n1", 2, 400 * MB), Share("n2", 4, 800 * MB))
+
+    def test_exact(self) -> None:
+        assert shares.exact(DETAILS, ROW, memory_counts=True) == self.expected
+
+    def test_on_nodes_with_equal_parts(self) -> None:
+        text = DETAILS.replace(
+            "Nodes=n1 CPU_IDs=2-3 Mem=400 GRES=   Nodes=n2 CPU_IDs=0-3", "Nodes=n[1-2] CPU_IDs=0,2-3"
+        )
+        assert shares.exact(text, ROW, True) == (Share("n1", 3, 800 * MB), Share("n2", 3, 800 * MB))
+
+    @pytest.mark.parametrize("field", ["name", "account"])
+    def test_a_forged_field_before_the_true_ones(self, field: str) -> None:
+        places = "  Nodes=n1 CPU_IDs=0-3 Mem=1 GRES=   Nodes=n2 CPU_IDs=0-1 Mem=2 "
+        forged = f"x UserId=a Account=b QOS=c JOB_GRES=(null) {places}"
+        text = (
+            DETAILS.replace("JobName=wrap", f"JobName={forged}")
+            if field == "name"
+            else DETAILS.replace("Account=(null)", f"Account={forged}")
+        )
+        assert shares.exact(text, ROW._replace(**{field: forged}), True) == self.expected
+
+    def test_a_forged_record_of_another_job(self) -> None:
+        forged = DETAILS.replace("CPU_IDs=2-3 Mem=400", "CPU_IDs=0-3 Mem=1")
+        assert shares.exact(f"JobId=9 JobName=a Comment=\n{forged} QOS=\n{DETAILS}", ROW, True) is None
+
+    def test_a_job_that_changed_meanwhile(self) -> None:
+        assert shares.exact(DETAILS, ROW._replace(cpus="5"), True) is None
+        assert shares.exact(DETAILS, ROW._replace(node_list="n[1-3]"), True) is None
+        assert shares.exact("", ROW, True) is None
+
+    def test_on_one_node(self) -> None:
+        row = ROW._replace(node_list="n3")
+        assert shares.simple(row, memory_counts=True) == (Share("n3", 6, 1200 * MB),)
+        assert shares.simple(row, memory_counts=False) == (Share("n3", 6, 0),)
+
+
+NODE = (
+    "NodeName=n2 Arch=x86_64 CoresPerSocket=4  CPUAlloc=3 CPUEfctv=4 CPUTot=4 CPULoad=0.11 AvailableFeatures=a "
+    "ActiveFeatures=fast,ve Gres=gpu:a100:2(S:0),gpu:v100:1,ve:1 NodeAddr=127.0.0.1 OS=Linux 6.18 #1 SMP  "
+    "RealMemory=8000 AllocMem=600 State={state} Weight=1 Partitions=main,urgent  Reason=State=IDLE CPUTot=900 [root]\n"
+)
+
+
+class TestNodes:
+    def test_a_node(self) -> None:
+        (node,) = parse_cluster.nodes(NODE.format(state="MIXED"))
+        assert (node.name, node.cpus, node.cpus_taken, node.up) == ("n2", 4, 3, True)
+        assert (node.memory, node.memory_taken) == (8000 * MB, 600 * MB)
+        assert node.gres == (("gpu", 3), ("gpu:a100", 2), ("gpu:v100", 1), ("ve", 1))
+        assert (node.features, node.partitions) == ({"fast", "ve"}, ("main", "urgent"))
+
+    @pytest.mark.parametrize(
+        ("state", "up"),
+        [
+            ("IDLE", True),
+            ("IDLE+PLANNED", True),
+            ("ALLOCATED+COMPLETING", True),
+            ("MIXED+CLOUD", True),
+            ("IDLE*", False),
+            ("DOWN*+DRAIN", False),
+            ("IDLE+DRAIN", False),
+            ("MIXED+DRAIN", False),
+            ("ALLOCATED+MAINTENANCE+RESERVED", False),
+            ("IDLE+RESERVED", False),
+            ("IDLE+CLOUD+POWERED_DOWN", False),
+            ("IDLE~", False),
+            ("IDLE+NOT_RESPONDING", False),
+            ("FUTURE", False),
+            ("IDLE+SOMETHING_NEW", False),
+        ],
+    )
+    def test_up(self, state: str, up: bool) -> None:
+        assert parse_cluster.nodes(NODE.format(state=state))[0].up is up
+
+    @pytest.mark.parametrize("text", ["rubbish\n", "NodeName=n1 State=IDLE\n"])
+    def test_what_is_not_understood_is_an_error(self, text: str) -> None:
+        with pytest.raises(ParseError):
+            parse_cluster.nodes(text)
+
+
+def test_partitions() -> None:
+    text = (
+        "PartitionName=main AllowGroups=ALL Nodes=n[1-2] PriorityTier=1 OverSubscribe=NO State=UP\n"
+        "PartitionName=none AllowGroups=ALL Nodes=(null) PriorityTier=7 OverSubscribe=EXCLUSIVE State=DRAIN\n"
+    )
+    main, none = parse_cluster.partitions(text)
+    assert (main.nodes, main.up, main.exclusive, main.priority_tier) == ({"n1", "n2"}, True, False, 1)
+    assert (none.nodes, none.up, none.exclusive, none.priority_tier) == (set(), False, True, 7)
+    assert parse_cluster.partitions("No partitions in the system\n") == []
+
+
+def test_settings() -> None:
+    text = (
+        "Configuration data as of now\nAuthInfo                = cred_expire=5\nX = (null)\nSLURM_VERSION = 22.05.8\n"
+    )
+    found = parse_cluster.settings(text)
+    assert (found.version, found.values["AuthInfo"], found.values["X"]) == ("22.05.8", "cred_expire=5", "")
+    with pytest.raises(ParseError):
+        parse_cluster.settings("nothing")
+
+
+def test_accounts() -> None:
+    text = "root||\nroot||root\nphysics|root|\ntheory|physics|\ntheory||alice\n"
+    assert parse_cluster.accounts(text) == [AccountRow("physics", ""), AccountRow("theory", "physics")]
+    with pytest.raises(ParseError):
+        parse_cluster.accounts("physics|root\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0:02", 2), ("1:02:03", 3723), ("2-00:00:01", 172801), ("UNLIMITED", inf), ("Partition_Limit", inf)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert values.duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "most"), [("3T", 3 * 1024**4), ("976562496", 976562496 * MB), ("18446744073709551615M", 2**50)]
+)
+def test_memory_is_no_more_than_a_machine_could_have(text: str, most: int) -> None:
+    assert values.memory(text) == min(most, 2**50)
+
+
+class TestRefusals:
+    refs = ("7", "12", "3_9", "3_[4-6]")
+
+    def test_each_is_named(self) -> None:
+        said = (
+            "Invalid job id specified for job 12\n3_9: Invalid job id specified\n3_4-6: Job is pending execution\n"
+            "slurm_suspend error: No error\nslurm_suspend error\n"
+        )
+        assert refusals(self.refs, Output("", said, 1)) == [
+            Refusal("12", "Invalid job id specified"),
+            Refusal("3_9", "Invalid job id specified"),
+            Refusal("3_[4-6]", "Job is pending execution"),
+        ]
+
+    def test_one_task_of_a_range(self) -> None:
+        assert refusals(self.refs, Output("", "3_5: No\n", 1)) == [Refusal("3_[4-6]", "No")]
+
+    def test_scancel(self) -> None:
+        said = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
+        assert refusals(self.refs, Output("", said, 1)) == [Refusal("7", "Invalid job id specified")]
+
+    @pytest.mark.parametrize("said", ["a riddle", "Some fault for job 99"])
+    def test_a_message_that_names_none_of_them_counts_for_all(self, said: str) -> None:
+        assert {refusal.ref for refusal in refusals(self.refs, Output("", said, 1))} == set(self.refs)
+
+    def test_no_message_at_all(self) -> None:
+        assert refusals(["7"], Output("", "", 229)) == [Refusal("7", "exit 229 without a message")]
+
+    def test_success(self) -> None:
+        assert refusals(self.refs, Output("", "a warning", 0)) == []
+
+    def test_slurm_away_is_not_a_refusal(self) -> None:
+        with pytest.raises(GatewayError, match="Unable to contact"):
+            refusals(self.refs, Output("", "scontrol: Unable to contact slurm controller (connect failure)\n", 1))
+
+
+class TestLicences:
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("(null)", ()),
+            ("", ()),
+            (",,,", ()),
+            ("ve_n1:2", (("ve_n1", 2),)),
+            ("ve_n2,mem_n1:3,ve_n1:1", (("mem_n1", 3), ("ve_n1", 1), ("ve_n2", 1))),
+            ("ve_n1:1;ve_n2:2", (("ve_n1", 1), ("ve_n2", 2))),
+            ("ve_n1:1,ve_n1:1", (("ve_n1", 2),)),
+            ("ve_n1:0", ()),
+            ("fluent@server:2", (("fluent@server", 2),)),
+            ("ve_n1:1|ve_n2:1", (("ve_n1:1|ve_n2:1", 1),)),
+            ("a:99999999999999999999999", (("a", 2**31 - 1),)),
+            # All of these Slurm takes, and shows as they were written (22.05).
+            ("a:+2", (("a", 2),)),
+            ("a:", ()),
+            ("a:\t1,b:\n2", (("a", 1), ("b", 2))),
+            ("a:4294967297", (("a", 1),)),
+            ("a:-4294967295", (("a", 1),)),
+            ("a:00000000000000000000000000002", (("a", 2),)),
+        ],
+    )
+    def test_are_counts_by_name(self, text: str, found: tuple[tuple[str, int], ...]) -> None:
+        assert values.licenses(text) == found
+        assert job(ROW._replace(licenses=text)).licenses == found
+
+    @given(st.text())
+    def test_are_never_a_reason_not_to_see_a_job(self, text: str) -> None:
+        assert all(name and count > 0 for name, count in values.licenses(text))
+
+    @given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_.@-]{0,8}", fullmatch=True), st.integers(1, 9999)))
+    def test_are_asked_for_as_they_are_shown(self, counts: dict[str, int]) -> None:
+        if "none" not in counts:
+            assert values.licenses(values.licenses_text(values.pairs(counts))) == values.pairs(counts)
+
+    def test_alternatives_are_asked_for_as_they_are_shown(self) -> None:
+        assert values.licenses_text(values.licenses("ve_n1:1|ve_n2:1,b")) == "b:1,ve_n1:1|ve_n2:1"
+
+    @pytest.mark.parametrize("pair", [("a b", 1), ("a,b", 1), ("a=b", 1), ("", 1), ("-a", 1), ("a", 0), ("a\n", 1)])
+    def test_nothing_else_gets_into_a_command(self, pair: tuple[str, int]) -> None:
+        with pytest.raises(ValueError, match="not licences"):
+            values.licenses_text([pair])
+
+    def test_there_are(self) -> None:
+        text = (
+            "LicenseName=mem_n1 Total=8 Used=3 Free=5 Reserved=0 Remote=no\n"
+            "LicenseName=ve_n1 Total=2 Used=4 Free=0 Reserved=0 Remote=no LastConsumed=0\n"
+        )
+        assert parse_cluster.licenses(text) == [LicenceRow("mem_n1", 8, 3), LicenceRow("ve_n1", 2, 4)]
+        assert parse_cluster.licenses("No licenses configured in Slurm.\n") == []
+
+    @pytest.mark.parametrize("text", ["LicenseName=a Total=2\n", "LicenseName=a Total=x Used=1\n", "nonsense\n"])
+    def test_what_is_not_understood_is_told(self, text: str) -> None:
+        with pytest.raises(ParseError):
+            parse_cluster.licenses(text)

@@ -1,0 +1,183 @@
+"""Advice on Slurm's settings: what hurts is found, and each finding has its mend."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cli import check
+from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.slurm.settings_check import Facts
+from omfs_daemon.slurm.settings_check import Finding
+from omfs_daemon.slurm.settings_check import Level
+from omfs_daemon.slurm.settings_check import PlugIn
+from omfs_daemon.slurm.settings_check import findings
+from omfs_daemon.slurm.gateway import SlurmSettings
+
+GOOD = {
+    "AuthInfo": "cred_expire=5",
+    "JobRequeue": "1",
+    "JobSubmitPlugins": "lua",
+    "KillWait": "5 sec",
+    "PreemptType": "preempt/none",
+    "PriorityType": "priority/multifactor",
+    "SchedulerParameters": "batch_sched_delay=0,sched_interval=1,bf_interval=1",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_CORE",
+    "SlurmUser": "slurm(64030)",
+}
+FACTS = Facts(
+    uid=0,
+    admin_level="",
+    plugin=PlugIn.OURS,
+    heartbeat=Path("/run/omfs/heartbeat"),
+    heartbeat_age=1.0,
+    watched=Path("/run/omfs/heartbeat"),
+    max_age=10.0,
+    privileged_uids=frozenset({"0"}),
+    poll_seconds=1.0,
+    running=True,
+    shares=(AccountShare("bio", Fraction(50)),),
+)
+
+
+def found(
+    version: str = "22.05.8", facts: Facts = FACTS, without: tuple[str, ...] = (), **values: str
+) -> dict[str, Finding]:
+    settings = {name: value for name, value in {**GOOD, **values}.items() if name not in without}
+    return {finding.subject: finding for finding in findings(SlurmSettings(version, settings), facts)}
+
+
+def test_good_settings_have_nothing_to_mend() -> None:
+    assert [finding for finding in found().values() if finding.level is not Level.OK or finding.mend] == []
+
+
+def test_what_is_not_right_has_a_mend() -> None:
+    bare = findings(SlurmSettings("20.11.2", {}), replace(FACTS, uid=5, shares=()))
+    assert all(finding.mend for finding in bare if finding.level is not Level.OK and finding.subject != "KillWait")
+    assert {finding.subject for finding in bare if finding.level is Level.FAIL} == {
+        "version",
+        "permissions",
+        "PriorityType",
+        "SelectType",
+    }
+
+
+@pytest.mark.parametrize(
+    ("subject", "level", "values"),
+    [
+        ("PriorityType", Level.FAIL, {"PriorityType": "priority/basic"}),
+        ("AuthInfo cred_expire", Level.WARN, {"AuthInfo": "(null)"}),
+        ("AuthInfo cred_expire", Level.WARN, {"AuthInfo": "socket=/x,cred_expire=1"}),
+        ("AuthInfo cred_expire", Level.OK, {"AuthInfo": "socket=/x,cred_expire=6"}),
+        ("JobRequeue", Level.WARN, {"JobRequeue": "0"}),
+        ("KillWait", Level.WARN, {"KillWait": "30 sec"}),
+        ("SchedulerParameters", Level.WARN, {"SchedulerParameters": "(null)"}),
+        ("SchedulerParameters", Level.WARN, {"SchedulerParameters": "batch_sched_delay=0,sched_interval=1"}),
+        ("JobSubmitPlugins", Level.WARN, {"JobSubmitPlugins": "(null)"}),
+        ("PreemptType", Level.WARN, {"PreemptType": "preempt/partition_prio"}),
+        ("SelectType", Level.FAIL, {"SelectType": "select/linear"}),
+    ],
+)
+def test_settings(subject: str, level: Level, values: dict[str, str]) -> None:
+    assert found(**values)[subject].level is level
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [
+        ("22.05.8", Level.OK),
+        ("24.11.5", Level.OK),
+        ("26.05.5", Level.OK),
+        ("25.11.2", Level.WARN),
+        ("21.08.8-2", Level.FAIL),
+        ("unknown", Level.WARN),
+    ],
+)
+def test_versions(version: str, level: Level) -> None:
+    assert found(version)["version"].level is level
+
+
+def test_the_delay_of_a_requeued_job_is_told() -> None:
+    assert "after 121 s" in found(without=("AuthInfo",))["AuthInfo cred_expire"].what
+    ignored = found(AuthInfo="cred_expire=1")["AuthInfo cred_expire"].what
+    assert "after 121 s" in ignored and "cred_expire=1 is ignored" in ignored
+    assert "after 6 s" in found()["AuthInfo cred_expire"].what
+
+
+def test_only_the_slow_parameters_are_named() -> None:
+    finding = found(SchedulerParameters="batch_sched_delay=0,bf_interval=1")["SchedulerParameters"]
+    assert finding.mend == "SchedulerParameters=sched_interval=1 (besides what is there)"
+
+
+@pytest.mark.parametrize(
+    ("uid", "admin_level", "level"),
+    [(0, "", Level.OK), (64030, "", Level.OK), (7, "Operator", Level.WARN), (7, "None", Level.FAIL)],
+)
+def test_permissions(uid: int, admin_level: str, level: Level) -> None:
+    assert found(facts=replace(FACTS, uid=uid, admin_level=admin_level))["permissions"].level is level
+
+
+@pytest.mark.parametrize(
+    ("plugin", "level"),
+    [
+        (PlugIn.OURS, Level.OK),
+        (PlugIn.ANOTHER, Level.WARN),
+        (PlugIn.UNKNOWN, Level.WARN),
+        (PlugIn.MISSING, Level.FAIL),
+    ],
+)
+def test_plug_in(plugin: PlugIn, level: Level) -> None:
+    assert found(facts=replace(FACTS, plugin=plugin))["JobSubmitPlugins"].level is level
+
+
+def test_plug_in_that_looks_at_another_heartbeat() -> None:
+    finding = found(facts=replace(FACTS, watched=Path("/elsewhere")))["JobSubmitPlugins"]
+    assert finding.level is Level.WARN
+    assert finding.mend == "heartbeat=/run/omfs/heartbeat in omfs_job_submit.conf beside slurm.conf"
+
+
+@pytest.mark.parametrize("heartbeat_age", [None, 11.0])
+def test_a_heartbeat_that_rests_while_the_daemon_runs(heartbeat_age: float | None) -> None:
+    facts = replace(FACTS, heartbeat_age=heartbeat_age)
+    finding = found(facts=facts)["JobSubmitPlugins"]
+    assert finding.level is Level.WARN and "the gate holds nothing" in finding.what
+    assert found(facts=replace(facts, running=False))["JobSubmitPlugins"].level is Level.OK
+    assert found(facts=replace(facts, max_age=1e9, heartbeat_age=11.0))["JobSubmitPlugins"].level is Level.OK
+
+
+def test_a_daemon_that_looks_too_seldom_for_the_plug_in() -> None:
+    finding = found(facts=replace(FACTS, poll_seconds=10.0))["JobSubmitPlugins"]
+    assert (finding.level, finding.mend.split()[0]) == (Level.WARN, "max_age=25")
+
+
+def test_the_plug_in_must_take_the_daemons_orders() -> None:
+    assert found()["privileged_uids"].level is Level.OK
+    finding = found(facts=replace(FACTS, uid=64030))["privileged_uids"]
+    assert finding.level is Level.FAIL and finding.mend.startswith("privileged_uids=0,64030 ")
+    assert "privileged_uids" not in found(facts=replace(FACTS, uid=64030, plugin=PlugIn.MISSING))
+
+
+@pytest.mark.parametrize(
+    ("text", "age", "uids"),
+    [
+        ("", 10.0, {"0"}),
+        ("# x\nmax_age = 30\n privileged_uids = 0, 64030 \n", 30.0, {"0", "64030"}),
+        ("max_age=5\nmax_age=soon\nprivileged_uids=\n", 10.0, {""}),
+    ],
+)
+def test_the_plug_ins_settings(tmp_path: Path, text: str, age: float, uids: set[str]) -> None:
+    settings = SlurmSettings("22.05.8", {"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    (tmp_path / "omfs_job_submit.conf").write_text(text)
+    assert (check.max_age(settings), check.privileged_uids(settings)) == (age, uids)
+
+
+def test_entitlements_that_leave_nothing_for_others() -> None:
+    shares = (
+        AccountShare("a", Fraction(60)),
+        AccountShare("b", Fraction(40)),
+        AccountShare("c", Fraction(50), "a"),
+    )
+    assert found(facts=replace(FACTS, shares=shares))["entitlements"].level is Level.WARN
+    assert "40 % is left" in found(facts=replace(FACTS, shares=shares[:1]))["entitlements"].what

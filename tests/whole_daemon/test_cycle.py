@@ -1,0 +1,319 @@
+"""The cycle end to end on the fake: what a site is promised, seen from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.preemption.state import Pause
+from omfs_daemon.cluster.holds import OUR_MARK
+from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
+from tests.whole_daemon.fake_site import Site
+from tests.whole_daemon.fake_site import site_rules
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def all_completed(site: Site) -> bool:
+    return set(site.outcomes().values()) == {"COMPLETED"}
+
+
+def test_an_entitled_account_takes_back_just_what_it_owns(site: Site) -> None:
+    bio = [site.submit("bio") for _ in range(4)]
+    site.run(2)
+    physics = [site.submit("physics") for _ in range(2)]
+    site.run_until(lambda: site.runs(*physics), limit=5)
+    assert sum(site.runs(job) for job in bio) == 2, "a borrower keeps what nobody claims"
+    site.rest()
+    assert all_completed(site)
+
+
+def test_the_story_names_who_was_stopped_for_whom(site: Site) -> None:
+    bio = [site.submit("bio") for _ in range(4)]
+    site.run(2)
+    physics = site.submit("physics")
+    site.run_until(lambda: site.runs(physics) and not site.journal.state.stops, limit=10)
+    (stop,) = site.story.stops(10, 0.0)
+    assert (stop.beneficiary, stop.account, stop.outcome) == (str(physics), "physics", "started")
+    (victim,) = stop.victims
+    assert int(str(victim["job"])) in bio
+    events = [event.event for event in site.story.of_job(str(victim["job"]))]
+    assert events[0] == "stopped"
+    site.rest()
+    assert "runs_again" in [event.event for event in site.story.of_job(str(victim["job"]))]
+    assert "[omfs] was stopped (requeue)" in site.job(int(str(victim["job"]))).admin_comment
+
+
+def test_a_suspended_victim_goes_on_where_it_was(site: Site) -> None:
+    bio = [site.submit("bio", method="suspend", run_time=100) for _ in range(4)]
+    site.run(2)
+    physics = site.submit("physics", run_time=30)
+    site.run_until(lambda: site.runs(physics), limit=5)
+    (stopped,) = [job for job in bio if site.state(job) is JobState.SUSPENDED]
+    site.rest()
+    assert site.slurm.history[stopped].lost == 0
+    assert site.slurm.history[stopped].suspensions == 1
+    assert all_completed(site)
+
+
+def test_a_job_that_may_never_be_stopped_waits_beyond_its_entitlement(site: Site) -> None:
+    first = [site.submit("bio", method="") for _ in range(2)]
+    site.step()
+    third = site.submit("bio", method="", hold=Hold.USER, admin_comment=f"{OUR_MARK}gate")
+    site.run(3)
+    assert site.runs(*first)
+    assert site.job(third).hold is Hold.ADMIN, "the gate's hold became one that its owner cannot release"
+    assert not site.slurm.user_release(third)
+    site.run_until(lambda: site.runs(third), limit=120)
+    assert not any(site.runs(job) for job in first)
+    site.rest()
+    assert all_completed(site)
+
+
+def test_without_the_plug_in_waiting_jobs_are_held_all_the_same(site: Site) -> None:
+    for _ in range(4):
+        site.submit("physics", method="", run_time=20)
+    late = site.submit("bio", method="requeue")
+    site.step()
+    third = site.submit("physics", method="", run_time=20)
+    site.run(2)
+    assert site.job(third).hold is Hold.ADMIN
+    assert site.job(third).admin_comment.startswith(OUR_MARK)
+    assert site.job(late).hold is Hold.NONE
+    site.rest()
+    assert all_completed(site)
+
+
+def test_an_urgent_job_preempts_and_is_never_preempted(site: Site) -> None:
+    bio = [site.submit("bio", time_limit=100 + index) for index in range(4)]
+    site.run(2)
+    urgent = site.submit("physics", urgent=True, method="")
+    site.run_until(lambda: site.runs(urgent), limit=3)
+    assert not site.runs(bio[-1]), "the longest remaining is stopped"
+    more = [site.submit("physics", urgent=True, method="") for _ in range(5)]
+    site.run(5)
+    assert sum(site.runs(job) for job in more) == 3
+    assert site.runs(urgent)
+    site.rest()
+    assert all_completed(site)
+
+
+def test_a_job_inside_its_quantum_is_left_alone(tmp_path: Path) -> None:
+    site = Site(tmp_path, site_rules(quantum=30))
+    bio = [site.submit("bio", run_time=200) for _ in range(4)]
+    site.step()
+    physics = site.submit("physics")
+    site.run(25)
+    assert site.runs(*bio)
+    site.run_until(lambda: site.runs(physics), limit=10)
+
+
+def test_paused_nothing_is_stopped_and_afterwards_it_is(site: Site) -> None:
+    bio = [site.submit("bio", run_time=300) for _ in range(4)]
+    site.step()
+    site.journal.write(Pause("root", site.now))
+    physics = site.submit("physics")
+    site.run(5)
+    assert site.runs(*bio)
+    assert "paused by root" in site.reports[-1].sentence
+    from omfs_daemon.preemption.state import PauseEnded
+
+    site.journal.write(PauseEnded("root", site.now))
+    site.run_until(lambda: site.runs(physics), limit=5)
+
+
+def test_dry_run_orders_nothing(tmp_path: Path) -> None:
+    site = Site(tmp_path, dry_run=True)
+    bio = [site.submit("bio", run_time=300) for _ in range(4)]
+    site.step()
+    site.submit("physics")
+    report = site.step()
+    assert report.sentence.startswith("dry run: would stop")
+    assert site.runs(*bio)
+    assert site.fuse.acts == 0
+
+
+def test_an_outage_in_mid_stop_means_wait(site: Site) -> None:
+    [site.submit("bio", run_time=2000) for _ in range(4)]
+    site.run(2)
+    physics = site.submit("physics", run_time=900)
+    site.gateway.faults.inject(Fault.DEAD, ("requeue_hold",), times=1)
+    site.step()
+    site.gateway.faults.inject(Fault.DEAD)
+    site.run(500, step=5)
+    assert "Slurm does not answer" in site.reports[-1].sentence
+    assert len(site.journal.state.stops) == 1
+    site.gateway.faults.clear()
+    site.run_until(lambda: site.runs(physics), limit=10)
+    site.rest()
+    assert all_completed(site)
+
+
+@pytest.mark.parametrize("fault", [Fault.LATE, Fault.HANG, Fault.IGNORE])
+@pytest.mark.parametrize("order", ["pin", "set_nice", "requeue_hold", "suspend", "release", "hold", "resume"])
+def test_a_lost_or_late_order_is_given_again(site: Site, fault: Fault, order: str) -> None:
+    for index in range(4):
+        site.submit("bio", method="requeue" if index % 2 else "suspend", run_time=100)
+    site.run(2)
+    site.gateway.faults.inject(fault, (order,), times=1)
+    physics = [site.submit("physics") for _ in range(2)]
+    site.run_until(lambda: all(site.state(job) is not JobState.PENDING for job in physics), limit=120)
+    site.rest()
+    assert all_completed(site), site.outcomes()
+
+
+def test_a_job_that_refuses_to_be_requeued_is_found_out_before_anybody_is_stopped(site: Site) -> None:
+    stubborn = [site.submit("bio", requeue=False, run_time=200) for _ in range(4)]
+    site.run(2)
+    physics = site.submit("physics", run_time=5)
+    site.run(20)
+    assert site.runs(*stubborn)
+    assert site.state(physics) is JobState.PENDING
+    site.rest()
+    assert all_completed(site)
+
+
+def test_a_beneficiary_that_does_not_start_is_undone_and_not_tried_again_at_once(tmp_path: Path) -> None:
+    site = Site(tmp_path, start_timeout=10, retry_after=200)
+    bio = [site.submit("bio", run_time=100, ignores_term=True) for _ in range(4)]
+    site.run(2)
+    physics = site.submit("physics")
+    site.step()
+    assert site.journal.state.stops
+    site.slurm.user_hold(physics)  # its owner changes his mind in mid-stop
+    site.run_until(lambda: not site.journal.state.stops, limit=60)
+    (stop,) = site.story.stops(10, 0.0)
+    assert stop.outcome == "not_started_in_time"
+    assert site.job(physics).request.required_nodes == frozenset()
+    site.run_until(lambda: site.runs(*bio), limit=60)
+    site.slurm.user_release(physics)
+    site.rest()
+    assert all_completed(site)
+
+
+def test_a_cancelled_beneficiary_lets_its_victims_come_back(site: Site) -> None:
+    [site.submit("bio", run_time=100) for _ in range(4)]
+    site.run(2)
+    physics = site.submit("physics", ignores_term=True)
+    site.gateway.faults.inject(Fault.IGNORE, ("requeue_hold",), times=1)
+    site.step()
+    site.slurm.cancel(physics)
+    site.submitted.remove(physics)
+    site.rest()
+    assert all_completed(site)
+
+
+def test_a_node_that_dies_under_a_pinned_beneficiary_does_not_bind_it(site: Site) -> None:
+    [site.submit("bio", run_time=50) for _ in range(4)]
+    site.run(2)
+    physics = site.submit("physics", run_time=100)
+    site.run_until(lambda: site.runs(physics) and not site.journal.state.stops, limit=10)
+    (node,) = site.job(physics).on_nodes
+    site.slurm.node_down(node)
+    site.run_until(lambda: site.runs(physics) and site.job(physics).on_nodes != (node,), limit=200)
+
+
+def test_a_job_resumed_over_busy_cpus_stands_back(site: Site) -> None:
+    victim = site.submit("bio", method="suspend", run_time=100)
+    others = [site.submit("bio", method="suspend", run_time=100) for _ in range(3)]
+    site.run(2)
+    physics = site.submit("physics", run_time=20)
+    site.run_until(lambda: site.runs(physics), limit=5)
+    (stopped,) = [job for job in (victim, *others) if site.state(job) is JobState.SUSPENDED]
+    site.run_until(lambda: not site.journal.state.stops, limit=5)
+    site.gateway.resume([str(stopped)])  # somebody resumes it by hand, over busy CPUs
+    site.run(3)
+    assert site.state(stopped) is JobState.SUSPENDED
+    site.rest()
+    assert all_completed(site)
+
+
+def test_tasks_of_an_array_take_back_what_their_account_owns(site: Site) -> None:
+    [site.submit("bio", run_time=100) for _ in range(4)]
+    site.run(2)
+    array = site.submit("physics", array=tuple(range(1, 6)), run_time=20)
+    site.run_until(lambda: sum(j.account == "physics" and j.runs for j in site.gateway.jobs()) == 2, limit=10)
+    assert sum(j.account == "bio" and j.runs for j in site.gateway.jobs()) == 2
+    site.rest()
+    assert site.slurm.history[array].outcome == "COMPLETED"
+
+
+def test_a_full_disk_stops_nothing_and_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    from omfs_daemon.errors import JournalError
+
+    bio = [site.submit("bio", run_time=100) for _ in range(4)]
+    site.run(2)
+
+    def full(*_: object) -> None:
+        raise JournalError("journal: cannot be written (No space left on device): nothing is stopped until it can")
+
+    write = site.journal.write
+    site.journal.write = full  # type: ignore[method-assign]
+    physics = site.submit("physics")
+    site.run(5)
+    assert site.runs(*bio)
+    assert "No space left" in site.reports[-1].sentence
+    site.journal.write = write  # type: ignore[method-assign]
+    site.run_until(lambda: site.runs(physics), limit=5)
+
+
+def test_a_gated_job_for_later_makes_nobody_give(site: Site) -> None:
+    bio = [site.submit("bio", run_time=300) for _ in range(4)]
+    site.run(2)
+    gated = {"method": "", "hold": Hold.USER, "admin_comment": f"{OUR_MARK}gate"}
+    later = site.submit("physics", begin=site.now + 1000, **gated)  # type: ignore[arg-type]
+    site.run(30)
+    assert site.runs(*bio)
+    assert site.job(later).hold is Hold.ADMIN
+    site.rest()
+    assert all_completed(site)
+
+
+def test_a_job_for_later_takes_nobodys_place(site: Site) -> None:
+    for _ in range(2):
+        site.submit("physics", method="", begin=site.now + 5000)
+    site.run(2)
+    now = site.submit("physics", method="", hold=Hold.USER, admin_comment=f"{OUR_MARK}gate")
+    site.run_until(lambda: site.runs(now), limit=10)
+    site.run_until(lambda: set(site.outcomes().values()) == {"COMPLETED"}, limit=8000, step=5)
+
+
+@pytest.mark.parametrize("nice", [130_000_000, 2_147_483_645])
+def test_a_large_nice_of_its_owner_raises_no_rank(site: Site, nice: int) -> None:
+    for _ in range(4):
+        site.submit("bio", run_time=60)
+    site.run(1)
+    humble = site.submit("physics", cpus=4, nice=nice)
+    site.run_until(lambda: site.runs(humble), limit=10)
+    rows = [site.submit("physics", cpus=4, nice=each, run_time=30) for each in (nice, 0, 0)]
+    site.run(5)
+    waiting = [site.job(job) for job in rows if site.state(job) is JobState.PENDING]
+    assert all(job.priority <= max(other.priority for other in waiting if other.id != rows[0]) for job in waiting)
+    site.rest()
+    assert all_completed(site)
+
+
+def test_a_large_array_is_held_by_a_few_orders(site: Site) -> None:
+    site.submit("physics", method="", array=tuple(range(1, 501)), run_time=1)
+    acts = site.fuse.acts
+    site.run(2)
+    assert site.fuse.acts - acts < 60
+    assert len(site.gateway.jobs()) < 12
+
+
+def test_a_job_that_nothing_may_stop_is_one_that_is_never_stopped(site: Site) -> None:
+    stubborn = [site.submit("bio", method="requeue", requeue=False) for _ in range(2)]
+    other = [site.submit("physics") for _ in range(2)]
+    site.run(1)
+    third = site.submit("bio", method="requeue", requeue=False)
+    site.run(2)
+    assert site.runs(*stubborn, *other)
+    assert site.job(third).hold is Hold.ADMIN
+    site.rest()
+    assert all_completed(site)

@@ -1,0 +1,159 @@
+"""What a user can do to the daemon with the word in his job's comment, which he can write as he likes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omfs_daemon.cluster import run_report as launched
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.run_report import RunState
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import Launched
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnUsr1
+from tests.whole_daemon.fake_site import Site
+from tests.whole_daemon.preemption_cases import beneficiary
+from tests.whole_daemon.preemption_cases import methods_site
+from tests.whole_daemon.preemption_cases import victim
+from tests.whole_daemon.preemption_cases import victims
+
+
+def counted(site: Site, name: str) -> list[Any]:
+    """The orders of one kind that are given from now on."""
+    calls: list[Any] = []
+    order = getattr(site.gateway, name)
+
+    def count(refs: Any, *more: Any, **named: Any) -> Any:
+        calls.append(refs)
+        return order(refs, *more, **named)
+
+    setattr(site.gateway, name, count)
+    return calls
+
+
+def ready(site: Site, job: int) -> bool:
+    return site.runs(job) and ":ready" in site.job(job).comment
+
+
+def without_daemon(site: Site, seconds: float) -> None:
+    for _ in range(int(seconds * 2)):
+        site.now += 0.5
+        site.slurm.catch_up()
+
+
+def test_an_administrators_hold_outlasts_any_word(tmp_path: Path) -> None:
+    """Stopped by nobody whom we know, and then held by an administrator: "stopped" is not a reason to let it go."""
+    site = methods_site(tmp_path)
+    job = victim(site, "dmtcp", run_time=1e6)
+    site.run_until(lambda: ready(site, job), 30)
+    site.die()
+    site.gateway.signal(str(job), "USR1", batch_only=True)
+    without_daemon(site, 30)
+    assert site.job(job).special_exit
+    site.gateway.hold([str(job)])
+    assert site.job(job).hold is Hold.ADMIN
+    restarts = site.job(job).restarts
+    site.start_daemon()
+    for state in ("stopped", "ready", "held:why=tool_failed", "failed"):
+        site.slurm.set_comment(job, f"omfs:method=dmtcp omfs:run={restarts - 1}:{state}:method=dmtcp")
+        site.run(20)
+        assert site.job(job).hold is Hold.ADMIN, state
+    assert site.job(job).restarts == restarts
+
+
+def test_who_stops_himself_again_and_again_is_let_go_once_each_time(tmp_path: Path) -> None:
+    site = methods_site(tmp_path)
+    job = victim(site, "dmtcp", run_time=1e6)
+    releases, end = counted(site, "release"), site.now + 300
+    while site.now < end:
+        site.step()
+        if ready(site, job):
+            site.gateway.signal(str(job), "USR1", batch_only=True)
+    told = len(site.story.of_job(str(job)))
+    assert site.job(job).restarts > 10
+    assert len(releases) <= site.job(job).restarts + 1
+    assert told <= site.job(job).restarts + 1
+
+
+STATES = (
+    "ready",
+    "stopping",
+    "failed",
+    "stopped",
+    "held",
+    "ready:method=criu",
+    "ready:method=dmtcp:seconds=9" + "9" * 15,
+)
+
+
+def test_a_word_that_changes_all_the_time_costs_few_signals_and_ends(tmp_path: Path) -> None:
+    """Victims that never stop, whatever they say: the stop ends in its time, and is not tried again at once."""
+    site = methods_site(tmp_path)
+    jobs = victims(site, "dmtcp", run_time=1e6, launched=Launched("dmtcp", on_usr1=OnUsr1.IGNORE))
+    urgent = beneficiary(site, "dmtcp", cpus=16, hosts=4)
+    signals, begun, turn = counted(site, "signal"), site.now, 0
+    while site.now < begun + 600:
+        turn += 1
+        for job in jobs:
+            word = STATES[turn % len(STATES)]
+            method = "" if "method" in word else ":method=dmtcp"
+            site.slurm.set_comment(job, f"omfs:method=dmtcp omfs:run={site.job(job).restarts}:{word}{method}")
+        site.step()
+    assert site.runs(*jobs)
+    assert not site.runs(urgent)
+    assert len(signals) <= 4 * 600 / 5, "at most one in five seconds for each"
+    assert [stop.outcome for stop in site.story.stops(100, 0.0)].count("victim_did_not_stop") <= 600 / 60
+
+
+HOSTILE = [
+    " omfs:run=1:ready" * 60,
+    "omfs:run=1:ready" + ":a=b" * 250 + "!",
+    (" omfs:run=1:ready" + ":a=b" * 10) * 18 + "!",
+    "omfs:run=1:ready:a=" + "a" * 990,
+    "omfs:run=" + "9" * 1000,
+    " omfs:run=" * 100,
+    "omfs:run=1:ready:a=" + "=a:" * 330,
+]
+
+
+@pytest.mark.parametrize("comment", HOSTILE)
+def test_reading_a_hostile_comment_takes_no_time(comment: str, tmp_path: Path) -> None:
+    begun = time.perf_counter()
+    for turn in range(100):
+        launched._read(f"{comment} {turn}")
+    assert time.perf_counter() - begun < 0.2, "2 ms each, while the machine does other things too"
+
+
+@pytest.mark.parametrize(
+    ("said", "size", "seconds", "lost"),
+    [
+        ("bytes=1000:seconds=1.5:lost=2", 1000, 1.5, 2.0),
+        ("bytes=9999999999999999:seconds=9999999999999999:lost=9999999999999999.9", 0, 0.0, 0.0),
+        ("bytes=-1:seconds=-1:lost=-1", 0, 0.0, 0.0),
+        ("bytes=nan:seconds=inf:lost=1e300", 0, 0.0, 0.0),
+    ],
+)
+def test_a_lie_does_not_spoil_what_is_counted_over_all_jobs(said: str, size: int, seconds: float, lost: float) -> None:
+    run = launched._read(f"omfs:run=0:stopped:method=dmtcp:{said}")
+    assert run is not None
+    assert run.state is RunState.STOPPED
+    assert (run.size, run.seconds, run.lost) == (size, seconds, lost)
+
+
+def test_what_a_return_took_is_no_longer_than_the_job_has_run(tmp_path: Path) -> None:
+    site = methods_site(tmp_path)
+    (job, *_) = jobs = victims(site, "dmtcp", run_time=1000)
+    urgent = beneficiary(site, "dmtcp", cpus=16, hosts=4)
+    site.run_until(lambda: site.runs(urgent), 60)
+
+    def returned() -> bool:
+        if site.runs(job):
+            site.slurm.set_comment(job, "omfs:method=dmtcp omfs:run=1:ready:method=dmtcp:from=1:seconds=9999999")
+        return site.runs(*jobs) and len([paid for paid in site.story.costs(0.0) if paid.way == "in"]) == len(jobs)
+
+    site.run_until(returned, 120)
+    costs: Sequence[Any] = site.story.costs(0.0)
+    assert max(paid.seconds for paid in costs if paid.way == "in" and paid.job == str(job)) < 200

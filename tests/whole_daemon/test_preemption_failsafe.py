@@ -1,0 +1,137 @@
+"""The daemon dies in the middle of a careful stop and stays dead: the failsafe brings everybody back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.config.schema import Config
+from omfs_daemon.config.load import parse
+from omfs_daemon.daemon.failsafe import rescue
+from omfs_daemon.preemption.methods.node_work import Do
+from tests.whole_daemon.fake_omfs_node import FakeTransport
+from tests.whole_daemon.fake_site import Killed
+from tests.whole_daemon.fake_site import Site
+from tests.whole_daemon.preemption_cases import ON_NODES
+from tests.whole_daemon.preemption_cases import beneficiary
+from tests.whole_daemon.preemption_cases import check_peace
+from tests.whole_daemon.preemption_cases import check_running_as_before
+from tests.whole_daemon.preemption_cases import lost
+from tests.whole_daemon.preemption_cases import methods_site
+from tests.whole_daemon.preemption_cases import victims
+from tests.whole_daemon.test_preemption_crash import STORIES
+from tests.whole_daemon.test_preemption_crash import acts_of
+from tests.whole_daemon.test_preemption_crash import site_of
+
+TEXT = """
+[daemon]
+state_dir = "{directory}"
+run_dir = "{directory}/run"
+failsafe_grace_seconds = 10
+[nodes]
+worker = "local"
+command = ["/usr/libexec/omfs/omfs-node"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon dies, the machine does not."""
+    monkeypatch.setattr("os.fdatasync", lambda _: None)
+
+
+def config_of(site: Site) -> Config:
+    return parse(TEXT.format(directory=site.directory), "omfs.toml")
+
+
+def failsafe(site: Site) -> int:
+    def wait(seconds: float) -> None:
+        site.now += seconds
+
+    return rescue(config_of(site), site.gateway, lambda: site.now, FakeTransport(site.nodes, wait))
+
+
+def until_dead(site: Site, name: str) -> None:
+    """Users do what is in the story; jobs that come after the daemon's death are not its business."""
+    begun, left = site.now, list(STORIES[name][1])
+    try:
+        while left or site.gateway.jobs():
+            while left and site.now - begun >= left[0][0]:
+                left.pop(0)[1](site)
+            site.step(0.5)
+    except Killed:
+        site.die()
+        site.now += 20
+
+
+def failsafe_until_done(site: Site) -> None:
+    """As its timer does."""
+    for _ in range(30):
+        left = failsafe(site)
+        site.now += 30
+        site.slurm.catch_up()
+        if not left:
+            return
+    raise AssertionError(site.picture())
+
+
+def check_licences(site: Site, *where: object) -> None:
+    """Who runs has what it was submitted with, apart from jobs for any node, which Slurm gave what they asked for."""
+    for job in site.gateway.jobs():
+        asked = dict(site.slurm.records[job.id].what.licenses)
+        if job.state is JobState.RUNNING and "ve" not in asked:
+            assert dict(job.licenses) == asked, (*where, job.ref)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_dead_at_any_act_for_ever_everybody_comes_back(name: str, tmp_path: Path) -> None:
+    acts = acts_of(name, tmp_path / "whole")
+    for kill_at in range(1, acts + 1, 2):
+        site = site_of(name, tmp_path / str(kill_at))
+        site.fuse.kill_at = kill_at
+        until_dead(site, name)
+        failsafe_until_done(site)
+        check_licences(site, kill_at)
+        assert not site.nodes.violations, (kill_at, site.nodes.violations)
+        assert not site.nodes.stopped(), (kill_at, site.picture())
+        site.now += 100
+        assert set(site.outcomes().values()) == {"COMPLETED"}, (kill_at, site.picture())
+        check_peace(site, may_be_crowded=True)
+        kept = [job for job in site.submitted if "omfs:method=requeue" not in site.slurm.records[job].comment]
+        assert lost(site, kept) == 0, kill_at
+
+
+@pytest.mark.parametrize("name", ["pageout", "ve_swap"])
+def test_a_daemon_that_comes_back_after_the_failsafe_finds_its_way(name: str, tmp_path: Path) -> None:
+    acts = acts_of(name, tmp_path / "whole")
+    for kill_at in range(1, acts + 1, 4):
+        site = site_of(name, tmp_path / str(kill_at))
+        site.fuse.kill_at = kill_at
+        until_dead(site, name)
+        failsafe(site)
+        site.start_daemon()
+        site.rest()
+        assert set(site.outcomes().values()) == {"COMPLETED"}, (kill_at, site.picture())
+        check_peace(site, may_be_crowded=True)
+
+
+@pytest.mark.parametrize("method", ON_NODES)
+def test_a_node_that_cannot_bring_in_is_tried_again(method: str, tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=1)
+    (job,) = victims(site, method, count=1, run_time=100)
+    urgent = beneficiary(site, method, run_time=5)
+    site.run_until(lambda: site.runs(urgent), limit=30)
+    site.die()
+    site.now += 30
+    site.nodes.fail(Do.IN, "no_ve_memory", times=2)
+    assert failsafe(site) == 1
+    assert site.state(job) is JobState.SUSPENDED, "a job whose memory is out is not let run"
+    assert failsafe(site) == 1
+    assert failsafe(site) == 0
+    assert site.state(job) is JobState.RUNNING
+    assert not site.nodes.stopped()
+    site.start_daemon()
+    site.run(5)
+    check_running_as_before(site, job)

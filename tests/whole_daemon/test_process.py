@@ -1,0 +1,301 @@
+"""The service on the fake: answers to callers, pause, reload, heartbeat, lock, failsafe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.config.load import parse
+from omfs_daemon.daemon.api.callers import Caller
+from omfs_daemon.daemon.api.callers import Role
+from omfs_daemon.daemon.failsafe import rescue
+from omfs_daemon.daemon.heartbeat import age
+from omfs_daemon.daemon.store.directory_lock import LockError
+from omfs_daemon.daemon.process import Service
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.errors import ControlError
+from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
+from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
+from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
+from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
+from omfs_daemon.slurm.gateway import AccountRow
+
+ROOT = Caller(0, 0, "root", Role.OPERATOR)
+ALICE = Caller(1000, 1000, "alice", Role.USER)
+BOB = Caller(1001, 1001, "bob", Role.USER)
+
+TEXT = """
+[daemon]
+state_dir = "{directory}/state"
+run_dir = "{directory}/run"
+failsafe_grace_seconds = 60
+[policy]
+quantum_seconds = 0
+[entitlements.bio]
+percent = 50
+[entitlements.physics]
+percent = 50
+[[class]]
+name = "regular"
+methods = ["requeue", "suspend"]
+"""
+
+
+class Stand:
+    """A service, its fake Slurm and the virtual time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.now = 1_000_000.0
+        self.path = directory / "omfs.toml"
+        self.path.write_text(TEXT.format(directory=directory))
+        self.config = parse(self.path.read_text(), str(self.path))
+        names = frozenset(f"n{i}" for i in range(1, 5))
+        nodes = [Node(name, 4, 8000 << 20) for name in sorted(names)]
+        self.slurm = FakeSlurm(lambda: self.now, nodes, [Partition("main", names)])
+        self.gateway = FakeGateway(self.slurm, [AccountRow("bio", ""), AccountRow("physics", "")])
+        self.service = self.serve()
+
+    def serve(self, dry_run: bool = False) -> Service:
+        return Service(self.config, self.path, self.gateway, lambda: self.now, always_dry=dry_run)
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.service.once()
+            self.now += 0.5
+
+    def submit(self, user: str, account: str, method: str = "requeue", run_time: float = 100) -> int:
+        request = Request(4, partitions=("main",), max_nodes=1)
+        comment = f"omfs:method={method}" if method else ""
+        return self.slurm.submit(Submission(request, user=user, account=account, run_time=run_time, comment=comment))
+
+
+@pytest.fixture
+def stand(tmp_path: Path) -> Iterator[Stand]:
+    found = Stand(tmp_path)
+    yield found
+    found.service.close()
+
+
+def reclaimed(stand: Stand) -> tuple[list[int], int]:
+    bio = [stand.submit("alice", "bio") for _ in range(4)]
+    stand.run(1)
+    physics = stand.submit("bob", "physics")
+    stand.run(4)
+    return bio, physics
+
+
+def test_status_shows_shares_to_all_and_jobs_to_operators(stand: Stand) -> None:
+    reclaimed(stand)
+    rows = {row["account"]: row for row in stand.service.status(ALICE)["accounts"]}
+    assert (rows["bio"]["used"], rows["bio"]["borrowed"], rows["physics"]["lent"]) == (12, 4, 4)
+    assert stand.service.status(ALICE)["stopped"] == []
+    assert len(stand.service.status(ROOT)["stopped"]) == 1
+
+
+def test_a_story_is_told_to_its_owner_and_to_operators_only(stand: Stand) -> None:
+    _bio, physics = reclaimed(stand)
+    (stop,) = stand.service.history(ROOT, 10, 0)["stops"]
+    victim = stop["victims"][0]["job"]
+    assert stand.service.why(ALICE, victim)["events"][0]["event"] == "stopped"
+    assert stand.service.why(ROOT, str(physics))["state"] == "RUNNING"
+    with pytest.raises(ControlError, match="not yours"):
+        stand.service.why(BOB, victim)
+    with pytest.raises(ControlError, match="does not list it"):
+        stand.service.why(ROOT, "4711")
+    assert len(stand.service.history(BOB, 10, 0)["stops"]) == 1, "his job was the beneficiary"
+    assert stand.service.history(Caller(9, 9, "eve", Role.USER), 10, 0)["stops"] == []
+
+
+def test_a_plan_is_foreseen_without_being_carried_out(stand: Stand) -> None:
+    for _ in range(4):
+        stand.submit("alice", "bio")
+    stand.run(1)
+    stand.service.pause(ROOT, "")
+    stand.submit("bob", "physics")
+    stand.run(1)
+    view = stand.service.plan(ROOT)
+    assert [action["job"] for action in view["refused"]] == ["5"]
+    stand.service.resume(ROOT)
+    stand.service.close()
+    stand.service = stand.serve(dry_run=True)
+    stand.run(1)
+    (action,) = [action for action in stand.service.plan(ROOT)["actions"] if action["kind"] == "stop for"]
+    assert (action["job"], action["victims"][0]["account"]) == ("5", "bio")
+    assert stand.service.plan(Caller(9, 9, "eve", Role.USER))["actions"] == []
+
+
+def test_entitlements_change_at_once_with_an_audit_line(stand: Stand, tmp_path: Path) -> None:
+    stand.run(1)
+    stand.service.change_entitlements(ROOT, {"op": "set", "account": "bio", "percent": "25"})
+    stand.run(0.5)
+    rows = {row["account"]: row["entitled"] for row in stand.service.status(ROOT)["accounts"]}
+    assert rows == {"bio": 4, "physics": 8, "(others)": 4}
+    audit = json.loads((tmp_path / "state" / "audit.jsonl").read_text())
+    assert (audit["user"], audit["time"]) == ("root", stand.now - 0.5)
+    with pytest.raises(ConfigError, match="at most 100"):
+        stand.service.change_entitlements(ROOT, {"op": "set", "account": "bio", "percent": "60"})
+    with pytest.raises(ConfigError, match="chemistry"):
+        stand.service.change_entitlements(ROOT, {"op": "set", "account": "chemistry", "percent": "10"})
+
+
+def test_a_release_of_slurm_that_nobody_has_tried_is_told_once(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = stand.gateway.settings()
+    monkeypatch.setattr(stand.gateway, "settings", lambda: settings._replace(version="25.11.2"))
+    with capture_logs() as logs:
+        stand.run(3)
+    (told,) = (entry for entry in logs if "25.11.2" in entry["event"])
+    assert told["log_level"] == "warning" and "24.11" in told["event"]
+    assert stand.service.status(ROOT)["slurm_version"] == "25.11.2", "and it works"
+
+
+def test_a_bad_file_leaves_the_running_configuration_in_force(stand: Stand) -> None:
+    good = stand.path.read_text()
+    stand.path.write_text(good.replace("percent = 50", "percent = 51"))
+    with pytest.raises(ConfigError, match="at most 100"):
+        stand.service.reload(ROOT)
+    stand.path.write_text(good.replace("run_dir", "run_dir_"))
+    with pytest.raises(ConfigError, match="run_dir_"):
+        stand.service.reload(ROOT)
+    stand.path.write_text(good.replace("/run", "/elsewhere"))
+    with pytest.raises(ConfigError, match="restart"):
+        stand.service.reload(ROOT)
+    stand.run(0.5)
+    assert stand.service.status(ROOT)["accounts"][0]["entitled"] == 8
+    stand.path.write_text(good.replace("percent = 50", "percent = 25"))
+    stand.service.reload(ROOT)
+    stand.run(0.5)
+    assert stand.service.status(ROOT)["accounts"][0]["entitled"] == 4
+
+
+def test_accounts_that_change_in_mid_cycle_do_no_harm(stand: Stand) -> None:
+    stand.run(1)
+    look = stand.gateway.jobs
+
+    def changing() -> object:
+        stand.service.change_entitlements(ROOT, {"op": "remove", "account": "physics"})
+        stand.gateway.jobs = look  # type: ignore[method-assign]
+        return look()
+
+    stand.gateway.jobs = changing  # type: ignore[method-assign, assignment]
+    stand.run(0.5)
+    assert stand.service.status(ROOT)["last_error"] is None
+    stand.service.change_entitlements(ROOT, {"op": "set", "account": "physics", "percent": "10"})
+    assert stand.service.status(ROOT)["accounts"], "the last report is shown by the rules it was made by"
+
+
+def test_a_fault_of_ours_is_logged_and_the_daemon_goes_on(stand: Stand) -> None:
+    look = stand.gateway.jobs
+
+    def faulty() -> object:
+        raise ZeroDivisionError
+
+    stand.gateway.jobs = faulty  # type: ignore[method-assign, assignment]
+    report = stand.service.once()
+    assert "a fault in omfsd itself (ZeroDivisionError)" in report.sentence
+    stand.gateway.jobs = look  # type: ignore[method-assign]
+    assert stand.service.once().error is None
+
+
+def test_dry_run_can_be_switched_in_the_file(stand: Stand) -> None:
+    for _ in range(4):
+        stand.submit("alice", "bio")
+    good = stand.path.read_text()
+    stand.path.write_text(good.replace("[daemon]", "[daemon]\ndry_run = true"))
+    stand.service.reload(ROOT)
+    stand.run(1)
+    physics = stand.submit("bob", "physics")
+    stand.run(2)
+    assert stand.service.status(ROOT)["dry_run"]
+    assert stand.slurm.history[physics].starts == []
+    stand.path.write_text(good)
+    stand.service.reload(ROOT)
+    stand.run(3)
+    assert stand.slurm.history[physics].starts
+
+
+def test_an_unfit_slurm_is_refused_also_when_it_comes_late(stand: Stand, tmp_path: Path) -> None:
+    stand.service.close()
+    stand.gateway = FakeGateway(stand.slurm, None, PriorityType="priority/basic")
+    stand.service = stand.serve()
+    stand.gateway.faults.inject(Fault.DEAD)
+    assert stand.service.once().error is not None
+    stand.gateway.faults.clear()
+    assert "must be priority/multifactor" in stand.service.once().sentence
+    assert age(stand.config.daemon.heartbeat, stand.now) is None
+
+
+def test_a_damaged_history_is_moved_aside(stand: Stand, tmp_path: Path) -> None:
+    stand.service.close()
+    (tmp_path / "state" / "history.sqlite").write_bytes(b"not a database at all" * 100)
+    stand.service = stand.serve()
+    reclaimed(stand)
+    assert len(stand.service.history(ROOT, 10, 0)["stops"]) == 1
+    assert (tmp_path / "state" / "history.damaged").exists()
+
+
+def test_orders_that_slurm_refuses_are_told_and_not_repeated_at_once(stand: Stand) -> None:
+    stand.run(1)
+    stand.gateway.faults.inject(Fault.REFUSE, ("hold",))
+    for _ in range(3):
+        stand.submit("bob", "physics", "")
+    for _ in range(2):
+        stand.submit("alice", "bio", run_time=1000)
+    calls: list[object] = []
+    hold = stand.gateway.hold
+    stand.gateway.hold = lambda refs: calls.append(refs) or hold(refs)  # type: ignore[method-assign, func-returns-value]
+    late = stand.submit("bob", "physics", "")
+    stand.run(20)
+    assert stand.slurm.history[late].starts == []
+    assert len(calls) == 1
+
+
+def test_the_heart_beats_only_while_it_acts(stand: Stand) -> None:
+    heartbeat = stand.config.daemon.heartbeat
+    stand.run(1)
+    beaten = stand.now
+    assert age(heartbeat, stand.now) == pytest.approx(0.5, abs=1)
+    stand.gateway.faults.inject(Fault.DEAD)
+    stand.run(30)
+    assert "Slurm does not answer" in stand.service.status(ROOT)["sentence"]
+    assert stand.service.status(ROOT)["last_poll"] == beaten - 0.5
+    assert (age(heartbeat, stand.now) or 0) >= 30
+    stand.gateway.faults.clear()
+    stand.service.pause(ROOT, "")
+    stand.run(30)
+    assert (age(heartbeat, stand.now) or 0) >= 60
+
+
+def test_one_service_a_directory(stand: Stand) -> None:
+    with pytest.raises(LockError, match="another omfsd"):
+        stand.serve()
+
+
+def test_the_failsafe_waits_for_its_grace_time_and_then_lets_everything_go(stand: Stand) -> None:
+    suspended = [stand.submit("alice", "bio", "suspend", run_time=30) for _ in range(4)]
+    stand.run(1)
+    owned = [stand.submit("bob", "physics", "", run_time=100) for _ in range(3)]
+    stand.run(3)
+    assert stand.service.status(ROOT)["held"] == 1
+    assert rescue(stand.config, stand.gateway, lambda: stand.now) == 0
+    stand.service.close()
+    stand.now += 30
+    assert rescue(stand.config, stand.gateway, lambda: stand.now) == 0
+    assert stand.slurm.history[owned[2]].starts == [], "the daemon may come back: nothing is done yet"
+    stand.now += 40
+    assert rescue(stand.config, stand.gateway, lambda: stand.now) == 1, "CPUs of suspended jobs are taken"
+    stand.now += 2
+    assert all(stand.slurm.history[job].starts for job in owned)
+    stand.now += 50
+    assert rescue(stand.config, stand.gateway, lambda: stand.now) == 0
+    stand.now += 200
+    outcomes = {stand.slurm.history[job].outcome for job in (*suspended, *owned)}
+    assert outcomes == {"COMPLETED"}
+    stand.service = stand.serve()

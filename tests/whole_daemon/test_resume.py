@@ -1,0 +1,98 @@
+"""Jobs whose memory was moved out come back when others are in their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.preemption.methods.node_work import Do
+from tests.whole_daemon.fake_omfs_node import GB
+from tests.whole_daemon.fake_site import Site
+from tests.whole_daemon.preemption_cases import ON_NODES
+from tests.whole_daemon.preemption_cases import beneficiary
+from tests.whole_daemon.preemption_cases import check_peace
+from tests.whole_daemon.preemption_cases import check_running_as_before
+from tests.whole_daemon.preemption_cases import lost
+from tests.whole_daemon.preemption_cases import methods_site
+from tests.whole_daemon.preemption_cases import victim
+
+
+def stopped_job_with_borrowers_in_its_place(site: Site, method: str) -> tuple[int, list[int], int]:
+    """A job of physics stands back for an urgent one; when that ends, jobs of bio are on all CPUs."""
+    job = victim(site, method, "n1", account="physics", run_time=100, time_limit=1000, size=12 * GB)
+    bio = [site.submit("bio", method="requeue", on="n2", run_time=300, time_limit=500)]
+    site.run(2)
+    assert site.runs(job, *bio)
+    urgent = beneficiary(site, method, run_time=10)
+    site.run_until(lambda: site.runs(urgent), limit=30)
+    assert site.state(job) is JobState.SUSPENDED
+    return job, bio, urgent
+
+
+@pytest.mark.parametrize("method", ON_NODES)
+def test_an_entitled_job_takes_its_place_back_from_borrowers(method: str, tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=2)
+    job, bio, urgent = stopped_job_with_borrowers_in_its_place(site, method)
+    # The daemon is away when the urgent job ends: somebody borrows the CPUs.
+    site.die()
+    borrower = site.submit("bio", method="requeue", on="n1", run_time=300, time_limit=500)
+    site.now += 15
+    site.slurm.catch_up()
+    assert site.runs(borrower)
+    assert site.slurm.history[urgent].outcome == "COMPLETED"
+    site.start_daemon()
+    site.run_until(lambda: site.runs(job), limit=60)
+    site.run(5)
+    check_running_as_before(site, job)
+    assert max(site.slurm.processes().values()) <= 4
+    assert site.state(borrower) is JobState.PENDING
+    site.rest()
+    assert set(site.outcomes().values()) == {"COMPLETED"}
+    assert lost(site, [job]) == 0
+    check_peace(site)
+    assert bio
+
+
+@pytest.mark.parametrize("method", ON_NODES)
+def test_a_backlog_gets_none_of_its_cpus_while_its_memory_comes_in(method: str, tmp_path: Path) -> None:
+    """Its memory is moved in before the borrower is stopped; so the borrower is stopped once, and not in vain."""
+    site = methods_site(tmp_path, hosts=2)
+    job, bio, _ = stopped_job_with_borrowers_in_its_place(site, method)
+    site.die()
+    borrower = site.submit("bio", method="requeue", on="n1", run_time=300, time_limit=500)
+    site.now += 15
+    site.slurm.catch_up()
+    backlog = [site.submit("bio", method="requeue", run_time=50, time_limit=500) for _ in range(10)]
+    site.start_daemon()
+    site.run_until(lambda: site.runs(job), limit=60)
+    site.run(5)
+    check_running_as_before(site, job)
+    assert max(site.slurm.processes().values()) <= 4
+    assert len(site.slurm.history[borrower].starts) == 1
+    assert lost(site, [*bio, *backlog]) == 0
+    site.rest()
+    assert set(site.outcomes().values()) == {"COMPLETED"}
+    check_peace(site)
+
+
+@pytest.mark.parametrize("method", ON_NODES)
+def test_a_borrower_is_not_stopped_for_a_job_that_cannot_be_moved_in(method: str, tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=2)
+    job, _, _ = stopped_job_with_borrowers_in_its_place(site, method)
+    site.die()
+    borrower = site.submit("bio", method="requeue", on="n1", run_time=300, time_limit=500)
+    site.now += 15
+    site.slurm.catch_up()
+    site.nodes.fail(Do.IN, "no_ve_memory")
+    site.start_daemon()
+    site.run(100, step=1)
+    assert site.runs(borrower)
+    assert site.slurm.history[borrower].lost == 0
+    assert site.story.stops(10, 0.0)[0].outcome == "not_started_in_time"
+    site.nodes.mend()
+    site.rest()
+    assert set(site.outcomes().values()) == {"COMPLETED"}
+    assert lost(site, [job]) == 0
+    check_peace(site)
