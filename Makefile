@@ -1,22 +1,27 @@
 # Each target does all of its own set-up on a fresh Debian 12, and is quick when that is done already.
-#   make demo    a story of about a minute on a private real Slurm (without root or apt: on the fake one)
+#   make demo    a script of about a minute on a private real Slurm (without root or apt: on the fake one)
+#   make check   style, types, and the tests that need neither root nor Slurm: within a minute
 #   make test    all tests, those on a real Slurm included
+#   make soak    all tests with full matrices and 100,000 random examples: before an issue is resolved
 #   make bench   planning times, to build/bench/plan.json
 #   make bench-sim  simulation speed, to build/bench/sim.json (traces: OMFS_TRACES)
-#   make bench-methods  the stop methods beside the bare tools, to build/bench/methods.json (DMTCP: OMFS_DMTCP)
+#   make bench-methods  the preemption methods beside the bare tools, to build/bench/methods.json (DMTCP: OMFS_DMTCP)
 #   make bench-latency  an urgent start beside Slurm's own preemption, to build/bench/latency.json
 #   make bench-gentle  what slurmctld has to do for omfsd in ten minutes, to build/bench/gentle.json
+#   make bench-commands  processor time of omfs's commands and of omfsd's start, to build/bench/commands.json
 #   make nodes   build/omfs-run and build/omfs-node: one file each, for nodes with Python 3.6 or later
-#   make lint    style and types
+#   make lint    style, types, and which module may import which
 #   make venv    the virtual environment .venv
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 # A private Slurm runs jobs as the users who submit them, so it needs root.
-AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CI,OMFS_TRACES,OMFS_PYSLURM_PYTHON)
+# Tests of one cluster run on one worker. Tests on Slurm mostly wait: more workers than cores.
+PYTEST := -m pytest -n 4 --dist loadgroup
 
-.PHONY: help demo test bench bench-sim bench-methods bench-latency bench-gentle lint nodes venv
+.PHONY: help check demo test soak bench bench-sim bench-methods bench-latency bench-gentle bench-commands lint nodes venv
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -34,7 +39,14 @@ demo: $(READY)
 
 test: $(READY)
 	@deploy/setup.sh tests
-	@$(AS_ROOT) $(PYTHON) -m pytest -n 4 --dist worksteal
+	@$(AS_ROOT) $(PYTHON) $(PYTEST)
+
+soak: $(READY)
+	@deploy/setup.sh tests
+	@$(AS_ROOT) $(PYTHON) $(PYTEST) --soak --timeout 7200
+
+check: lint
+	@$(PYTHON) $(PYTEST) -m "not slurm and not system and not kernels" tests/unit tests/property
 
 bench: $(READY)
 	@$(PYTHON) -m benchmarks.plan
@@ -54,6 +66,10 @@ bench-gentle: $(READY)
 	@deploy/setup.sh tests
 	@$(AS_ROOT) $(PYTHON) -m benchmarks.gentle
 
+bench-commands: $(READY)
+	@deploy/setup.sh tests
+	@$(AS_ROOT) $(PYTHON) -m benchmarks.commands
+
 nodes:
 	@python3 deploy/zipapps.py
 
@@ -61,4 +77,5 @@ lint: $(READY)
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
-	@$(VENV)/bin/vermin --quiet --no-tips --target=3.6- --violations omfs_daemon/omfs_run omfs_daemon/omfs_node
+	@$(VENV)/bin/lint-imports
+	@$(VENV)/bin/vermin --quiet --no-tips --target=3.6- --violations omfs_daemon/omfs_run omfs_daemon/omfs_node omfs_daemon/protocol

@@ -1,6 +1,6 @@
 """Every error that this package raises on purpose.
 
-An operator sees ``str(error)``: one line that says what, where, and what is allowed.
+Operators see ``str(error)``: one line that says what is wrong, where, and what is allowed.
 """
 
 
@@ -13,7 +13,7 @@ class ConfigError(OmfsError):
 
 
 class GatewayError(OmfsError):
-    """Slurm could not be asked or told; nothing may be decided on old data."""
+    """Slurm could not be queried or did not take an order; nothing may be decided on old data."""
 
 
 class GatewayTimeout(GatewayError):
@@ -21,12 +21,24 @@ class GatewayTimeout(GatewayError):
 
 
 class ParseError(GatewayError):
-    """Slurm printed something that is not understood; the text holds the line."""
+    """Slurm's output is not understood; the text holds the line."""
 
 
 class JournalError(OmfsError):
     """The journal cannot be read or written; no step may be taken without it."""
 
 
+class FormatError(OmfsError):
+    """A file was written by another version; the text says what to do with it."""
+
+
 class ControlError(OmfsError):
     """The daemon refused a request on its socket, or cannot be reached."""
+
+
+class UnreachableError(ControlError):
+    """No daemon answers on the control socket."""
+
+
+class DeniedError(ControlError):
+    """The caller does not have the permission."""

@@ -1,53 +1,53 @@
--- omfsd's gate inside slurmctld (JobSubmitPlugins=lua, this file beside slurm.conf).
+-- omfsd's submit gate inside slurmctld (JobSubmitPlugins=lua, this file beside slurm.conf).
 --
--- Slurm starts a waiting job as soon as CPUs are idle, also one that no rule lets us stop again. So while omfsd is
--- alive, such a job is held at submit (AdminComment "omfs:gate") and omfsd releases it when its account may have it;
--- and a job that asks for what cannot be honoured is refused with a line to its user. While omfsd is not alive (or
--- paused, or in dry run) nothing is held and nothing refused: Slurm goes on without it.
+-- Slurm starts a waiting job as soon as CPUs are idle, even one that no rule lets omfsd preempt. So while omfsd is
+-- alive, such a job is held at submit (AdminComment "omfs:gate"), and omfsd releases it when its account may have the
+-- CPUs; a job that asks for what cannot be honored is refused with a line to its user. While omfsd is not alive (or is
+-- paused, or in dry run), nothing is held and nothing is refused: Slurm goes on without it.
 --
--- The options of plugins/spank (--omfs-method, --omfs-min-runtime) become words in the job's comment; a user may as
--- well write them there himself.
+-- The options of plugins/spank (--omfs-method, --omfs-min-runtime) are written into the job's comment; users may as
+-- well write them there themselves.
 --
--- Settings: "omfs_job_submit.conf" beside this file, lines "name = value", read at every submit. It is written from
--- omfsd's configuration by `omfs config job-submit`:
+-- Settings: "omfs_job_submit.conf" beside this file, lines "name = value", read at every submit. `omfs config
+-- job-submit` writes it from omfsd's configuration:
 --   heartbeat         = /run/omfs/heartbeat   omfsd writes the seconds since the epoch into it
 --   wake              = /run/omfs/wake        is opened and closed whenever a job is submitted, changed or released, so
---                                             that omfsd looks at once
+--                                             that omfsd starts a cycle at once
 --   max_age           = 10                    seconds after which omfsd counts as gone
 --   class_1           = partition=a,b;qos=c;account=d;methods=requeue,suspend;default=requeue
 --   class_2           = qos=urgent;account=weather;urgent=yes
 --                                             classes in order: the first counts that matches all partitions of a
 --                                             job, its QOS and its account; what is left out matches every job
---   methods           = requeue,suspend,...   what a job of no class may name (omfs:method=NAME); by default all that
---                                             omfs-daemon brings along
+--   methods           = requeue,suspend,...   what a job of no class may name (omfs:method=NAME); by default all
+--                                             built-in methods
 --   min_runtime_max   = 0                     the most seconds that a job may ask for (omfs:min_runtime); 0: none may
---   let_in_partitions =                       without classes: jobs of these can be stopped by a requeue
+--   let_in_partitions =                       without classes: jobs of these can be preempted by a requeue
 --   let_in_accounts   =
 --   let_in_qos        =
 --   privileged_uids   = 0                     who may release and rank; add SlurmUser and operators
---   books             = ve_{node},mem_{node}  licences in which memory and devices are counted (docs/books.md): an
---                                             owner cannot change what his job has of them
---   any_licenses      = ve                    licences for a device on any node: such a job is held, whatever lets it
---                                             in, until omfsd has chosen its node
+--   node_licenses     = ve_{node},mem_{node}  licenses in which memory and devices are counted (docs/node-licenses.md):
+--                                             owners cannot change what their jobs have of them
+--   any_licenses      = ve                    licenses for a device on any node: such a job is held until omfsd has
+--                                             chosen its node, preemptible or not
 --
--- A comment that names methods counts, whatever the class's default says. A job with --no-requeue is let in only by a
--- method that keeps its work; with JobRequeue=0 in slurm.conf, leave "requeue" out of the methods.
+-- A comment that names methods overrides the class's default. A job with --no-requeue is let in only by a method that
+-- keeps its work; with JobRequeue=0 in slurm.conf, leave "requeue" out of the methods.
 --
--- The cost is two short files read per submit. A fault in here lets the job in and is logged: a broken gate must not
--- stop a cluster from working.
+-- Each submit reads two short files. An error in this script lets the job in and is logged: a broken gate must not stop
+-- a cluster from working.
 
 local NO_VAL, INFINITE = 4294967294, 4294967295 -- slurm.h: "not given"; a release arrives as INFINITE, a hold as 0
 local NO_VAL16 = 65534
 local PENDING = 0 -- enum job_states
 local ACCESS_DENIED, NOT_SUPPORTED = 2002, 2036 -- slurm_errno.h
-local MARK, GATE, STOPPED = "omfs:", "omfs:gate", "omfs:stopped"
-local METHOD, MIN_RUNTIME = "omfs:method=", "omfs:min_runtime=" -- words in the comment, and what they may hold
-local HOLDS = { [METHOD] = "[a-z0-9_,]+", [MIN_RUNTIME] = "%d+" }
+local MARK, GATE, PREEMPTED = "omfs:", "omfs:gate", "omfs:stopped" -- omfs_daemon/cluster/holds.py
+local METHOD, MIN_RUNTIME = "omfs:method=", "omfs:min_runtime=" -- keys in the comment, and the values they take
+local VALUES = { [METHOD] = "[a-z0-9_,]+", [MIN_RUNTIME] = "%d+" }
 local OPTIONS = { { "OMFS_METHOD", METHOD }, { "OMFS_MIN_RUNTIME", MIN_RUNTIME } } -- plugins/spank/omfs_spank.c
-local LOSES_WORK = "requeue" -- omfs_daemon/cluster/preempt_methods.py
+local LOSES_WORK = "requeue" -- omfs_daemon/preemption/methods/requeue.py
 local NEEDS_SCRIPT = "requeue,dmtcp,criu,application" -- Slurm requeues batch jobs only, and omfs-run works in them only
--- Slurm refuses an AdminComment in an owner's update, so an owner's release is noted in the job's comment.
-local WAITS = "omfs:wait"
+-- Slurm refuses an AdminComment in an owner's update, so an owner's release is recorded in the job's comment.
+local WAIT = "omfs:wait"
 
 local DEFAULTS = {
   heartbeat = "/run/omfs/heartbeat",
@@ -59,7 +59,7 @@ local DEFAULTS = {
   let_in_accounts = "",
   let_in_qos = "",
   privileged_uids = "0",
-  books = "",
+  node_licenses = "",
   any_licenses = "",
 }
 
@@ -93,16 +93,16 @@ local function listed(list, word)
   return word ~= nil and word ~= "" and ("," .. list:gsub("%s", "") .. ","):find("," .. word .. ",", 1, true) ~= nil
 end
 
--- The value of a word (start or space) MARK... (space or end) of a comment; nil without any. What omfsd might read
--- otherwise (omfs_daemon/policy/rules/classes.py) holds nothing: "".
-local function word(comment, mark)
+-- The value of (start or space) KEY=VALUE (space or end) in a comment; nil without any. What omfsd might read
+-- otherwise (omfs_daemon/policy/rules/classes.py) has no value: "".
+local function value_of(comment, key)
   comment = comment or ""
-  local _, last = comment:find(mark, 1, true)
+  local _, last = comment:find(key, 1, true)
   if not last then
     return nil
   end
-  local value = (" " .. comment .. " "):match("%s" .. mark .. "(" .. HOLDS[mark] .. ")%s") or ""
-  if comment:find(mark, last + 1, true) or ("," .. value .. ","):find(",,", 1, true) then
+  local value = (" " .. comment .. " "):match("%s" .. key .. "(" .. VALUES[key] .. ")%s") or ""
+  if comment:find(key, last + 1, true) or ("," .. value .. ","):find(",,", 1, true) then
     return ""
   end
   return value
@@ -158,9 +158,9 @@ local function class_of(conf, job)
   return { methods = conf.methods }
 end
 
--- Whether omfsd may stop a job of this class. requeues: Slurm would put it back into the queue (no --no-requeue).
-local function can_be_stopped(class, job, requeues)
-  for name in names(word(job.comment, METHOD) or class.default) do
+-- Whether omfsd may preempt a job of this class. requeues: Slurm would requeue it (no --no-requeue).
+local function is_preemptible(class, job, requeues)
+  for name in names(value_of(job.comment, METHOD) or class.default) do
     if listed(class.methods or "", name) and (requeues or name ~= LOSES_WORK) then
       return true
     end
@@ -168,18 +168,18 @@ local function can_be_stopped(class, job, requeues)
   return false
 end
 
--- Whether omfsd may stop the job, in whichever of its partitions it will run.
+-- Whether omfsd may preempt the job, in whichever of its partitions it will run.
 local function let_in(conf, job, requeues)
   for name in names(job.partition) do
     local alone = class_of(conf, { partition = name, qos = job.qos, account = job.account })
-    if not can_be_stopped(alone, job, requeues) then
+    if not is_preemptible(alone, job, requeues) then
       return false
     end
   end
-  return can_be_stopped(class_of(conf, job), job, requeues)
+  return is_preemptible(class_of(conf, job), job, requeues)
 end
 
--- Whether one of the licences ("ve_n1:2,fluent") is a book's, or one for any node.
+-- Whether one of the licenses ("ve_n1:2,fluent") is in a list of node licenses, or of licenses for any node.
 local function has_license(list, licenses)
   for entry in (licenses or ""):gmatch("[^,;|]+") do
     local name = entry:match("^%s*([^:=%s]+)") or ""
@@ -194,18 +194,18 @@ local function has_license(list, licenses)
   return false
 end
 
-local function has_books(conf, licenses)
-  return has_license(conf.books, licenses) or has_license(conf.any_licenses, licenses)
+local function has_node_license(conf, licenses)
+  return has_license(conf.node_licenses, licenses) or has_license(conf.any_licenses, licenses)
 end
 
--- Whether the job must run on each node of which it wants something, and takes it from nobody else's books meanwhile.
+-- Whether the job requires every node whose licenses it asks for: it takes none of a node on which it does not run.
 -- Names only: a job with "n[1-2]" is placed by omfsd, as is one that is changed later, whose nodes Slurm does not show.
-local function is_on_its_books(conf, job)
+local function names_its_nodes(conf, job)
   for entry in (job.licenses or ""):gmatch("[^,;|]+") do
-    if has_license(conf.books, entry) then
+    if has_license(conf.node_licenses, entry) then
       local name, found = entry:match("^%s*([^:=%s]+)"), false
       for node in (job.nodes or ""):gmatch("[^,%s]+") do
-        for template in conf.books:gmatch("[^,%s]+") do
+        for template in conf.node_licenses:gmatch("[^,%s]+") do
           found = found or template:gsub("{node}", (node:gsub("%%", "%%%%"))) == name
         end
       end
@@ -217,11 +217,11 @@ local function is_on_its_books(conf, job)
   return true
 end
 
--- Whether Slurm may start the job on its own: it can be stopped, and names the nodes whose devices it wants.
+-- Whether Slurm may start the job on its own: it is preemptible, and names the nodes whose devices it wants.
 local function may_start(conf, job, requeues)
   return let_in(conf, job, requeues)
     and not has_license(conf.any_licenses, job.licenses)
-    and is_on_its_books(conf, job)
+    and names_its_nodes(conf, job)
 end
 
 local function default_partition(partitions)
@@ -237,25 +237,25 @@ local function is_marked(text, mark)
   return text ~= nil and text:sub(1, #mark) == mark
 end
 
-local function has_waits(comment)
-  return (" " .. comment .. " "):find("%s" .. WAITS .. "%s") ~= nil
+local function has_wait(comment)
+  return (" " .. comment .. " "):find("%s" .. WAIT .. "%s") ~= nil
 end
 
-local function without_waits(comment)
+local function without_wait(comment)
   local text = " " .. comment .. " "
-  while has_waits(text) do
-    text = text:gsub("%s" .. WAITS .. "%s", " ")
+  while has_wait(text) do
+    text = text:gsub("%s" .. WAIT .. "%s", " ")
   end
   return text:match("^%s*(.-)%s*$")
 end
 
-local function with_waits(comment)
-  local text = without_waits(comment)
-  return text == "" and WAITS or text .. " " .. WAITS
+local function with_wait(comment)
+  local text = without_wait(comment)
+  return text == "" and WAIT or text .. " " .. WAIT
 end
 
--- Puts the options into the comment; what contradicts them there is returned. Whoever writes what the options would
--- hand over himself gets no further than with the word.
+-- Writes the options into the comment; returns what contradicts them there. Users who set by hand what the options
+-- hand over get no further than by writing the comment.
 local function take_options(job)
   local given, contradiction = {}, nil
   for _, entry in pairs(job.spank_job_env or {}) do
@@ -263,13 +263,13 @@ local function take_options(job)
     given[name or ""] = value
   end
   for _, option in ipairs(OPTIONS) do
-    local mark, value = option[2], given[option[1]] or ""
-    if value:match("^" .. HOLDS[mark] .. "$") then
-      local there = word(job.comment, mark)
+    local key, value = option[2], given[option[1]] or ""
+    if value:match("^" .. VALUES[key] .. "$") then
+      local there = value_of(job.comment, key)
       if there == nil then
-        job.comment = ((job.comment or "") .. " " .. mark .. value):match("^%s*(.*)$")
+        job.comment = ((job.comment or "") .. " " .. key .. value):match("^%s*(.*)$")
       elseif there ~= value then
-        contradiction = string.format("the comment and the option do not agree on %s%s: give one of them", mark, value)
+        contradiction = string.format("the comment and the option do not agree on %s%s: give one of them", key, value)
       end
     end
   end
@@ -290,15 +290,15 @@ end
 
 -- What is wrong with the methods that a job names; and whether none is left.
 local function wrong_methods(class, job)
-  local words, wrong, left = word(job.comment, METHOD), {}, false
-  if words == nil then
+  local chosen, wrong, left = value_of(job.comment, METHOD), {}, false
+  if chosen == nil then
     return nil, false
-  elseif words == "" then
+  elseif chosen == "" then
     return METHOD .. "NAME[,NAME...] must stand once in the comment, with names of a-z, 0-9 and _", true
   elseif class.urgent then
-    return METHOD .. words .. " has no effect: urgent jobs are not stopped", false
+    return METHOD .. chosen .. " has no effect: urgent jobs are not preempted", false
   end
-  for name in names(words) do
+  for name in names(chosen) do
     if not listed(class.methods or "", name) then
       wrong[#wrong + 1] = name .. " is not offered"
     elseif not job.script and listed(NEEDS_SCRIPT, name) then
@@ -315,7 +315,7 @@ local function wrong_methods(class, job)
 end
 
 local function wrong_min_runtime(conf, comment)
-  local seconds, most = word(comment, MIN_RUNTIME), math.floor(tonumber(conf.min_runtime_max) or 0)
+  local seconds, most = value_of(comment, MIN_RUNTIME), math.floor(tonumber(conf.min_runtime_max) or 0)
   if seconds == nil then
     return nil
   elseif most == 0 then
@@ -325,32 +325,32 @@ local function wrong_min_runtime(conf, comment)
   end
 end
 
-local function tell(text)
+local function log_to_user(text)
   slurm.log_user("%s", "omfs: " .. text)
 end
 
--- What Slurm returns for a job that cannot be honoured, whose user is told why; nil if it can.
+-- The error for a job that cannot be honored, which is explained to its user; nil if it can.
 local function refused(conf, job, contradiction)
   local vain = asks_in_vain_for_urgency(conf, job)
   local methods, none_left = wrong_methods(class_of(conf, job), job)
   local wrong = contradiction or none_left and methods or wrong_min_runtime(conf, job.comment)
   if vain or wrong or methods then
-    tell(vain or wrong or methods)
+    log_to_user(vain or wrong or methods)
   end
   return vain and ACCESS_DENIED or wrong and NOT_SUPPORTED or nil
 end
 
 local function submit(job, partitions, conf, living)
-  -- What only the gate and omfsd may write, nobody brings along.
+  -- Only the gate and omfsd may write these.
   if is_marked(job.admin_comment) then
     job.admin_comment = ""
   end
-  if job.comment and has_waits(job.comment) then
-    job.comment = without_waits(job.comment)
+  if job.comment and has_wait(job.comment) then
+    job.comment = without_wait(job.comment)
   end
   local contradiction = take_options(job)
   if job.script == nil then
-    job.requeue = 0 -- Slurm never requeues a job of salloc or srun, but tells omfsd that it would
+    job.requeue = 0 -- Slurm never requeues a job of salloc or srun, but shows it as if it would
   end
   if not living then
     return slurm.SUCCESS
@@ -369,7 +369,7 @@ local function submit(job, partitions, conf, living)
   if refusal then
     return refusal
   end
-  -- A job that its owner submits held gets past here, and to the gate when he releases it.
+  -- A job that is submitted held passes here, and is held by the gate when its owner releases it.
   if job.priority ~= 0 and not may_start(conf, asked, asked.requeues) then
     job.priority = 0
     job.admin_comment = GATE
@@ -381,18 +381,18 @@ local function changes_method(change, job)
   if change.comment == nil then
     return false
   end
-  local words = word(change.comment, METHOD)
-  return words == "" or words ~= word(job.comment, METHOD)
+  local chosen = value_of(change.comment, METHOD)
+  return chosen == "" or chosen ~= value_of(job.comment, METHOD)
 end
 
--- omfs-run writes its word into the comment too: what stood there before stays right.
+-- omfs-run rewrites the comment too: what stood there before stays right.
 local function asks_too_much(conf, change, job)
   return change.comment ~= nil
-    and word(change.comment, MIN_RUNTIME) ~= word(job.comment, MIN_RUNTIME)
+    and value_of(change.comment, MIN_RUNTIME) ~= value_of(job.comment, MIN_RUNTIME)
     and wrong_min_runtime(conf, change.comment) ~= nil
 end
 
--- Whether an owner's change of a job that is marked as ours would move it, raise it or change how it can be stopped.
+-- Whether an owner's change of a job that is marked as ours would move it, raise it or change how it can be preempted.
 local function touches_ours(change, job)
   return change.priority ~= NO_VAL
     or change.nice ~= NO_VAL
@@ -405,7 +405,7 @@ local function touches_ours(change, job)
     or changes_method(change, job)
 end
 
--- Whether the job would be another one to omfsd, which had looked at its size, its account and when it may start.
+-- Whether omfsd would have to decide anew: by the job's size, its account, or when it may start.
 local function wants_other(change)
   local function given(field)
     local value = change[field]
@@ -436,12 +436,12 @@ local function after(change, job)
   }
 end
 
--- The daemon's orders, and what an operator does by hand.
+-- Updates by the daemon or by an operator.
 local function modify_privileged(change, job, living)
-  if not has_waits(job.comment or "") or (change.priority ~= 0 and change.priority ~= INFINITE) then
+  if not has_wait(job.comment or "") or (change.priority ~= 0 and change.priority ~= INFINITE) then
     return
   end
-  change.comment = without_waits(change.comment or job.comment) -- else a later hold would look like the gate's
+  change.comment = without_wait(change.comment or job.comment) -- else a later hold would look like the gate's
   if change.priority == 0 and job.priority == 0 and living then
     change.admin_comment = change.admin_comment or GATE -- the daemon strengthens the gate's hold: it stays its own
   end
@@ -453,12 +453,12 @@ local function modify(change, job, uid, conf, living)
     modify_privileged(change, job, living)
     return slurm.SUCCESS
   end
-  local later, waited = after(change, job), has_waits(job.comment or "")
+  local later, waited = after(change, job), has_wait(job.comment or "")
   if change.nice ~= NO_VAL and change.nice < job.nice or asks_too_much(conf, change, job) then
     return ACCESS_DENIED
   end
-  -- A job that was let in because it can be stopped stays one that can be stopped, running or not. Slurm does not show
-  -- here whether it would requeue the job: that is known only of one that is in because of it.
+  -- A job that was let in because it is preemptible stays preemptible, running or not. Slurm does not show here whether
+  -- it would requeue the job: that is known only of one that is in because of it.
   local in_by_requeue = let_in(conf, job, true) and not let_in(conf, job, false)
   if let_in(conf, job, true) and not let_in(conf, later, in_by_requeue and change.requeue ~= 0) then
     return ACCESS_DENIED
@@ -466,28 +466,28 @@ local function modify(change, job, uid, conf, living)
   if is_marked(job.admin_comment) and touches_ours(change, job) and (living or not releases) then
     return ACCESS_DENIED
   end
-  if (change.licenses ~= nil or change.req_nodes ~= nil) and has_books(conf, job.licenses) then
+  if (change.licenses ~= nil or change.req_nodes ~= nil) and has_node_license(conf, job.licenses) then
     return ACCESS_DENIED
   end
   local starts_anew = job.priority ~= 0
     and job.job_state == PENDING
     and wants_other(change)
-    and not is_marked(job.admin_comment, STOPPED)
+    and not is_marked(job.admin_comment, PREEMPTED)
   if change.priority == 0 then
     if waited then
-      change.comment = without_waits(change.comment or job.comment) -- held by the owner again: wait no longer
+      change.comment = without_wait(change.comment or job.comment) -- held by its owner again: no longer by the gate
     end
   elseif (releases and job.priority == 0 or starts_anew) and living and not may_start(conf, later, false) then
-    -- Keep or set a hold, and tell omfsd that it is not the owner's: from now on the job is like a gated one.
+    -- Keep or set a hold, and mark it as not the owner's: from now on the job is held by the gate.
     change.priority = 0
-    change.comment = with_waits(change.comment or job.comment or "")
+    change.comment = with_wait(change.comment or job.comment or "")
   elseif change.comment then
-    change.comment = waited and with_waits(change.comment) or without_waits(change.comment)
+    change.comment = waited and with_wait(change.comment) or without_wait(change.comment)
   end
   return slurm.SUCCESS
 end
 
--- Costs an open and a close; nobody waits for what omfsd then does.
+-- One open and one close; slurmctld does not wait for omfsd.
 local function wake(path)
   local file = io.open(path, "a")
   if file then
@@ -512,7 +512,7 @@ function slurm_job_submit(job, partitions, _uid)
   if fine then
     return code
   end
-  slurm.log_error("omfs: job let in, the gate failed: %s", tostring(code))
+  slurm.log_error("omfs: job_submit.lua failed, job let in: %s", tostring(code))
   return slurm.SUCCESS
 end
 
@@ -523,12 +523,12 @@ function slurm_job_modify(change, job, _partitions, uid)
     fine, code = pcall(modify, change, job, uid, conf, living)
   end
   if living and not listed(conf.privileged_uids, string.format("%d", uid)) then
-    pcall(wake, conf.wake) -- what omfsd itself has ordered, it knows
+    pcall(wake, conf.wake) -- omfsd knows its own orders
   end
   if fine then
     return code
   end
-  slurm.log_error("omfs: change let in, the gate failed: %s", tostring(code))
+  slurm.log_error("omfs: job_submit.lua failed, change let in: %s", tostring(code))
   return slurm.SUCCESS
 end
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A program with memory on a mock vector engine: it counts into a file, one line a number.
+"""A program with memory on a mock vector engine: it counts into a file, one line for each number.
 
     ve_program.py --socket S --ve 0 --size 1G --out counts.txt --count 100
 
-Each number needs the engine's memory, so it waits while that is swapped out; continued too early, it is killed.
-Exit codes: 0 done, 3 no memory on the engine, 4 VEOS has gone.
+Each number needs the engine's memory, so it waits while that is swapped out; if continued too early, it is killed.
+Exit codes: 0 done, 3 no memory on the engine, 4 VEOS has ended.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--size", type=size, default=size("1G"), help="memory that can be swapped")
     parser.add_argument("--fixed", type=size, default=0, help="memory that cannot")
     parser.add_argument("--out", required=True, help="file for the numbers")
-    parser.add_argument("--count", type=int, default=0, help="how far to count; 0: for ever")
+    parser.add_argument("--count", type=int, default=0, help="how far to count; 0: forever")
     parser.add_argument("--interval", type=float, default=0.02, help="seconds between two numbers")
     options = parser.parse_args(arguments)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -40,7 +40,7 @@ def main(arguments: List[str]) -> int:
         while not options.count or number < options.count:
             talk.write(b"step\n")
             if not talk.readline():
-                print("VEOS has gone", file=sys.stderr)
+                print("VEOS has ended", file=sys.stderr)
                 return 4
             number += 1
             file.write("%d\n" % number)

@@ -1,7 +1,7 @@
 """A vector engine as VEOS manages it: device memory, a finite swap area, processes, one serial swap thread.
 
-The memory is bookkeeping; the processes are real ones of this host, and whether they are stopped is read from /proc.
-What is imitated is what NEC documents of partial process swapping (PPS) and what VEOS's sources show.
+Memory is only accounted for; the processes are real ones of this host, and /proc tells whether they are stopped. The
+behavior follows NEC's documentation of partial process swapping (PPS) and VEOS's sources.
 """
 
 import collections
@@ -21,21 +21,21 @@ _STOPPED = "Tt"
 _PENDING_SIGKILL = 1 << (signal.SIGKILL - 1)
 _ENDING = 0x404  # PF_EXITING, PF_SIGNALED: include/linux/sched.h
 
-_SLICE = 0.005  # seconds of copying between two looks at what else was ordered
-_RETRY = 0.01  # seconds between two tries of a swap-in that lacks device memory
-_WATCH = 0.02  # seconds between two looks for processes that run although they are swapped out
+_SLICE = 0.005  # seconds of copying between two checks for other requests
+_RETRY = 0.01  # seconds between two attempts of a swap-in that lacks device memory
+_WATCH = 0.02  # seconds between two checks for processes that run although they are swapped out
 
 
 class Caller(NamedTuple):
-    """Who asks, from SO_PEERCRED."""
+    """The client, from SO_PEERCRED."""
 
     pid: int
     uid: int
     gid: int
 
 
-class Seen(NamedTuple):
-    """What /proc says of a process: every thread stopped, traced, a zombie."""
+class ProcessState(NamedTuple):
+    """A process in /proc: whether every thread is stopped, and whether it is traced or a zombie."""
 
     stopped: bool
     traced: bool
@@ -52,7 +52,7 @@ class VeProcess:
         self.fixed = fixed  # never swapped: shared, registered or file-backed pages
         self.resident = size  # swappable, on the engine now
         self.swapped = 0  # in the swap area
-        self.reserved = 0  # on the engine, for what is on its way in
+        self.reserved = 0  # on the engine, for what is being swapped in
         self.sub = ACTIVE
         self.faults: Dict[str, int] = {}
 
@@ -98,10 +98,10 @@ class Engine:
             self.changed.notify_all()
 
     def compute(self, pid: int) -> bool:
-        """A process wants to use its memory: true as soon as all of it is here, false if it has been removed.
+        """A process wants to use its memory: true once all of it is on the engine, false if the process was removed.
 
-        A process that asked just before it was stopped waits here until it is swapped in; one that was continued
-        while it is swapped out waits too, and is caught by ``_watch``.
+        A process that asked just before it was stopped waits here until it is swapped in. One that was continued while
+        it is swapped out waits as well, and ``_watch`` detects it.
         """
         with self.changed:
             while True:
@@ -110,7 +110,7 @@ class Engine:
                     return process is not None
                 self.changed.wait(1)
 
-    # ---- what libveosinfo asks
+    # ---- requests of libveosinfo
 
     def free(self) -> int:
         """Free bytes on the engine."""
@@ -137,7 +137,7 @@ class Engine:
             return -errno.EIO if "eio" in self.faults else 0
 
     def swap_in(self, caller: Caller, pids: List[int]) -> int:
-        """Queue what is out or on its way out (which ends that); -EPERM if any pid is neither."""
+        """Queue what is out or being swapped out (which ends that); -EPERM if any pid is neither."""
         with self.changed:
             if "enotsup" in self.faults:
                 return -errno.ENOTSUP
@@ -155,7 +155,7 @@ class Engine:
         """pid, state, sub-state, swapped and swappable bytes; a bad pid has state -1 and sub-state -errno."""
         with self.changed:
             process = self.processes.get(pid)
-            seen = look(pid) if process else None
+            seen = process_state(pid) if process else None
             if process is None or seen is None:
                 return [pid, -1, -errno.ESRCH, 0, 0]
             if seen.traced or not allowed(caller, process):
@@ -177,7 +177,7 @@ class Engine:
         process = self.processes.get(pid)
         if process is None or "eperm" in process.faults or not allowed(caller, process):
             return False
-        seen = look(pid)
+        seen = process_state(pid)
         return bool(seen and seen.stopped and not seen.traced and process.sub in (ACTIVE, SWAPPED_OUT))
 
     def _swap(self) -> None:
@@ -186,10 +186,10 @@ class Engine:
                 while not self._queue or "hang" in self.faults:
                     self.changed.wait(0.1)
                 process = self._queue.popleft()
-                order = process.sub
-            if order == SWAPPING_OUT:
+                request = process.sub
+            if request == SWAPPING_OUT:
                 self._out(process)
-            elif order == SWAPPING_IN:
+            elif request == SWAPPING_IN:
                 self._in(process)
 
     def _out(self, process: VeProcess) -> None:
@@ -198,12 +198,12 @@ class Engine:
             with self.changed:
                 if not self._still(process, SWAPPING_OUT):
                     return
-                room = min(
+                space = min(
                     self.area - self.used_area(),
                     process.faults.get("partial", process.swapped + self.memory) - process.swapped,
                 )
-                part = min(process.resident, max(room, 0), self._step())
-                if part == 0:  # all of it is out, or as much as the area takes: the sub-state is the same
+                part = min(process.resident, max(space, 0), self._step())
+                if part == 0:  # all of it is out, or the area is full: the sub-state is the same
                     process.sub = SWAPPED_OUT
                     self.changed.notify_all()
                     return
@@ -264,7 +264,7 @@ class Engine:
                         self._check(process)
 
     def _check(self, process: VeProcess) -> None:
-        seen = look(process.pid)
+        seen = process_state(process.pid)
         if seen and not seen.stopped and not seen.zombie and "caught" not in process.faults:
             process.faults["caught"] = 1
             self.violations.append("pid %d ran on VE %d in sub-state %d" % (process.pid, self.number, process.sub))
@@ -276,8 +276,8 @@ def allowed(caller: Caller, process: VeProcess) -> bool:
     return caller.uid == 0 or (caller.uid, caller.gid) == (process.uid, process.gid)
 
 
-def look(pid: int) -> Optional[Seen]:
-    """What /proc says of the process, None if there is none."""
+def process_state(pid: int) -> Optional[ProcessState]:
+    """The state of a process in /proc, None if it does not exist."""
     states = []
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
@@ -290,18 +290,20 @@ def look(pid: int) -> Optional[Seen]:
     except (OSError, LookupError):
         return None
     living = [state for state in states if state not in "ZX"]
-    return Seen(bool(living) and all(state in _STOPPED for state in living), traced, not living)
+    return ProcessState(bool(living) and all(state in _STOPPED for state in living), traced, not living)
 
 
 def _is_dying(path: str) -> bool:
-    """A thread that SIGKILL has woken runs no more of its program, however long its end takes: the signal is pending
-    until the kernel has taken it, and marks the thread then."""
+    """Whether a thread has SIGKILL and so runs no more of its program, however long its end takes.
+
+    The signal is pending until the kernel takes it, which then marks the thread.
+    """
     pending = int(_status(path)["SigPnd"], 16)
     return bool(pending & _PENDING_SIGKILL or int(_stat(path)[6]) & _ENDING)
 
 
 def _stat(path: str) -> List[str]:
-    """From the state on (proc_pid_stat(5), field 3)."""
+    """The fields from the state on (proc_pid_stat(5), field 3)."""
     with open(path + "/stat", encoding="ascii", errors="replace") as file:
         return file.read().rpartition(")")[2].split()
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Mock VEOS: a service on a Unix socket that swaps the memory of real, stopped processes on engines that are not there.
+"""Mock VEOS: a service on a Unix socket that swaps the memory of real, stopped processes on simulated engines.
 
     veos.py --socket S --ves 2 --memory 48G --area 32G --bandwidth 6G
     veos.py --socket S --ask show
 
-Needs Python 3.6 and nothing else. `libveosinfo.so` and `veswap` beside it ask it as root or as the processes' owner;
-`ve_program.py` is a program that has memory on an engine. One request a connection, a line of words; the answer's
-first line starts with 0 or -errno. A program's connection stays open: when it closes, the program has ended.
+Needs only Python 3.6. `libveosinfo.so` and `veswap` beside it send requests as root or as the processes' owner;
+`ve_program.py` is a program that has memory on an engine. Each connection has one request, a line of words; the first
+line of the response starts with 0 or -errno. A program's connection stays open: when it closes, the program has ended.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from vector_engine import Caller, Engine
 
 _LONGEST = 16384  # characters of a request
 _MOST_PIDS = 64  # in a batch
-_DEAF = 0.05  # seconds between two looks whether it may answer
+_DEAF = 0.05  # seconds between two checks whether it may respond
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _OF_PROCESS = ("partial", "eperm", "kill", "lie")
 _OF_ENGINE = ("hang", "enotsup", "efault", "eio")
@@ -34,7 +34,7 @@ _OF_SERVICE = ("deaf", "abort")
 
 
 class BadRequest(Exception):
-    """The request makes no sense; the negative errno is the answer."""
+    """The request is invalid; the negative errno is the response."""
 
 
 class Service(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -47,7 +47,7 @@ class Service(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         super().__init__(path, Conversation)
         self.engines = engines
         self.faults: Dict[str, int] = {}  # of the whole service
-        self.orders: List[str] = []  # swap orders as they came, for tests
+        self.orders: List[str] = []  # swap requests in order, for tests
 
     def engine(self, number: int) -> Engine:
         """An engine by its number."""
@@ -56,7 +56,7 @@ class Service(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         return self.engines[number]
 
     def control(self, caller: Caller, words: List[str]) -> str:
-        """What tests and demonstrations ask: show, fault, unfault, bandwidth."""
+        """Requests of tests and demos: show, fault, unfault, bandwidth."""
         if caller.uid not in (0, os.getuid()):
             raise BadRequest(-errno.EACCES)
         if words[0] == "show":
@@ -73,7 +73,7 @@ class Service(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         return "0\n"
 
     def faults_of(self, words: List[str]) -> Any:
-        """Whose fault it is (a dictionary to change) and the value: KIND [PID|VE [VALUE]]."""
+        """The faults to change, and the value: KIND [PID|VE [VALUE]]."""
         kind = words[0]
         value = size(words[2]) if len(words) > 2 else 1
         if kind in _OF_SERVICE:
@@ -89,7 +89,7 @@ class Service(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         raise BadRequest(-errno.EINVAL)
 
     def show(self) -> Dict[str, Any]:
-        """Everything that is known, for tests."""
+        """The whole state, for tests."""
         engines = []
         for engine in self.engines:
             with engine.changed:
@@ -123,7 +123,7 @@ class Conversation(socketserver.StreamRequestHandler):
     server: Service
 
     def handle(self) -> None:
-        """Answer one request; with ``register`` stay until the program ends."""
+        """Respond to one request; after ``register``, stay until the program ends."""
         credentials = self.request.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         caller = Caller(*struct.unpack("3i", credentials))
         words = self.rfile.readline(_LONGEST).decode("ascii", "replace").split()
@@ -136,11 +136,11 @@ class Conversation(socketserver.StreamRequestHandler):
             answer = "%d\n" % error.args[0]
         except (ValueError, IndexError, TypeError):
             answer = "%d\n" % -errno.EINVAL
-        with contextlib.suppress(OSError):  # whoever asked has gone
+        with contextlib.suppress(OSError):  # the client has disconnected
             self.wfile.write(answer.encode("ascii"))
 
     def answer(self, caller: Caller, words: List[str]) -> str:
-        """The answer to one request."""
+        """The response to a request."""
         if words[0] in ("show", "bandwidth", "fault", "unfault"):
             return self.server.control(caller, words)
         while "deaf" in self.server.faults:
@@ -169,7 +169,7 @@ class Conversation(socketserver.StreamRequestHandler):
         return "\n".join(["0 %d" % len(rows), *rows]) + "\n"
 
     def stay(self, caller: Caller, numbers: List[int]) -> None:
-        """A program: a line for each time that it wants to use its memory, answered when it may."""
+        """Serve a program: a line for each use of its memory, with a response when it may proceed."""
         number, memory, fixed = numbers
         engine = self.server.engine(number)
         code = engine.register(caller, memory, fixed)
@@ -186,7 +186,7 @@ class Conversation(socketserver.StreamRequestHandler):
 
 
 def _pids(words: List[str]) -> List[int]:
-    # process_num, the pids, and what stands behind the last one.
+    # process_num, the pids, and the end mark.
     count, values = int(words[0]), [int(word) for word in words[1:]]
     if not 0 <= count <= _MOST_PIDS or len(values) != count + 1 or values[count] != -1:
         raise BadRequest(-errno.ECANCELED)
@@ -194,7 +194,7 @@ def _pids(words: List[str]) -> List[int]:
 
 
 def size(text: str) -> int:
-    """Bytes, from a number with K, M, G or T behind it or nothing."""
+    """Bytes, from a number with an optional suffix K, M, G or T."""
     match = re.match(r"(\d+(?:\.\d+)?)([KMGT]?)$", text)
     if not match:
         raise argparse.ArgumentTypeError("%r: a number of bytes, such as 512M" % text)
@@ -202,7 +202,7 @@ def size(text: str) -> int:
 
 
 def ask(path: str, request: str) -> int:
-    """Print the service's answer to a request; exit code 1 if it is an error."""
+    """Print the service's response to a request; exit code 1 if it is an error."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(path)
         connection.sendall((request + "\n").encode("ascii"))
@@ -217,13 +217,13 @@ def ask(path: str, request: str) -> int:
 
 def main(arguments: List[str]) -> int:
     """Serve until SIGTERM."""
-    parser = argparse.ArgumentParser(description="Mock VEOS: vector engines that are not there, for tests and demos.")
+    parser = argparse.ArgumentParser(description="Mock VEOS: simulated vector engines, for tests and demos.")
     parser.add_argument("--socket", required=True, help="path of the Unix socket; it is replaced")
     parser.add_argument("--ves", type=int, default=1, help="number of vector engines")
     parser.add_argument("--memory", type=size, default=size("48G"), help="device memory of each engine")
     parser.add_argument("--area", type=size, default=size("32G"), help="swap area of each engine")
     parser.add_argument("--bandwidth", type=size, default=size("6G"), help="bytes a second, each engine")
-    parser.add_argument("--ask", metavar="REQUEST", help="ask the service that runs there (show, fault ...), and end")
+    parser.add_argument("--ask", metavar="REQUEST", help="send a request to the running service (show, fault ...)")
     options = parser.parse_args(arguments)
     if options.ask:
         return ask(options.socket, options.ask)
@@ -231,7 +231,7 @@ def main(arguments: List[str]) -> int:
         os.unlink(options.socket)
     engines = [Engine(ve, options.memory, options.area, float(options.bandwidth)) for ve in range(options.ves)]
     service = Service(options.socket, engines)
-    os.chmod(options.socket, 0o666)  # everybody may ask; who may do what is decided by SO_PEERCRED
+    os.chmod(options.socket, 0o666)  # anybody may connect; SO_PEERCRED decides who may do what
     with contextlib.suppress(KeyboardInterrupt):
         service.serve_forever(poll_interval=1)
     return 0

@@ -1,153 +1,138 @@
-"""``omfs check``: whether this Slurm and this daemon can do what omfs-daemon promises."""
+"""``omfs check``."""
 
 from __future__ import annotations
 
 import os
-import re
 import time
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from rich.table import Table
+import typer
 
-from omfs_daemon.cli.check_preemption import stops
-from omfs_daemon.daemon.api.client import Client
-from omfs_daemon.daemon.api.client import UnreachableError
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import table
-from omfs_daemon.terminal.output import when
-from omfs_daemon.config.schema import Config
-from omfs_daemon.config.load import check_accounts
-from omfs_daemon.daemon.api.callers import user_name
+from omfs_daemon.cli.check_preemption import preemption_findings
+from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.config.entitlement_text import from_rows
+from omfs_daemon.config.load import check_accounts
+from omfs_daemon.config.open_gateway import open_gateway
+from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.api.callers import user_name
+from omfs_daemon.daemon.api.client import Client
 from omfs_daemon.daemon.heartbeat import age
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import OmfsError
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.slurm.settings_check import Facts
-from omfs_daemon.slurm.settings_check import Finding
-from omfs_daemon.slurm.settings_check import Level
-from omfs_daemon.slurm.settings_check import PlugIn
-from omfs_daemon.slurm.settings_check import findings
-from omfs_daemon.slurm.gateway import Gateway
-from omfs_daemon.slurm.gateway import SlurmSettings
-from omfs_daemon.slurm.commands.run_command import run
+from omfs_daemon.errors import GatewayError, OmfsError, UnreachableError
+from omfs_daemon.slurm.commands.admin_level import admin_level
+from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
+from omfs_daemon.slurm.settings_check import (
+    Finding,
+    Level,
+    SiteFacts,
+    accounts_finding,
+    connection_finding,
+    findings,
+    no_connection,
+    passed,
+    unknown_account,
+)
+from omfs_daemon.slurm.submit_plugin import (
+    installed_plug_in,
+    max_age,
+    plug_in_settings,
+    privileged_uids,
+    watched_heartbeat,
+)
+from omfs_daemon.terminal.exit_status import Exit
+from omfs_daemon.terminal.output import cell, print_json, show, table, when
+from omfs_daemon.terminal.session import AsJson, session_of
 
-_MAX_AGE = 10.0  # the default of plugins/job_submit.lua
-_COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_COLORS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
 
-def check(config: Config, gateway: Gateway, client: Client, why: str = "") -> list[Finding]:
-    """All findings: the daemon, the connection to Slurm, its settings, stops, and accounts with entitlements.
+def check(context: typer.Context, as_json: AsJson = False) -> None:
+    """Check Slurm's settings and the daemon, and suggest fixes.
 
-    ``why`` this gateway was chosen.
+    The connection, versions, permissions, and settings that make preemption slow or unsafe. Works without the
+    daemon. Run it as the user that runs omfsd. Exit code 1 if anything fails.
+    """
+    session = session_of(context)
+    config = session.config()
+    with open_gateway(config.slurm) as (gateway, why):
+        found = all_findings(config, gateway, session.client(), why)
+    print_json(findings_as_json(found)) if as_json else show(findings_table(found))
+    if not passed(found):
+        raise typer.Exit(Exit.NO)
+
+
+def all_findings(config: Config, gateway: Gateway, client: Client, why: str = "") -> list[Finding]:
+    """Findings about the daemon, the connection to Slurm, its settings, preemption, and accounts with entitlements.
+
+    ``why``: why this gateway was chosen.
     """
     try:
         settings = gateway.settings()
         nodes = gateway.nodes()
     except GatewayError as error:
-        mend = "check that slurmctld runs, and slurm.conf in the configuration"
-        return [daemon(client), Finding(Level.FAIL, "connection", f"Slurm does not answer: {error}", mend)]
-    up = sum(node.up for node in nodes)
-    how = f"{gateway.name} ({why})" if why else gateway.name
-    connection = Finding(Level.OK, "connection", f"{how}: {up} of {len(nodes)} nodes are up")
-    if not up:
-        connection = connection._replace(level=Level.FAIL, mend="bring nodes up: sinfo -R says why they are not")
-    facts = _facts(config, settings, client)
-    ways = stops(config, gateway, settings, nodes, _plug_ins(settings))
-    return [daemon(client), connection, *findings(settings, facts), *ways, accounts(config, gateway)]
+        return [daemon_finding(client), no_connection(error)]
+    plug_in = plug_in_settings(settings)
+    return [
+        daemon_finding(client),
+        connection_finding(gateway.name, why, nodes),
+        *findings(settings, _facts(config, settings, plug_in, client)),
+        *preemption_findings(config, gateway, settings, nodes, plug_in),
+        _accounts(config, gateway),
+    ]
 
 
-def daemon(client: Client) -> Finding:
-    """Whether omfsd runs, and whether it is in order."""
+def daemon_finding(client: Client) -> Finding:
+    """Whether omfsd runs without errors."""
     try:
         status = client.status()
     except UnreachableError as error:
         return Finding(Level.WARN, "omfsd", f"not running: {error}", "start omfsd")
     except OmfsError as error:
-        return Finding(Level.WARN, "omfsd", f"does not answer as it should: {error}", "start omfsd again")
+        return Finding(Level.WARN, "omfsd", f"unexpected answer: {error}", "restart omfsd")
     if status["last_error"]:
-        what = f"running; last look at Slurm {when(status['last_poll'])}, then: {status['last_error']}"
-        return Finding(Level.WARN, "omfsd", what, "mend what it says; it goes on by itself")
+        what = f"running; last poll of Slurm {when(status['last_poll'])}, then: {status['last_error']}"
+        return Finding(Level.WARN, "omfsd", what, "fix the reported error; omfsd then continues by itself")
     if status["paused"]:
         return Finding(Level.WARN, "omfsd", f"paused by {status['paused']['by']}", "omfs resume")
     return Finding(Level.OK, "omfsd", f"version {status['version']} is running")
 
 
-def accounts(config: Config, gateway: Gateway) -> Finding:
+def _accounts(config: Config, gateway: Gateway) -> Finding:
     """Whether slurmdbd knows the accounts that the file names."""
     try:
         rows = gateway.accounts()
         check_accounts(config, rows)
     except OmfsError as error:
-        return Finding(Level.FAIL, "accounts", str(error), "sacctmgr add account, or mend the name")
-    if rows is None:
-        return Finding(Level.OK, "accounts", "no accounting runs: account names are taken as jobs give them")
-    return Finding(Level.OK, "accounts", f"slurmdbd knows {len(rows)} accounts, all with entitlements among them")
+        return unknown_account(error)
+    return accounts_finding(rows)
 
 
-def _facts(config: Config, settings: SlurmSettings, client: Client) -> Facts:
-    heartbeat = config.daemon.heartbeat
-    uid = os.geteuid()
-    return Facts(
+def _facts(config: Config, settings: SlurmSettings, plug_in: Mapping[str, str], client: Client) -> SiteFacts:
+    heartbeat, slurm, uid = config.daemon.heartbeat, config.slurm, os.geteuid()
+    return SiteFacts(
         uid=uid,
-        admin_level=_admin_level(config, settings, user_name(uid)),
-        plugin=plug_in(settings),
+        admin_level=admin_level(settings, user_name(uid), slurm.timeout_seconds, slurm.conf) if uid else "",
+        plugin=installed_plug_in(settings),
         heartbeat=heartbeat,
         heartbeat_age=age(heartbeat, time.time()),
-        watched=watched(settings),
-        max_age=max_age(settings),
-        privileged_uids=privileged_uids(settings),
-        poll_seconds=config.slurm.poll_seconds,
+        watched=watched_heartbeat(plug_in, Config().daemon.heartbeat),
+        max_age=max_age(plug_in),
+        privileged_uids=privileged_uids(plug_in),
+        poll_seconds=slurm.poll_seconds,
         running=_runs(client),
-        shares=_shares(config, client),
+        entitlements=_entitlements(config, client),
     )
 
 
-def _shares(config: Config, client: Client) -> tuple[AccountShare, ...]:
+def _entitlements(config: Config, client: Client) -> tuple[Entitlement, ...]:
     """Those in force; without a daemon those of the file."""
     try:
         return from_rows(client.entitlements()["entitlements"])
     except OmfsError:
-        return config.shares
-
-
-def plug_in(settings: SlurmSettings) -> PlugIn:
-    """What the job_submit.lua beside slurm.conf is."""
-    script = _beside(settings, "job_submit.lua")
-    try:
-        return PlugIn.OURS if "omfs" in script.read_text(errors="replace") else PlugIn.ANOTHER
-    except FileNotFoundError:
-        return PlugIn.MISSING
-    except OSError:
-        return PlugIn.UNKNOWN
-
-
-def watched(settings: SlurmSettings) -> Path:
-    """The heartbeat that the plug-in looks at: ``heartbeat=PATH`` in its omfs_job_submit.conf, else the default one."""
-    given = _plug_ins(settings).get("heartbeat")
-    return Path(given) if given else Config().daemon.heartbeat
-
-
-def max_age(settings: SlurmSettings) -> float:
-    """Seconds after which the plug-in takes the daemon for gone."""
-    try:
-        return float(_plug_ins(settings)["max_age"])
-    except (KeyError, ValueError):
-        return _MAX_AGE
-
-
-def privileged_uids(settings: SlurmSettings) -> frozenset[str]:
-    """Whose releases the plug-in takes."""
-    return frozenset(re.sub(r"\s", "", _plug_ins(settings).get("privileged_uids", "0")).split(","))
-
-
-def _plug_ins(settings: SlurmSettings) -> dict[str, str]:
-    """The plug-in's own settings, read as it reads them: the last line of a name counts."""
-    try:
-        text = _beside(settings, "omfs_job_submit.conf").read_text(errors="replace")
-    except OSError:
-        return {}
-    return dict(re.findall(r"(?m)^[^\S\n]*(\w+)[^\S\n]*=[^\S\n]*(.*?)[^\S\n]*$", text))
+        return config.all_entitlements
 
 
 def _runs(client: Client) -> bool:
@@ -160,39 +145,20 @@ def _runs(client: Client) -> bool:
     return True
 
 
-def _beside(settings: SlurmSettings, name: str) -> Path:
-    return Path(settings.values.get("SLURM_CONF", "/etc/slurm/slurm.conf")).with_name(name)
-
-
-def _admin_level(config: Config, settings: SlurmSettings, user: str) -> str:
-    if os.geteuid() == 0 or not settings.values.get("AccountingStorageType", "").endswith("slurmdbd"):
-        return ""
-    command = ["sacctmgr", "-nP", "show", "user", user, "format=AdminLevel"]
-    try:
-        return run(command, timeout=config.slurm.timeout_seconds, conf=config.slurm.conf).stdout.strip()
-    except GatewayError:
-        return ""
-
-
-def passed(found: list[Finding]) -> bool:
-    """Whether nothing fails; warnings pass."""
-    return all(finding.level is not Level.FAIL for finding in found)
-
-
-def as_table(found: list[Finding]) -> Table:
-    made = table("", ("", "subject", "what", "mend"))
+def findings_table(found: Sequence[Finding]) -> Table:
+    """What ``omfs check`` prints."""
+    made = table("", ("", "subject", "what", "fix"))
     for finding in found:
-        level = cell(finding.level.value, _COLOURS[finding.level])
-        made.add_row(level, cell(finding.subject), cell(finding.what), cell(finding.mend))
+        level = cell(finding.level.value, _COLORS[finding.level])
+        made.add_row(level, cell(finding.subject), cell(finding.what), cell(finding.fix))
     return made
 
 
-def as_json(found: list[Finding]) -> dict[str, object]:
-    """``{"ok": bool, "findings": [{level, subject, what, mend}]}``; ok: nothing fails."""
+def findings_as_json(found: Sequence[Finding]) -> dict[str, object]:
+    """``{"ok": bool, "findings": [{level, subject, what, fix}]}``; ok: nothing fails."""
     return {
         "ok": passed(found),
         "findings": [
-            {"level": level.value, "subject": subject, "what": what, "mend": mend}
-            for level, subject, what, mend in found
+            {"level": level.value, "subject": subject, "what": what, "fix": fix} for level, subject, what, fix in found
         ],
     }

@@ -1,4 +1,4 @@
-"""``omfs config``: the configuration file, without the daemon."""
+"""``omfs config``."""
 
 from __future__ import annotations
 
@@ -9,40 +9,38 @@ from typing import Annotated
 
 import typer
 
-from omfs_daemon.terminal.exit_status import Exit
-from omfs_daemon.terminal.exit_status import FaultLine
-from omfs_daemon.terminal.output import clean
-from omfs_daemon.terminal.output import print_json
-from omfs_daemon.config.job_submit_conf import as_text
-from omfs_daemon.config.job_submit_conf import plugin_settings
-from omfs_daemon.terminal.session import session_of
-from omfs_daemon.config.load import DEFAULT_PATH
-from omfs_daemon.config.load import parse
-from omfs_daemon.config.load import read_text
-from omfs_daemon.config.sample import as_toml
-from omfs_daemon.config.sample import sample
+from omfs_daemon.config.job_submit_conf import as_text, plugin_settings
+from omfs_daemon.config.load import parse_config, read_text
+from omfs_daemon.config.sample import as_toml, effective, sample
+from omfs_daemon.config.socket_path import DEFAULT_PATH
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.terminal.exit_status import Exit, FaultLine
+from omfs_daemon.terminal.output import clean, print_json
+from omfs_daemon.terminal.session import AsJson, session_of
 
 app = typer.Typer(
-    cls=FaultLine, rich_markup_mode=None, no_args_is_help=True, help="The configuration file; works without the daemon."
+    cls=FaultLine,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Show and check the configuration file; works without the daemon.",
 )
 
 
 @app.command("default", epilog="Example: omfs config default > /etc/omfs/omfs.toml")
 def default() -> None:
-    """Print a commented sample: every option, what it does, its default and an example."""
+    """Print a commented sample with every option, its default and an example."""
     print(sample(), end="")
 
 
 @app.command("show", epilog="Example: omfs -c omfs.toml config show")
 def show_config(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Print what the file amounts to, defaults included."""
+    """Print the effective configuration, defaults included."""
     config = session_of(context).config()
     if as_json:
-        print_json(config.model_dump(mode="json", by_alias=True))
+        print_json(effective(config).model_dump(mode="json", by_alias=True))
     else:
         print(as_toml(config), end="")
 
@@ -55,13 +53,13 @@ def job_submit(
     privileged: Annotated[
         list[str] | None,
         typer.Option(
-            help="A user besides root and the one who runs this who may release and rank jobs: SlurmUser, operators."
+            help="Another user who may release and rank jobs, besides root and yourself: SlurmUser, operators."
         ),
     ] = None,
 ) -> None:
-    """Print the settings of the submit plug-in (job_submit.lua): classes, methods, limits, places.
+    """Print the settings of the submit plug-in (job_submit.lua): classes, methods, limits, paths.
 
-    Run it as the user that runs omfsd, and again whenever the configuration has changed; `omfs check` says when.
+    Run it as the user that runs omfsd, and again whenever the configuration changes; `omfs check` reports when.
     """
     uids = {0, os.geteuid(), *(_uid(name) for name in privileged or ())}
     print(as_text(plugin_settings(session_of(context).config(), uids)), end="")
@@ -75,16 +73,16 @@ def _uid(user: str) -> int:
 
 
 @app.command("check", epilog="Example: omfs config check /etc/omfs/omfs.toml")
-def check(
+def check_file(
     context: typer.Context,
-    file: Annotated[Path | None, typer.Argument(help="The file; else the one of --config.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="The file; default: the one of --config.")] = None,
 ) -> None:
-    """Say whether a file is right: exit code 0 if it is, 1 with one line about what is wrong if it is not."""
+    """Check a file: exit code 0 if it is valid; else 1, and one line that says what is wrong."""
     path = file or session_of(context).config_path or DEFAULT_PATH
     text = read_text(path)
     try:
-        parse(text, str(path))
+        parse_config(text, str(path))
     except ConfigError as error:
         typer.echo(f"omfs: {clean(str(error))}", err=True)
         raise typer.Exit(Exit.NO) from None
-    print(f"{path}: right")
+    print(f"{path}: valid")

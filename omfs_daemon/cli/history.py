@@ -1,44 +1,70 @@
-"""Commands register in main.py; table beside the command."""
+"""``omfs history``."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
-from rich.console import RenderableType
-from rich.text import Text
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import span
-from omfs_daemon.terminal.output import table
-from omfs_daemon.terminal.output import when
-from omfs_daemon.daemon.api.history_view import CostsView
-from omfs_daemon.daemon.api.history_view import PastVictimView
-from omfs_daemon.terminal.output import size_text
-from collections.abc import Iterator
-from omfs_daemon.daemon.api.history_view import HistoryView
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omfs_daemon.daemon.api.operations import LONGEST_HISTORY
+from omfs_daemon.terminal.output import cell, print_json, show, size_text, span, table, when
+from omfs_daemon.terminal.session import AsJson, session_of
+from omfs_daemon.terminal.times import seconds_since_epoch
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from omfs_daemon.daemon.api.history_view import CostsView, HistoryView, PastVictimView
 
 
-# -- costs -------------------------------------------------------------------------------------------
+def history(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=LONGEST_HISTORY, help="The most rows to list.")] = 20,
+    since: Annotated[
+        str, typer.Option(help="The earliest time: 30m, 6h or 2d ago, or a time such as 2026-03-01T14:00.")
+    ] = "7d",
+    costs: Annotated[
+        bool, typer.Option("--costs", help="List each preemption and each resume of a job, with its cost.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List past preemptions, newest first, and what they cost.
+
+    And how long each preemptor waited. Users see what concerns their own jobs, operators all.
+    """
+    client, begin = session_of(context).client(), seconds_since_epoch(since, time.time())
+    if costs:
+        rows = client.costs(limit, begin)
+        print_json(rows) if as_json else show(*costs_table(rows))
+    else:
+        view = client.history(limit, begin)
+        print_json(view) if as_json else show(*history_table(view))
 
 
-def past_victims(victims: Iterable[PastVictimView]) -> Text:
-    """One a line."""
-    rows = (cell(f"{victim['job']} of {victim['account']} ({_paid(victim)})") for victim in victims)
-    return Text("\n").join(rows)
+def victims_text(victims: Iterable[PastVictimView]) -> Text:
+    """One victim a line."""
+    from rich.text import Text
+
+    return Text("\n").join(cell(f"{victim['job']} of {victim['account']} ({_paid(victim)})") for victim in victims)
 
 
 def _paid(victim: PastVictimView) -> str:
-    """``dmtcp: 2.1 s, 1.5 GB; back 8.0 s; 3.0 s lost``."""
-    moved = [span(victim["stop_seconds"])] if "stop_seconds" in victim else []
+    """``dmtcp: 2.1 s, 1.5 GB; resumed in 8.0 s; 3.0 s lost``."""
+    moved = [span(victim["preempt_seconds"])] if "preempt_seconds" in victim else []
     moved += [size_text(victim["bytes"])] if victim.get("bytes") else []
     parts = [", ".join(moved)] if moved else []
-    parts += [f"back {span(victim['resume_seconds'])}"] if victim.get("resume_seconds") else []
+    parts += [f"resumed in {span(victim['resume_seconds'])}"] if victim.get("resume_seconds") else []
     parts += [f"{span(victim['lost_seconds'])} lost"] if victim.get("lost_seconds") else []
     return victim["method"] + (": " if parts else "") + "; ".join(parts)
 
 
-def costs(view: CostsView) -> Iterator[RenderableType]:
+def costs_table(view: CostsView) -> Iterator[RenderableType]:
     """What ``omfs history --costs`` prints."""
     if not view["costs"]:
-        yield Text("no job was stopped or came back in that time")
+        yield cell("no job was preempted or resumed in that time")
         return
     numbers = ("took", "moving", "moved", "lost")
     made = table("", ("when", "job", "user", "account", "method", "what", *numbers), numbers)
@@ -49,7 +75,7 @@ def costs(view: CostsView) -> Iterator[RenderableType]:
             cell(row["user"]),
             cell(row["account"]),
             cell(row["method"]),
-            "stopped" if row["way"] == "out" else "came back",
+            "preempted" if row["direction"] == "out" else "resumed",
             span(row["seconds"]) if row["seconds"] else "",
             span(row["moving_seconds"]) if row["moving_seconds"] else "",
             size_text(row["bytes"]) if row["bytes"] else "",
@@ -60,19 +86,19 @@ def costs(view: CostsView) -> Iterator[RenderableType]:
 
 def history_table(view: HistoryView) -> Iterator[RenderableType]:
     """What ``omfs history`` prints."""
-    if not view["stops"]:
-        yield Text("no job was stopped in that time")
+    if not view["preemptions"]:
+        yield cell("no job was preempted in that time")
         return
-    made = table("", ("when", "for job", "account", "why", "stopped", "waited", "outcome"), ("waited",))
-    for stop in view["stops"]:
-        waited = stop["waited_seconds"]
+    made = table("", ("when", "for job", "account", "why", "victims", "waited", "outcome"), ("waited",))
+    for preemption in view["preemptions"]:
+        waited = preemption["waited_seconds"]
         made.add_row(
-            when(stop["time"]),
-            cell(stop["beneficiary"] + (" (urgent)" if stop["urgent"] else "")),
-            cell(stop["account"]),
-            cell(stop["reason"]),
-            past_victims(stop["victims"]),
+            when(preemption["time"]),
+            cell(preemption["preemptor"] + (" (urgent)" if preemption["urgent"] else "")),
+            cell(preemption["account"]),
+            cell(preemption["reason"]),
+            victims_text(preemption["victims"]),
             "" if waited is None else span(waited),
-            cell(stop["outcome"]),
+            cell(preemption["outcome"]),
         )
     yield made

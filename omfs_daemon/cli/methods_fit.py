@@ -1,144 +1,170 @@
-"""What was fitted, as people take it on: into the configuration, and into the simulator. Pure."""
+"""``omfs methods fit``: measured costs as settings for the configuration and options for the simulator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
-from typing import NamedTuple
-from omfs_daemon.cluster.preempt_methods import Method
-from omfs_daemon.cluster.preempt_methods import Pace
-from omfs_daemon.preemption.cost_fit import BACK
-from omfs_daemon.preemption.cost_fit import STOP
-from omfs_daemon.preemption.cost_fit import Fit
-from omfs_daemon.preemption.cost_fit import Way
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
+from omfs_daemon.config.build import rules
+from omfs_daemon.daemon.api.history_view import costs_from_views
+from omfs_daemon.daemon.api.operations import LONGEST_HISTORY
+from omfs_daemon.preemption.cost_fit import IN, OUT, Fit, MethodDirection, fit, points
+from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.simulate.engine.preemption_costs import by_size
-from collections.abc import Iterator, Sequence
-from rich.console import RenderableType
-from rich.text import Text
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import table
-from omfs_daemon.terminal.output import pace_text
+from omfs_daemon.terminal.exit_status import Exit
+from omfs_daemon.terminal.output import cell, pace_text, print_json, show, table
+from omfs_daemon.terminal.session import AsJson, session_of
+from omfs_daemon.terminal.times import seconds_since_epoch
 
-AT_ONCE = 1e15
-"""Bytes per second that stand for "the size does not matter": the configuration knows no infinite numbers."""
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
-
-class Fitted(NamedTuple):
-    """A method and what is known of it."""
-
-    traits: Method
-    pace: Pace
-    stop: Fit | None
-    back: Fit | None
+UNLIMITED_RATE = 1e15
+"""Bytes per second that stand for "the size does not matter": the configuration has no infinite numbers."""
 
 
-def fitted(fits: Mapping[Way, Fit], methods: Mapping[str, tuple[Method, Pace]]) -> list[Fitted]:
-    """By method, in the order of ``methods``; those without any row, or not installed any more, are left out."""
+class FittedMethod(NamedTuple):
+    """A method and what was fitted for it."""
+
+    traits: MethodTraits
+    pace: MethodSpeed
+    preempt: Fit | None
+    resume: Fit | None
+
+    @property
+    def directions(self) -> tuple[tuple[str, Fit | None], ...]:
+        return ("preempt", self.preempt), ("resume", self.resume)
+
+
+def methods_fit(
+    context: typer.Context,
+    since: Annotated[
+        str, typer.Option(help="The earliest time: 12h or 30d ago, or a time such as 2026-03-01T14:00.")
+    ] = "90d",
+    as_json: AsJson = False,
+) -> None:
+    """Fit the speed of each method to what its preemptions cost: seconds = fixed + bytes / rate.
+
+    Prints the settings for the configuration, and the options that make `omfs simulate` use them.
+    Exit code 1 if there is no data.
+    """
+    session = session_of(context)
+    rows = costs_from_views(session.client().costs(LONGEST_HISTORY, seconds_since_epoch(since, time.time()))["costs"])
+    fits = {direction: made for direction, some in points(rows).items() if (made := fit(some)) is not None}
+    paces = rules(session.config(), ()).paces
+    found = fitted(fits, {name: (method.traits, paces[name]) for name, method in installed().items()})
+    print_json(fits_as_json(found)) if as_json else show(*fits_table(found))
+    if not found:
+        raise typer.Exit(Exit.NO)
+
+
+def fitted(
+    fits: Mapping[MethodDirection, Fit], methods: Mapping[str, tuple[MethodTraits, MethodSpeed]]
+) -> list[FittedMethod]:
+    """In the order of ``methods``; without those that have no row or are no longer installed."""
     found = []
     for name, (traits, pace) in methods.items():
-        stop, back = fits.get(Way(name, STOP)), fits.get(Way(name, BACK))
-        if stop is not None or back is not None:
-            found.append(Fitted(traits, pace, stop, back))
+        preempt, resume = fits.get(MethodDirection(name, OUT)), fits.get(MethodDirection(name, IN))
+        if preempt is not None or resume is not None:
+            found.append(FittedMethod(traits, pace, preempt, resume))
     return found
 
 
-def toml(found: list[Fitted]) -> str:
-    """``[methods.NAME]`` tables; what could not be fitted stands there as a remark only."""
+def toml(found: Sequence[FittedMethod]) -> str:
+    """``[methods.NAME]`` tables; what could not be fitted is a comment."""
     return "\n".join(line for one in found for line in _table(one))
 
 
-def _table(one: Fitted) -> Iterator[str]:
+def _table(one: FittedMethod) -> Iterator[str]:
     yield f"[methods.{one.traits.name}]"
-    if one.stop is not None:
-        yield from _settings(one.stop, "stop", one.pace.stop_rate)
-    if one.back is not None:
-        yield from _settings(one.back, "back", one.pace.back_rate)
+    if one.preempt is not None:
+        yield from _settings(one.preempt, "preempt", one.pace.preempt_rate)
+    if one.resume is not None:
+        yield from _settings(one.resume, "resume", one.pace.resume_rate)
 
 
-def _settings(fit: Fit, side: str, rate_before: float) -> Iterator[str]:
+def _settings(fit: Fit, direction: str, rate_before: float) -> Iterator[str]:
     if fit.is_line:
-        yield f"{side}_seconds = {_number(fit.fixed)}"
-        rate = fit.rate if isfinite(fit.rate) else AT_ONCE
+        yield f"{direction}_seconds = {_number(fit.fixed)}"
+        rate = fit.rate if isfinite(fit.rate) else UNLIMITED_RATE
         remark = "" if isfinite(fit.rate) else "  # the size does not matter"
-        yield f"{side}_bytes_per_second = {_number(rate)}{remark}"
+        yield f"{direction}_bytes_per_second = {_number(rate)}{remark}"
     elif not isfinite(rate_before):
-        yield f"{side}_seconds = {_number(fit.median)}  # median of {fit.rows}: {fit.why_not}"
+        yield f"{direction}_seconds = {_number(fit.median)}  # median of {fit.rows}: {fit.why_not}"
     else:
-        # Beside the rate that is in force, the median would count the moving twice.
-        yield f"# {side}: {_number(fit.median)} s in the median of {fit.rows}; nothing fitted: {fit.why_not}"
+        # With the rate that is in force, the median would count the transfer twice.
+        yield f"# {direction}: median {_number(fit.median)} s of {fit.rows} rows; nothing fitted: {fit.why_not}"
 
 
 def _number(value: float) -> str:
-    """Three digits, as TOML has floats."""
+    """Three digits, as a float of TOML."""
     text = f"{value:.3g}"
     return text if any(mark in text for mark in ".e") else f"{text}.0"
 
 
-def simulator(one: Fitted) -> list[str]:
-    """The options of ``omfs simulate`` by which jobs are stopped like this."""
+def simulator_options(one: FittedMethod) -> list[str]:
+    """The options of ``omfs simulate`` for preemption by this method."""
     if not one.traits.keeps_work:
         return ["--method", "kill"]
-    way = "checkpoint" if one.traits.leaves else "swap"
-    words = ["--method", way]
-    for fit, side in ((one.stop, "out"), (one.back, "in")):
-        if fit is not None:
-            words += [f"--{way}-{side}", _cost(fit)]
-    return words
+    mode = "checkpoint" if one.traits.leaves else "swap"
+    options = ["--method", mode]
+    for made, direction in ((one.preempt, "out"), (one.resume, "in")):
+        if made is not None:
+            options += [f"--{mode}-{direction}", _cost(made)]
+    return options
 
 
 def _cost(fit: Fit) -> str:
     return by_size(fit.fixed, fit.rate) if fit.is_line else f"{fit.median:.4g}:{fit.median:.4g}"
 
 
-# -- fits --------------------------------------------------------------------------------------------
-
-
-def fits(found: Sequence[Fitted]) -> Iterator[RenderableType]:
+def fits_table(found: Sequence[FittedMethod]) -> Iterator[RenderableType]:
     """What ``omfs methods fit`` prints."""
     if not found:
-        yield Text("nothing to fit: no stop in that time tells what it has cost")
+        yield cell("nothing to fit: no preemption in that time has a recorded cost")
         return
-    columns = ("method", "what", "rows", "in the median", "fitted", "spread")
-    made = table(
-        "How long it took; half of the rows lie within the spread", columns, ("rows", "in the median", "spread")
-    )
+    columns = ("method", "what", "rows", "median", "fitted", "spread")
+    made = table("Durations; half of the rows lie within the spread", columns, ("rows", "median", "spread"))
     for one in found:
-        for what, fit in (("stop", one.stop), ("back", one.back)):
-            if fit is not None:
-                line = pace_text(fit.fixed, fit.rate if isfinite(fit.rate) else None) if fit.is_line else fit.why_not
-                made.add_row(
-                    cell(one.traits.name), what, str(fit.rows), f"{fit.median:.3g} s", cell(line), f"{fit.spread:.3g} s"
-                )
+        for direction, of in one.directions:
+            if of is not None:
+                line = pace_text(of.fixed, of.rate if isfinite(of.rate) else None) if of.is_line else of.why_not
+                median, spread = f"{of.median:.3g} s", f"{of.spread:.3g} s"
+                made.add_row(cell(one.traits.name), direction, str(of.rows), median, cell(line), spread)
     yield made
-    yield Text("For the configuration:")
-    yield Text("\n" + toml(list(found)) + "\n")
-    yield Text("For the simulator, one method at a time:")
+    yield "For the configuration:"
+    yield f"\n{toml(found)}\n"
+    yield "For the simulator, one method at a time:"
     for one in found:
-        yield Text(f"{one.traits.name}: omfs simulate {' '.join(simulator(one))} ...")
-    if any(one.traits.launched and one.back is not None for one in found):
-        yield Text(
-            "A return by omfs-run is told without the seconds that Slurm takes to start the job again: add them to"
-            " back_seconds."
+        yield f"{one.traits.name}: omfs simulate {' '.join(simulator_options(one))} ..."
+    if any(one.traits.launched and one.resume is not None for one in found):
+        yield (
+            "omfs-run reports a restart without the seconds that Slurm takes to start the job again: add them to"
+            " resume_seconds."
         )
 
 
-def fits_as_json(found: Sequence[Fitted]) -> dict[str, object]:
+def fits_as_json(found: Sequence[FittedMethod]) -> dict[str, object]:
     """What ``omfs methods fit --json`` prints."""
     return {
         "methods": [
             {
                 "name": one.traits.name,
-                "stop": None if one.stop is None else _fit(one.stop),
-                "back": None if one.back is None else _fit(one.back),
-                "simulate": simulator(one),
+                **{direction: None if of is None else _fit_as_json(of) for direction, of in one.directions},
+                "simulate": simulator_options(one),
             }
             for one in found
         ],
-        "toml": toml(list(found)),
+        "toml": toml(found),
     }
 
 
-def _fit(fit: Fit) -> dict[str, object]:
+def _fit_as_json(fit: Fit) -> dict[str, object]:
     """``bytes_per_second`` is null where the size does not matter, ``fitted`` null where there is no line."""
     rate = fit.rate if isfinite(fit.rate) else None
     line = {"seconds": fit.fixed, "bytes_per_second": rate} if fit.is_line else None

@@ -1,29 +1,42 @@
-"""Commands register in main.py; table beside the command."""
+"""``omfs plan``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from rich.console import RenderableType
-from rich.table import Table
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import span
-from omfs_daemon.terminal.output import table
-from omfs_daemon.daemon.api.plan_view import ActionView
-from omfs_daemon.daemon.api.plan_view import PlanView
-from omfs_daemon.daemon.api.plan_view import VictimView
+from typing import TYPE_CHECKING
+
+import typer
+
+from omfs_daemon.terminal.output import cell, print_json, show, span, table
+from omfs_daemon.terminal.session import AsJson, session_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from omfs_daemon.daemon.api.plan_view import ActionView, PlanView, VictimView
+
+
+def plan(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show what omfsd would do now, without doing it.
+
+    Includes what the validator refuses, with the reason.
+    """
+    view = session_of(context).client().plan()
+    print_json(view) if as_json else show(*plan_table(view))
 
 
 def plan_table(view: PlanView) -> Iterator[RenderableType]:
     """What ``omfs plan`` prints."""
-    yield cell(view["sentence"])
+    yield cell(view["summary"])
     if view["actions"]:
         yield _actions(view["actions"], "Would be done now")
     if view["refused"]:
-        yield _actions(view["refused"], "Refused by the safety gate")
+        yield _actions(view["refused"], "Refused by the validator")
 
 
 def _actions(actions: Iterable[ActionView], title: str) -> Table:
-    made = table(title, ("what", "job", "account", "why", "numbers", "stops"))
+    made = table(title, ("what", "job", "account", "why", "numbers", "preemptions"))
     for action in actions:
         made.add_row(
             cell(action["kind"]),
@@ -31,13 +44,9 @@ def _actions(actions: Iterable[ActionView], title: str) -> Table:
             cell(action["account"]),
             cell(action["reason"]),
             cell(", ".join(f"{name} {value:g}" for name, value in action["numbers"].items())),
-            cell(_victims(action.get("victims", []))),
+            cell(", ".join(_victim(victim) for victim in action.get("victims", []))),
         )
     return made
-
-
-def _victims(victims: Iterable[VictimView]) -> str:
-    return ", ".join(_victim(victim) for victim in victims)
 
 
 def _victim(victim: VictimView) -> str:

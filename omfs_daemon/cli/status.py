@@ -1,64 +1,76 @@
-"""Commands register in main.py; table beside the command."""
+"""``omfs status``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import clean
-from omfs_daemon.terminal.output import span
-from omfs_daemon.terminal.output import table
-from omfs_daemon.terminal.output import when
-from omfs_daemon.daemon.api.status_view import StatusView
-from omfs_daemon.daemon.api.status_view import StopUnderWayView
-from omfs_daemon.terminal.account_table import accounts
+from typing import TYPE_CHECKING
+
+import typer
+
+from omfs_daemon.terminal.account_table import account_table
+from omfs_daemon.terminal.output import cell, print_json, show, span, table, when
+from omfs_daemon.terminal.session import AsJson, session_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+    from omfs_daemon.daemon.api.status_view import PreemptionView, StatusView
+
+
+def status(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show how the cluster is shared among the accounts now.
+
+    CPUs entitled, used, borrowed, lent, and requested by pending jobs; preemptions under way.
+    """
+    view = session_of(context).client().status()
+    print_json(view) if as_json else show(*status_table(view))
 
 
 def status_table(view: StatusView) -> Iterator[RenderableType]:
     """What ``omfs status`` prints."""
     cluster = view["cluster"]
-    yield Text(
-        f"omfsd {view['version']}, Slurm {clean(view['slurm_version'])} by {clean(view['gateway'])}"
-        f"; last look {when(view['last_poll'])}"
+    yield cell(
+        f"omfsd {view['version']}, Slurm {view['slurm_version']} by {view['gateway']}"
+        f"; last poll {when(view['last_poll'])}"
     )
-    yield Text(
+    yield cell(
         f"{cluster['nodes_up']} of {cluster['nodes']} nodes up; "
         f"{cluster['cpus_used']} of {cluster['cpus']} CPUs used, {cluster['cpus_idle']} idle; "
-        f"{view['held']} jobs held, {len(view['stopped'])} stopped"
+        f"{view['held']} jobs held, {len(view['preempted'])} preempted"
     )
     yield from _warnings(view)
-    yield cell(view["sentence"])
-    yield accounts(view["accounts"], f"CPUs by account (entitlements: {clean(view['entitlements_source'])})")
-    if view["stops_under_way"]:
-        yield _under_way(view["stops_under_way"], view["time"])
-    if view["stopped"]:
-        waiting = table("Stopped jobs that wait to go on", ("job", "method", "for", "since"))
-        for job in view["stopped"]:
+    yield cell(view["summary"])
+    yield account_table(view["accounts"], f"CPUs by account (entitlements: {view['entitlements_source']})")
+    if view["preemptions_under_way"]:
+        yield _under_way(view["preemptions_under_way"], view["time"])
+    if view["preempted"]:
+        waiting = table("Preempted jobs waiting to continue", ("job", "method", "for", "since"))
+        for job in view["preempted"]:
             waiting.add_row(cell(job["job"]), cell(job["method"]), cell(job["for"]), when(job["since"]))
         yield waiting
 
 
 def _warnings(view: StatusView) -> Iterator[Text]:
     if paused := view["paused"]:
-        why = f": {clean(paused['reason'])}" if paused["reason"] else ""
+        why = f": {paused['reason']}" if paused["reason"] else ""
         yield cell(f"PAUSED by {paused['by']} since {when(paused['since'])}{why}", "bold yellow")
     if view["dry_run"]:
-        yield Text("dry run: nothing is ordered from Slurm", style="yellow")
+        yield cell("dry run: no orders are sent to Slurm", "yellow")
     if view["last_error"]:
         yield cell(f"last error: {view['last_error']}", "red")
 
 
-def _under_way(stops: Iterable[StopUnderWayView], now: float) -> Table:
-    made = table("Stops under way", ("for job", "account", "step", "victims", "since"))
-    for stop in stops:
-        victims = ", ".join(f"{victim['job']} ({victim['method']})" for victim in stop["victims"])
+def _under_way(preemptions: Iterable[PreemptionView], now: float) -> Table:
+    made = table("Preemptions under way", ("for job", "account", "step", "victims", "since"))
+    for preemption in preemptions:
+        victims = ", ".join(f"{victim['job']} ({victim['method']})" for victim in preemption["victims"])
         made.add_row(
-            cell(stop["beneficiary"] + (" (urgent)" if stop["urgent"] else "")),
-            cell(stop["account"]),
-            cell(stop["step"]),
+            cell(preemption["preemptor"] + (" (urgent)" if preemption["urgent"] else "")),
+            cell(preemption["account"]),
+            cell(preemption["step"]),
             cell(victims),
-            f"{span(max(0.0, now - stop['since']))} ago",
+            f"{span(max(0.0, now - preemption['since']))} ago",
         )
     return made

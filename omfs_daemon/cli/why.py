@@ -1,16 +1,33 @@
-"""Commands register in main.py; table beside the command."""
+"""``omfs why``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from rich.console import RenderableType
-from rich.table import Table
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import span
-from omfs_daemon.terminal.output import table
-from omfs_daemon.terminal.output import when
-from omfs_daemon.daemon.api.why_view import WayView
-from omfs_daemon.daemon.api.why_view import WhyView
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omfs_daemon.terminal.output import cell, print_json, show, span, table, when
+from omfs_daemon.terminal.session import AsJson, session_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from omfs_daemon.daemon.api.why_view import MethodOptionView, WhyView
+
+
+def why(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(help="A job as Slurm shows it: 1234, or 1234_7 of an array.")],
+    as_json: AsJson = False,
+) -> None:
+    """Explain why a job waits or runs, and show its history.
+
+    Who preempted it, for whom, by which rule. Users see their own jobs, operators all.
+    """
+    view = session_of(context).client().why(job)
+    print_json(view) if as_json else show(*why_table(view))
 
 
 def why_table(view: WhyView) -> Iterator[RenderableType]:
@@ -19,19 +36,19 @@ def why_table(view: WhyView) -> Iterator[RenderableType]:
         f"job {view['job']} of {view['user']} in {view['account']}, class {view['class']}, {view['state']}", "bold"
     )
     yield cell(view["now"])
-    if view["ways"]:
-        yield _ways(view["ways"])
+    if view["methods"]:
+        yield _methods(view["methods"])
     if view["events"]:
-        story = table("", ("when", "event", "what"))
+        events = table("", ("when", "event", "what"))
         for event in view["events"]:
-            story.add_row(when(event["time"]), cell(event["event"]), cell(event["text"]))
-        yield story
+            events.add_row(when(event["time"]), cell(event["event"]), cell(event["text"]))
+        yield events
 
 
-def _ways(ways: Iterable[WayView]) -> Table:
-    names = ("to stop", "to bring back", "work lost")
-    made = table("How it can be stopped", ("method", *names, "why not now"), names)
-    for way in ways:
-        seconds = (way["stop_seconds"], way["back_seconds"], way["lost_seconds"])
-        made.add_row(cell(way["method"]), *(span(value) for value in seconds), cell(way["why_not"], "yellow"))
+def _methods(methods: Iterable[MethodOptionView]) -> Table:
+    numbers = ("to preempt", "to resume", "work lost")
+    made = table("How it can be preempted", ("method", *numbers, "why not now"), numbers)
+    for method in methods:
+        seconds = (method["preempt_seconds"], method["resume_seconds"], method["lost_seconds"])
+        made.add_row(cell(method["method"]), *(span(value) for value in seconds), cell(method["why_not"], "yellow"))
     return made

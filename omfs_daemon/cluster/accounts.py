@@ -1,8 +1,8 @@
-"""Who owns how much: the tree of accounts, entitlements, and the rule who may take from whom.
+"""The account tree and its entitlements.
 
-Percentages are of the parent's share, as shares in Slurm's account tree are. What the children of an account
-leave over belongs to its *rest*: jobs submitted to the account itself. What the top accounts leave over
-belongs to ``(others)``: all accounts that are not named.
+A percentage is of the parent's entitlement, like shares in Slurm's account tree. What an account's children leave
+over belongs to jobs that are submitted to the account itself. What the top accounts leave over belongs to
+``(others)``: all accounts that are not named.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
+
 from omfs_daemon.errors import ConfigError
 
 OTHERS = "(others)"
 
 
 @dataclass(frozen=True, slots=True)
-class AccountShare:
-    """``percent`` (0 to 100) of the parent's share; ``parent`` is "" for a top account."""
+class Entitlement:
+    """``percent`` (0 to 100) of the parent's entitlement; ``parent`` is "" for a top account."""
 
     name: str
     percent: Fraction
@@ -26,95 +27,105 @@ class AccountShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Entity:
-    """A node of the tree. ``path`` holds the indices from itself up to its top account; ``share`` is of the machine."""
+class AccountNode:
+    """A node of the tree.
+
+    ``path``: indices from itself up to its top account; ``entitlement``: fraction of the cluster's CPUs.
+    """
 
     index: int
     name: str
-    share: Fraction
+    entitlement: Fraction
     path: tuple[int, ...]
     is_leaf: bool
 
 
 class AccountTree:
-    """The checked tree. Every job belongs to one leaf; usage counts on the leaf's whole path."""
+    """The account tree, checked. Every job belongs to one leaf and counts at every account on the leaf's path.
 
-    def __init__(self, shares: Iterable[AccountShare]) -> None:
-        self.shares: tuple[AccountShare, ...] = tuple(shares)
-        children = _checked_children(self.shares)
-        self.entities: list[Entity] = []
-        self._leaf_of: dict[str, Entity] = {}
-        self._grow("", Fraction(1), (), children)
+    Errors: ConfigError.
+    """
 
-    def _grow(
+    def __init__(self, entitlements: Iterable[Entitlement]) -> None:
+        self.entitlements: tuple[Entitlement, ...] = tuple(entitlements)
+        children = _checked_children(self.entitlements)
+        self.entities: list[AccountNode] = []
+        self._leaf_of: dict[str, AccountNode] = {}
+        self._add_children("", Fraction(1), (), children)
+
+    def _add_children(
         self,
         parent: str,
-        share: Fraction,
+        entitlement: Fraction,
         above: tuple[int, ...],
-        children: Mapping[str, Sequence[AccountShare]],
+        children: Mapping[str, Sequence[Entitlement]],
     ) -> None:
         left = Fraction(1)
         for child in children.get(parent, ()):
             part = child.percent / 100
             left -= part
             is_leaf = child.name not in children
-            entity = self._add(child.name, share * part, above, is_leaf)
+            entity = self._add(child.name, entitlement * part, above, is_leaf)
             if is_leaf:
                 self._leaf_of[child.name] = entity
             else:
-                self._grow(child.name, share * part, entity.path, children)
+                self._add_children(child.name, entitlement * part, entity.path, children)
         name = f"{parent}{OTHERS}" if parent else OTHERS
-        self._leaf_of[parent] = self._add(name, share * left, above, True)
+        self._leaf_of[parent] = self._add(name, entitlement * left, above, True)
 
-    def _add(self, name: str, share: Fraction, above: tuple[int, ...], is_leaf: bool) -> Entity:
+    def _add(self, name: str, entitlement: Fraction, above: tuple[int, ...], is_leaf: bool) -> AccountNode:
         index = len(self.entities)
-        entity = Entity(index, name, share, (index, *above), is_leaf)
+        entity = AccountNode(index, name, entitlement, (index, *above), is_leaf)
         self.entities.append(entity)
         return entity
 
-    def leaf(self, account: str) -> Entity:
-        """Where a job of this Slurm account counts; an account that is not named counts under ``(others)``."""
+    def leaf(self, account: str) -> AccountNode:
+        """The leaf at which jobs of this Slurm account count; ``(others)`` for an account that is not named."""
         return self._leaf_of.get(account) or self._leaf_of[""]
 
     def entitled(self, cpus: int) -> list[int]:
-        """CPUs that each entity owns of ``cpus``, by index: floor(share * cpus) (OMFS, Algorithm 1, line 22)."""
-        return [floor(entity.share * cpus) for entity in self.entities]
+        """Each entity's CPUs of ``cpus``, by index: floor(entitlement * cpus) (OMFS, Algorithm 1, line 22)."""
+        return [floor(entity.entitlement * cpus) for entity in self.entities]
 
-    def entity(self, name: str) -> Entity | None:
+    def entity(self, name: str) -> AccountNode | None:
         return next((entity for entity in self.entities if entity.name == name), None)
 
 
-def _checked_children(shares: Sequence[AccountShare]) -> dict[str, list[AccountShare]]:
-    """The shares by parent, or a ConfigError that says what is wrong with them."""
-    names = {share.name for share in shares}
-    children: dict[str, list[AccountShare]] = {}
+def _checked_children(entitlements: Sequence[Entitlement]) -> dict[str, list[Entitlement]]:
+    """The entitlements by parent. Errors: ConfigError."""
+    names = {entitlement.name for entitlement in entitlements}
+    children: dict[str, list[Entitlement]] = {}
     seen: set[str] = set()
-    for share in shares:
-        if not share.name or share.name.endswith(OTHERS):
-            raise ConfigError(f"account name {share.name!r} is not allowed: names are not empty and not {OTHERS!r}")
-        if share.name in seen:
-            raise ConfigError(f"account {share.name!r} is named twice: each account has one entitlement")
-        if not 0 <= share.percent <= 100:
-            raise ConfigError(f"account {share.name!r}: percent = {_text(share.percent)} is not allowed: 0 to 100")
-        if share.parent and share.parent not in names:
+    for entitlement in entitlements:
+        if not entitlement.name or entitlement.name.endswith(OTHERS):
             raise ConfigError(
-                f"account {share.name!r}: parent = {share.parent!r} is not among the accounts: "
+                f"account name {entitlement.name!r} is not allowed: names are not empty and not {OTHERS!r}"
+            )
+        if entitlement.name in seen:
+            raise ConfigError(f"account {entitlement.name!r} is named twice: each account has one entitlement")
+        if not 0 <= entitlement.percent <= 100:
+            raise ConfigError(
+                f"account {entitlement.name!r}: percent = {_text(entitlement.percent)} is not allowed: 0 to 100"
+            )
+        if entitlement.parent and entitlement.parent not in names:
+            raise ConfigError(
+                f"account {entitlement.name!r}: parent = {entitlement.parent!r} is not among the accounts: "
                 f"name it first, or leave the parent out"
             )
-        seen.add(share.name)
-        children.setdefault(share.parent, []).append(share)
+        seen.add(entitlement.name)
+        children.setdefault(entitlement.parent, []).append(entitlement)
     for parent, group in children.items():
-        total = sum((share.percent for share in group), Fraction(0))
+        total = sum((entitlement.percent for entitlement in group), Fraction(0))
         if total > 100:
-            names_text = ", ".join(f"{share.name} {_text(share.percent)}" for share in group)
+            names_text = ", ".join(f"{entitlement.name} {_text(entitlement.percent)}" for entitlement in group)
             where = f"under {parent!r}" if parent else "at the top"
             raise ConfigError(f"the accounts {where} add up to {_text(total)} %: at most 100 ({names_text})")
-    _refuse_cycles(shares)
+    _refuse_cycles(entitlements)
     return children
 
 
-def _refuse_cycles(shares: Sequence[AccountShare]) -> None:
-    parent_of = {share.name: share.parent for share in shares}
+def _refuse_cycles(entitlements: Sequence[Entitlement]) -> None:
+    parent_of = {entitlement.name: entitlement.parent for entitlement in entitlements}
     for name in parent_of:
         walked = [name]
         while parent := parent_of[walked[-1]]:

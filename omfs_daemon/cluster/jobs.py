@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class JobState(StrEnum):
-    """The job states that matter to us; Slurm's terminal states are one (squeue(1), JOB STATE CODES)."""
+    """Job states; all of Slurm's terminal states are ENDED (squeue(1), JOB STATE CODES)."""
 
     PENDING = "PENDING"
     CONFIGURING = "CONFIGURING"
@@ -32,7 +32,7 @@ class Hold(StrEnum):
     ADMIN = "admin"
 
 
-class Share(NamedTuple):
+class Allocation(NamedTuple):
     """What a job has on one node: CPUs and bytes of memory."""
 
     node: str
@@ -41,13 +41,13 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What a job asks for; equal requests fit on the same nodes, so it is the key of placement caches.
+class JobRequest:
+    """What a job requests; equal requests fit on the same nodes, so it is the key of placement caches.
 
     ``cpus`` is the total, spread over ``nodes`` to ``max_nodes`` nodes with at least
     ``min_cpus_per_node`` on each. ``gres`` is per node: ``(("gpu:a100", 2),)``. ``features`` is
     Slurm's expression (``"fast&ve"``). An exclusive job takes whole nodes.
-    ``unplaced``: Slurm must not start it before we have chosen its nodes (docs/books.md).
+    ``unplaced``: the daemon must choose its nodes before Slurm starts it (docs/node-licenses.md).
     """
 
     cpus: int
@@ -67,13 +67,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job (or the waiting rest of an array).
+    """One job, or the waiting rest of a job array.
 
-    ``id`` is Slurm's raw job id, unique; ``ref`` is what commands take: ``"7"``, ``"3_1"`` for one task of an
-    array, ``"3_[4-5]"`` for its waiting rest. Name, comment and user are written by users: hostile text.
+    ``id``: Slurm's raw job id, unique; ``ref``: what Slurm's commands take: ``"7"``, ``"3_1"`` for one task of an
+    array, ``"3_[4-5]"`` for its waiting rest. Users write the name, comment, and user: hostile text.
     ``requeue``: Slurm would requeue it (not submitted with --no-requeue). ``required_nodes`` in the request is the
-    *present* ReqNodeList, so it shows a pin of ours as well. ``licenses``: what it asks for while it waits, and holds
-    from its start to its end, by name. ``special_exit``: it waits, held, because its script ended with an exit code
+    *present* ReqNodeList, so it includes nodes to which we pinned the job. ``licenses``: by name, requested while it
+    waits and held from its start to its end. ``special_exit``: it is held because its script ended with an exit code
     that slurm.conf lists in RequeueExitHold.
     """
 
@@ -83,7 +83,7 @@ class Job:
     uid: int
     account: str
     state: JobState
-    request: Request
+    request: JobRequest
     submit: float
     partition: str = ""
     qos: str = ""
@@ -95,7 +95,7 @@ class Job:
     start: float | None = None
     run_time: float = 0.0
     time_limit: float = inf
-    shares: tuple[Share, ...] = ()
+    allocations: tuple[Allocation, ...] = ()
     licenses: tuple[tuple[str, int], ...] = ()
     array_id: int | None = None
     task_ids: tuple[int, ...] = ()
@@ -108,16 +108,16 @@ class Job:
 
     @property
     def tasks(self) -> int:
-        """How many jobs this record stands for."""
+        """The number of waiting array tasks, or 1."""
         return len(self.task_ids) if self.state is JobState.PENDING and len(self.task_ids) > 1 else 1
 
     @property
     def on_nodes(self) -> tuple[str, ...]:
-        return tuple(share.node for share in self.shares)
+        return tuple(allocation.node for allocation in self.allocations)
 
     @property
     def holds_cpus(self) -> bool:
-        """Whether its CPUs are taken: a suspended job's are free for others (Slurm, scontrol suspend)."""
+        """Whether it uses its CPUs; those of a suspended job are free for others (scontrol(1), suspend)."""
         return self.state in (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
 
     @property

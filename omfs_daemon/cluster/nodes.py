@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. ``up`` says whether Slurm would start a job on it now (not down, drained, in maintenance…).
+    """One node. ``up``: Slurm would start a job on it now (it is not down, drained, or in maintenance).
 
-    ``cpus_taken`` and ``memory_taken`` are Slurm's own books; a suspended job's memory stays in them.
-    ``gres`` counts per name, typed entries as ``gpu:a100`` besides their sum as ``gpu``.
+    ``cpus_taken``, ``memory_taken``: allocated according to Slurm, including the memory of suspended jobs.
+    ``gres``: counts by name; typed entries (``gpu:a100``) and their sum (``gpu``).
     """
 
     name: str

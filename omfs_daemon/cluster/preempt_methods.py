@@ -1,8 +1,7 @@
-"""What a way of stopping a job does to it and to its node; how it is done lies in ``methods/``."""
+"""What each preemption method does to a job and its nodes; ``preemption/methods/`` carries it out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -11,16 +10,16 @@ MEMORY, DEVICES = "memory", "devices"
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
-    """A way to stop a job.
+class MethodTraits:
+    """A preemption method.
 
-    keeps_work  the job goes on where it was, instead of starting over
-    leaves      it goes back into the queue, so all that it held becomes free and it may come back anywhere; else it
-                stays, suspended, and can go on only on its own nodes
-    frees       what the books then let others have of a job that stays, besides its CPUs: MEMORY, DEVICES
-    launched    it is done by omfs-run inside the job, which must have said that it is ready
-    on_nodes    it is done by omfs-node on the job's nodes, which must be able to
-    slow        it takes its time and may fail, as what is launched or done on nodes does in any case
+    keeps_work  the job continues where it was instead of starting over
+    leaves      the job is requeued: all its resources become free and it may run anywhere next; otherwise it stays
+                on its nodes, suspended, and can resume only there
+    frees       what a job that stays gives up for others besides its CPUs: MEMORY, DEVICES
+    launched    omfs-run carries it out inside the job, and must have reported that it is ready
+    on_nodes    omfs-node carries it out on the job's nodes, which must support it
+    slow        it takes time and may fail; this is always assumed of ``launched`` and ``on_nodes``
     """
 
     name: str
@@ -37,40 +36,27 @@ class Method:
 
     @property
     def is_careful(self) -> bool:
-        """Whether others, which let go at once, wait until the job's work is safe."""
+        """Whether victims that free their resources at once wait until this job's work is safe."""
         return self.launched or self.on_nodes or self.slow
 
 
-class Cost(NamedTuple):
-    """What stopping one job costs, in seconds: until it has let go, until it computes again, work thrown away."""
+class PreemptionCost(NamedTuple):
+    """What preempting one job costs, in seconds: until its resources are free, until it runs again, and work lost."""
 
-    stop: float = 0.0
-    back: float = 0.0
+    preempt: float = 0.0
+    resume: float = 0.0
     lost: float = 0.0
 
     @property
     def total(self) -> float:
-        return self.stop + self.back + self.lost
+        return self.preempt + self.resume + self.lost
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How fast a method is: seconds whatever the size, and bytes per second, each way."""
+class MethodSpeed:
+    """How fast a method is, each way: seconds whatever the size, and bytes per second."""
 
-    stop_seconds: float = 0.0
-    stop_rate: float = inf
-    back_seconds: float = 0.0
-    back_rate: float = inf
-
-
-REQUEUE = Method("requeue", keeps_work=False, leaves=True)
-SUSPEND = Method("suspend", keeps_work=True, leaves=False)
-DMTCP = Method("dmtcp", keeps_work=True, leaves=True, launched=True)
-CRIU = Method("criu", keeps_work=True, leaves=True, launched=True)
-APPLICATION = Method("application", keeps_work=True, leaves=True, launched=True)
-PAGEOUT = Method("pageout", keeps_work=True, leaves=False, frees=frozenset({MEMORY}), on_nodes=True)
-VE_SWAP = Method("ve_swap", keeps_work=True, leaves=False, frees=frozenset({DEVICES}), on_nodes=True)
-
-BUILT_IN: Mapping[str, Method] = {
-    method.name: method for method in (REQUEUE, SUSPEND, DMTCP, CRIU, APPLICATION, PAGEOUT, VE_SWAP)
-}
+    preempt_seconds: float = 0.0
+    preempt_rate: float = inf
+    resume_seconds: float = 0.0
+    resume_rate: float = inf

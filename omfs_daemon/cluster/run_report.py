@@ -1,7 +1,7 @@
-"""The word that omfs-run keeps in a job's comment, to tell how far the program in it can be stopped.
+"""What omfs-run reports in a job's comment: whether its program can be preempted, and how that went.
 
-``omfs:run=RESTARTS:STATE[:KEY=VALUE]...`` (docs/omfs-run.md). The job's owner can write it himself: whoever reads it
-must gain nothing by a lie and lose nothing by one.
+``omfs:run=RESTARTS:STATE[:KEY=VALUE]...`` (docs/omfs-run.md). The job's owner can write it too, so nobody may gain or
+lose by a false report.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.protocol import job_comment
 
-_WORD = re.compile(r"(?:^|\s)omfs:run=(\d{1,6}):([a-z]{1,16})((?::[a-z]{1,16}=[A-Za-z0-9_.-]{1,40})*)(?=\s|$)")
+_REPORT = re.compile(
+    r"(?:^|\s)" + job_comment.RUN_KEY + r"(\d{1,6}):([a-z]{1,16})((?::[a-z]{1,16}=[A-Za-z0-9_.-]{1,40})*)(?=\s|$)"
+)
 _NUMBER = re.compile(r"\d{1,16}(?:\.\d{1,9})?")
-# A lie may not spoil what is counted over all jobs: a sum of 10^16 seconds never shows a second again.
+# A false report must not spoil totals over all jobs: a sum of 10^16 seconds never shows one second more.
 _MOST_SECONDS = 1e7
 _MOST_TIMES = 10**9
 _MOST_BYTES = 2**50
@@ -24,19 +26,19 @@ _CODE = re.compile(r"[a-z_]{1,40}")
 
 
 class RunState(StrEnum):
-    READY = "ready"
-    STOPPING = "stopping"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    HELD = "held"
+    READY = job_comment.READY
+    STOPPING = job_comment.STOPPING
+    FAILED = job_comment.FAILED
+    STOPPED = job_comment.STOPPED
+    HELD = job_comment.HELD
 
 
-class Run(NamedTuple):
-    """What the launcher says of one run of the job.
+class RunReport(NamedTuple):
+    """What omfs-run reports of one run of the job.
 
-    ``restarts``: which run (SLURM_RESTART_COUNT); ``why``: a code, "" if none is given; ``size``: bytes of the
-    checkpoint; ``seconds``: for writing it, or (READY) for bringing it back; ``lost``: seconds of work thrown away;
-    ``times``: how many checkpoints have failed in this run; FAILED without any: it cannot be stopped in this run.
+    ``restarts``: which run (SLURM_RESTART_COUNT); ``why``: a reason code, "" if none is given; ``size``: bytes of the
+    checkpoint; ``seconds``: to write it, or (READY) to restart from it; ``lost``: seconds of work lost; ``times``: how
+    many checkpoints failed in this run. FAILED with ``times`` 0: the job cannot be preempted in this run.
     """
 
     restarts: int
@@ -49,8 +51,8 @@ class Run(NamedTuple):
     times: int = 0
 
 
-def of(job: Job) -> Run | None:
-    """What is said of the job's present run; of the last one if it waits. None if nothing is said of it."""
+def run_report(job: Job) -> RunReport | None:
+    """The report of the job's present run, or of its last run if it waits; None without one."""
     run = _read(job.comment)
     if run is None:
         return None
@@ -59,22 +61,22 @@ def of(job: Job) -> Run | None:
 
 
 @lru_cache(maxsize=4096)
-def _read(comment: str) -> Run | None:
-    if "omfs:run=" not in comment:
+def _read(comment: str) -> RunReport | None:
+    if job_comment.RUN_KEY not in comment:
         return None
-    found = _WORD.search(comment)
+    found = _REPORT.search(comment)
     if found is None or found[2] not in frozenset(RunState):
         return None
-    said = dict(part.split("=", 1) for part in found[3].split(":")[1:])
-    return Run(
+    values = dict(part.split("=", 1) for part in found[3].split(":")[1:])
+    return RunReport(
         int(found[1]),
         RunState(found[2]),
-        _code(said.get("method", "")),
-        _code(said.get("why", "")),
-        int(_number(said.get("bytes", ""), _MOST_BYTES)),
-        _number(said.get("seconds", ""), _MOST_SECONDS),
-        _number(said.get("lost", ""), _MOST_SECONDS),
-        int(_number(said.get("times", ""), _MOST_TIMES)),
+        _code(values.get("method", "")),
+        _code(values.get("why", "")),
+        int(_number(values.get("bytes", ""), _MOST_BYTES)),
+        _number(values.get("seconds", ""), _MOST_SECONDS),
+        _number(values.get("lost", ""), _MOST_SECONDS),
+        int(_number(values.get("times", ""), _MOST_TIMES)),
     )
 
 
@@ -83,6 +85,6 @@ def _code(text: str) -> str:
 
 
 def _number(text: str, most: float) -> float:
-    """What is more than it can be counts as not said."""
+    """0 if the text is no number, or above ``most``."""
     value = float(text) if _NUMBER.fullmatch(text) else 0.0
     return value if value <= most else 0.0

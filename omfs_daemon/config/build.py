@@ -1,61 +1,86 @@
-"""What is made of a configuration: the rules of the policy, node licenses, time-outs."""
+"""The rules of the policy, node licenses and time-outs that a configuration gives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from omfs_daemon.cluster.preempt_methods import Pace
-from omfs_daemon.config.schema import MethodSection
-from omfs_daemon.preemption.methods.registry import installed
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.slurm.node_licenses import Book
-from omfs_daemon.slurm.node_licenses import Books
-from omfs_daemon.config.schema import Config
+
+from omfs_daemon.cluster.accounts import AccountTree, Entitlement
+from omfs_daemon.cluster.preempt_methods import MethodSpeed
+from omfs_daemon.config.schema import ClassSection, Config, MethodSection
+from omfs_daemon.policy.rules.classes import JobClassRule, Rules
+from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS, installed
+from omfs_daemon.slurm.node_licenses import NodeLicense, NodeLicenses
 
 
-def rules(config: Config, shares: Iterable[AccountShare]) -> Rules:
-    """What the policy goes by, with the entitlements that are in force now."""
+def rules(config: Config, entitlements: Iterable[Entitlement]) -> Rules:
+    """The rules of the policy, with the entitlements that are in force now."""
     policy = config.policy
     return Rules(
-        tree=AccountTree(shares),
-        classes=tuple(section.rule() for section in config.classes),
+        tree=AccountTree(entitlements),
+        classes=tuple(_class_rule(section) for section in config.classes),
         quantum=policy.quantum_seconds,
         min_runtime_max=policy.min_runtime_max_seconds,
-        max_stops_per_hour=policy.max_stops_per_hour,
-        max_stops_per_cycle=policy.max_stops_per_cycle,
+        max_preemptions_per_hour=policy.max_preemptions_per_hour,
+        max_preemptions_per_cycle=policy.max_preemptions_per_cycle,
         urgent_may_take_entitled=policy.urgent_may_take_entitled,
         rank_depth=policy.rank_depth,
         methods={name: method.traits for name, method in installed().items()},
-        paces={name: _pace(method.pace, config.methods.get(name)) for name, method in installed().items()},
+        paces={name: _speed(method.pace, config.methods.get(name)) for name, method in installed().items()},
+        unmatched=UNMATCHED,
     )
 
 
-def books(config: Config) -> Books:
-    """The licences that stand for what nodes have."""
-    return Books(Book(section.licence, section.kind, section.anywhere or "") for section in config.book)
+UNMATCHED = JobClassRule("regular", methods=tuple(BUILT_IN_TRAITS))
+"""The rule for jobs of no class."""
 
 
-def stop_timeouts(config: Config) -> dict[str, float]:
-    """Seconds that a job may take to be stopped, of the methods that have a limit of their own."""
+def class_methods(section: ClassSection) -> tuple[str, ...]:
+    """The methods that users may choose in a class; none in an urgent one."""
+    if section.urgent:
+        return ()
+    return tuple(installed()) if section.methods is None else section.methods
+
+
+def _class_rule(section: ClassSection) -> JobClassRule:
+    return JobClassRule(
+        section.name,
+        partitions=frozenset(section.partition),
+        qos=frozenset(section.qos),
+        accounts=frozenset(section.account),
+        urgent=section.urgent,
+        methods=class_methods(section),
+        default=section.default,
+        last_resort="" if section.urgent or section.when_preemption_fails == "leave" else section.when_preemption_fails,
+    )
+
+
+def node_licenses(config: Config) -> NodeLicenses:
+    """The licenses that stand for resources of nodes."""
+    return NodeLicenses(
+        NodeLicense(section.license, section.kind, section.anywhere or "") for section in config.node_license
+    )
+
+
+def preempt_timeouts(config: Config) -> dict[str, float]:
+    """Seconds that a preemption may take, by method, for the methods that do not use policy.preempt_timeout_seconds."""
     careful = (name for name, method in installed().items() if method.traits.is_careful)
-    own = {name: section.stop_timeout_seconds for name, section in config.methods.items()}
-    given = {name: seconds for name, seconds in own.items() if seconds is not None}
-    return dict.fromkeys(careful, _CAREFUL_STOP) | given
+    own = {name: section.preempt_timeout_seconds for name, section in config.methods.items()}
+    configured = {name: seconds for name, seconds in own.items() if seconds is not None}
+    return dict.fromkeys(careful, _CAREFUL_TIMEOUT) | configured
 
 
-_CAREFUL_STOP = 600.0
+_CAREFUL_TIMEOUT = 600.0
 
 
-def _pace(built_in: Pace, own: MethodSection | None) -> Pace:
-    """What the site has measured, else what the method says of itself."""
-    if own is None:
-        return built_in
+def _speed(own: MethodSpeed, section: MethodSection | None) -> MethodSpeed:
+    """The site's measurements, else the method's own values."""
+    if section is None:
+        return own
     measured = {
-        "stop_seconds": own.stop_seconds,
-        "stop_rate": own.stop_bytes_per_second,
-        "back_seconds": own.back_seconds,
-        "back_rate": own.back_bytes_per_second,
+        "preempt_seconds": section.preempt_seconds,
+        "preempt_rate": section.preempt_bytes_per_second,
+        "resume_seconds": section.resume_seconds,
+        "resume_rate": section.resume_bytes_per_second,
     }
-    return replace(built_in, **{name: value for name, value in measured.items() if value is not None})
+    return replace(own, **{name: value for name, value in measured.items() if value is not None})

@@ -2,108 +2,108 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
 import csv
 import io
 from collections.abc import Iterable, Mapping
-import tomlkit
-from omfs_daemon.config.load import parse
+from typing import TypedDict
+
+from omfs_daemon.cluster.accounts import AccountTree, Entitlement
+from omfs_daemon.config.load import parse_config
+from omfs_daemon.config.percent import percent, percent_text
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.config.percent import percent
-from omfs_daemon.config.percent import percent_text
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.cluster.accounts import AccountTree
-from collections.abc import Iterable
 
 
-# -- entitlements ------------------------------------------------------------------------------------
-
-
-class ShareView(TypedDict):
-    """``percent`` is exact decimal text, of the parent's share."""
+class EntitlementRow(TypedDict):
+    """``percent``: exact decimal text, of the parent's entitlement."""
 
     account: str
     percent: str
     parent: str
 
+
 _COLUMNS = ("account", "percent", "parent")
 
 
-def to_toml(shares: Iterable[AccountShare]) -> str:
+def to_toml(entitlements: Iterable[Entitlement]) -> str:
     """``[entitlements.NAME]`` tables; :func:`from_toml` and the configuration file take them back exactly."""
-    entitlements = tomlkit.table(is_super_table=True)
-    for share in shares:
+    import tomlkit  # omfsd and the client need it only here
+
+    tables = tomlkit.table(is_super_table=True)
+    for entitlement in entitlements:
         table = tomlkit.table()
-        table.add("percent", tomlkit.value(percent_text(share.percent)))
-        if share.parent:
-            table.add("parent", share.parent)
-        entitlements.add(share.name, table)
+        table.add("percent", tomlkit.value(percent_text(entitlement.percent)))
+        if entitlement.parent:
+            table.add("parent", entitlement.parent)
+        tables.add(entitlement.name, table)
     document = tomlkit.document()
-    document.add("entitlements", entitlements)
+    document.add("entitlements", tables)
     return tomlkit.dumps(document)
 
 
-def from_toml(text: str, source: str) -> tuple[AccountShare, ...]:
-    """Those of a TOML text, which may be a whole configuration file; ConfigError names ``source``."""
-    return parse(text, source).shares
+def from_toml(text: str, source: str) -> tuple[Entitlement, ...]:
+    """The entitlements of a TOML text, which may be a whole configuration file; ConfigError names ``source``."""
+    return parse_config(text, source).all_entitlements
 
 
-def from_csv(text: str, source: str) -> tuple[AccountShare, ...]:
-    """Lines of ``account,percent,parent`` below that heading (parent may be left out); else ConfigError."""
+def from_csv(text: str, source: str) -> tuple[Entitlement, ...]:
+    """Rows below the header ``account,percent,parent`` (parent may be left out); ConfigError for anything else."""
     reader = csv.DictReader(io.StringIO(text), skipinitialspace=True, strict=True)
-    shares = []
+    entitlements = []
     try:
-        heading = tuple(name.strip().lower() for name in reader.fieldnames or ())
-        if heading not in (_COLUMNS, _COLUMNS[:2]):
-            raise ConfigError(f"{source}: line 1 = {','.join(heading)!r}: must be account,percent,parent")
-        reader.fieldnames = heading
+        header = tuple(name.strip().lower() for name in reader.fieldnames or ())
+        if header not in (_COLUMNS, _COLUMNS[:2]):
+            raise ConfigError(f"{source}: line 1 = {','.join(header)!r}: must be account,percent,parent")
+        reader.fieldnames = header
         for row in reader:
             # csv puts surplus cells under None and gives None for missing ones.
             if None in row or row["percent"] is None:
                 raise ConfigError(f"{source}: line {reader.line_num}: must be account,percent,parent")
-            shares.append(share_from(row, f"{source}: line {reader.line_num}"))
+            entitlements.append(entitlement_from(row, f"{source}: line {reader.line_num}"))
     except csv.Error as error:
         raise ConfigError(f"{source}: line {reader.reader.line_num}: {error}: must be CSV") from error
     try:
-        AccountTree(shares)
+        AccountTree(entitlements)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
-    return tuple(shares)
+    return tuple(entitlements)
 
 
-def from_rows(rows: object) -> tuple[AccountShare, ...]:
-    """The shares in a request of the socket; ConfigError if they are not rows as :class:`ShareView` says."""
+def from_rows(rows: object) -> tuple[Entitlement, ...]:
+    """The entitlements in a request on the socket; ConfigError if they are not :class:`EntitlementRow`."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ConfigError("shares: must be a list of {account, percent, parent}")
-    return tuple(share_from(row, f"shares[{index}]") for index, row in enumerate(rows))
+        raise ConfigError("entitlements: must be a list of {account, percent, parent}")
+    return tuple(entitlement_from(row, f"entitlements[{index}]") for index, row in enumerate(rows))
 
 
-def to_rows(shares: Iterable[AccountShare]) -> list[ShareView]:
-    return [{"account": share.name, "percent": percent_text(share.percent), "parent": share.parent} for share in shares]
+def to_rows(entitlements: Iterable[Entitlement]) -> list[EntitlementRow]:
+    return [
+        {"account": entitlement.name, "percent": percent_text(entitlement.percent), "parent": entitlement.parent}
+        for entitlement in entitlements
+    ]
 
 
-def share_from(row: Mapping[str, object], where: str) -> AccountShare:
+def entitlement_from(row: Mapping[str, object], where: str) -> Entitlement:
     """One row of a request or of a CSV file; ConfigError that begins with ``where``."""
     account, parent = row.get("account"), row.get("parent") or ""
     if not isinstance(account, str) or not isinstance(parent, str):
         raise ConfigError(f"{where}: account and parent must be text")
     try:
-        return AccountShare(account.strip(), percent(row.get("percent")), parent.strip())
+        return Entitlement(account.strip(), percent(row.get("percent")), parent.strip())
     except ValueError as error:
         raise ConfigError(f"{where}: percent = {row.get('percent')!r}: {error}") from error
 
 
-def differences(old: Iterable[AccountShare], new: Iterable[AccountShare]) -> list[str]:
+def differences(old: Iterable[Entitlement], new: Iterable[Entitlement]) -> list[str]:
     """One line for each account that differs: ``bio: 50 % -> 40 %``."""
-    before, after = ({share.name: share for share in shares} for shares in (old, new))
+    before, after = ({entitlement.name: entitlement for entitlement in entitlements} for entitlements in (old, new))
     return [
-        f"{name}: {_share_text(before.get(name))} -> {_share_text(after.get(name))}"
+        f"{name}: {_entitlement_text(before.get(name))} -> {_entitlement_text(after.get(name))}"
         for name in dict.fromkeys((*before, *after))
         if before.get(name) != after.get(name)
     ]
 
 
-def _share_text(share: AccountShare | None) -> str:
-    if share is None:
+def _entitlement_text(entitlement: Entitlement | None) -> str:
+    if entitlement is None:
         return "none"
-    return f"{percent_text(share.percent)} %" + (f" of {share.parent}" if share.parent else "")
+    return f"{percent_text(entitlement.percent)} %" + (f" of {entitlement.parent}" if entitlement.parent else "")

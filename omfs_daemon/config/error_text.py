@@ -1,4 +1,4 @@
-"""One clear line for what is wrong in a configuration: ``key = VALUE: what is allowed``."""
+"""Errors in a configuration, one line each: ``key = VALUE: what is allowed``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 _LONGEST_VALUE = 60
-_PLAINER = {
+_MESSAGES = {
     "bool_type": "must be true or false",
     "float_type": "must be a number",
     "int_type": "must be a whole number",
@@ -26,21 +26,35 @@ _PLAINER = {
     "missing": "is missing and must be given",
 }
 
+RENAMED = {
+    "book": "node_license",
+    "licence": "license",
+    "max_stops_per_hour": "max_preemptions_per_hour",
+    "max_stops_per_cycle": "max_preemptions_per_cycle",
+    "stop_timeout_seconds": "preempt_timeout_seconds",
+    "when_stop_fails": "when_preemption_fails",
+    "stop_seconds": "preempt_seconds",
+    "stop_bytes_per_second": "preempt_bytes_per_second",
+    "back_seconds": "resume_seconds",
+    "back_bytes_per_second": "resume_bytes_per_second",
+}
+"""Keys of older releases and what they are called now."""
 
-def fault_line(error: ValidationError, model: type[BaseModel]) -> str:
+
+def error_line(error: ValidationError, model: type[BaseModel]) -> str:
     """The first fault that pydantic found in ``model``, and how many more there are."""
-    # An unknown key comes first: a misspelt one is the reason why the right one is missing.
+    # An unknown key comes first: a misspelled key is why the right one is missing.
     faults = sorted(error.errors(include_url=False), key=lambda fault: fault["type"] != "extra_forbidden")
     text = _one(faults[0], model)
     return text if len(faults) == 1 else f"{text} (and {len(faults) - 1} more)"
 
 
 def _one(fault: ErrorDetails, model: type[BaseModel]) -> str:
-    place = tuple(part for part in fault["loc"] if part != "[key]")  # pydantic's word for a key that is wrong itself
+    place = tuple(part for part in fault["loc"] if part != "[key]")  # what pydantic adds for a key that is wrong itself
     kind = fault["type"]
     key = key_text(place)
     if kind == "missing":
-        return f"{key}: {_PLAINER[kind]}"
+        return f"{key}: {_MESSAGES[kind]}"
     if kind == "extra_forbidden":
         near = _nearest(str(place[-1]), place[:-1], model)
         return f"{key} = {value_text(fault['input'])}: unknown key; {near}"
@@ -52,7 +66,7 @@ def _one(fault: ErrorDetails, model: type[BaseModel]) -> str:
 def _allowed(fault: ErrorDetails) -> str:
     if fault["type"] == "value_error":
         return str(fault["ctx"]["error"])
-    text = _PLAINER.get(fault["type"], fault["msg"])
+    text = _MESSAGES.get(fault["type"], fault["msg"])
     return text.replace("Input should be ", "must be ").replace("Input should ", "must ")
 
 
@@ -81,6 +95,8 @@ def _clean(text: str) -> str:
 
 
 def _nearest(key: str, above: Sequence[int | str], model: type[BaseModel]) -> str:
+    if key in RENAMED:
+        return f"it is now {RENAMED[key]!r}"
     known = sorted(field.alias or name for name, field in _model_at(above, model).model_fields.items())
     close = get_close_matches(key, known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""Reading and checking a file."""
+"""Read and check a configuration file."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
-from pydantic import ValidationError
-from omfs_daemon.config.error_text import fault_line
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.slurm.gateway import AccountRow
-from omfs_daemon.config.schema import Config
 
-DEFAULT_PATH = Path("/etc/omfs/omfs.toml")
+from pydantic import ValidationError
+
+from omfs_daemon.cluster.accounts import Entitlement
+from omfs_daemon.config.error_text import error_line, key_text, value_text
+from omfs_daemon.config.schema import Config
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.preemption.methods.registry import installed
+from omfs_daemon.slurm.gateway import AccountRow
 
 
 def load(path: Path) -> Config:
     """The configuration in a file; ConfigError with one line: file, key, value and what is allowed."""
-    return parse(read_text(path), str(path))
+    return parse_config(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
@@ -32,33 +33,48 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"{path}: byte {error.start + 1} is not UTF-8, which TOML must be") from error
 
 
-def parse(text: str, source: str) -> Config:
+def parse_config(text: str, source: str) -> Config:
     """The configuration in a TOML text; ``source`` names it in the ConfigError."""
     try:
-        return Config.model_validate(tomllib.loads(text, parse_float=Decimal))
+        config = Config.model_validate(tomllib.loads(text, parse_float=Decimal))
+        _check_methods(config)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source}: {error}: must be TOML") from error
     except ValidationError as error:
-        raise ConfigError(f"{source}: {fault_line(error, Config)}") from error
+        raise ConfigError(f"{source}: {error_line(error, Config)}") from error
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
+    return config
+
+
+def _check_methods(config: Config) -> None:
+    """ConfigError for the first name of a method that is not installed."""
+    named: list[tuple[tuple[str | int, ...], str]] = [(("methods", name), name) for name in config.methods]
+    for number, section in enumerate(config.classes):
+        for key, names in (("methods", section.methods or ()), ("default", section.default)):
+            named += [(("class", number, key, index), name) for index, name in enumerate(names)]
+    unknown = [(place, name) for place, name in named if name not in installed()]
+    if unknown:
+        place, name = unknown[0]
+        more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+        raise ConfigError(f"{key_text(place)} = {value_text(name)}: must be one of {', '.join(installed())}{more}")
 
 
 def check_accounts(config: Config, rows: Sequence[AccountRow] | None) -> None:
     """ConfigError if the file gives an entitlement to an account that slurmdbd does not know.
 
-    ``rows`` is what the gateway says; None (no accounting runs) accepts every name.
+    ``rows``: as the gateway returns them; None (no accounting runs) accepts every name.
     """
-    check_shares(config.shares, rows)
+    check_entitlements(config.all_entitlements, rows)
 
 
-def check_shares(shares: Iterable[AccountShare], rows: Sequence[AccountRow] | None) -> None:
+def check_entitlements(entitlements: Iterable[Entitlement], rows: Sequence[AccountRow] | None) -> None:
     """As :func:`check_accounts`, for entitlements that come from elsewhere."""
     if rows is None:
         return
     known = sorted(row.name for row in rows)
-    for share in shares:
-        if share.name not in known:
-            close = get_close_matches(share.name, known, n=1)
+    for entitlement in entitlements:
+        if entitlement.name not in known:
+            close = get_close_matches(entitlement.name, known, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"it knows {', '.join(known) or 'no account'}"
-            raise ConfigError(f"entitlements.{share.name}: must be an account that slurmdbd knows; {hint}")
+            raise ConfigError(f"entitlements.{entitlement.name}: must be an account that slurmdbd knows; {hint}")

@@ -1,4 +1,4 @@
-"""Which adapter talks to Slurm: PySlurm where there is one that fits the running Slurm, else Slurm's commands."""
+"""Choose the adapter for Slurm: PySlurm if its release matches the running Slurm, else Slurm's commands."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from omfs_daemon.config.schema import SlurmSection
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import ParseError
+from omfs_daemon.errors import ConfigError, GatewayError, ParseError
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
+from omfs_daemon.slurm.commands.run_command import run_command
 from omfs_daemon.slurm.gateway import Gateway
 from omfs_daemon.slurm.pyslurm.pyslurm_gateway import PySlurmGateway
 from omfs_daemon.slurm.pyslurm.pyslurm_process import PySlurmProcess
-from omfs_daemon.slurm.releases import Release
-from omfs_daemon.slurm.commands.run_command import run
+from omfs_daemon.slurm.releases import SlurmRelease
 
 
-class Choice(NamedTuple):
+class ChosenGateway(NamedTuple):
     """The adapter, and why it is this one."""
 
     gateway: Gateway
@@ -27,42 +25,43 @@ class Choice(NamedTuple):
 
 
 @contextmanager
-def opened(
+def open_gateway(
     section: SlurmSection, python: str = sys.executable, variables: Mapping[str, str] | None = None
-) -> Iterator[Choice]:
-    """The adapter that ``slurm.gateway`` asks for, for as long as it is needed.
+) -> Iterator[ChosenGateway]:
+    """The adapter that ``slurm.gateway`` names; it is closed at the end.
 
-    ConfigError if that is "pyslurm" and it cannot be used. ``python`` has it, run with these ``variables``.
+    ConfigError if that is "pyslurm" and it cannot be used. ``python``: the interpreter that has PySlurm, run with
+    these ``variables`` in its environment.
     """
     commands = CommandGateway(section.conf, section.timeout_seconds)
     if section.gateway == "commands":
-        yield Choice(commands, 'slurm.gateway = "commands"')
+        yield ChosenGateway(commands, 'slurm.gateway = "commands"')
         return
     with closing(PySlurmProcess(section.conf, section.timeout_seconds, python, variables)) as process:
         try:
             fits = _fits(process.release(), _slurm_version(section, commands))
         except GatewayError as error:
             if section.gateway == "pyslurm":
-                hint = 'mend it, or set "auto" or "commands"'
+                hint = 'fix it, or set "auto" or "commands"'
                 raise ConfigError(f'slurm.gateway = "pyslurm" cannot be used: {error}: {hint}') from None
             process.close()
-            yield Choice(commands, str(error))
+            yield ChosenGateway(commands, str(error))
         else:
-            yield Choice(PySlurmGateway(process, commands), fits)
+            yield ChosenGateway(PySlurmGateway(process, commands), fits)
 
 
 def _fits(pyslurm: str, slurm: str) -> str:
-    """That the releases agree, in words; GatewayError if they do not: each PySlurm knows one release's messages."""
+    """A line that the releases match; GatewayError if they do not: each PySlurm knows one release's messages."""
     with suppress(ParseError):
-        if Release.of(pyslurm) == Release.of(slurm):
+        if SlurmRelease.of(pyslurm) == SlurmRelease.of(slurm):
             return f"PySlurm {pyslurm} fits Slurm {slurm}"
     raise GatewayError(f"PySlurm {pyslurm} does not fit Slurm {slurm}")
 
 
 def _slurm_version(section: SlurmSection, commands: CommandGateway) -> str:
-    """The running Slurm's; while it is away, that of the commands here."""
+    """The running Slurm's version; while it does not answer, that of the commands installed here."""
     try:
         return commands.settings().version
     except GatewayError:
         arguments = ("scontrol", "--version")
-        return run(arguments, timeout=section.timeout_seconds, conf=section.conf).stdout.strip()
+        return run_command(arguments, timeout=section.timeout_seconds, conf=section.conf).stdout.strip()

@@ -10,18 +10,15 @@ import tomlkit
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from omfs_daemon.config.schema import Config
-from omfs_daemon.config.schema import BookSection
-from omfs_daemon.config.schema import ClassSection
-from omfs_daemon.config.schema import EntitlementSection
-from omfs_daemon.config.schema import MethodSection
+from omfs_daemon.config.build import class_methods
 from omfs_daemon.config.percent import percent_text
+from omfs_daemon.config.schema import ClassSection, Config, EntitlementSection, MethodSection, NodeLicenseSection
 
 _WIDTH = 100
 _HEAD = """\
-# The configuration of omfsd. All lines are comments: what stands here is what holds without the file.
-# Take the # away from what you change; `omfs config check FILE` tells whether the file is right,
-# and `systemctl reload omfsd` puts it into force.
+# The configuration of omfsd. All lines are comments and show the defaults.
+# Uncomment what you change, check the file with `omfs config check FILE`,
+# and apply it with `systemctl reload omfsd`.
 """
 
 
@@ -46,11 +43,11 @@ _CLASS_EXAMPLES = """\
 """
 _METHOD_EXAMPLE = """\
 #[methods.dmtcp]
-#stop_timeout_seconds = 900
+#preempt_timeout_seconds = 900
 """
-_BOOK_EXAMPLE = """\
-#[[book]]
-#licence = "ve_{node}"
+_NODE_LICENSE_EXAMPLE = """\
+#[[node_license]]
+#license = "ve_{node}"
 #kind = "devices"
 #anywhere = "ve"
 """
@@ -65,18 +62,24 @@ def sample() -> str:
     parts.append(_table("[entitlements.NAME]", EntitlementSection) + _EXAMPLES)
     parts.append(_table("[[class]]", ClassSection) + _CLASS_EXAMPLES)
     parts.append(_table("[methods.NAME]", MethodSection) + _METHOD_EXAMPLE)
-    parts.append(_table("[[book]]", BookSection) + _BOOK_EXAMPLE)
+    parts.append(_table("[[node_license]]", NodeLicenseSection) + _NODE_LICENSE_EXAMPLE)
     return "\n".join(parts)
 
 
+def effective(config: Config) -> Config:
+    """The configuration with the methods that each class allows, those of a default included."""
+    classes = [section.model_copy(update={"methods": class_methods(section)}) for section in config.classes]
+    return config.model_copy(update={"classes": tuple(classes)})
+
+
 def as_toml(config: Config) -> str:
-    """A configuration with every option that has a value, as TOML that loads to the same."""
-    document = config.model_dump(mode="python", by_alias=True, exclude_none=True)
+    """The effective configuration with every option that has a value, as TOML that loads to the same."""
+    document = effective(config).model_dump(mode="python", by_alias=True, exclude_none=True)
     for name, own in config.entitlements.items():
         document["entitlements"][name]["percent"] = tomlkit.value(percent_text(own.percent))
     for section in document["class"]:
-        for key in ("methods", "default", "when_stop_fails") if section["urgent"] else ():
-            del section[key]
+        for key in ("methods", "default", "when_preemption_fails") if section["urgent"] else ():
+            section.pop(key, None)
     return tomlkit.dumps(_plain({key: value for key, value in document.items() if value}))
 
 
@@ -104,7 +107,7 @@ def _option(key: str, field: FieldInfo) -> str:
 
 
 def _table(head: str, model: type[BaseModel]) -> str:
-    """A table that a site gives as often as it likes: its keys, each with an example."""
+    """A table that may be given several times: its keys, each with an example."""
     lines = _comment(f"{head}: {_doc(model)}")
     for key, field in model.model_fields.items():
         example = f"(Example: {key} = {toml_value((field.examples or [None])[0])})"

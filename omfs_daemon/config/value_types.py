@@ -1,4 +1,4 @@
-"""Types of single values (keeps schema.py under 400 lines)."""
+"""Types of single values in the configuration."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
+
 from pydantic import AfterValidator, BeforeValidator, Field
-from omfs_daemon.preemption.methods.registry import installed
+
 from omfs_daemon.config.percent import percent
 
 
 def _plain_number(value: object) -> object:
-    """TOML's decimals arrive as Decimal, for the sake of the percentages."""
+    """TOML's decimals are parsed as Decimal, so that percentages are exact."""
     return float(value) if isinstance(value, Decimal) else value
 
 
 def _plain_options(value: object) -> object:
-    """Options go to the nodes as JSON, which has neither TOML's decimals (see above) nor its dates."""
+    """Options are sent to the nodes as JSON, which has neither Decimal nor dates."""
     if isinstance(value, dict):
         return {name: _plain_options(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -35,20 +36,14 @@ def _absolute(path: Path) -> Path:
     return path
 
 
-def _known_method(name: str) -> str:
-    if name not in installed():
-        raise ValueError(f"must be one of {', '.join(installed())}")
-    return name
-
-
 def _safe_word(word: str) -> str:
-    """A word of a command on a node: it goes through a remote shell, so nothing that one would read otherwise."""
+    """A word of a command on a node: it passes a remote shell, so it has no character that a shell interprets."""
     if not re.fullmatch(r"[A-Za-z0-9_./=+:@-]+", word):
         raise ValueError("must be made of letters, digits and _ . / = + : @ -")
     return word
 
 
-def _licence_name(name: str) -> str:
+def license_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.-]*\{node\}[A-Za-z0-9_.-]*", name):
         raise ValueError('must hold {node} once, as in "ve_{node}", and else letters, digits and _ . -')
     return name
@@ -62,7 +57,6 @@ SomeCount = Annotated[int, Field(gt=0, strict=True)]
 Switch = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(min_length=1)]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
-MethodName = Annotated[str, AfterValidator(_known_method)]
 SafeWord = Annotated[str, AfterValidator(_safe_word)]
-Options = Annotated[dict[str, Any], BeforeValidator(_plain_options)]
+MethodOptions = Annotated[dict[str, Any], BeforeValidator(_plain_options)]
 Percent = Annotated[Fraction, BeforeValidator(percent)]

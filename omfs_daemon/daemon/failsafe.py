@@ -1,7 +1,7 @@
-"""What is done once the daemon has been dead for its grace time: nothing that it held or stopped stays so.
+"""The failsafe: once the daemon has been dead for its grace time, releases and resumes all that it held or preempted.
 
-Needs neither the daemon nor its journal: holds carry a mark in Slurm. The journal, if it can be read, adds which
-jobs were suspended and which were pinned.
+Needs neither the daemon nor its journal: holds carry a mark in Slurm. The journal, if it can be read, adds which jobs
+were preempted, by which method, and which were pinned.
 """
 
 from __future__ import annotations
@@ -12,166 +12,173 @@ from pathlib import Path
 
 import structlog
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.preempt_methods import SUSPEND
-from omfs_daemon.cluster.snapshot import Stopped
+from omfs_daemon.cluster.holds import PREEMPTED_MARK, is_held_by_us
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.heartbeat import age
-from omfs_daemon.daemon.store.journal import Journal
-from omfs_daemon.daemon.store.directory_lock import DirectoryLock
-from omfs_daemon.daemon.store.directory_lock import LockError
-from omfs_daemon.daemon.node_client.service import options
-from omfs_daemon.daemon.node_client.service import slurm_on_nodes
-from omfs_daemon.daemon.node_client.service import transport
-from omfs_daemon.daemon.observer import Observer
-from omfs_daemon.preemption.observation import Picture
-from omfs_daemon.preemption.state import State
-from omfs_daemon.errors import JournalError
-from omfs_daemon.preemption.methods.registry import installed
+from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes, transport
 from omfs_daemon.daemon.node_client.transport import Transport
-from omfs_daemon.preemption.methods.node_work import Do
-from omfs_daemon.preemption.methods.node_work import Work
-from omfs_daemon.policy.rules.queue_order import Band
-from omfs_daemon.cluster.holds import STOPPED_MARK
-from omfs_daemon.policy.rules.queue_order import band_of
-from omfs_daemon.cluster.holds import is_held_by_us
-from omfs_daemon.policy.rules.queue_order import own_nice
+from omfs_daemon.daemon.observer import Observer
+from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError
+from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.errors import JournalError
+from omfs_daemon.policy.rules.queue_order import Band, band_of, own_nice
+from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork
+from omfs_daemon.preemption.methods.registry import installed
+from omfs_daemon.preemption.methods.suspend import SuspendMethod
+from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.state import State
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.gateway import Gateway
-from omfs_daemon.slurm.gateway import Licences
-from omfs_daemon.slurm.orders import Order
-from omfs_daemon.slurm.orders import give
+from omfs_daemon.slurm.gateway import Gateway, Licenses
+from omfs_daemon.slurm.orders import Order, send_orders
 
-_COMMENT = "[omfs] let go by the failsafe: the daemon was away"
+_COMMENT = "[omfs] released by the failsafe: the daemon was away"
 
 
-def run(config: Config) -> int:
-    """Release everything if the daemon is dead for its grace time. Exit code 0: done, or nothing to do; 1: something
-    could not be brought back yet, so run it again; or a daemon runs that decides nothing."""
+def run_failsafe(config: Config) -> int:
+    """Release everything if the daemon has been dead for its grace time.
+
+    Exit code 0: done, or nothing to do; 1: some jobs could not be resumed yet, so run it again, or a daemon runs that
+    decides nothing.
+    """
     from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 
     gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
     return rescue(config, gateway, time.time, transport(config))
 
 
-def rescue(config: Config, gateway: Gateway, clock: Callable[[], float], way: Transport | None = None) -> int:
-    """As :func:`run`, on any gateway and by any way to the nodes."""
+def rescue(config: Config, gateway: Gateway, clock: Callable[[], float], nodes: Transport | None = None) -> int:
+    """As :func:`run_failsafe`, on any gateway; ``nodes``: None where no transport to them is configured."""
     log = structlog.get_logger("failsafe")
     daemon = config.daemon
     dead_for = age(daemon.heartbeat, clock())
     if dead_for is not None and dead_for < daemon.failsafe_grace_seconds:
-        log.info("the daemon was alive a moment ago: nothing is done", seconds=round(dead_for, 1))
+        log.info("failsafe_not_needed", seconds=round(dead_for, 1), message="the daemon was alive a moment ago")
         return 0
     if not daemon.state_dir.is_dir():
-        log.info("there is no state directory: no daemon ever worked here", directory=str(daemon.state_dir))
+        log.info("state_directory_missing", directory=str(daemon.state_dir), message="no daemon ever ran here")
         return 0
     try:
         lock = DirectoryLock(daemon.state_dir)
     except LockError:
-        log.error("omfsd runs but decides nothing: paused, or blind; see `omfs status`", seconds=dead_for)
+        text = "omfsd runs but decides nothing: paused, or Slurm does not answer; see `omfs status`"
+        log.error("daemon_not_deciding", seconds=dead_for, message=text)
         return 1
     try:
         state = _remembered(daemon.state_dir / "journal")
-        left = _let_everything_go(gateway, state, clock, _Nodes(config, way))
+        waiting = _release_everything(gateway, state, clock, _Nodes(config, nodes))
     finally:
         lock.close()
-    return 1 if left else 0
+    return 1 if waiting else 0
 
 
 def _remembered(path: Path) -> State:
     try:
         journal = Journal(path)
     except JournalError as error:
-        structlog.get_logger("failsafe").warning("goes by the marks in Slurm alone", error=str(error))
+        log = structlog.get_logger("failsafe")
+        log.warning("journal_not_read", error=str(error), message="only jobs marked in Slurm are released and resumed")
         return State()
     journal.close()
     return journal.state
 
 
 class _Nodes:
-    """Has omfs-node bring jobs back, one after the other; there is nothing else to do meanwhile."""
+    """Has omfs-node resume jobs, one after the other."""
 
-    def __init__(self, config: Config, way: Transport | None) -> None:
-        self._way = way
+    def __init__(self, config: Config, transport: Transport | None) -> None:
+        self._transport = transport
         self._slurm = slurm_on_nodes(config)
         self._options = options(config, installed())
 
     def bring_in(self, job: Job, method: str, resume: bool) -> bool:
-        """Whether all of its nodes have brought the job's memory in, and (``resume``) let its processes go on."""
+        """Whether all of its nodes have moved the job's memory in, and (``resume``) continued its processes."""
         traits = installed()[method].traits if method in installed() else None
         if traits is None or not traits.on_nodes:
             return True
         named = self._options.get(method, {})
-        work = Work(
-            job.ref, job.id, job.uid, job.on_nodes, Do.IN, method, resume=resume, options=named, slurm=self._slurm
+        work = NodeWork(
+            job.ref,
+            job.id,
+            job.uid,
+            job.on_nodes,
+            NodeAction.IN,
+            method,
+            resume=resume,
+            options=named,
+            slurm=self._slurm,
         )
-        answers = self._way.run(work.nodes, work.request(), work.timeout) if self._way is not None else {}
+        answers = self._transport.run(work.nodes, work.request(), work.timeout) if self._transport is not None else {}
         bad = {node: answer.message for node, answer in answers.items() if not answer.ok}
         if bad or not answers:
             log = structlog.get_logger("failsafe")
-            log.error("a node did not bring a job back", job=job.ref, method=method, nodes=bad)
+            log.error("node_resume_failed", job=job.ref, method=method, nodes=bad)
         return bool(answers) and not bad
 
 
-def _let_everything_go(gateway: Gateway, state: State, clock: Callable[[], float], nodes: _Nodes) -> int:
-    """Give the orders; returns how many jobs must wait: their CPUs are taken, or a node did not bring them back."""
+def _release_everything(gateway: Gateway, state: State, clock: Callable[[], float], nodes: _Nodes) -> int:
+    """Send the orders; returns how many jobs must wait: their CPUs are taken, or a node did not resume them."""
     log = structlog.get_logger("failsafe")
-    picture = Picture(Observer(gateway, clock).look())
-    jobs = list(picture.snapshot.jobs.values())
-    victims = {victim.ref for stop in state.stops.values() for victim in stop.victims}.union(state.stopped)
+    observation = Observation(Observer(gateway, clock).poll())
+    jobs = list(observation.snapshot.jobs.values())
+    victims = {victim.ref for preemption in state.preemptions.values() for victim in preemption.victims}.union(
+        state.preempted
+    )
     held = [job for job in jobs if is_held_by_us(job) or (job.ref in victims and _is_held_by_requeue(job))]
     ranked = [job for job in jobs if job.state is JobState.PENDING and band_of(job) is not Band.NONE]
     suspended = [job for job in jobs if job.state is JobState.SUSPENDED and _is_ours(job, state)]
-    fitting = picture.fit_together(suspended)
+    fitting = observation.fit_together(suspended)
     in_time = [job for job in suspended if job.ref in fitting]
-    stopped = _stopped(state)
-    ready = [job for job in in_time if nodes.bring_in(job, _method_of(job, stopped), resume=False)]
-    begun = [job for ref in stopped if (job := picture.job(ref)) is not None and job.runs]
-    stuck = [job for job in begun if not nodes.bring_in(job, _method_of(job, stopped), resume=True)]
+    preempted = _preempted(state)
+    ready = [job for job in in_time if nodes.bring_in(job, _method_of(job, preempted), resume=False)]
+    running = [job for ref in preempted if (job := observation.job(ref)) is not None and job.runs]
+    stuck = [job for job in running if not nodes.bring_in(job, _method_of(job, preempted), resume=True)]
     wanted: list[Order] = [orders.SetNice((job.ref,), own_nice(job)) for job in ranked]
-    wanted += [orders.Pin(ref, nodes) for ref, nodes in _pins(state) if _waits(picture, ref)]
+    wanted += [orders.PinNodes(ref, nodes) for ref, nodes in _pins(state) if _waits(observation, ref)]
     for job in ready:  # before the held ones, which could take the very CPUs
-        back = orders.licenses_back(job, _taken_off(job, stopped))
-        wanted += [orders.Resume((job.ref,)), *back, orders.Comment((job.ref,), _COMMENT)]
+        back = orders.return_licenses(job, _taken_off(job, preempted))
+        wanted += [orders.ResumeJobs((job.ref,)), *back, orders.SetAdminComment((job.ref,), _COMMENT)]
     for job in jobs:
         if job.runs or job.state is JobState.PENDING:
-            wanted += orders.licenses_back(job, _taken_off(job, stopped))
+            wanted += orders.return_licenses(job, _taken_off(job, preempted))
     if held:
         refs = tuple(job.ref for job in held)
-        wanted += [orders.Release(refs), orders.Comment(refs, _COMMENT)]
-    refusals = give(gateway, wanted)
+        wanted += [orders.ReleaseJobs(refs), orders.SetAdminComment(refs, _COMMENT)]
+    refusals = send_orders(gateway, wanted)
     log.warning(
-        "everything is let go",
+        "failsafe_released",
         released=len(held),
         resumed=len(ready),
         still_suspended=len(suspended) - len(ready),
-        still_stopped=[job.ref for job in stuck],
+        still_stopped_on_nodes=[job.ref for job in stuck],
         refused=[f"{refusal.ref}: {refusal.message}" for refusal in refusals],
     )
     return len(suspended) - len(ready) + len(stuck)
 
 
-def _stopped(state: State) -> dict[str, Stopped]:
-    """Jobs that were stopped, and victims of stops under way: these may be stopped too, wholly or in part."""
+def _preempted(state: State) -> dict[str, PreemptedJob]:
+    """Preempted jobs, and victims of preemptions under way, which may be preempted too, wholly or in part."""
     under_way = {
-        victim.ref: Stopped(
-            stop.since, victim.method, stop.beneficiary.ref, victim.licenses if victim.keeps is not None else ()
+        victim.ref: PreemptedJob(
+            preemption.since,
+            victim.method,
+            preemption.preemptor.ref,
+            victim.licenses if victim.keeps is not None else (),
         )
-        for stop in state.stops.values()
-        for victim in stop.victims
+        for preemption in state.preemptions.values()
+        for victim in preemption.victims
     }
-    return under_way | state.stopped
+    return under_way | state.preempted
 
 
-def _method_of(job: Job, stopped: Mapping[str, Stopped]) -> str:
-    """How it was stopped; one that only its mark tells of was stopped in a way that needs nothing of its nodes."""
-    return stopped[job.ref].method if job.ref in stopped else SUSPEND.name
+def _method_of(job: Job, preempted: Mapping[str, PreemptedJob]) -> str:
+    """By which method it was preempted; suspension where only its mark is known."""
+    return preempted[job.ref].method if job.ref in preempted else SuspendMethod.traits.name
 
 
-def _taken_off(job: Job, stopped: Mapping[str, Stopped]) -> Licences:
-    return stopped[job.ref].licenses if job.ref in stopped else ()
+def _taken_off(job: Job, preempted: Mapping[str, PreemptedJob]) -> Licenses:
+    return preempted[job.ref].licenses if job.ref in preempted else ()
 
 
 def _is_held_by_requeue(job: Job) -> bool:
@@ -180,16 +187,16 @@ def _is_held_by_requeue(job: Job) -> bool:
 
 
 def _is_ours(job: Job, state: State) -> bool:
-    return job.ref in state.stopped or job.admin_comment.startswith(STOPPED_MARK)
+    return job.ref in state.preempted or job.admin_comment.startswith(PREEMPTED_MARK)
 
 
 def _pins(state: State) -> Iterable[tuple[str, tuple[str, ...]]]:
     yield from state.pins.items()
-    for stop in state.stops.values():
-        if not stop.beneficiary.suspended:
-            yield stop.beneficiary.ref, stop.beneficiary.required_before
+    for preemption in state.preemptions.values():
+        if not preemption.preemptor.suspended:
+            yield preemption.preemptor.ref, preemption.preemptor.required_before
 
 
-def _waits(picture: Picture, ref: str) -> bool:
-    job = picture.job(ref)
+def _waits(observation: Observation, ref: str) -> bool:
+    job = observation.job(ref)
     return job is not None and job.state is JobState.PENDING and job.ref == ref

@@ -1,5 +1,7 @@
-"""The heartbeat file: seconds since the epoch as text. The submit plug-in holds jobs only while it is fresh, and the
-failsafe releases everything once it is old."""
+"""The heartbeat file: seconds since the epoch as text.
+
+The submit plug-in holds jobs only while it is fresh; the failsafe releases everything once it is old.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from pathlib import Path
 
 
 def beat(path: Path, now: float) -> None:
-    """Say that the daemon decides at this moment; atomic, world-readable, for slurmctld reads it."""
+    """Write the time; atomic, and world-readable for slurmctld."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(f"{int(now)}\n", encoding="ascii")
     temporary.chmod(0o644)
@@ -15,7 +17,7 @@ def beat(path: Path, now: float) -> None:
 
 
 def age(path: Path, now: float) -> float | None:
-    """Seconds since the last beat; None if there was never one (or it cannot be read)."""
+    """Seconds since the last heartbeat; None if there is none or it cannot be read."""
     try:
         return now - int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

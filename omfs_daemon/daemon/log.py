@@ -1,4 +1,4 @@
-"""The daemon's log: one event a line on stderr, as JSON for machines or in colours for people."""
+"""The daemon's log: one event per line on stderr, as JSON or in color. docs/events.md lists the events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LogFormat = Literal["json", "console"]
 def set_up(log_format: LogFormat, level: str, stream: TextIO | None = None) -> None:
     """Send all events of at least ``level`` ("debug", "info", "warning", "error") to ``stream`` (stderr).
 
-    Events hold what the caller gives and nothing else: no environment, no local variables of tracebacks.
+    Events hold only what the caller passes: no environment, no local variables of tracebacks.
     """
     out = stream or sys.stderr
     structlog.configure(
@@ -33,7 +33,7 @@ def set_up(log_format: LogFormat, level: str, stream: TextIO | None = None) -> N
 
 
 class _Lenient:
-    """A stream that loses lines rather than end the daemon: on a full disk, or when nobody reads any more."""
+    """A stream that drops lines rather than end the daemon: on a full disk, or when its reader is gone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

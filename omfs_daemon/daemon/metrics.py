@@ -1,7 +1,4 @@
-"""What Prometheus sees. Job ids are never labels; an account that vanishes loses its series.
-
-The names follow Prometheus' habits: own prefix, base units, ``_total`` for counters only.
-"""
+"""Metrics for Prometheus. Job ids are never labels; an account that vanishes loses its series."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
 
-from omfs_daemon.preemption.records import Paid
 from omfs_daemon.daemon.api.status_view import AccountView
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.preemption.records import PaidCost
 
 _RECLAIM_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _CYCLE_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -25,21 +22,21 @@ class Metrics:
 
     def __init__(self, version: str, slurm_version: str = "") -> None:
         self.registry = CollectorRegistry()
-        self._entitled = self._of_account("entitled", "CPUs that the account owns")
-        self._used = self._of_account("used", "CPUs that the account's running jobs have")
+        self._entitled = self._of_account("entitled", "CPUs that the account is entitled to")
+        self._used = self._of_account("used", "CPUs allocated to the account's running jobs")
         self._borrowed = self._of_account("borrowed", "CPUs that the account uses above its entitlement")
         self._lent = self._of_account("lent", "CPUs of the account's entitlement that others use")
-        self._pending = self._of_account("pending", "CPUs that the account's waiting jobs ask for")
+        self._pending = self._of_account("pending", "CPUs that the account's pending jobs request")
         self._accounts: set[str] = set()
         self._preemptions = Counter(
             "omfs_preemptions",
-            "Jobs that were stopped for others",
+            "Jobs that were preempted",
             ["policy", "method", "reason", "outcome"],
             registry=self.registry,
         )
         self._reclaim = Histogram(
             "omfs_reclaim_latency_seconds",
-            "Time from the decision to stop jobs until the beneficiary runs",
+            "Time from the decision to preempt until the preemptor runs",
             buckets=_RECLAIM_SECONDS,
             registry=self.registry,
         )
@@ -49,29 +46,32 @@ class Metrics:
             buckets=_CYCLE_SECONDS,
             registry=self.registry,
         )
-        self._stop_seconds = self._of_method("stop", "Time from the order to stop a job until it has let go")
-        self._resume_seconds = self._of_method("resume", "Time that a stopped job takes to compute again")
+        self._preempt_seconds = self._of_method("preempt", "Time from the order until a victim has freed its resources")
+        self._resume_seconds = self._of_method("resume", "Time that a preempted job takes to compute again")
         self._delay = self._of_method(
             "preemption_delay", "Time that the slowest process of a job took to be moved out (UJFB, Equation 3)"
         )
         self._moved = Counter(
-            "omfs_moved_bytes", "Memory of jobs that was moved", ["method", "way"], registry=self.registry
+            "omfs_moved_bytes",
+            "Memory of jobs that was moved out or in",
+            ["method", "direction"],
+            registry=self.registry,
         )
         self._lost = Counter("omfs_work_lost_seconds", "Work thrown away", ["method"], registry=self.registry)
         self._poll = self._gauge("last_successful_poll_timestamp_seconds", "When Slurm last answered in full")
         self._paused = self._gauge("paused", "1 while the daemon is paused")
-        self._dry_run = self._gauge("dry_run", "1 if the daemon decides but orders nothing")
+        self._dry_run = self._gauge("dry_run", "1 if the daemon decides but gives no orders")
         self._calls = Counter("omfs_slurm_calls", "Calls to Slurm, one for each job", registry=self.registry)
         self._errors = Counter("omfs_slurm_errors", "Calls to Slurm that failed", ["kind"], registry=self.registry)
         self._build = Gauge(
             "omfs_build_info",
-            "Always 1; the labels say which versions run",
+            "Always 1; the labels name the versions that run",
             ["version", "slurm_version"],
             registry=self.registry,
         )
         self._gateway = Gauge(
             "omfs_gateway_info",
-            "Always 1; the label says how Slurm is asked and told",
+            "Always 1; the label names the gateway to Slurm",
             ["gateway"],
             registry=self.registry,
         )
@@ -84,7 +84,7 @@ class Metrics:
         return Gauge(f"omfs_{name}_cpus", text, ["account"], registry=self.registry)
 
     def observe_accounts(self, rows: Iterable[AccountView]) -> None:
-        """Take over the present picture of all accounts."""
+        """Replace the values of all accounts."""
         present = set()
         for row in rows:
             account = row["account"]
@@ -100,7 +100,7 @@ class Metrics:
         self._accounts = present
 
     def count_preemption(self, policy: str, method: str, reason: str, outcome: str) -> None:
-        """One job was stopped. ``reason`` is a reason *code*, never free text."""
+        """One job was preempted. ``reason`` is a reason *code*, never free text."""
         self._preemptions.labels(policy, method, reason, outcome).inc()
 
     def observe_reclaim(self, seconds: float) -> None:
@@ -109,12 +109,12 @@ class Metrics:
     def _of_method(self, name: str, text: str) -> Histogram:
         return Histogram(f"omfs_{name}_seconds", text, ["method"], buckets=_RECLAIM_SECONDS, registry=self.registry)
 
-    def observe_cost(self, paid: Paid) -> None:
-        """One stop, or one return, of one job."""
-        seconds = self._stop_seconds if paid.way == "out" else self._resume_seconds
+    def observe_cost(self, paid: PaidCost) -> None:
+        """One preemption, or one return, of one job."""
+        seconds = self._preempt_seconds if paid.direction == "out" else self._resume_seconds
         seconds.labels(paid.method).observe(paid.seconds)
         if paid.size:
-            self._moved.labels(paid.method, paid.way).inc(paid.size)
+            self._moved.labels(paid.method, paid.direction).inc(paid.size)
         if paid.lost:
             self._lost.labels(paid.method).inc(paid.lost)
 

@@ -1,5 +1,7 @@
-"""When Slurm is looked at next, and how much of it: at the poll, at once when something happened, and never more than a
-share of the time or a number of calls. Pure: times (seconds since the epoch) go in and come out."""
+"""When Slurm is polled next, and for how much: regularly, or at once when something happened, within limits.
+
+Polling takes at most a fraction of the time and a rate of calls. Pure: times (seconds since the epoch) go in and out.
+"""
 
 from __future__ import annotations
 
@@ -7,67 +9,71 @@ from enum import Enum
 from typing import NamedTuple
 
 QUICK_POLL = 0.2
-"""Seconds between two looks while a stop is under way."""
+"""Seconds between two polls while a preemption is under way."""
 
-LOOK_AGAIN = 0.05
-"""Seconds after a look that was woken for, until the next one: the submit plug-in runs before the job is listed."""
+POLL_AGAIN = 0.05
+"""Seconds from a poll after a wake-up to the next one: the submit plug-in runs before Slurm lists the job."""
 
 IDLE_SHARE = 4.0
-"""For each second of looking pass four without, in the long run: a fifth of the time, for each kind of look."""
+"""Seconds without polling per second of polling, in the long run: a fifth of the time for each kind of poll."""
 
 QUICK_ENOUGH = 0.1
-"""Seconds; where a full look takes less, no other is made."""
+"""Seconds; where a full poll takes less, there are no urgent ones."""
 
 BURST = 5.0
-"""Seconds for which looks may come faster than in the long run, after as long a time with fewer."""
+"""Seconds for which polls may come faster than in the long run, after as long a time with fewer."""
 
 
-class Look(Enum):
-    """How much is looked at: everything, or only what an urgent start needs (see ``Observer``)."""
+class PollKind(Enum):
+    """What is polled: everything, or only what an urgent start needs (see ``Observer``)."""
 
     FULL = "full"
     URGENT = "urgent"
 
 
-class Next(NamedTuple):
+class NextPoll(NamedTuple):
     at: float
-    look: Look
+    poll: PollKind
 
 
-class Rhythm:
-    """What was looked at lately, and what that allows."""
+class PollSchedule:
+    """The latest polls, and what they allow next."""
 
     def __init__(self) -> None:
-        self._ended = {look: float("-inf") for look in Look}
-        self._took = dict.fromkeys(Look, 0.0)
-        self._woken: Look | None = None
-        self._may_look = {look: float("-inf") for look in Look}
+        self._ended = {poll: float("-inf") for poll in PollKind}
+        self._took = dict.fromkeys(PollKind, 0.0)
+        self._woken: PollKind | None = None
+        self._may_poll = {poll: float("-inf") for poll in PollKind}
         self._may_call = float("-inf")
 
-    def looked(self, look: Look, began: float, ended: float, calls: int, rate: float, woken: bool) -> None:
-        """After a look and all that was ordered because of it: ``calls`` of Slurm in all, at most ``rate`` a second in
-        the long run; ``woken``: whether something had happened for which nothing was found to do."""
+    def polled(self, poll: PollKind, began: float, ended: float, calls: int, rate: float, woken: bool) -> None:
+        """Call after a poll and its orders. ``calls``: of Slurm in all, at most ``rate`` per second in the long run;
+        ``woken``: whether a wake-up came for which nothing was found to do."""
         took = ended - began
-        self._ended[look], self._took[look] = ended, took
-        self._woken = look if woken else None
-        # What a time with fewer looks has left over is kept for a burst, no longer.
-        self._may_look[look] = max(self._may_look[look], ended - BURST) + (1 + IDLE_SHARE) * took
+        self._ended[poll], self._took[poll] = ended, took
+        self._woken = poll if woken else None
+        # What a time with fewer polls has left over is kept for one burst.
+        self._may_poll[poll] = max(self._may_poll[poll], ended - BURST) + (1 + IDLE_SHARE) * took
         self._may_call = max(self._may_call, ended - BURST) + calls / rate
 
-    def next(self, poll: float, under_way: bool, touched: bool, changed: bool, has_urgent: bool) -> Next:
-        """``poll``: seconds between two looks while nothing happens; ``under_way``: whether stops are; ``touched``:
-        whether something has happened in Slurm since the last look, ``changed``: whether something else has;
-        ``has_urgent``: whether there are urgent looks."""
-        allowed = self._may_look
+    def next(self, poll: float, under_way: bool, touched: bool, changed: bool, has_urgent: bool) -> NextPoll:
+        """The next poll.
+
+        poll        seconds between two polls while nothing happens
+        under_way   whether preemptions are under way
+        touched     whether something has happened in Slurm since the last poll; changed: whether something else has
+        has_urgent  whether urgent polls are possible
+        """
+        allowed = self._may_poll
         pause = 0.0 if changed else QUICK_POLL if under_way else poll
-        due = Next(max(allowed[Look.FULL], self._ended[Look.FULL] + pause), Look.FULL)
-        quick = Look.URGENT if has_urgent and self._took[Look.FULL] > QUICK_ENOUGH else Look.FULL
+        due = NextPoll(max(allowed[PollKind.FULL], self._ended[PollKind.FULL] + pause), PollKind.FULL)
+        quick = PollKind.URGENT if has_urgent and self._took[PollKind.FULL] > QUICK_ENOUGH else PollKind.FULL
         if touched:
-            due = min(due, Next(allowed[quick], quick), key=_at)
+            due = min(due, NextPoll(allowed[quick], quick), key=_at)
         elif self._woken is not None:
-            due = min(due, Next(max(allowed[quick], self._ended[self._woken] + LOOK_AGAIN), quick), key=_at)
+            due = min(due, NextPoll(max(allowed[quick], self._ended[self._woken] + POLL_AGAIN), quick), key=_at)
         return due._replace(at=max(due.at, self._may_call))
 
 
-def _at(one: Next) -> float:
+def _at(one: NextPoll) -> float:
     return one.at

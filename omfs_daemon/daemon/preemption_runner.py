@@ -1,303 +1,350 @@
-"""Writes the journal, then has the executor give the orders."""
+"""Carries preemptions through: writes the journal, then has the executor send the orders."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+
 import structlog
-from omfs_daemon.cluster import run_report as launched
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.daemon.executor import Hands
-from omfs_daemon.daemon.store.journal import Journal
-from omfs_daemon.preemption.observation import Picture
-from omfs_daemon.preemption.settings import Settings
-from omfs_daemon.preemption.state import Record
-from omfs_daemon.preemption.state import Spared
-from omfs_daemon.preemption.state import StopChanged
-from omfs_daemon.preemption.state import TriedInVain
-from omfs_daemon.preemption.preemption import Outcome
-from omfs_daemon.preemption.preemption import Step
-from omfs_daemon.preemption.preemption import Stop
-from omfs_daemon.preemption.preemption import VictimState
-from omfs_daemon.preemption.preemption import absorb
-from omfs_daemon.preemption.step_orders import not_brought_back
-from omfs_daemon.preemption.step_orders import orders_after_stopping
-from omfs_daemon.preemption.step_orders import orders_for
-from omfs_daemon.preemption.next_step import next_state
-from omfs_daemon.preemption.records import Event
-from omfs_daemon.preemption.records import Paid
-from omfs_daemon.daemon.store.history_database import Story
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import JournalError
-from omfs_daemon.preemption.methods.base import Action
+
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.run_report import run_report
+from omfs_daemon.daemon.executor import Executor
 from omfs_daemon.daemon.metrics import Metrics
-from omfs_daemon.policy.plan import TEXT
-from omfs_daemon.policy.plan import Reason
-from omfs_daemon.policy.plan import Reclaim
+from omfs_daemon.daemon.store.history_database import HistoryDatabase
+from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.errors import GatewayError, JournalError
+from omfs_daemon.policy.plan import TEXT, PlannedPreemption, Reason
+from omfs_daemon.preemption.begin import preemptor_of, victim_of
+from omfs_daemon.preemption.effects import order_keys, preempted_record
+from omfs_daemon.preemption.methods.base import Action
+from omfs_daemon.preemption.next_step import next_state
+from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState, absorb
+from omfs_daemon.preemption.records import JobEvent, PaidCost
+from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.preemption.state import PreemptionChanged, PreemptorBackoff, Record, VictimBackoff
+from omfs_daemon.preemption.step_orders import not_resumed, orders_after_preempting, orders_for
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.gateway import Refusal
-from omfs_daemon.preemption.effects import _parts
-from omfs_daemon.preemption.effects import _stopped
-from omfs_daemon.preemption.begin import _victim
-from omfs_daemon.preemption.begin import _beneficiary
+from omfs_daemon.slurm.gateway import OrderRefusal
 
 DECISION_KEEPS = 30.0
-"""Seconds for which the decision to stop somebody holds; after that nobody is stopped on it who still runs."""
+"""Seconds for which a decision to preempt holds; afterwards no job that still runs is preempted on it."""
 
 _MOST_DOUBLINGS = 6
-"""How often the time for which a job is spared is doubled at most."""
+"""How often a victim's back-off is doubled at most."""
 
 _AGAIN_AFTER = 2.0
-"""Seconds after which orders that had no visible effect are given once more."""
+"""Seconds after which orders without visible effect are sent again."""
 
 
-class Conductor:
-    """The stops under way live in the journal's state; this holds only which of them this very process began without
-    a fault since, and when orders were last given."""
+class PreemptionRunner:
+    """Preemptions under way are in the journal's state; kept here are only which of them this process began without a
+    failure since, and when orders were last sent."""
 
     def __init__(
-        self, hands: Hands, journal: Journal, story: Story, metrics: Metrics, clock: Callable[[], float]
+        self,
+        executor: Executor,
+        journal: Journal,
+        history_database: HistoryDatabase,
+        metrics: Metrics,
+        clock: Callable[[], float],
     ) -> None:
-        self._hands = hands
+        self._executor = executor
         self._journal = journal
-        self._story = story
+        self._history_database = history_database
         self._metrics = metrics
         self._clock = clock
         self._ordered: dict[int, tuple[float, frozenset[tuple[str, str]]]] = {}
         self._fresh: set[int] = set()
-        self._log = structlog.get_logger("stop")
+        self._log = structlog.get_logger("preemption")
 
     # -- beginning ------------------------------------------------------------------------------------------
-    def begin(self, reclaim: Reclaim, picture: Picture, settings: Settings) -> Stop | None:
-        """Start a stop that the gate let pass; None if one of its jobs is gone."""
-        beneficiary = picture.job(reclaim.beneficiary)
-        victims = [picture.job(victim.ref) for victim in reclaim.victims]
-        if beneficiary is None or any(victim is None for victim in victims):
+    def begin(self, planned: PlannedPreemption, observation: Observation, settings: Settings) -> Preemption | None:
+        """Start a preemption that the validator accepted; None if one of its jobs is gone."""
+        preemptor = observation.job(planned.preemptor)
+        victims = [observation.job(victim.ref) for victim in planned.victims]
+        if preemptor is None or any(victim is None for victim in victims):
             return None
         now = self._clock()
-        stop = Stop(
-            id=self._journal.state.next_stop,
+        preemption = Preemption(
+            id=self._journal.state.next_preemption,
             step=Step.PLANNED,
             begun=now,
             since=now,
-            reason=reclaim.reason.value,
-            beneficiary=_beneficiary(
-                reclaim,
-                beneficiary,
-                self._journal.state.stopped.get(reclaim.beneficiary),
+            reason=planned.reason.value,
+            preemptor=preemptor_of(
+                planned,
+                preemptor,
+                self._journal.state.preempted.get(planned.preemptor),
                 {name for victim in victims if victim is not None for name, _ in victim.request.gres},
                 settings,
             ),
             victims=tuple(
-                _victim(v, job, settings) for v, job in zip(reclaim.victims, victims, strict=True) if job is not None
+                victim_of(v, job, settings) for v, job in zip(planned.victims, victims, strict=True) if job is not None
             ),
         )
-        for ref in stop.refs:
-            self._hands.desk.forget(ref)  # what was done there once is not what is done now
-        # Nothing is ordered at its first step: what is on record first is its second one.
-        self._fresh.add(stop.id)
+        for ref in preemption.refs:
+            self._executor.work_queue.forget(ref)  # earlier work says nothing about this preemption
+        # The first step has no orders: the first one that is recorded is the second.
+        self._fresh.add(preemption.id)
         try:
-            return self.advance(stop, picture, settings)
+            return self.advance(preemption, observation, settings)
         finally:
-            if self._journal.state.next_stop > stop.id:  # it is on record; else nothing has begun
-                self._tell_begin(stop)
+            if self._journal.state.next_preemption > preemption.id:  # else it was not recorded, and nothing has begun
+                self._record_begin(preemption)
 
     # -- going on -------------------------------------------------------------------------------------------
-    def advance(self, stop: Stop, picture: Picture, settings: Settings) -> Stop:
-        """As far as it goes on what is seen. Raises GatewayError or JournalError; the stop then stays at its step, and
-        nobody is stopped any more on the old decision."""
+    def advance(self, preemption: Preemption, observation: Observation, settings: Settings) -> Preemption:
+        """Go as far as the observation allows. Raises GatewayError or JournalError; the preemption then stays at its
+        step, and no further victim is preempted on the old decision."""
         try:
-            return self._advance(stop, picture, settings)
+            return self._advance(preemption, observation, settings)
         except (GatewayError, JournalError):
-            self._fresh.discard(stop.id)
+            self._fresh.discard(preemption.id)
             raise
 
-    def _advance(self, stop: Stop, picture: Picture, settings: Settings) -> Stop:
+    def _advance(self, preemption: Preemption, observation: Observation, settings: Settings) -> Preemption:
         given: set[Action] = set()
-        while not stop.step.is_over:
-            self._note_let_go(stop, picture, settings)
-            following = next_state(stop, picture, self._clock(), settings.means, self._is_fresh(stop, settings))
-            if following is stop:
-                return self._repeat(stop, picture, settings)
+        while not preemption.step.is_over:
+            self._record_preempted(preemption, observation, settings)
+            following = next_state(
+                preemption, observation, self._clock(), settings.method_settings, self._is_fresh(preemption, settings)
+            )
+            if following is preemption:
+                return self._repeat(preemption, observation, settings)
             following = self._came_and_went(following)
             if following.step.is_over:
-                self._tell_end(following)
-            left = self._left_behind(following, picture, settings)
-            self._journal.write(StopChanged(following), *left, *self._consequences(following, settings.retry_after))
-            # What has been ordered on this very picture is not missing in its next step.
-            wanted = [action for action in orders_for(following, picture, settings.means) if action not in given]
+                self._record_end(following)
+            left = self._left_behind(following, observation, settings)
+            self._journal.write(
+                PreemptionChanged(following), *left, *self._consequences(following, settings.retry_after)
+            )
+            # What was ordered on this observation is not missing in the next step.
+            wanted = [
+                action for action in orders_for(following, observation, settings.method_settings) if action not in given
+            ]
             given.update(wanted)
-            stop = self._order(following, wanted, picture, settings)
-            if stop.step in (Step.STOPPING, Step.STARTING, Step.RETURNING, Step.UNDOING):
-                return stop
-        self._ordered.pop(stop.id, None)
-        self._fresh.discard(stop.id)
-        self._comment_end(stop, picture, settings)
-        return stop
+            preemption = self._order(following, wanted, observation, settings)
+            if preemption.step in (Step.STOPPING, Step.STARTING, Step.RETURNING, Step.UNDOING):
+                return preemption
+        self._ordered.pop(preemption.id, None)
+        self._fresh.discard(preemption.id)
+        self._comment_end(preemption, observation, settings)
+        return preemption
 
-    def _came_and_went(self, stop: Stop) -> Stop:
-        """A beneficiary that is gone may have run and ended between two looks: Slurm remembers it for a while."""
-        ref = stop.beneficiary.ref
-        if stop.outcome is not Outcome.BENEFICIARY_GONE or stop.started_at is not None or not ref.isdecimal():
-            return stop
-        job = self._hands.find(int(ref))
-        if job is None or job.start is None or job.start < int(stop.begun):
-            return stop
-        return replace(stop, outcome=Outcome.STARTED, started_at=job.start)
+    def _came_and_went(self, preemption: Preemption) -> Preemption:
+        """A preemptor that is gone may have run and ended between two polls: Slurm remembers it for a while."""
+        ref = preemption.preemptor.ref
+        if (
+            preemption.outcome is not PreemptionOutcome.PREEMPTOR_GONE
+            or preemption.started_at is not None
+            or not ref.isdecimal()
+        ):
+            return preemption
+        job = self._executor.find(int(ref))
+        if job is None or job.start is None or job.start < int(preemption.begun):
+            return preemption
+        return replace(preemption, outcome=PreemptionOutcome.STARTED, started_at=job.start)
 
-    def _is_fresh(self, stop: Stop, settings: Settings) -> bool:
-        """Stops that take their time by nature keep the decision alive for as long."""
-        keeps = DECISION_KEEPS + settings.means.patience(stop)
-        return stop.id in self._fresh and self._clock() - stop.begun <= keeps
+    def _is_fresh(self, preemption: Preemption, settings: Settings) -> bool:
+        """Slow methods extend the time for which the decision holds."""
+        keeps = DECISION_KEEPS + settings.method_settings.patience(preemption)
+        return preemption.id in self._fresh and self._clock() - preemption.begun <= keeps
 
-    def _repeat(self, stop: Stop, picture: Picture, settings: Settings) -> Stop:
-        """Orders without effect are given again after a while; those that something new calls for, at once."""
-        wanted = orders_for(stop, picture, settings.means)
-        ordered_at, ordered = self._ordered.get(stop.id, (float("-inf"), frozenset()))
-        if self._clock() - ordered_at < _AGAIN_AFTER and _parts(wanted) <= ordered:
-            return stop
-        return self._order(stop, wanted, picture, settings)
+    def _repeat(self, preemption: Preemption, observation: Observation, settings: Settings) -> Preemption:
+        """Orders without effect are sent again after a while; new ones at once."""
+        wanted = orders_for(preemption, observation, settings.method_settings)
+        ordered_at, ordered = self._ordered.get(preemption.id, (float("-inf"), frozenset()))
+        if self._clock() - ordered_at < _AGAIN_AFTER and order_keys(wanted) <= ordered:
+            return preemption
+        return self._order(preemption, wanted, observation, settings)
 
-    def _order(self, stop: Stop, wanted: list[Action], picture: Picture, settings: Settings) -> Stop:
-        """Give the step's orders; what Slurm refuses goes into the record, for the next step depends on it."""
-        self._ordered[stop.id] = (self._clock(), _parts(wanted))
-        refusals = self._hands.give(wanted, picture, settings.nodes)
-        weighty = [refusal for refusal in refusals if self._matters(stop, refusal)]
+    def _order(
+        self, preemption: Preemption, wanted: list[Action], observation: Observation, settings: Settings
+    ) -> Preemption:
+        """Send the step's orders; refusals are recorded, because the next step depends on them."""
+        self._ordered[preemption.id] = (self._clock(), order_keys(wanted))
+        refusals = self._executor.give(wanted, observation, settings.nodes)
+        weighty = [refusal for refusal in refusals if self._matters(preemption, refusal)]
         for refusal in refusals:
-            self._log.info("slurm refused", stop=stop.id, step=stop.step.value, job=refusal.ref, said=refusal.message)
-        if stop.step is Step.STOPPING and not weighty:
-            self._hands.give(orders_after_stopping(stop, picture, settings.means), picture, settings.nodes)
-        noted = absorb(stop, weighty)
-        if noted is not stop:
-            self._journal.write(StopChanged(noted))
-        return noted
+            self._log.info(
+                "step_order_refused",
+                preemption=preemption.id,
+                step=preemption.step.value,
+                job=refusal.ref,
+                error=refusal.message,
+            )
+        if preemption.step is Step.STOPPING and not weighty:
+            self._executor.give(
+                orders_after_preempting(preemption, observation, settings.method_settings), observation, settings.nodes
+            )
+        absorbed = absorb(preemption, weighty)
+        if absorbed is not preemption:
+            self._journal.write(PreemptionChanged(absorbed))
+        return absorbed
 
-    def _matters(self, stop: Stop, refusal: Refusal) -> bool:
-        """In PREPARING what the beneficiary was refused; in STOPPING what a victim was."""
-        if stop.step is Step.PREPARING:
-            return refusal.ref == stop.beneficiary.ref
-        return stop.step is Step.STOPPING and refusal.ref != stop.beneficiary.ref
+    def _matters(self, preemption: Preemption, refusal: OrderRefusal) -> bool:
+        """In PREPARING what the preemptor was refused; in STOPPING what a victim was."""
+        if preemption.step is Step.PREPARING:
+            return refusal.ref == preemption.preemptor.ref
+        return preemption.step is Step.STOPPING and refusal.ref != preemption.preemptor.ref
 
-    def _note_let_go(self, stop: Stop, picture: Picture, settings: Settings) -> None:
-        """Remember each victim as stopped as soon as it is seen so, whatever becomes of the stop."""
-        if stop.step is Step.PLANNED:
+    def _record_preempted(self, preemption: Preemption, observation: Observation, settings: Settings) -> None:
+        """Record each victim as preempted once it is observed so, whatever becomes of the preemption."""
+        if preemption.step is Step.PLANNED:
             return
-        for victim in stop.victims:
-            job = picture.job(victim.ref)
-            if job is None or victim.ref in self._journal.state.stopped:
+        for victim in preemption.victims:
+            job = observation.job(victim.ref)
+            if job is None or victim.ref in self._journal.state.preempted:
                 continue
             if job.state in (JobState.PENDING, JobState.SUSPENDED):
                 now = self._clock()
-                self._journal.write(_stopped(stop, victim, now))
-                self._tell_victim(stop, victim, job, picture, settings, now)
+                self._journal.write(preempted_record(preemption, victim, now))
+                self._record_victim(preemption, victim, job, observation, settings, now)
 
-    def _left_behind(self, stop: Stop, picture: Picture, settings: Settings) -> list[Record]:
-        """Victims that a node still keeps from running when the stop is undone: ``reconcile`` goes on with them."""
-        if stop.step is not Step.UNDONE:
+    def _left_behind(self, preemption: Preemption, observation: Observation, settings: Settings) -> list[Record]:
+        """Victims that a node still keeps from running when the preemption is undone: ``reconcile`` resumes them."""
+        if preemption.step is not Step.UNDONE:
             return []
         now = self._clock()
-        return [_stopped(stop, victim, now) for victim in not_brought_back(stop, picture, settings.means)]
+        return [
+            preempted_record(preemption, victim, now)
+            for victim in not_resumed(preemption, observation, settings.method_settings)
+        ]
 
-    def _consequences(self, stop: Stop, retry_after: float) -> list[Record]:
-        """What a stop that did not help teaches: not to try the same again at once."""
-        if stop.step is not Step.UNDOING:
+    def _consequences(self, preemption: Preemption, retry_after: float) -> list[Record]:
+        """Back-offs after a preemption that failed: the same is not tried again at once."""
+        if preemption.step is not Step.UNDOING:
             return []
-        if stop.outcome in (Outcome.TOO_OLD, Outcome.STARTED, Outcome.BENEFICIARY_GONE):
+        if preemption.outcome in (
+            PreemptionOutcome.TOO_OLD,
+            PreemptionOutcome.STARTED,
+            PreemptionOutcome.PREEMPTOR_GONE,
+        ):
             return []
         until = self._clock() + retry_after
-        if stop.outcome is Outcome.VICTIM_STAYED or stop.outcome is Outcome.REFUSED:
-            victims = {victim.ref for victim in stop.victims}
-            stubborn = [ref for ref, _ in stop.refused if ref in victims] or sorted(
-                victims - set(self._journal.state.stopped)
+        if preemption.outcome is PreemptionOutcome.VICTIM_STAYED or preemption.outcome is PreemptionOutcome.REFUSED:
+            victims = {victim.ref for victim in preemption.victims}
+            stubborn = [ref for ref, _ in preemption.refused if ref in victims] or sorted(
+                victims - set(self._journal.state.preempted)
             )
-            spared: list[Record] = [self._spared(ref, retry_after) for ref in stubborn]
-            return spared or [TriedInVain(stop.beneficiary.ref, until)]
-        return [TriedInVain(stop.beneficiary.ref, until)]
+            spared: list[Record] = [self._victim_backoff(ref, retry_after) for ref in stubborn]
+            return spared or [PreemptorBackoff(preemption.preemptor.ref, until)]
+        return [PreemptorBackoff(preemption.preemptor.ref, until)]
 
-    def _spared(self, ref: str, retry_after: float) -> Spared:
-        """Each time for twice as long: who waits must not wait again and again for the same job."""
+    def _victim_backoff(self, ref: str, retry_after: float) -> VictimBackoff:
+        """Doubled each time, so that a preemptor does not wait again and again for the same job."""
         times = self._journal.state.failures.get(ref, 0) + 1
-        return Spared(ref, self._clock() + retry_after * 2 ** min(times - 1, _MOST_DOUBLINGS), times)
+        return VictimBackoff(ref, self._clock() + retry_after * 2 ** min(times - 1, _MOST_DOUBLINGS), times)
 
-    # -- telling ----------------------------------------------------------------------------------------------
-    def _tell_begin(self, stop: Stop) -> None:
-        names = ", ".join(victim.ref for victim in stop.victims)
-        text = f"stopping {names} for it: {TEXT[Reason(stop.reason)]}"
-        b = stop.beneficiary
-        data: dict[str, object] = {"victims": [victim.ref for victim in stop.victims]}
-        self._story.tell([Event(stop.begun, b.ref, b.user, b.account, "room_is_made", text, data)])
-        self._log.info("stop begins", stop=stop.id, beneficiary=b.ref, account=b.account, victims=names)
+    # -- history, log, and metrics ----------------------------------------------------------------------------
+    def _record_begin(self, preemption: Preemption) -> None:
+        names = ", ".join(victim.ref for victim in preemption.victims)
+        text = f"preempting {names} for it: {TEXT[Reason(preemption.reason)]}"
+        preemptor = preemption.preemptor
+        data: dict[str, object] = {"victims": [victim.ref for victim in preemption.victims]}
+        ref, user, account = preemptor.ref, preemptor.user, preemptor.account
+        event = JobEvent(preemption.begun, ref, user, account, "preemption_started", text, data)
+        self._history_database.record_events([event])
+        self._log.info("preemption_started", preemption=preemption.id, preemptor=ref, account=account, victims=names)
 
-    def _tell_victim(
-        self, stop: Stop, victim: VictimState, job: Job, picture: Picture, settings: Settings, now: float
+    def _record_victim(
+        self,
+        preemption: Preemption,
+        victim: VictimState,
+        job: Job,
+        observation: Observation,
+        settings: Settings,
+        now: float,
     ) -> None:
-        b = stop.beneficiary
-        kind = "urgent" if b.urgent else "entitled"
-        text = f"stopped ({victim.method}) for job {b.ref} of account {b.account}, which is {kind}"
-        paid = self._paid(stop, victim, job, picture, settings, now)
+        preemptor = preemption.preemptor
+        kind = "urgent" if preemptor.urgent else "entitled"
+        text = f"preempted ({victim.method}) for job {preemptor.ref} of account {preemptor.account}, which is {kind}"
+        paid = self._paid(preemption, victim, job, observation, settings, now)
         data: dict[str, object] = {
-            "beneficiary": b.ref,
+            "preemptor": preemptor.ref,
             "method": victim.method,
             "seconds": round(paid.seconds, 3),
             "bytes": paid.size,
             "lost_seconds": paid.lost,
         }
-        self._story.tell([Event(now, victim.ref, victim.user, victim.account, "stopped", text, data)])
-        self._story.tell_costs([paid])
+        self._history_database.record_events(
+            [JobEvent(now, victim.ref, victim.user, victim.account, "preempted", text, data)]
+        )
+        self._history_database.record_costs([paid])
         self._metrics.observe_cost(paid)
 
     def _paid(
-        self, stop: Stop, victim: VictimState, job: Job, picture: Picture, settings: Settings, now: float
-    ) -> Paid:
-        """What it has cost: by our own clock, and as omfs-run or the nodes tell."""
-        traits = settings.means.method(victim).traits
-        seconds = max(0.0, now - (stop.since if stop.step is Step.STOPPING else stop.begun))
+        self,
+        preemption: Preemption,
+        victim: VictimState,
+        job: Job,
+        observation: Observation,
+        settings: Settings,
+        now: float,
+    ) -> PaidCost:
+        """What it has cost, by our own clock and as omfs-run or the nodes report."""
+        traits = settings.method_settings.method(victim).traits
+        seconds = max(0.0, now - (preemption.since if preemption.step is Step.STOPPING else preemption.begun))
         moving, size = 0.0, 0
-        run, work = launched.of(job), picture.work(job.ref)
+        run, work = run_report(job), observation.work(job.ref)
         if traits.launched and run is not None:
-            moving, size = min(run.seconds, seconds), run.size  # its own word, which its owner can write
+            moving, size = min(run.seconds, seconds), run.size  # capped: the job's owner can write the job comment
         elif traits.on_nodes and work is not None:
             moving, size = work.seconds, work.moved
             self._metrics.observe_delay(victim.method, work.slowest)
         lost = 0.0 if traits.keeps_work else max(0.0, now - victim.start)
         name, nodes = victim.method, max(1, len(job.on_nodes))
-        return Paid(now, victim.ref, victim.user, victim.account, name, "out", seconds, moving, size, lost, nodes)
+        return PaidCost(now, victim.ref, victim.user, victim.account, name, "out", seconds, moving, size, lost, nodes)
 
-    def _tell_end(self, stop: Stop) -> None:
-        """Put the end on record; told before the journal forgets the stop, so that a crash in between repeats it."""
-        b, now = stop.beneficiary, self._clock()
-        outcome = stop.outcome or Outcome.CHANGED
-        self._story.tell_stop(stop)
-        waited = None if stop.started_at is None else stop.started_at - b.submitted
+    def _record_end(self, preemption: Preemption) -> None:
+        """Record the end, before the journal drops the preemption: a crash in between repeats this."""
+        preemptor, now = preemption.preemptor, self._clock()
+        outcome = preemption.outcome or PreemptionOutcome.CHANGED
+        self._history_database.record_preemption(preemption)
+        waited = None if preemption.started_at is None else preemption.started_at - preemptor.submitted
         text = {
-            Outcome.STARTED: f"runs, {waited or 0.0:.1f} s after it was submitted",
-            Outcome.BENEFICIARY_GONE: "was gone before it started; those stopped for it come back",
-            Outcome.NOT_STARTED: "did not start in time on the nodes that were freed; undone",
-            Outcome.VICTIM_STAYED: "; ".join(
-                ["a job did not stop; undone", *(message for _, message in stop.refused[:3])]
+            PreemptionOutcome.STARTED: f"runs, {waited or 0.0:.1f} s after it was submitted",
+            PreemptionOutcome.PREEMPTOR_GONE: "was gone before it started; the jobs preempted for it are put back",
+            PreemptionOutcome.NOT_STARTED: "did not start in time on the nodes that were freed; undone",
+            PreemptionOutcome.VICTIM_STAYED: "; ".join(
+                ["a job could not be preempted; undone", *(message for _, message in preemption.refused[:3])]
             ),
-            Outcome.REFUSED: "Slurm refused: " + "; ".join(message for _, message in stop.refused[:3]),
-            Outcome.TOO_OLD: "the decision was too old when it could be carried out; undone, and decided anew",
-            Outcome.CHANGED: "the situation changed before anything was done",
+            PreemptionOutcome.REFUSED: "Slurm refused: " + "; ".join(message for _, message in preemption.refused[:3]),
+            PreemptionOutcome.TOO_OLD: "the decision was too old when it could be executed; undone, and planned again",
+            PreemptionOutcome.CHANGED: "the situation changed before anything was done",
         }[outcome]
-        self._story.tell([Event(now, b.ref, b.user, b.account, outcome.value, text, {"stop": stop.id})])
-        self._log.info("stop is over", stop=stop.id, beneficiary=b.ref, outcome=outcome.value, waited=waited)
-        policy = "urgent" if b.urgent else "omfs"
-        for victim in stop.victims:
-            self._metrics.count_preemption(policy, victim.method, stop.reason, outcome.value)
-        if stop.started_at is not None:
-            self._metrics.observe_reclaim(max(0.0, stop.started_at - stop.begun))
+        number, ref, user, account = preemption.id, preemptor.ref, preemptor.user, preemptor.account
+        event = JobEvent(now, ref, user, account, outcome.value, text, {"preemption": number})
+        self._history_database.record_events([event])
+        if preemption.step is Step.DONE:
+            self._log.info(
+                "preemption_completed", preemption=number, preemptor=ref, outcome=outcome.value, waited=waited
+            )
+        else:
+            self._log.info("preemption_undone", preemption=number, preemptor=ref, outcome=outcome.value, waited=waited)
+        policy = "urgent" if preemptor.urgent else "omfs"
+        for victim in preemption.victims:
+            self._metrics.count_preemption(policy, victim.method, preemption.reason, outcome.value)
+        if preemption.started_at is not None:
+            self._metrics.observe_reclaim(max(0.0, preemption.started_at - preemption.begun))
 
-    def _comment_end(self, stop: Stop, picture: Picture, settings: Settings) -> None:
-        """Take our marks off; a stopped victim keeps its mark until it runs again."""
-        if stop.outcome is Outcome.CHANGED:
+    def _comment_end(self, preemption: Preemption, observation: Observation, settings: Settings) -> None:
+        """Remove our marks; a preempted victim keeps its mark until it runs again."""
+        if preemption.outcome is PreemptionOutcome.CHANGED:
             return
-        untouched = [v.ref for v in stop.victims if v.ref not in self._journal.state.stopped and picture.job(v.ref)]
+        untouched = [
+            v.ref for v in preemption.victims if v.ref not in self._journal.state.preempted and observation.job(v.ref)
+        ]
         wanted: list[orders.Order] = []
         if untouched:
-            wanted.append(orders.Comment(tuple(untouched), f"[omfs] was to be stopped for job {stop.beneficiary.ref}"))
-        if stop.outcome is Outcome.STARTED:
-            text = f"[omfs] started by stopping {len(stop.victims)} jobs ({stop.reason})"
-            wanted.append(orders.Comment((stop.beneficiary.ref,), text))
-        self._hands.give(wanted, picture, settings.nodes)
+            wanted.append(
+                orders.SetAdminComment(
+                    tuple(untouched), f"[omfs] was to be preempted for job {preemption.preemptor.ref}"
+                )
+            )
+        if preemption.outcome is PreemptionOutcome.STARTED:
+            text = f"[omfs] started by preempting {len(preemption.victims)} jobs ({preemption.reason})"
+            wanted.append(orders.SetAdminComment((preemption.preemptor.ref,), text))
+        self._executor.give(wanted, observation, settings.nodes)

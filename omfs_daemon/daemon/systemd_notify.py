@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Sends to ``$NOTIFY_SOCKET``; does nothing where there is none. Never raises: systemd is no reason to stop."""
+    """Sends to ``$NOTIFY_SOCKET``; does nothing where there is none. Never raises."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
@@ -18,7 +18,7 @@ class Notifier:
         self._send("READY=1")
 
     def alive(self, status: str) -> None:
-        """The loop came round: pet the watchdog and say what goes on."""
+        """Reset the watchdog and report the status."""
         self._send(f"WATCHDOG=1\nSTATUS={' '.join(status.split())[:200]}")
 
     def reloading(self) -> None:

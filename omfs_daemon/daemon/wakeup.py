@@ -1,7 +1,7 @@
-"""What ends the daemon's rest early: whoever touches its wake file. The poll stays what it rests on.
+"""The wake file: touching it makes the daemon poll at once.
 
-The submit plug-in opens and closes the file when a job is submitted or released, ``EpilogSlurmctld`` when one ends
-(docs/operating.md). Neither waits for us: with no daemon there they open a file, or find none.
+The submit plug-in opens and closes it when a job is submitted or released, ``EpilogSlurmctld`` when one ends
+(docs/plugins.md). Neither waits for the daemon. What a wake-up misses, the next regular poll finds.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+
 import structlog
 from inotify_simple import INotify, flags
-from omfs_daemon.config.schema import NAME
+
+from omfs_daemon.config.schema import WAKE_FILE
 
 _READ_MS = 1000
 
@@ -26,12 +28,13 @@ class Wakeup:
         self._ending = False
         self._inotify: INotify | None = None
         self._thread: Thread | None = None
-        self._path = directory / NAME
+        self._path = directory / WAKE_FILE
         self._log = structlog.get_logger("wake")
         try:
             self._begin(directory)
         except OSError as error:
-            self._log.error("cannot be woken: only the poll is left", file=str(self._path), error=str(error))
+            text = "the daemon polls at its interval only"
+            self._log.error("wake_file_not_watched", file=str(self._path), error=str(error), message=text)
 
     def _begin(self, directory: Path) -> None:
         # Its directory is watched, for the file may be replaced; users cannot write in either.
@@ -43,11 +46,12 @@ class Wakeup:
         self._thread.start()
 
     def belong_to(self, uid: int) -> None:
-        """Let this user touch it: SlurmUser, as whom the submit plug-in runs."""
+        """Make this user its owner: SlurmUser, as whom the submit plug-in runs."""
         try:
             os.chown(self._path, uid, -1, follow_symlinks=False)
         except OSError as error:
-            self._log.error("slurmctld cannot wake us: only the poll is left", file=str(self._path), error=str(error))
+            text = "slurmctld cannot wake the daemon, which polls at its interval only"
+            self._log.error("wake_file_owner_not_set", file=str(self._path), error=str(error), message=text)
 
     def _serve(self) -> None:
         inotify = self._inotify
@@ -56,7 +60,7 @@ class Wakeup:
                 events = inotify.read(timeout=_READ_MS)
             except (OSError, ValueError):
                 return  # closed
-            if any(event.name == NAME for event in events):
+            if any(event.name == WAKE_FILE for event in events):
                 self._wake()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the demo needs besides the story: a directory, signals that end it properly, and proof that nothing is left."""
+"""What the demo needs besides its script: a directory, signals that end it properly, and proof that nothing is left."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def make_directory() -> Path:
 
 
 class Interrupted(BaseException):
-    """Somebody wants the demo to end; like KeyboardInterrupt, nobody is to take it for an error."""
+    """A signal ends the demo; like KeyboardInterrupt, it is not an error."""
 
 
 class Interrupts:
-    """Signals end what is done under :meth:`heard`, one that came before it included, and never the taking down."""
+    """Signals interrupt what runs under :meth:`enabled`, also one that came before, but never the cleanup."""
 
     def __init__(self) -> None:
-        self._heard = False
+        self._enabled = False
         self._pending = ""
         self._before: dict[signal.Signals, object] = {}
 
@@ -50,22 +50,22 @@ class Interrupts:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
-        self._heard = True
+    def enabled(self) -> Iterator[None]:
+        self._enabled = True
         try:
             self._raise_pending()
             yield
         finally:
-            self._heard = False
+            self._enabled = False
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._pending = signal.Signals(number).name
-        if self._heard:
+        if self._enabled:
             self._raise_pending()
 
     def _raise_pending(self) -> None:
         if self._pending:
-            self._heard = False
+            self._enabled = False
             raise Interrupted(f"ended by {self._pending}")
 
 
@@ -87,7 +87,7 @@ def end_left(directory: Path) -> list[str]:
 def _working_in(directory: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):  # it ended while we looked, or is somebody else's
+        with suppress(psutil.Error):  # it has ended, or belongs to another user
             if process.pid != os.getpid() and _names(process, str(directory)):
                 found.append(process)
     return found

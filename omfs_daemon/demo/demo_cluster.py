@@ -1,4 +1,4 @@
-"""What the demo's story is played on: one small interface, whether Slurm is real or the fake."""
+"""The cluster of the demo: one small interface, whether Slurm is real or the fake."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.daemon.api.history_view import PastStopView
+from omfs_daemon.daemon.api.history_view import PastPreemptionView
 from omfs_daemon.daemon.api.status_view import StatusView
 from omfs_daemon.errors import OmfsError
 
@@ -50,12 +50,12 @@ methods = ["requeue", "suspend"]
 
 
 class DemoError(OmfsError):
-    """The story cannot go on; the text says why."""
+    """The demo cannot continue; the text says why."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """A job of the story: one node's CPUs for ``work`` seconds. ``method``: how it may be stopped, "" for never."""
+class DemoJob:
+    """A job with the CPUs of one node for ``work`` seconds. ``method``: how it may be preempted; "" for never."""
 
     name: str
     account: str
@@ -68,14 +68,14 @@ class Part:
         return f"omfs:method={self.method}" if self.method else ""
 
 
-class Fate(NamedTuple):
-    """What became of a job: what Slurm says, and the proof that the job left itself.
+class DemoJobResult(NamedTuple):
+    """How a job ended: what Slurm reports, and what the job itself wrote.
 
-    outcome   the state in which Slurm knows it: COMPLETED is the only good end
-    restarts  how often Slurm put it back
-    starts    how often the job began its work
-    steps     seconds of work that it did, those lost in a requeue included
-    finished  whether it came to its last line
+    outcome   its state in Slurm: COMPLETED is the only good one
+    restarts  how often Slurm restarted it
+    starts    how often it started its work
+    steps     seconds of work that it did, including those lost in a requeue
+    finished  whether it wrote its last line
     """
 
     outcome: str
@@ -85,7 +85,7 @@ class Fate(NamedTuple):
     finished: bool
 
 
-class Stage(Protocol):
+class DemoCluster(Protocol):
     """A cluster with omfsd beside it. ``close`` may be called at any time, also twice."""
 
     name: str
@@ -97,29 +97,29 @@ class Stage(Protocol):
         """Take everything down; an error if something resists."""
 
     def now(self) -> float:
-        """The time in which the story plays."""
+        """The time on the cluster's clock."""
 
     def tick(self) -> None:
-        """Let a moment pass; DemoError if omfsd is gone."""
+        """Let a short time pass; DemoError if omfsd is gone."""
 
-    def submit(self, part: Part) -> int:
+    def submit(self, job: DemoJob) -> int:
         """Its job id."""
 
     def jobs(self) -> list[Job]:
-        """All that have not ended."""
+        """All jobs that have not ended."""
 
     def status(self) -> StatusView:
-        """What ``omfs status`` tells."""
+        """What ``omfs status`` shows."""
 
-    def stops(self) -> list[PastStopView]:
-        """What ``omfs history`` tells, newest first."""
+    def preemptions(self) -> list[PastPreemptionView]:
+        """What ``omfs history`` shows, newest first."""
 
-    def fate(self, part: Part, job_id: int) -> Fate:
-        """What became of a job so far."""
+    def result(self, job: DemoJob, job_id: int) -> DemoJobResult:
+        """The result of a job so far."""
 
 
 def write_config(directory: Path, slurm_conf: Path | None = None) -> Path:
-    """The configuration of the demo's omfsd, which keeps its things in ``directory``."""
+    """The configuration of the demo's omfsd, which keeps its files in ``directory``."""
     slurm = f'[slurm]\nconf = "{slurm_conf}"\npoll_seconds = 0.3\n' if slurm_conf else ""
     path = directory / "omfs.toml"
     path.write_text(_CONFIG.format(slurm=slurm, directory=directory), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The stage without Slurm: the built-in fake, omfsd's cycles in this process, and a clock that runs fast."""
+"""The demo without Slurm: the built-in fake, omfsd's cycles in this process, and a fast clock."""
 
 from __future__ import annotations
 
@@ -8,24 +8,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from omfs_daemon.daemon import log
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.cluster.jobs import Job, JobRequest
+from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.config.load import load
-from omfs_daemon.daemon.api.callers import Caller
-from omfs_daemon.daemon.api.callers import Role
-from omfs_daemon.daemon.api.callers import user_name
-from omfs_daemon.daemon.process import Service
-from omfs_daemon.daemon.api.history_view import PastStopView
+from omfs_daemon.daemon import log
+from omfs_daemon.daemon.api.callers import Caller, Role, user_name
+from omfs_daemon.daemon.api.history_view import PastPreemptionView
 from omfs_daemon.daemon.api.status_view import StatusView
-from omfs_daemon.demo.demo_cluster import CPUS_PER_NODE
-from omfs_daemon.demo.demo_cluster import LONGEST_HISTORY
-from omfs_daemon.demo.demo_cluster import NODES
-from omfs_daemon.demo.demo_cluster import Fate
-from omfs_daemon.demo.demo_cluster import Part
-from omfs_daemon.demo.demo_cluster import write_config
+from omfs_daemon.daemon.process import Service
+from omfs_daemon.demo.demo_cluster import CPUS_PER_NODE, LONGEST_HISTORY, NODES, DemoJob, DemoJobResult, write_config
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
@@ -35,8 +26,8 @@ _TICK = 0.1
 _MEMORY = 8000 << 20
 
 
-class FakeStage:
-    """Time passes in :meth:`tick` only, ``SPEED`` times as fast as on the wall."""
+class FakeDemoCluster:
+    """Time passes in :meth:`tick` only, ``SPEED`` times as fast as real time."""
 
     name = f"the built-in fake Slurm, {SPEED:g} times as fast as real time"
 
@@ -68,14 +59,14 @@ class FakeStage:
         time.sleep(_TICK / SPEED)
         self._now += _TICK
 
-    def submit(self, part: Part) -> int:
+    def submit(self, job: DemoJob) -> int:
         return self._slurm.submit(
             Submission(
-                Request(CPUS_PER_NODE, partitions=(part.partition,)),
-                account=part.account,
-                run_time=part.work,
-                comment=part.comment,
-                name=part.name,
+                JobRequest(CPUS_PER_NODE, partitions=(job.partition,)),
+                account=job.account,
+                run_time=job.work,
+                comment=job.comment,
+                name=job.name,
             )
         )
 
@@ -84,19 +75,19 @@ class FakeStage:
         return self._slurm.live()
 
     def status(self) -> StatusView:
-        return self._service.status(self._caller)
+        return self._service.answers.status(self._caller)
 
-    def stops(self) -> list[PastStopView]:
-        return self._service.history(self._caller, LONGEST_HISTORY, self._began)["stops"]
+    def preemptions(self) -> list[PastPreemptionView]:
+        return self._service.answers.history(self._caller, LONGEST_HISTORY, self._began)["preemptions"]
 
-    def fate(self, part: Part, job_id: int) -> Fate:
+    def result(self, job: DemoJob, job_id: int) -> DemoJobResult:
         history = self._slurm.history[job_id]
-        return Fate(
+        return DemoJobResult(
             outcome=history.outcome,
             restarts=self._slurm.records[job_id].restarts,
             starts=len(history.starts),
             steps=round(history.done + history.lost),
-            finished=history.done >= part.work,
+            finished=history.done >= job.work,
         )
 
 

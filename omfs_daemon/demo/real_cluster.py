@@ -1,4 +1,4 @@
-"""The stage with a private real Slurm, and omfsd as a process of its own beside it."""
+"""The demo on a private real Slurm, with omfsd as a process of its own."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import time
 from pathlib import Path
 
 import omfs_daemon
-from omfs_daemon.daemon.api.client import Client
-from omfs_daemon.daemon.api.client import UnreachableError
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.daemon.api.history_view import PastStopView
+from omfs_daemon.daemon.api.client import Client
+from omfs_daemon.daemon.api.history_view import PastPreemptionView
 from omfs_daemon.daemon.api.status_view import StatusView
-from omfs_daemon.testing.local_slurm.local_slurm import Gate
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.demo.demo_cluster import (
+    CPUS_PER_NODE,
+    LONGEST_HISTORY,
+    NODES,
+    DemoError,
+    DemoJob,
+    DemoJobResult,
+    write_config,
+)
+from omfs_daemon.errors import UnreachableError
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
-from omfs_daemon.demo.demo_cluster import CPUS_PER_NODE
-from omfs_daemon.demo.demo_cluster import LONGEST_HISTORY
-from omfs_daemon.demo.demo_cluster import NODES
-from omfs_daemon.demo.demo_cluster import DemoError
-from omfs_daemon.demo.demo_cluster import Fate
-from omfs_daemon.demo.demo_cluster import Part
-from omfs_daemon.demo.demo_cluster import write_config
 
 _OWNER = "nobody"
 _UP_LIMIT = 30.0
@@ -32,8 +33,8 @@ _STOP_LIMIT = 10.0
 _TICK = 0.1
 _LOG_TAIL = 5
 
-# The lines that the job writes prove what it did, whatever is said about it. A second of work is a sleep of its own:
-# the clock of a sleep runs on while the job is suspended.
+# The lines that the job writes prove what it did, whatever Slurm or omfsd report. A second of work is a sleep of its
+# own: the clock of a sleep runs on while the job is suspended.
 _SCRIPT = """\
 #!/bin/sh
 echo start
@@ -42,8 +43,8 @@ echo end
 """
 
 
-class RealStage:
-    """Everything of it lives in ``directory``, which other users must be able to enter. Needs root."""
+class RealDemoCluster:
+    """All its files are in ``directory``, which other users must be able to enter. Needs root."""
 
     name = "a private real Slurm"
 
@@ -92,13 +93,13 @@ class RealStage:
         self._require_omfsd()
         time.sleep(_TICK)
 
-    def submit(self, part: Part) -> int:
+    def submit(self, job: DemoJob) -> int:
         return self._slurm.submit(
-            _SCRIPT.format(work=part.work),
-            f"--job-name={part.name}",
-            f"--account={part.account}",
-            f"--partition={part.partition}",
-            f"--comment={part.comment}",
+            _SCRIPT.format(work=job.work),
+            f"--job-name={job.name}",
+            f"--account={job.account}",
+            f"--partition={job.partition}",
+            f"--comment={job.comment}",
             "--nodes=1",
             f"--ntasks={CPUS_PER_NODE}",
             f"--output={self._slurm.output}/%j.out",
@@ -116,13 +117,13 @@ class RealStage:
             self._require_omfsd()  # which says more
             raise
 
-    def stops(self) -> list[PastStopView]:
-        return self._client.history(LONGEST_HISTORY, self._began)["stops"]
+    def preemptions(self) -> list[PastPreemptionView]:
+        return self._client.history(LONGEST_HISTORY, self._began)["preemptions"]
 
-    def fate(self, part: Part, job_id: int) -> Fate:
+    def result(self, job: DemoJob, job_id: int) -> DemoJobResult:
         shown = self._slurm.command("scontrol", "--oneliner", "show", "job", str(job_id), check=False).stdout
         lines = self._written_by(job_id)
-        return Fate(
+        return DemoJobResult(
             outcome=_field(shown, "JobState"),
             restarts=int(_field(shown, "Restarts") or 0),
             starts=lines.count("start"),
@@ -143,12 +144,12 @@ class RealStage:
 
     def _wait_for_omfsd(self) -> None:
         end = time.monotonic() + _UP_LIMIT
-        while not self._omfsd_has_looked():
+        while not self._omfsd_has_polled():
             self.tick()
             if time.monotonic() > end:
-                raise DemoError(f"omfsd has not looked at Slurm within {_UP_LIMIT:g} s: {self._log_tail()}")
+                raise DemoError(f"omfsd has not polled Slurm within {_UP_LIMIT:g} s: {self._log_tail()}")
 
-    def _omfsd_has_looked(self) -> bool:
+    def _omfsd_has_polled(self) -> bool:
         try:
             return self.status()["last_poll"] is not None
         except UnreachableError:
@@ -168,10 +169,10 @@ def _field(shown: str, name: str) -> str:
     return found.group(1) if found else ""
 
 
-def _gate(heartbeat: Path) -> Gate | None:
-    """Our plug-in at submit: it lies beside this file in a wheel, in plugins/ in a checkout."""
+def _gate(heartbeat: Path) -> SubmitGate | None:
+    """Our submit plug-in: beside this file in a wheel, in plugins/ in a checkout."""
     package = Path(omfs_daemon.__file__).parent
     for plugin in (package / "demo" / "job_submit.lua", package.parent / "plugins" / "job_submit.lua"):
         if plugin.is_file() and "function slurm_job_submit" in plugin.read_text(encoding="utf-8"):
-            return Gate(plugin, {"heartbeat": str(heartbeat)})
+            return SubmitGate(plugin, {"heartbeat": str(heartbeat)})
     return None

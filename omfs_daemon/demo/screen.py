@@ -1,4 +1,4 @@
-"""How the demo looks: a live picture on a terminal, one line per change elsewhere."""
+"""What the demo prints: a live display on a terminal, one line per change elsewhere."""
 
 from __future__ import annotations
 
@@ -12,22 +12,17 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from omfs_daemon.terminal.account_table import accounts as tables_accounts
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import clean
-from omfs_daemon.terminal.output import table
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.daemon.api.status_view import AccountView
-from omfs_daemon.daemon.api.status_view import StatusView
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.daemon.api.status_view import AccountView, StatusView
 from omfs_daemon.demo.demo_cluster import NODES
+from omfs_daemon.terminal.account_table import account_table
+from omfs_daemon.terminal.output import cell, clean, table
 
 _REFRESH = 8
 
 
-class View(Protocol):
-    """What the story is shown on; a context, because a live picture takes the terminal's cursor."""
+class DemoScreen(Protocol):
+    """Where the demo is shown; a context manager, because a live display hides the terminal's cursor."""
 
     def __enter__(self) -> Self: ...
 
@@ -35,24 +30,24 @@ class View(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def scene(self, title: str, text: str) -> None:
-        """A new scene begins."""
+    def step(self, title: str, text: str) -> None:
+        """A new step begins."""
 
-    def say(self, text: str) -> None:
-        """Something came true, or did not."""
+    def report(self, text: str) -> None:
+        """An expectation was met, or not."""
 
-    def picture(self, status: StatusView, jobs: Sequence[Job], passed: float) -> None:
-        """How things are, ``passed`` seconds after the beginning."""
+    def show_state(self, status: StatusView, jobs: Sequence[Job], passed: float) -> None:
+        """The state of the cluster, ``passed`` seconds after the start."""
 
 
-def view() -> View:
+def open_screen() -> DemoScreen:
     """The one for this standard output."""
     console = Console(highlight=False, markup=False, emoji=False)
-    return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView()
+    return LiveScreen(console) if console.is_terminal and not console.is_dumb_terminal else PlainScreen()
 
 
-class LiveView:
-    """The picture stays at the bottom, what was said scrolls away above it."""
+class LiveScreen:
+    """The state stays at the bottom; the text scrolls away above it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -67,17 +62,17 @@ class LiveView:
     ) -> None:
         self._live.stop()
 
-    def scene(self, title: str, text: str) -> None:
+    def step(self, title: str, text: str) -> None:
         self._console.print(Text(f"\n{title}", style="bold"), cell(text), sep="\n")
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         self._console.print(cell(text, "green"))
 
-    def picture(self, status: StatusView, jobs: Sequence[Job], passed: float) -> None:
-        self._live.update(Group(*_pictures(status, jobs, passed)))
+    def show_state(self, status: StatusView, jobs: Sequence[Job], passed: float) -> None:
+        self._live.update(Group(*_state_display(status, jobs, passed)))
 
 
-class PlainView:
+class PlainScreen:
     """For pipes and logs."""
 
     def __init__(self) -> None:
@@ -91,14 +86,14 @@ class PlainView:
     ) -> None:
         return None
 
-    def scene(self, title: str, text: str) -> None:
+    def step(self, title: str, text: str) -> None:
         print(clean(f"== {title}"), clean(text), sep="\n", flush=True)
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         print(clean(text), flush=True)
 
-    def picture(self, status: StatusView, jobs: Sequence[Job], passed: float) -> None:
-        facts = dict(_facts(status, jobs))
+    def show_state(self, status: StatusView, jobs: Sequence[Job], passed: float) -> None:
+        facts = dict(_state_lines(status, jobs))
         for gone in self._known.keys() - facts.keys():
             if gone.startswith("job "):
                 facts[gone] = f"{gone.removeprefix('job ')} has ended"
@@ -108,8 +103,8 @@ class PlainView:
         self._known = facts
 
 
-def where(job: Job) -> str:
-    """What a job does, in words."""
+def state_text(job: Job) -> str:
+    """The state of a job in words."""
     nodes = ",".join(job.on_nodes)
     match job.state:
         case JobState.RUNNING:
@@ -117,15 +112,15 @@ def where(job: Job) -> str:
         case JobState.SUSPENDED:
             return f"is suspended on {nodes}"
         case JobState.PENDING:
-            return "waits" if job.hold is Hold.NONE else "waits, held"
+            return "is pending" if job.hold is Hold.NONE else "is held"
         case other:
             return f"is {other.value.lower()} on {nodes}"
 
 
-def _facts(status: StatusView, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
-    yield "omfsd", f"omfsd says: {status['sentence']}"
+def _state_lines(status: StatusView, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
+    yield "omfsd", f"omfsd reports: {status['summary']}"
     for job in sorted(jobs, key=lambda job: job.id):
-        yield f"job {_title(job)}", f"{_title(job)} {where(job)}"
+        yield f"job {_title(job)}", f"{_title(job)} {state_text(job)}"
     for account in status["accounts"]:
         yield f"account {account['account']}", _sums(account)
 
@@ -140,14 +135,14 @@ def _sums(account: AccountView) -> str:
     return f"CPUs of {account['account']}: {', '.join(parts)}"
 
 
-def _pictures(status: StatusView, jobs: Sequence[Job], passed: float) -> Iterator[RenderableType]:
+def _state_display(status: StatusView, jobs: Sequence[Job], passed: float) -> Iterator[RenderableType]:
     yield Text()
     columns = Table.grid(padding=(0, 2))
-    columns.add_row(tables_accounts(status["accounts"], "CPUs by account"), _nodes(jobs))
+    columns.add_row(account_table(status["accounts"], "CPUs by account"), _nodes(jobs))
     yield columns
-    waiting = [f"{job.name} {where(job)}" for job in jobs if not job.on_nodes]
-    yield cell("; ".join(waiting) or "no job waits")
-    yield Panel(cell(status["sentence"]), title=f"omfsd, after {passed:.0f} s", title_align="left")
+    waiting = [f"{job.name} {state_text(job)}" for job in jobs if not job.on_nodes]
+    yield cell("; ".join(waiting) or "no pending jobs")
+    yield Panel(cell(status["summary"]), title=f"omfsd, after {passed:.0f} s", title_align="left")
 
 
 def _nodes(jobs: Iterable[Job]) -> Table:

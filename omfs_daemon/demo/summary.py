@@ -1,4 +1,4 @@
-"""The end of the demo: who was stopped for whom and why, and what became of every job."""
+"""The end of the demo: who was preempted for whom and why, and the result of every job."""
 
 from __future__ import annotations
 
@@ -7,48 +7,46 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.table import Table
 
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import span
-from omfs_daemon.terminal.output import table
-from omfs_daemon.demo.script import Play
+from omfs_daemon.demo.script import DemoScript
+from omfs_daemon.terminal.output import cell, span, table
 
 
-def summary(play: Play) -> Iterator[RenderableType]:
-    """Tables, as far as the play came."""
-    if play.stops:
-        yield _stops(play)
-    if play.fates:
-        yield _fates(play)
+def summary_tables(script: DemoScript) -> Iterator[RenderableType]:
+    """Tables, as far as the demo came."""
+    if script.preemptions:
+        yield _preemptions(script)
+    if script.results:
+        yield _results(script)
 
 
-def _stops(play: Play) -> Table:
-    made = table("Who was stopped for whom", ("stopped", "how", "for", "because", "which had waited"))
-    for stop in play.stops:
-        beneficiary = play.name_of(stop["beneficiary"])
-        waited = play.waited.get(beneficiary)
-        for victim in stop["victims"]:
+def _preemptions(script: DemoScript) -> Table:
+    made = table("Who was preempted for whom", ("preempted", "method", "for", "reason", "waited"))
+    for preemption in script.preemptions:
+        preemptor = script.name_of(preemption["preemptor"])
+        waited = script.waited.get(preemptor)
+        for victim in preemption["victims"]:
             made.add_row(
-                cell(play.name_of(victim["job"])),
+                cell(script.name_of(victim["job"])),
                 cell(victim["method"]),
-                cell(f"{beneficiary} of {stop['account']}"),
-                cell(stop["reason"]),
+                cell(f"{preemptor} of {preemption['account']}"),
+                cell(preemption["reason"]),
                 "" if waited is None else span(waited),
             )
     return made
 
 
-def _fates(play: Play) -> Table:
-    columns = ("job", "account", "waited", "began its work", "worked", "Slurm says", "its own last line says")
-    made = table("What became of every job", columns, ("waited", "worked"))
-    for part in play.parts.values():
-        fate, waited = play.fates[part.name], play.waited.get(part.name)
+def _results(script: DemoScript) -> Table:
+    columns = ("job", "account", "waited", "starts", "worked", "state in Slurm", "last line of output")
+    made = table("Results of all jobs", columns, ("waited", "starts", "worked"))
+    for job in script.submitted.values():
+        result, waited = script.results[job.name], script.waited.get(job.name)
         made.add_row(
-            cell(part.name),
-            cell(part.account),
+            cell(job.name),
+            cell(job.account),
             "" if waited is None else span(waited),
-            "once" if fate.starts == 1 else f"{fate.starts} times",
-            f"{fate.steps} of {part.work} s",
-            cell(fate.outcome),
-            "finished" if fate.finished else "NOT FINISHED",
+            str(result.starts),
+            f"{result.steps} of {job.work} s",
+            cell(result.outcome),
+            "end" if result.finished else "MISSING",
         )
     return made

@@ -1,4 +1,4 @@
-"""``python3 -m omfs_daemon.omfs_node``; the zipapp's entry is ``main:main``."""
+"""Entry point of ``python3 -m omfs_daemon.omfs_node``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""One omfs-node at a time for one job on one node."""
+"""A lock: one omfs-node at a time for a job on a node."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ _PAUSE = 0.05
 
 
 class JobLock:
-    """A lock file in a directory that only root may enter; it goes when it is let go, or with the process."""
+    """A lock file in a directory that only root may enter; released at the end of the context or of the process."""
 
     def __init__(self, directory: str, name: str, deadline: float) -> None:
         """Wait for the lock until the deadline; raises CannotMove: busy, or fault if the directory is not root's."""
@@ -25,7 +25,7 @@ class JobLock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.unlink(self._path)  # while it is ours: whoever waits for this file sees that it is not the one any more
+        os.unlink(self._path)  # before the release: whoever waits for this file sees that it was removed
         os.close(self._descriptor)
 
     def _take(self, deadline: float) -> int:
@@ -42,7 +42,7 @@ class JobLock:
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                     raise
             if time.monotonic() > deadline:
-                raise CannotMove("busy", "another omfs-node works on this job")
+                raise CannotMove("busy", "another omfs-node is working on this job")
             time.sleep(_PAUSE)
 
 

@@ -1,4 +1,4 @@
-"""A job's processes on this node: found by asking Slurm, held by pidfds, stopped and continued through them."""
+"""A job's processes on this node: listed by Slurm, held by pidfds, stopped and continued through them."""
 
 import contextlib
 import errno
@@ -9,9 +9,8 @@ import subprocess
 import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from omfs_daemon.omfs_node.movers import system_calls as kernel
-from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.omfs_node.movers.mover import Process
+from omfs_daemon.omfs_node.movers import system_calls
+from omfs_daemon.omfs_node.movers.mover import CannotMove, HeldProcess
 
 _TRUSTED_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _SCONTROL_PLACES = ("/usr/bin/scontrol", "/usr/local/bin/scontrol", "/opt/slurm/bin/scontrol")
@@ -19,22 +18,22 @@ _SCONTROL_LIMIT = 15.0
 _NO_STEPS = re.compile(
     r"(There are no steps for job \S+|JobId=\S+ does not exist) on node \S+$|No job steps exist on this node\.$"
 )
-# A step that ends while scontrol walks over the steps makes it fail; then it is asked again.
+# scontrol fails if a step ends while it lists the steps; then it is run again.
 _TRIES = 4
 _PAUSE = 0.01
 _STOPPED_STATES = frozenset("TtXxZ")
-# Any other error (no descriptors left, say) must not make a process that runs look like one that has ended.
+# Any other error (such as no descriptors left) must not make a running process look like one that has ended.
 _GONE = (FileNotFoundError, ProcessLookupError)
 
 
-class Slurm(NamedTuple):
-    """How Slurm is asked: ``scontrol`` ("" finds it) and ``conf``, its SLURM_CONF ("" leaves it to Slurm)."""
+class SlurmCommand(NamedTuple):
+    """How to run ``scontrol`` ("": search for it), and ``conf``, its SLURM_CONF ("": Slurm's default)."""
 
     scontrol: str = ""
     conf: str = ""
 
 
-class Listed(NamedTuple):
+class ListedProcess(NamedTuple):
     """A process of a job on the node, as Slurm lists it; ``step`` is a number, batch, extern or interactive."""
 
     pid: int
@@ -42,10 +41,10 @@ class Listed(NamedTuple):
     step: str
 
 
-def ask_slurm(slurm: Slurm, node: str, job: Optional[int], deadline: float) -> List[Listed]:
-    """The processes of one job on the node, or of all jobs: what Slurm started and what that started.
+def ask_slurm(slurm: SlurmCommand, node: str, job: Optional[int], deadline: float) -> List[ListedProcess]:
+    """The processes of one job on the node, or of all jobs, with their descendants.
 
-    Slurm's own daemons are not among them. Raises CannotMove: slurm_failed, timeout.
+    Slurm's own daemons are excluded. Raises CannotMove: slurm_failed, timeout.
     """
     command = [_scontrol(slurm), "listpids", str(job) if job is not None else "*", node]
     message = ""
@@ -53,12 +52,12 @@ def ask_slurm(slurm: Slurm, node: str, job: Optional[int], deadline: float) -> L
         code, output, errors = _run(command, slurm.conf, deadline)
         if code == 0 or (errors and all(_NO_STEPS.match(line) for line in errors.splitlines())):
             return _parse(output, job)
-        message = (errors.strip().splitlines() or ["exit {}".format(code)])[-1]
+        message = (errors.strip().splitlines() or ["exit code {}".format(code)])[-1]
         time.sleep(_PAUSE)
     raise CannotMove("slurm_failed", "scontrol listpids: {}".format(message))
 
 
-def _scontrol(slurm: Slurm) -> str:
+def _scontrol(slurm: SlurmCommand) -> str:
     places = [slurm.scontrol] if slurm.scontrol else list(_SCONTROL_PLACES)
     for place in places:
         try:
@@ -89,11 +88,11 @@ def _run(command: Sequence[str], conf: str, deadline: float) -> Tuple[int, str, 
             close_fds=True,
         )
     except OSError as error:
-        raise CannotMove("slurm_failed", "cannot run {}: {}".format(command[0], error.strerror)) from None
+        raise CannotMove("slurm_failed", "cannot execute {}: {}".format(command[0], error.strerror)) from None
     try:
         output, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        raise CannotMove("timeout", "scontrol listpids: no answer within {:.1f} s".format(limit)) from None
+        raise CannotMove("timeout", "scontrol listpids: no response within {:.1f} s".format(limit)) from None
     finally:
         if process.poll() is None:
             process.kill()
@@ -101,9 +100,9 @@ def _run(command: Sequence[str], conf: str, deadline: float) -> Tuple[int, str, 
     return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 
-def _parse(output: str, job: Optional[int]) -> List[Listed]:
-    """The table of ``scontrol listpids``, by the names of its columns."""
-    found: List[Listed] = []
+def _parse(output: str, job: Optional[int]) -> List[ListedProcess]:
+    """Parse the table of ``scontrol listpids`` by the names of its columns."""
+    found: List[ListedProcess] = []
     lines = output.splitlines()
     columns = lines[0].split() if lines else []
     if "PID" not in columns or "JOBID" not in columns:
@@ -114,24 +113,24 @@ def _parse(output: str, job: Optional[int]) -> List[Listed]:
         if not (pid.isdigit() and owner.isdigit()):
             continue  # a step whose processes Slurm cannot list has a row of -1
         if int(pid) > 1 and (job is None or int(owner) == job):
-            found.append(Listed(int(pid), int(owner), row.get("STEPID", "")))
+            found.append(ListedProcess(int(pid), int(owner), row.get("STEPID", "")))
     return found
 
 
 class JobProcesses:
-    """The processes of one job on one node. Close it when done; that closes the pidfds and nothing else.
+    """The processes of one job on one node; leaving the context closes the pidfds.
 
-    A pidfd is taken for the job's only if Slurm lists its pid *after* it was opened, it has not ended by then, and its
-    real uid is the job's: so a pid that meanwhile is somebody else's is never touched.
+    A process belongs to the job only if Slurm lists its pid *after* the pidfd was opened, it has not ended by then, and
+    its real uid is the job's: so a pid that was reused by somebody else is never touched.
     """
 
-    def __init__(self, slurm: Slurm, node: str, job: int, uid: int) -> None:
+    def __init__(self, slurm: SlurmCommand, node: str, job: int, uid: int) -> None:
         self._slurm = slurm
         self._node = node
         self._job = job
         self._uid = uid
-        self._ours: Dict[int, Process] = {}
-        self._candidates: Dict[int, Process] = {}
+        self._ours: Dict[int, HeldProcess] = {}
+        self._candidates: Dict[int, HeldProcess] = {}
         self._stopped_by_us: Set[int] = set()
         self._foreign: Set[int] = set()
 
@@ -145,46 +144,46 @@ class JobProcesses:
         self._candidates.clear()
 
     @property
-    def all(self) -> List[Process]:
-        """Those that are left, the oldest pid first."""
-        return [self._ours[pid] for pid in sorted(self._ours) if not kernel.has_ended(self._ours[pid].fd)]
+    def all(self) -> List[HeldProcess]:
+        """Those that still exist, lowest pid first."""
+        return [self._ours[pid] for pid in sorted(self._ours) if not system_calls.has_ended(self._ours[pid].fd)]
 
-    def find(self, deadline: float) -> List[Process]:
-        """All that stand now, and most of those that run; raises CannotMove, also if all that Slurm lists is somebody
-        else's.
+    def find(self, deadline: float) -> List[HeldProcess]:
+        """All stopped processes and most of the running ones; raises CannotMove, also if all of them are others'.
 
-        A process is in it if Slurm lists it twice. Whoever is born meanwhile is not waited for: a job that runs may go
-        on starting programs for ever.
+        A process counts if Slurm lists it twice. New ones are not waited for: a running job may start programs forever.
         """
-        self._look(deadline)
+        self._update(deadline)
         if self._candidates:
-            self._look(deadline)
+            self._update(deadline)
         self._require_ours()
         return self.all
 
-    def stop(self, deadline: float) -> List[Process]:
-        """Stop all of them, those born meanwhile too; returns when every thread of every one stands.
+    def stop(self, deadline: float) -> List[HeldProcess]:
+        """Stop all of them, including new ones; returns when every thread is stopped.
 
-        Those that are known are stopped before the next look, so that ever fewer can start others. Raises
+        Known processes are stopped before Slurm is asked again, so that ever fewer can start others. Raises
         CannotMove("timeout") if some do not stop in time.
         """
         while True:
             before = set(self._ours)
-            # Whoever was born before its parent stood is in a list that Slurm makes after that.
-            self._look(deadline)
-            awake = [process for process in self.all if not is_stopped(process)]
-            if not awake and not self._candidates and set(self._ours) <= before:
+            # A process created before its parent was stopped is in the list that Slurm makes after that.
+            self._update(deadline)
+            running = [process for process in self.all if not is_stopped(process)]
+            if not running and not self._candidates and set(self._ours) <= before:
                 self._require_ours()
                 return self.all
-            for process in awake:
-                # Noted first: if we are interrupted in between, it is continued once too often rather than never.
+            for process in running:
+                # Recorded first: if interrupted, it is continued once too often rather than never.
                 self._stopped_by_us.add(process.pid)
                 _send(process, stop=True)
             self._wait_until_stopped(deadline)
 
-    def let_run(self, all_of_them: bool) -> None:
-        """Continue those that we stopped or, with ``all_of_them``, every one. The youngest first, so that a parent that
-        waits for its children does not find them stopped."""
+    def resume(self, all_of_them: bool) -> None:
+        """Continue those that we stopped or, with ``all_of_them``, every one.
+
+        Highest pid first, so that a parent that waits for its children does not find them stopped.
+        """
         for process in reversed(self.all):
             if all_of_them or process.pid in self._stopped_by_us:
                 _send(process, stop=False)
@@ -192,28 +191,28 @@ class JobProcesses:
 
     def _require_ours(self) -> None:
         if self._foreign and not self._ours:
-            message = "no process of job {} on {} is uid {}'s".format(self._job, self._node, self._uid)
+            message = "no process of job {} on {} belongs to uid {}".format(self._job, self._node, self._uid)
             raise CannotMove("wrong_uid", message)
 
-    def _look(self, deadline: float) -> None:
+    def _update(self, deadline: float) -> None:
         rows = ask_slurm(self._slurm, self._node, self._job, deadline)
         listed = {row.pid for row in rows}
         for pid, process in list(self._candidates.items()):
             del self._candidates[pid]
-            if pid in listed and not kernel.has_ended(process.fd):
+            if pid in listed and not system_calls.has_ended(process.fd):
                 self._ours[pid] = process
             else:
                 os.close(process.fd)
         self._foreign.clear()
         for row in rows:
-            if row.pid in self._ours and kernel.has_ended(self._ours[row.pid].fd):
+            if row.pid in self._ours and system_calls.has_ended(self._ours[row.pid].fd):
                 os.close(self._ours.pop(row.pid).fd)
             if row.pid not in self._ours and row.pid not in self._candidates:
                 self._open(row)
 
-    def _open(self, row: Listed) -> None:
+    def _open(self, row: ListedProcess) -> None:
         try:
-            descriptor = kernel.pidfd_open(row.pid)
+            descriptor = system_calls.pidfd_open(row.pid)
         except ProcessLookupError:
             return
         except OSError as error:
@@ -221,13 +220,13 @@ class JobProcesses:
                 raise
             raise CannotMove("not_usable", "pidfd_open: {} (needs Linux 5.3)".format(error.strerror)) from None
         uid = _real_uid(row.pid)
-        if uid is None or kernel.has_ended(descriptor):
+        if uid is None or system_calls.has_ended(descriptor):
             os.close(descriptor)
         elif uid == self._uid and row.pid not in _untouchable():
-            self._candidates[row.pid] = Process(row.pid, descriptor)
+            self._candidates[row.pid] = HeldProcess(row.pid, descriptor)
         else:
             os.close(descriptor)
-            if row.step != "extern":  # Slurm itself keeps a sleeping process of root's there
+            if row.step != "extern":  # Slurm itself keeps a sleeping process of root there
                 self._foreign.add(row.pid)
 
     def _wait_until_stopped(self, deadline: float) -> None:
@@ -242,9 +241,9 @@ class JobProcesses:
             time.sleep(_PAUSE / 5)
 
 
-def is_stopped(process: Process) -> bool:
-    """Whether every thread of the process stands (or it has ended)."""
-    if kernel.has_ended(process.fd):
+def is_stopped(process: HeldProcess) -> bool:
+    """Whether every thread of the process is stopped (or it has ended)."""
+    if system_calls.has_ended(process.fd):
         return True
     try:
         threads = os.listdir("/proc/{}/task".format(process.pid))
@@ -256,14 +255,14 @@ def is_stopped(process: Process) -> bool:
 def _thread_state(pid: int, thread: str) -> str:
     try:
         with open("/proc/{}/task/{}/stat".format(pid, thread), "rb") as stream:
-            # The name of the program is in parentheses and may hold any character, these too.
+            # The program's name is in parentheses and may itself hold parentheses.
             return stream.read().rpartition(b")")[2].split()[0].decode("ascii")
     except (*_GONE, IndexError):
         return "X"
 
 
 def _real_uid(pid: int) -> Optional[int]:
-    """The real uid of a process; None if it is gone. Real, so that a setuid program counts as its caller's."""
+    """The real uid of a process; None if it has ended. Real, so that a setuid program counts as its caller's."""
     try:
         with open("/proc/{}/status".format(pid), "rb") as stream:
             uids = [line.split() for line in stream if line.startswith(b"Uid:")]
@@ -273,7 +272,7 @@ def _real_uid(pid: int) -> Optional[int]:
 
 
 def _untouchable() -> Set[int]:
-    """Ourselves and what we run under: stopping these would stop this very work."""
+    """Ourselves and our ancestors: stopping these would stop us."""
     found, pid = {1}, os.getpid()
     while pid > 1 and pid not in found:
         found.add(pid)
@@ -285,6 +284,6 @@ def _untouchable() -> Set[int]:
     return found
 
 
-def _send(process: Process, stop: bool) -> None:
+def _send(process: HeldProcess, stop: bool) -> None:
     with contextlib.suppress(ProcessLookupError):
-        (kernel.stop if stop else kernel.let_run)(process.fd)
+        (system_calls.send_stop if stop else system_calls.send_cont)(process.fd)

@@ -1,10 +1,10 @@
-"""omfs-node: one JSON request on stdin, one JSON answer on stdout. Root's, and for root only.
+"""omfs-node: one JSON request on stdin, one JSON response on stdout; for root only.
 
 request  {"version":1, "do":"out"|"in"|"look", "method":NAME, "node":NAME, "job":RAWID, "uid":UID,
           "timeout":SECONDS, "continue":bool (in), "suspended":bool (out), "options":{...the method's},
           "slurm":{"scontrol":PATH,"conf":PATH}}
          {"version":1, "do":"probe", "node":NAME, "timeout":SECONDS, "options":{METHOD:{...}}, "slurm":{...}}
-answer   {"ok":true, "state":"running"|"out"|"mixed"|"none", "processes":N, "stopped":N, "bytes":B, "freed":B,
+response {"ok":true, "state":"running"|"out"|"mixed"|"none", "processes":N, "stopped":N, "bytes":B, "freed":B,
           "seconds":S, "slowest":S}
          {"ok":true, "methods":{METHOD:{"usable":bool,"why":CODE,...}}, "jobs":{JOB:{"resident":B,...}}}
          {"ok":false, "why":CODE, "message":LINE, "state":...}
@@ -20,59 +20,50 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from omfs_daemon.omfs_node.movers import system_calls as kernel
-from omfs_daemon.protocol.node_request import LIMIT as requests_LIMIT
-from omfs_daemon.omfs_node.request import describe as requests_describe
-from omfs_daemon.omfs_node.request import read as requests_read
 from omfs_daemon.omfs_node.job_lock import JobLock
-from omfs_daemon.omfs_node.movers.mover import NONE
-from omfs_daemon.omfs_node.movers.mover import OUT
-from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.omfs_node.movers.mover import Moved
-from omfs_daemon.omfs_node.movers.mover import Mover
-from omfs_daemon.omfs_node.movers.mover import Process
-from omfs_daemon.omfs_node.job_processes import JobProcesses
-from omfs_daemon.omfs_node.job_processes import ask_slurm
-from omfs_daemon.omfs_node.job_processes import is_stopped
-from omfs_daemon.omfs_node.request import Request
+from omfs_daemon.omfs_node.job_processes import JobProcesses, ask_slurm, is_stopped
+from omfs_daemon.omfs_node.movers import system_calls
+from omfs_daemon.omfs_node.movers.mover import NONE, OUT, CannotMove, HeldProcess, Moved, Mover
+from omfs_daemon.omfs_node.request import NodeRequest, describe, read_request
+from omfs_daemon.protocol.node_request import MAX_BYTES
 
 RUN_DIRECTORY = "/run/omfs-node"
-# Where each method is: a module is loaded only when it is asked for.
+# The class of each method; its module is loaded when needed.
 _METHODS = {"pageout": ("movers.pageout", "Pageout"), "ve_swap": ("ve_swap.ve_mover", "VeSwap")}
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-# Part of the time that is kept for putting things back if the rest was not enough; at most so many seconds.
-_KEPT, _KEPT_MOST = 0.2, 10.0
-# How often a job is stopped that somebody continues while its memory is moved.
+# Part of the timeout reserved for undoing what was not completed, and its maximum in seconds.
+_RESERVED, _MAX_RESERVED = 0.2, 10.0
+# How often to stop a job that somebody continues while its memory is moved.
 _TRIES = 3
 _DESCRIPTORS = 65536
-_HANGS = 4.0  # seconds over its time after which we are taken to hang; the daemon waits a little longer
+_HANGS = 4.0  # seconds after the timeout when we are considered to hang; the daemon waits a little longer
 
 
 class _Ended(Exception):
-    """A signal asks us to end: what was begun is put back first."""
+    """A signal asks us to end: what was begun is undone first."""
 
 
 def main() -> int:
-    """Read one request from stdin, write its answer to stdout. Exit code 0 if an answer was written."""
+    """Read a request from stdin and write the response to stdout; exit code 0 if it was written."""
     for number in _ENDING:
         signal.signal(number, _on_end)
     try:
         _raise_limits()
-        answer = answer_to(sys.stdin.buffer.read(requests_LIMIT + 1), begun=_end_by)
+        response = respond(sys.stdin.buffer.read(MAX_BYTES + 1), begun=_set_alarm)
     except BaseException as error:
-        answer = _fault(error)
+        response = _fault(error)
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
     try:
-        sys.stdout.write(json.dumps(answer, sort_keys=True) + "\n")
+        sys.stdout.write(json.dumps(response, sort_keys=True) + "\n")
         sys.stdout.flush()
     except OSError:
-        return 1  # nobody listens any more
+        return 1  # nobody reads it any more
     return 0
 
 
 def _raise_limits() -> None:
-    """A job may have thousands of processes, and each costs us a descriptor."""
+    """Each of a job's processes needs a descriptor, and there may be thousands."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (_DESCRIPTORS, hard):  # root may raise the hard limit, but not in every container
         if soft < wanted:
@@ -81,99 +72,101 @@ def _raise_limits() -> None:
                 return
 
 
-def _end_by(asked: Request) -> None:
-    """Be killed if we hang: a user can make the kernel hold whoever reads of his processes in /proc, and only the
-    reader's end helps. Such readers of root's would pile up on the node. What is stopped then is let run by the next
-    request."""
+def _set_alarm(request: NodeRequest) -> None:
+    """Have the kernel kill us if we hang.
+
+    A user can make the kernel block all readers of their processes in /proc; only killing the reader helps, and such
+    processes of root would pile up on the node. The next request continues what was left stopped.
+    """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, asked.timeout + _HANGS)
+    signal.setitimer(signal.ITIMER_REAL, request.timeout + _HANGS)
 
 
 def run() -> None:
-    """The entry of the single-file program; the exit code is main()'s."""
+    """Entry point of the zipapp."""
     sys.exit(main())
 
 
-def answer_to(
-    text: bytes, run_directory: str = RUN_DIRECTORY, begun: Callable[[Request], None] = lambda _: None
+def respond(
+    text: bytes, run_directory: str = RUN_DIRECTORY, begun: Callable[[NodeRequest], None] = lambda _: None
 ) -> Dict[str, Any]:
-    """Do what the request says; never raises for anything but the end of this program.
+    """Carry out a request; raises only when this program is being ended.
 
-    ``begun`` is called when the request is understood, before anything is done.
+    ``begun`` is called when the request is valid, before anything is done.
     """
     try:
         if os.geteuid() != 0:
             raise CannotMove("not_root", "omfs-node must be run by root, not by uid {}".format(os.geteuid()))
-        asked = requests_read(text, sorted(_METHODS))
-        begun(asked)
-        return _probe(asked) if asked.do == "probe" else _Work(asked, run_directory).do()
+        request = read_request(text, sorted(_METHODS))
+        begun(request)
+        return _probe(request) if request.do == "probe" else _JobRequest(request, run_directory).do()
     except CannotMove as error:
-        return requests_describe(error, None)
+        return describe(error, None)
     except Exception as error:
         return _fault(error)
 
 
-class _Work:
+class _JobRequest:
     """One request about one job."""
 
-    def __init__(self, asked: Request, run_directory: str) -> None:
-        self._asked = asked
+    def __init__(self, request: NodeRequest, run_directory: str) -> None:
+        self._request = request
         self._begun = time.monotonic()
-        self._end = self._begun + asked.timeout
-        self._mover = _mover(asked.method, asked.options)
+        self._end = self._begun + request.timeout
+        self._mover = _mover(request.method, request.options)
         self._run_directory = run_directory
 
     def do(self) -> Dict[str, Any]:
-        asked = self._asked
-        if asked.do == "look":
+        request = self._request
+        if request.do == "look":
             return self._with_processes(self._look)
-        with JobLock(self._run_directory, "{}@{}".format(asked.job, asked.node), self._end):
-            return self._with_processes(self._out if asked.do == "out" else self._in)
+        with JobLock(self._run_directory, "{}@{}".format(request.job, request.node), self._end):
+            return self._with_processes(self._out if request.do == "out" else self._in)
 
     def _with_processes(self, work: Any) -> Dict[str, Any]:
-        asked = self._asked
-        with JobProcesses(asked.slurm, asked.node, asked.job, asked.uid) as job:
-            answer: Dict[str, Any] = work(job)
-            return answer
+        request = self._request
+        with JobProcesses(request.slurm, request.node, request.job, request.uid) as job:
+            response: Dict[str, Any] = work(job)
+            return response
 
     def _look(self, job: JobProcesses) -> Dict[str, Any]:
-        return self._done(job.find(self._end), Moved(0, 0, 0.0))
+        return self._response(job.find(self._end), Moved(0, 0, 0.0))
 
     def _out(self, job: JobProcesses) -> Dict[str, Any]:
-        deadline = self._end - min(_KEPT * self._asked.timeout, _KEPT_MOST)
+        deadline = self._end - min(_RESERVED * self._request.timeout, _MAX_RESERVED)
         try:
             return self._stop_and_move(job, deadline)
         except BaseException as error:
             failure = error if isinstance(error, CannotMove) else CannotMove("fault", _text(error))
         _ignore_signals()
-        return self._put_back(job, failure)
+        return self._undo(job, failure)
 
     def _stop_and_move(self, job: JobProcesses, deadline: float) -> Dict[str, Any]:
-        """Slurm's own SIGCONT of a resume may come seconds after ``scontrol resume`` has ended: then once more."""
+        """Slurm's own SIGCONT may come seconds after ``scontrol resume`` has ended: then try again."""
         moved = Moved(0, 0, 0.0)
         for _ in range(_TRIES):
             processes = job.stop(deadline)
             if processes:
                 moved = _sum(moved, self._mover.out(processes, deadline))
-            answer = self._done(processes, moved)
-            if answer["state"] in ("out", "none"):
-                return answer
-        raise CannotMove("continued", "somebody lets the processes run again as soon as they are stopped")
+            response = self._response(processes, moved)
+            if response["state"] in ("out", "none"):
+                return response
+        raise CannotMove("continued", "somebody continues the processes as soon as they are stopped")
 
-    def _put_back(self, job: JobProcesses, failure: CannotMove) -> Dict[str, Any]:
-        """After a failed "out" the job is as it was: in memory, and running unless Slurm had suspended it."""
+    def _undo(self, job: JobProcesses, failure: CannotMove) -> Dict[str, Any]:
+        """After a failed "out", restore the job: in memory, and running unless Slurm had suspended it."""
         try:
             processes = job.all
             if processes:
                 self._mover.bring_in(processes, self._end)
         except BaseException as error:
-            message = "{}; and not brought back: {}".format(failure.message, _text(error))
-            return requests_describe(CannotMove(failure.why, message), _state_or_none(self._mover, job.all))
-        job.let_run(all_of_them=not self._asked.suspended)
-        return requests_describe(failure, _state_or_none(self._mover, job.all))
+            message = "{}; memory was not brought back in: {}".format(failure.message, _text(error))
+            return describe(CannotMove(failure.why, message), _state_or_none(self._mover, job.all))
+        job.resume(all_of_them=not self._request.suspended)
+        return describe(failure, _state_or_none(self._mover, job.all))
 
     def _in(self, job: JobProcesses) -> Dict[str, Any]:
-        """Once more for those that a step's end kept out of Slurm's list; a job that runs has new ones all the time."""
+        """Repeated for processes that a step's end kept out of Slurm's list; a running job always has new ones."""
         moved = Moved(0, 0, 0.0)
         seen: List[int] = []
         for _ in range(_TRIES):
@@ -183,12 +176,12 @@ class _Work:
                 break
             seen += [process.pid for process in fresh]
             moved = _sum(moved, self._mover.bring_in(fresh, self._end))
-            if self._asked.let_run:
-                job.let_run(all_of_them=True)
-        # It is in; that where it is cannot be told any more, for all the time that it takes, is no reason to fail.
-        return self._done(job.all, moved, _state_or_none(self._mover, job.all) or "mixed")
+            if self._request.resume:
+                job.resume(all_of_them=True)
+        # The memory is in: that its state cannot be read in time is no reason to fail.
+        return self._response(job.all, moved, _state_or_none(self._mover, job.all) or "mixed")
 
-    def _done(self, processes: Sequence[Process], moved: Moved, state: str = "") -> Dict[str, Any]:
+    def _response(self, processes: Sequence[HeldProcess], moved: Moved, state: str = "") -> Dict[str, Any]:
         return {
             "ok": True,
             "state": state or _state(self._mover, processes),
@@ -201,24 +194,24 @@ class _Work:
         }
 
 
-def _probe(asked: Request) -> Dict[str, Any]:
-    end = time.monotonic() + asked.timeout
+def _probe(request: NodeRequest) -> Dict[str, Any]:
+    end = time.monotonic() + request.timeout
     methods: Dict[str, Any] = {}
     movers: List[Mover] = []
     for name in sorted(_METHODS):
         try:
-            mover = _mover(name, asked.options.get(name, {}))
+            mover = _mover(name, request.options.get(name, {}))
             methods[name] = mover.probe()
             movers.append(mover)
         except CannotMove as error:
-            methods[name] = {"usable": False, "why": error.why, "message": requests_describe(error, None)["message"]}
+            methods[name] = {"usable": False, "why": error.why, "message": describe(error, None)["message"]}
     listed: Dict[int, List[int]] = {}
-    for row in ask_slurm(asked.slurm, asked.node, None, end):
+    for row in ask_slurm(request.slurm, request.node, None, end):
         listed.setdefault(row.job, []).append(row.pid)
     jobs = {}
     for job, pids in listed.items():
         if time.monotonic() > end:
-            break  # a user's many processes: what is known of the node is worth more than the sizes of the last jobs
+            break  # a user has very many processes: respond without the sizes of the remaining jobs
         jobs[str(job)] = {mover.held_name: mover.held(pids) for mover in movers}
     return {"ok": True, "methods": methods, "jobs": jobs}
 
@@ -233,11 +226,11 @@ def _mover(name: str, options: Dict[str, Any]) -> Mover:
     return made
 
 
-def _state(mover: Mover, processes: Sequence[Process]) -> str:
-    """running: none is stopped; out: all are stopped and their memory is out; mixed: anything between."""
+def _state(mover: Mover, processes: Sequence[HeldProcess]) -> str:
+    """running: none is stopped; out: all are stopped and their memory is out; mixed: anything else."""
     seen = [(process, is_stopped(process)) for process in processes]
-    # Looked at afterwards: what ends meanwhile neither stands nor runs.
-    stopped = [stands for process, stands in seen if not kernel.has_ended(process.fd)]
+    # Checked afterwards: what has ended meanwhile is neither stopped nor running.
+    stopped = [is_stopped_now for process, is_stopped_now in seen if not system_calls.has_ended(process.fd)]
     if not stopped:
         return "none"
     if not any(stopped):
@@ -248,7 +241,7 @@ def _state(mover: Mover, processes: Sequence[Process]) -> str:
     return "out" if all(stopped) and where == OUT else "mixed"
 
 
-def _state_or_none(mover: Mover, processes: Sequence[Process]) -> Optional[str]:
+def _state_or_none(mover: Mover, processes: Sequence[HeldProcess]) -> Optional[str]:
     try:
         return _state(mover, processes)
     except Exception:
@@ -260,7 +253,7 @@ def _sum(first: Moved, second: Moved) -> Moved:
 
 
 def _fault(error: BaseException) -> Dict[str, Any]:
-    return requests_describe(CannotMove("fault", _text(error)), None)
+    return describe(CannotMove("fault", _text(error)), None)
 
 
 def _text(error: BaseException) -> str:
@@ -274,7 +267,7 @@ def _ignore_signals() -> None:
         try:
             signal.signal(number, signal.SIG_IGN)
         except ValueError:
-            return  # not in the main thread: a test
+            return  # not in the main thread (tests)
 
 
 def _on_end(number: int, _frame: Any) -> None:

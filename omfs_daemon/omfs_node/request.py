@@ -1,31 +1,30 @@
-"""The request of one line of JSON, and what is refused in it."""
+"""Reads and validates a request, and describes errors in the response."""
 
 import json
 import re
 from typing import Any, Dict, List, NamedTuple, Optional
+
+from omfs_daemon.omfs_node.job_processes import SlurmCommand
 from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.omfs_node.job_processes import Slurm
-from omfs_daemon.protocol.node_request import VERSION
-from omfs_daemon.protocol.node_request import LIMIT
-from omfs_daemon.protocol.node_request import _ACTIONS
-from omfs_daemon.protocol.node_request import _KEYS
+from omfs_daemon.protocol.node_request import ACTIONS, KEYS, MAX_BYTES, VERSION
+
 _MAX_SECONDS = 3600
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
 _PATH = re.compile(r"(/[A-Za-z0-9._+@=-]+)+\Z")
 
 
 class BadRequest(CannotMove):
-    """The request is not understood; nothing was done."""
+    """The request is invalid; nothing was done."""
 
     def __init__(self, message: str) -> None:
         super().__init__("bad_request", message)
 
 
-class Request(NamedTuple):
-    """One request. A probe has no job, uid and method, and its options are by method: ``{"pageout": {...}}``.
+class NodeRequest(NamedTuple):
+    """A request. A probe has no job, uid and method, and its options are by method: ``{"pageout": {...}}``.
 
-    let_run    ("continue") in: let the processes run again when the memory is in
-    suspended  Slurm has the job suspended: then a failed "out" continues only what it has stopped itself
+    resume     ("continue") with "in": continue the processes when the memory is in
+    suspended  Slurm has suspended the job: a failed "out" continues only what it has stopped itself
     """
 
     do: str
@@ -34,18 +33,18 @@ class Request(NamedTuple):
     job: int
     uid: int
     timeout: float
-    let_run: bool
+    resume: bool
     suspended: bool
     options: Dict[str, Any]
-    slurm: Slurm
+    slurm: SlurmCommand
 
 
-def read(text: bytes, methods: List[str]) -> Request:
-    """The request in this text; BadRequest says what is wrong with it."""
-    if len(text) > LIMIT:
-        raise BadRequest("more than {} bytes".format(LIMIT))
+def read_request(text: bytes, methods: List[str]) -> NodeRequest:
+    """Parse a request; BadRequest says what is wrong with it."""
+    if len(text) > MAX_BYTES:
+        raise BadRequest("more than {} bytes".format(MAX_BYTES))
     try:
-        raw = json.loads(text.decode("utf-8"), object_pairs_hook=_no_twins)
+        raw = json.loads(text.decode("utf-8"), object_pairs_hook=_no_duplicates)
     except (ValueError, RecursionError) as error:
         raise BadRequest("not JSON: {}".format(str(error)[:80])) from None
     if not isinstance(raw, dict):
@@ -54,19 +53,19 @@ def read(text: bytes, methods: List[str]) -> Request:
 
 
 class _Reader:
-    """Takes the keys one by one."""
+    """Reads the keys one by one."""
 
     def __init__(self, raw: Dict[str, Any], methods: List[str]) -> None:
         self._raw = raw
         self._methods = methods
 
-    def read(self) -> Request:
-        unknown = sorted(set(self._raw) - set(_KEYS))
+    def read(self) -> NodeRequest:
+        unknown = sorted(set(self._raw) - set(KEYS))
         if unknown:
             raise BadRequest("unknown key {!r}".format(unknown[0][:40]))
         if self._raw.get("version") != VERSION or isinstance(self._raw["version"], bool):
             raise BadRequest("version must be {}".format(VERSION))
-        do = self._one_of("do", _ACTIONS)
+        do = self._one_of("do", ACTIONS)
         is_probe = do == "probe"
         for name in ("method", "job", "uid") if is_probe else ():
             if name in self._raw:
@@ -76,14 +75,14 @@ class _Reader:
             for name, value in options.items():
                 if name not in self._methods or not isinstance(value, dict):
                     raise BadRequest("options of a probe are objects by method ({})".format(", ".join(self._methods)))
-        return Request(
+        return NodeRequest(
             do=do,
             method="" if is_probe else self._one_of("method", self._methods),
             node=self._text("node", _NODE, "a node's name"),
             job=0 if is_probe else self._whole("job", 1),
             uid=0 if is_probe else self._whole("uid", 0),
             timeout=self._seconds(),
-            let_run=self._flag("continue", do == "in"),
+            resume=self._flag("continue", do == "in"),
             suspended=self._flag("suspended", do == "out"),
             options=options,
             slurm=self._slurm(),
@@ -125,27 +124,27 @@ class _Reader:
             raise BadRequest("options must be an object")
         return value
 
-    def _slurm(self) -> Slurm:
+    def _slurm(self) -> SlurmCommand:
         value = self._raw.get("slurm", {})
         if not isinstance(value, dict) or set(value) - {"scontrol", "conf"}:
             raise BadRequest("slurm must be an object of scontrol and conf")
         for name, path in value.items():
             if not isinstance(path, str) or not _PATH.match(path) or ".." in path.split("/"):
                 raise BadRequest("slurm: {} must be an absolute path".format(name))
-        return Slurm(**value)
+        return SlurmCommand(**value)
 
 
-def _no_twins(pairs: Any) -> Dict[str, Any]:
+def _no_duplicates(pairs: Any) -> Dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key twice")
+        raise ValueError("duplicate key")
     return found
 
 
 def describe(error: CannotMove, state: Optional[str]) -> Dict[str, Any]:
-    """The answer to a request that failed; one line of printable text."""
+    """The response to a failed request; its message is one printable line."""
     message = "".join(letter if letter.isprintable() else "?" for letter in error.message)[:500]
-    answer: Dict[str, Any] = {"ok": False, "why": error.why, "message": message}
+    response: Dict[str, Any] = {"ok": False, "why": error.why, "message": message}
     if state is not None:
-        answer["state"] = state
-    return answer
+        response["state"] = state
+    return response

@@ -1,5 +1,5 @@
-"""omfs-run, the launcher inside batch jobs: starts a program so that it can be stopped, and brings it back.
+"""omfs-run, in batch scripts: starts a program so that it can be checkpointed, and restarts it.
 
-Runs as the job's owner on nodes that have nothing of ours but this package (as one file), with Python 3.6 or later;
-so nothing here imports anything else of omfs_daemon.
+Runs as the job's owner, as one file on nodes that have only Python 3.6 or later: it imports nothing of omfs_daemon but
+this package and ``protocol``.
 """

@@ -1,11 +1,10 @@
-"""The ways of checkpointing that omfs-run knows, by name. Loaded when used: most jobs need one or none."""
+"""Checkpoint drivers by name. Loaded when used: most jobs need one or none."""
 
 import importlib
 from typing import Optional, Sequence
 
 from omfs_daemon.omfs_run.drivers.application import Application
-from omfs_daemon.omfs_run.drivers.driver import CannotStart
-from omfs_daemon.omfs_run.drivers.driver import Driver
+from omfs_daemon.omfs_run.drivers.driver import CannotStart, Driver
 
 _TABLE = {
     "dmtcp": ("omfs_daemon.omfs_run.drivers.dmtcp.dmtcp_driver", "Dmtcp"),
@@ -14,8 +13,8 @@ _TABLE = {
 NAMES = (*_TABLE, Application.name)
 
 
-def load(name: str) -> Driver:
-    """The driver of that name, except ``application``, which needs arguments; CannotStart if it is not there."""
+def load_driver(name: str) -> Driver:
+    """Any driver but ``application``, which needs arguments; CannotStart if it cannot be loaded."""
     module, attribute = _TABLE[name]
     try:
         driver = getattr(importlib.import_module(module), attribute)()
@@ -26,5 +25,5 @@ def load(name: str) -> Driver:
 
 
 def first_known(names: Sequence[str]) -> Optional[str]:
-    """The first method that is one of ours; others (requeue, suspend) need no launcher."""
+    """The first method that has a driver; others (requeue, suspend) need no omfs-run."""
     return next((name for name in names if name in NAMES), None)

@@ -1,4 +1,4 @@
-"""From the arguments to the end: what kind of run it is, and what it needs."""
+"""From the arguments to the exit code: with or without checkpoints, and what a run with them needs."""
 
 import os
 import platform
@@ -7,35 +7,26 @@ import tempfile
 import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from omfs_daemon.omfs_run import arguments
-from omfs_daemon.omfs_run.store import directory
-from omfs_daemon.omfs_run import driver_table as drivers
-from omfs_daemon.omfs_run.batch_script import look as form_look
-from omfs_daemon.protocol import job_comment as word
+from omfs_daemon.omfs_run import arguments, driver_table
+from omfs_daemon.omfs_run.arguments import Misused, RunOptions
+from omfs_daemon.omfs_run.batch_script import check_batch_script
 from omfs_daemon.omfs_run.drivers.application import Application
-from omfs_daemon.omfs_run.arguments import Misused
-from omfs_daemon.omfs_run.arguments import Options
-from omfs_daemon.omfs_run.run_tool import CallFailed
 from omfs_daemon.omfs_run.drivers.child import Child
-from omfs_daemon.omfs_run.job_exit import Desk
-from omfs_daemon.omfs_run.drivers.driver import CannotStart
-from omfs_daemon.omfs_run.drivers.driver import Driver
-from omfs_daemon.omfs_run.store.generations import SCRATCH
-from omfs_daemon.omfs_run.store.generations import Busy
-from omfs_daemon.omfs_run.store.generations import Generations
-from omfs_daemon.omfs_run.store.manifest import Refused
-from omfs_daemon.omfs_run.store.computed_time import Progress
-from omfs_daemon.omfs_run.run import NOT_EXECUTABLE
-from omfs_daemon.omfs_run.run import NOT_FOUND
-from omfs_daemon.omfs_run.run import Run
-from omfs_daemon.omfs_run.run import Setting
-from omfs_daemon.omfs_run.message import say
+from omfs_daemon.omfs_run.drivers.driver import CannotStart, Driver
+from omfs_daemon.omfs_run.job_exit import JobExit
+from omfs_daemon.omfs_run.message import message
+from omfs_daemon.omfs_run.run import NOT_EXECUTABLE, NOT_FOUND, Run, RunSetup
+from omfs_daemon.omfs_run.run_tool import CallFailed
 from omfs_daemon.omfs_run.signals import Inbox
-from omfs_daemon.protocol.exit_codes import HELD
-from omfs_daemon.protocol.exit_codes import MISUSED
 from omfs_daemon.omfs_run.slurm_job import SlurmJob
+from omfs_daemon.omfs_run.store import directory
+from omfs_daemon.omfs_run.store.computed_time import ComputedTime
+from omfs_daemon.omfs_run.store.generations import SCRATCH, Busy, Generations
+from omfs_daemon.omfs_run.store.manifest import BadManifest
+from omfs_daemon.protocol import job_comment
+from omfs_daemon.protocol.exit_codes import HELD, MISUSED
 
-_TRIES = 6  # to read the job's comment when it is to say the method
+_TRIES = 6  # to read the job's comment when it gives the method
 _PAUSE = 5.0
 _LOCK_LIMIT = 30.0  # seconds for an earlier run of the job to end
 _PLAIN_POLL = 1.0
@@ -43,32 +34,32 @@ _RECORDED = ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_JOB_NODELIST", "SLURM
 
 
 def flow(argv: Sequence[str], inbox: Inbox) -> int:
-    """Run the program under its method; the exit code to end with."""
+    """Run the program with its method; returns the exit code to end with."""
     environment = dict(os.environ)
     try:
-        options = arguments.parse(argv, environment)
+        options = arguments.parse_arguments(argv, environment)
         if not environment.get("SLURM_JOB_ID"):
-            say("not in a Slurm job: the program runs without checkpoints")
+            message("not in a Slurm job: the program runs without checkpoints")
             return plain(options.command, inbox)
         job = SlurmJob(environment)
         if os.geteuid() == 0 and job.uid != "0":
             raise Misused("runs as root in a job of uid {}: start it as the job's owner".format(job.uid or "unknown"))
     except Misused as error:
-        say(str(error))
+        message(str(error))
         return MISUSED
     comment = _comment(job, _TRIES if options.method is None else 1)
-    method = options.method or drivers.first_known(word.methods(comment or ""))
+    method = options.method or driver_table.first_known(job_comment.methods_in_comment(comment or ""))
     if method is None and comment is not None:
         return plain(options.command, inbox)
     return _with_checkpoints(options, environment, inbox, job, method, comment or "")
 
 
 def plain(command: Sequence[str], inbox: Inbox) -> int:
-    """Run the program without a method: signals are passed on, its exit code is kept."""
+    """Run the program without checkpoints: pass on signals, and return its exit code."""
     try:
         program = Child(command, os.environ, own_session=False)
     except CannotStart as error:
-        say(str(error))
+        message(str(error))
         return NOT_FOUND if error.why == "no_program" else NOT_EXECUTABLE
     while True:
         code = program.wait(0)
@@ -76,59 +67,66 @@ def plain(command: Sequence[str], inbox: Inbox) -> int:
             return code
         for number in inbox.take():
             program.signal(number)
-        if inbox.asked is not None:
-            inbox.asked = None
-            say("asked for a checkpoint, but the program runs without a method")
+        if inbox.requested is not None:
+            inbox.requested = None
+            message("a checkpoint was requested, but the program runs without a method")
         inbox.wait(_PLAIN_POLL)
 
 
 def _comment(job: SlurmJob, tries: int) -> Optional[str]:
-    """The job's comment; None if Slurm does not tell it."""
+    """The job's comment; None if Slurm does not respond."""
     for left in reversed(range(tries)):
         try:
             return job.comment()
         except CallFailed as error:
-            say("cannot read the job's comment: {}".format(error))
+            message("cannot read the job's comment: {}".format(error))
         if left:
             time.sleep(_PAUSE)
     return None
 
 
 def _with_checkpoints(
-    options: Options, environment: Mapping[str, str], inbox: Inbox, job: SlurmJob, method: Optional[str], comment: str
+    options: RunOptions,
+    environment: Mapping[str, str],
+    inbox: Inbox,
+    job: SlurmJob,
+    method: Optional[str],
+    comment: str,
 ) -> int:
-    desk = Desk(job, form_look(environment, os.getpid()), inbox)
-    desk.look()
+    job_exit = JobExit(job, check_batch_script(environment, os.getpid()), inbox)
+    job_exit.ask_slurm()
     try:
-        descriptor, path = directory.open_private(arguments.directory(options, environment, job.number), os.geteuid())
+        descriptor, path = directory.open_private(
+            arguments.checkpoint_directory(options, environment, job.number), os.geteuid()
+        )
         store = Generations(descriptor, path)
         if store.lock(_LOCK_LIMIT):
-            store.tidy()
+            store.remove_scratch()
         else:
-            say("{}: no locks on this file system".format(path))
-        method, known = _method(store, method)
+            message("{}: this file system has no locks".format(path))
+        method, checkpoints = _method(store, method)
     except (directory.BadDirectory, Busy, OSError) as error:
         busy = isinstance(error, Busy)
-        say("{}; the job is held".format(error))
-        desk.tell(word.HELD, method=method or "none", why="busy" if busy else "bad_directory")
-        return desk.leave(HELD if busy else MISUSED)
+        message("{}; the job is held".format(error))
+        job_exit.report(job_comment.HELD, method=method or "none", why="busy" if busy else "bad_directory")
+        return job_exit.leave(HELD if busy else MISUSED)
     if method is None:
         return plain(options.command, inbox)
     try:
         driver = _driver(method, options, environment, job.restarts)
         store.verify_ahead()
         tool = driver.version()
-        # Programs that keep their own checkpoints touch their mark from any node.
+        # Programs that write their own checkpoints create their mark file from any node.
         scratch = tempfile.mkdtemp(prefix=SCRATCH, dir=None if driver.makes_image else path)
     except (CannotStart, OSError) as error:
         why = error.why if isinstance(error, CannotStart) else "not_writable"
-        say("method {} cannot be used here: {}".format(method, error))
-        if known or _was_stopped(comment, job.restarts):
-            desk.tell(word.HELD, method=method, why=why)
-            return desk.leave(HELD)
-        desk.tell(word.FAILED, method=method, why=why)
+        message("method {} cannot be used here: {}".format(method, error))
+        if checkpoints or _was_stopped(comment, job.restarts):
+            job_exit.report(job_comment.HELD, method=method, why=why)
+            return job_exit.leave(HELD)
+        job_exit.report(job_comment.FAILED, method=method, why=why)
         return plain(options.command, inbox)
-    setting = Setting(
+    setup = RunSetup(
         command=options.command,
         driver=driver,
         scratch=scratch,
@@ -138,37 +136,37 @@ def _with_checkpoints(
         facts=_facts(options.command, environment, tool),
     )
     try:
-        return Run(setting, desk, inbox, store, Progress(descriptor)).go()
+        return Run(setup, job_exit, inbox, store, ComputedTime(descriptor)).go()
     finally:
         job.flush()
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _method(store: Generations, asked: Optional[str]) -> Tuple[Optional[str], List[str]]:
-    """The method of the newest checkpoint, else the one that was asked for; and the checkpoints that there are."""
+def _method(store: Generations, requested: Optional[str]) -> Tuple[Optional[str], List[str]]:
+    """The method of the newest checkpoint, or else the requested one; and the names of the checkpoints."""
     names = store.candidates()
     for name in names:
         try:
             made_by = store.manifest(name).method
-        except (Refused, OSError):
+        except (BadManifest, OSError):
             continue
-        if made_by in drivers.NAMES:
-            if asked not in (None, made_by):
-                say("goes on under method {}, with which it was stopped, not {}".format(made_by, asked))
+        if made_by in driver_table.NAMES:
+            if requested not in (None, made_by):
+                message("continues with method {} of its checkpoint, not {}".format(made_by, requested))
             return made_by, names
-    return asked, names
+    return requested, names
 
 
-def _driver(method: str, options: Options, environment: Mapping[str, str], restarts: int) -> Driver:
+def _driver(method: str, options: RunOptions, environment: Mapping[str, str], restarts: int) -> Driver:
     if method == Application.name:
         return Application(options.number, options.command, environment, restarts)
-    return drivers.load(method)
+    return driver_table.load_driver(method)
 
 
 def _was_stopped(comment: str, restarts: int) -> bool:
-    """Whether an earlier run left a checkpoint. After a hold too: only its owner knows better, and removes the word."""
-    last = word.find(comment)
-    return last is not None and last.restarts < restarts and last.state in (word.STOPPED, word.HELD)
+    """Whether an earlier run left a checkpoint, also after a hold: an owner who knows better removes it."""
+    last = job_comment.find_run_comment(comment)
+    return last is not None and last.restarts < restarts and last.state in (job_comment.STOPPED, job_comment.HELD)
 
 
 def _facts(command: Sequence[str], environment: Mapping[str, str], tool: str) -> Dict[str, Any]:

@@ -1,71 +1,69 @@
-"""How a run of the launcher ends so that its job is held and never looks completed; and what it tells meanwhile."""
+"""How a run ends so that its job is held and never looks completed, and what it reports until then."""
 
 import signal
 from typing import Optional, Tuple, Union
 
+from omfs_daemon.omfs_run.batch_script import BatchScript
+from omfs_daemon.omfs_run.message import message
 from omfs_daemon.omfs_run.run_tool import CallFailed
-from omfs_daemon.omfs_run.batch_script import Form
-from omfs_daemon.omfs_run.message import say
 from omfs_daemon.omfs_run.signals import Inbox
-from omfs_daemon.protocol.exit_codes import HELD
-from omfs_daemon.protocol.exit_codes import STOPPED
-from omfs_daemon.omfs_run.slurm_job import Settings
-from omfs_daemon.omfs_run.slurm_job import SlurmJob
+from omfs_daemon.omfs_run.slurm_job import RequeueSettings, SlurmJob
+from omfs_daemon.protocol.exit_codes import HELD, REQUEUE_EXIT_HOLD, STOPPED
 
-EXIT, REQUEUE, NONE = "exit", "requeue", "none"  # ways to leave: by exit code, by scontrol requeuehold, none that holds
+EXIT, REQUEUE, NONE = "exit", "requeue", "none"  # held by its exit code, by scontrol requeuehold, or not at all
 
 
-def way_out(form: Form, settings: Settings) -> Tuple[str, str]:
-    """The way to leave, and why the daemon must not ask for a checkpoint ("" if it may).
+def how_to_hold(script: BatchScript, settings: RequeueSettings) -> Tuple[str, str]:
+    """How the job can be held, and why the daemon must not request a checkpoint ("" if it may).
 
-    The exit code counts only if nothing comes after us, that is if we are the batch shell.
+    The exit code counts only if nothing comes after us, that is, if we are the batch shell.
     """
-    if form.is_shell and settings.covers(STOPPED) and settings.covers(HELD):
-        way = EXIT
+    if script.is_shell and settings.covers(STOPPED) and settings.covers(HELD):
+        hold_by = EXIT
     elif settings.requeue:
-        way = REQUEUE
+        hold_by = REQUEUE
     else:
-        way = NONE
-    if form.fault:
-        return way, form.fault
-    if way == NONE and form.is_shell:
-        return way, "the job could not be held: submit with --requeue, or have RequeueExitHold=101-109 in slurm.conf"
-    if way == NONE:
-        return way, "the job could not be held: submit with --requeue, or write `exec omfs-run ...` in the batch script"
-    return way, ""
+        hold_by = NONE
+    if script.fault or hold_by != NONE:
+        return hold_by, script.fault
+    if script.is_shell:
+        remedy = "set RequeueExitHold={} in slurm.conf".format(REQUEUE_EXIT_HOLD)
+    else:
+        remedy = "write `exec omfs-run ...` in the batch script"
+    return hold_by, "the job could not be held: submit with --requeue, or {}".format(remedy)
 
 
-class Desk:
-    """Between one run of the launcher and Slurm. ``fault``: why the daemon must not ask; None while it is unknown."""
+class JobExit:
+    """Reports and the end of one run. ``fault``: why the daemon must not request a checkpoint; None while unknown."""
 
-    def __init__(self, job: SlurmJob, form: Form, inbox: Inbox) -> None:
+    def __init__(self, job: SlurmJob, script: BatchScript, inbox: Inbox) -> None:
         self.job = job
         self.fault: Optional[str] = None
-        self._form = form
+        self._script = script
         self._inbox = inbox
-        self._way = EXIT if form.is_shell else REQUEUE
+        self._hold_by = EXIT if script.is_shell else REQUEUE
 
-    def look(self) -> None:
-        """Ask Slurm how this job can be held; what is found out is kept."""
+    def ask_slurm(self) -> None:
+        """Ask Slurm how this job can be held, and remember it."""
         try:
-            self._way, self.fault = way_out(self._form, self.job.settings())
+            self._hold_by, self.fault = how_to_hold(self._script, self.job.settings())
         except CallFailed as error:
-            say("cannot ask Slurm how the job can be held (it is asked again): {}".format(error))
+            message("cannot ask Slurm how the job can be held (will retry): {}".format(error))
             return
         if self.fault:
-            say("the job cannot be stopped for others: {}".format(self.fault))
+            message("the job cannot be preempted: {}".format(self.fault))
 
-    def tell(self, state: str, **fields: Union[str, int, float]) -> None:
-        """Put the word into the job's comment, without waiting for it."""
-        self.job.tell(state, fields)
+    def report(self, state: str, **fields: Union[str, int, float]) -> None:
+        """Write a report into the job's comment, without waiting for it."""
+        self.job.report(state, fields)
 
     def leave(self, code: int) -> int:
-        """The exit code with which to end; where it would not hold the job, the job has been requeued and held."""
+        """The exit code to end with; where it would not hold the job, the job has been requeued and held."""
         self.job.flush()
-        if self._way == REQUEUE:
-            self._inbox.take()  # a TERM of before is not the end that the requeue brings
+        if self._hold_by == REQUEUE:
+            self._inbox.take()  # an earlier TERM is not that of the requeue
             if not self.job.requeue_hold(lambda: signal.SIGTERM in self._inbox.take()):
-                say("the job could not be requeued and held; its checkpoint, if it has one, is kept")
-        elif self._way == NONE:
-            say("the job cannot be held; its checkpoint, if it has one, is kept")
+                message("the job could not be requeued and held; its checkpoint, if it has one, is kept")
+        elif self._hold_by == NONE:
+            message("the job cannot be held; its checkpoint, if it has one, is kept")
         return code

@@ -1,4 +1,4 @@
-"""``omfs-run``: where it begins."""
+"""Entry point of omfs-run."""
 
 import sys
 
@@ -6,8 +6,8 @@ from omfs_daemon.omfs_run.signals import Inbox
 
 
 def run() -> None:
-    """The entry point."""
-    # Before anything else, the imports too: until then a signal would end the job.
+    """Run the program; ends with its exit code."""
+    # Before anything else, even imports: until then a signal would end the job.
     inbox = Inbox()
     inbox.install()
     from omfs_daemon.omfs_run import flow

@@ -1,10 +1,10 @@
-"""Plain words in the job's output."""
+"""Messages in the job's output."""
 
 import sys
 
 
-def say(text: str) -> None:
-    """One line on stderr; what a user can have written in it is made visible."""
+def message(text: str) -> None:
+    """Write one line to stderr, with control characters escaped."""
     line = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
     try:
         sys.stderr.write("omfs-run: {}\n".format(line.encode("utf-8", "backslashreplace").decode("utf-8")))

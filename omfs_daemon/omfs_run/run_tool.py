@@ -1,4 +1,4 @@
-"""The one place that runs commands: no shell, always a time-out, always the same environment."""
+"""Runs commands: no shell, always a timeout, always the same environment."""
 
 import os
 import signal
@@ -10,19 +10,19 @@ _CHANGES_OUTPUT = ("SQUEUE_", "SCONTROL_", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT"
 
 
 class CallFailed(Exception):
-    """A command that could not be started, gave no answer in time, or ended with another exit code than 0."""
+    """A command could not be started, did not respond in time, or failed."""
 
 
-class Output(NamedTuple):
-    """What a command printed and how it ended (minus N: by signal N)."""
+class ToolOutput(NamedTuple):
+    """What a command printed, and its exit code (-N: ended by signal N)."""
 
     code: int
     stdout: str
     stderr: str
 
 
-def call(arguments: Sequence[str], timeout: float) -> Output:
-    """Run a command and return what it printed; CallFailed if it cannot be started or takes ``timeout`` seconds."""
+def run_tool(arguments: Sequence[str], timeout: float) -> ToolOutput:
+    """Run a command; CallFailed if it cannot be started or takes longer than ``timeout`` seconds."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_CHANGES_OUTPUT)}
     environment["LC_ALL"] = "C"
     try:
@@ -35,22 +35,22 @@ def call(arguments: Sequence[str], timeout: float) -> Output:
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise CallFailed("cannot run {}: {}".format(arguments[0], error)) from None
+        raise CallFailed("cannot execute {}: {}".format(arguments[0], error)) from None
     try:
         stdout, stderr = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so the group is still this one
         process.communicate()
-        raise CallFailed("{}: no answer within {:g} s".format(arguments[0], timeout)) from None
-    return Output(process.returncode, _text(stdout), _text(stderr))
+        raise CallFailed("{}: no response within {:g} s".format(arguments[0], timeout)) from None
+    return ToolOutput(process.returncode, _text(stdout), _text(stderr))
 
 
 def answer(arguments: Sequence[str], timeout: float) -> str:
-    """What the command printed on stdout; CallFailed too if its exit code is not 0."""
-    output = call(arguments, timeout)
+    """What the command printed to stdout; CallFailed also if its exit code is not 0."""
+    output = run_tool(arguments, timeout)
     if output.code != 0:
         lines = output.stderr.strip().splitlines() or ["(no message)"]
-        raise CallFailed("{} {}: exit {}: {}".format(arguments[0], arguments[1], output.code, lines[-1]))
+        raise CallFailed("{} {}: exit code {}: {}".format(arguments[0], arguments[1], output.code, lines[-1]))
     return output.stdout
 
 

@@ -1,16 +1,16 @@
-"""Has what a tool writes go to disk while it still writes: most tools leave all of it to the fsync at their end."""
+"""Writes a tool's files to disk while it still writes: most tools leave all of that to the final fsync."""
 
 import os
 import stat
 import threading
 from typing import Dict
 
-_EVERY = 0.1  # seconds between two looks
-_STEP = 64 * 1024 * 1024  # bytes by which a file has grown before it is worth it; what is left is the fsync's
+_EVERY = 0.1  # seconds between two checks
+_STEP = 64 * 1024 * 1024  # bytes that a file must have grown; the final fsync writes the rest
 
 
-class Early:
-    """While this context is open, files that grow in ``directory`` are written out. A help only: errors are ignored."""
+class WriteBack:
+    """While this context is open, growing files in ``directory`` are written to disk. Errors are ignored."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -18,12 +18,12 @@ class Early:
         self._written: Dict[int, int] = {}
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "Early":
+    def __enter__(self) -> "WriteBack":
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ended.set()  # not waited for: an fsync may last, and whoever comes next waits for the same
+        self._ended.set()  # without join: an fsync may take long, and the caller's own waits for the same data
 
     def _run(self) -> None:
         while not self._ended.wait(_EVERY):
@@ -31,7 +31,7 @@ class Early:
                 for name in os.listdir(self._directory):
                     self._write_out(os.path.join(self._directory, name))
             except OSError:
-                continue  # renamed or gone meanwhile
+                continue  # renamed or removed meanwhile
 
     def _write_out(self, path: str) -> None:
         found = os.lstat(path)

@@ -1,4 +1,4 @@
-"""What the policy suggests: plain data, each piece with its reason and numbers."""
+"""A plan: what the policy suggests, each action with its reason and numbers."""
 
 from __future__ import annotations
 
@@ -7,64 +7,64 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import eq
 from typing import NamedTuple
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import Share
+
+from omfs_daemon.cluster.jobs import Allocation, Job
+from omfs_daemon.policy.arrays.usage import AccountUsage
 from omfs_daemon.policy.rules.queue_order import Band
-from omfs_daemon.policy.arrays.usage import AccountUse
 
 
 class Reason(StrEnum):
-    """Why something is suggested, or why a job waits. ``TEXT`` holds the sentence for people."""
+    """Why an action is suggested, or why a job waits; ``TEXT`` explains each."""
 
     URGENT = "urgent"
     ENTITLED = "entitled"
     BORROWS = "borrows"
-    WITHIN_SHARE = "within_share"
-    MAY_BE_STOPPED = "may_be_stopped"
+    WITHIN_ENTITLEMENT = "within_entitlement"
+    PREEMPTIBLE = "preemptible"
     BEYOND_ENTITLEMENT = "beyond_entitlement"
     NON_PREEMPTIBLE_BEYOND = "non_preemptible_beyond_entitlement"
-    NOT_ENOUGH_TO_STOP = "not_enough_to_stop"
+    NOT_ENOUGH_VICTIMS = "not_enough_victims"
     BEING_FREED = "being_freed"
     TRIED_IN_VAIN = "tried_in_vain"
-    ENOUGH_STOPS = "enough_stops_at_once"
+    ENOUGH_PREEMPTIONS = "enough_preemptions"
     CPUS_FREE_AGAIN = "cpus_free_again"
     UNPLACED = "nodes_not_chosen_yet"
 
 
 TEXT: Mapping[Reason, str] = {
-    Reason.URGENT: "an urgent job goes before all regular ones",
+    Reason.URGENT: "an urgent job goes before all regular jobs",
     Reason.ENTITLED: "its account uses less than its entitlement",
-    Reason.BORROWS: "idle CPUs are lent to anybody",
-    Reason.WITHIN_SHARE: "it fits into its account's entitlement",
-    Reason.MAY_BE_STOPPED: "it may be stopped, so it may run on whatever is idle",
-    Reason.BEYOND_ENTITLEMENT: "nothing idle fits, and it is beyond its account's entitlement",
-    Reason.NON_PREEMPTIBLE_BEYOND: "it may never be stopped, so it must fit into its account's entitlement",
-    Reason.NOT_ENOUGH_TO_STOP: "even all jobs that may be stopped for it would not make it fit",
-    Reason.BEING_FREED: "nodes for it are being freed already",
-    Reason.TRIED_IN_VAIN: "stopping jobs for it did not let it start lately",
-    Reason.ENOUGH_STOPS: "so many jobs are being stopped already that its turn is in the next cycle",
+    Reason.BORROWS: "idle CPUs are lent to any account",
+    Reason.WITHIN_ENTITLEMENT: "it fits into its account's entitlement",
+    Reason.PREEMPTIBLE: "it is preemptible, so it may run on any idle CPUs",
+    Reason.BEYOND_ENTITLEMENT: "it does not fit on idle nodes, and is beyond its account's entitlement",
+    Reason.NON_PREEMPTIBLE_BEYOND: "it is non-preemptible, so it must fit into its account's entitlement",
+    Reason.NOT_ENOUGH_VICTIMS: "preempting all jobs that may be preempted for it would not free enough",
+    Reason.BEING_FREED: "nodes are already being freed for it",
+    Reason.TRIED_IN_VAIN: "it did not start when jobs were last preempted for it",
+    Reason.ENOUGH_PREEMPTIONS: "this cycle preempts as many jobs as allowed; its turn comes in the next",
     Reason.CPUS_FREE_AGAIN: "the CPUs on which it was suspended are free again",
-    Reason.UNPLACED: "what it asks for on any node is counted by node, so its nodes are chosen first",
+    Reason.UNPLACED: "it requests node licenses, so the daemon chooses its nodes first",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A waiting job that fits on idle resources now; Slurm starts it as soon as nothing holds it.
+    """A waiting job that fits on idle resources now; Slurm starts it once it is not held.
 
-    ``after``: how many of the plan's reclaims were decided before, so that the gate can follow the plan's books.
+    ``after``: how many of the plan's preemptions were decided before it, so that the validator can follow the order.
     """
 
     ref: str
     account: str
     reason: Reason
-    shares: tuple[Share, ...]
+    allocations: tuple[Allocation, ...]
     after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A running job to be stopped, and how."""
+    """A running job to be preempted, and the method."""
 
     ref: str
     account: str
@@ -73,36 +73,36 @@ class Victim:
 
 
 @dataclass(frozen=True, slots=True)
-class Reclaim:
-    """Stop the victims, so that the beneficiary starts (or, suspended before, runs on) on these nodes.
+class PlannedPreemption:
+    """Preempt the victims so that the preemptor starts (or resumes, if it is suspended) on these nodes.
 
-    ``numbers``: what the decision rests on, for the story (CPUs entitled, used, idle).
+    ``numbers``: the CPUs on which the decision rests (entitled, used, idle), for the job history.
     """
 
-    beneficiary: str
+    preemptor: str
     account: str
     reason: Reason
     urgent: bool
     suspended: bool
-    shares: tuple[Share, ...]
+    allocations: tuple[Allocation, ...]
     victims: tuple[Victim, ...]
     submitted: float
     numbers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
-    """A job that we suspended, whose CPUs are free again."""
+class PlannedResume:
+    """A job that we suspended and whose CPUs are free again."""
 
     ref: str
     account: str
-    shares: tuple[Share, ...]
+    allocations: tuple[Allocation, ...]
     after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A hold or the end of one."""
+class HoldChange:
+    """A hold or a release."""
 
     ref: str
     account: str
@@ -127,9 +127,9 @@ class Wait(NamedTuple):
 
 
 class Waits(Collection[Wait]):
-    """Why jobs do not start now: some told one by one, and whole jobs each with its reason.
+    """Why jobs do not start now: single tasks, and whole jobs each with its reason.
 
-    There may be as many as jobs wait, and seldom is each of them asked for; so they are made when they are.
+    There may be as many as waiting jobs and they are rarely all read, so the latter are made on iteration.
     """
 
     def __init__(self, single: Sequence[Wait] = (), jobs: Sequence[Job] = (), reasons: Sequence[Reason] = ()) -> None:
@@ -157,20 +157,20 @@ class Waits(Collection[Wait]):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All suggestions for one snapshot. The same snapshot, ledger, rules and time give the same plan.
+    """All suggestions for one snapshot. The same snapshot, history, rules, and time give the same plan.
 
-    ``promises``: waiting jobs that will fit on what is being freed already; they count as there, so that nobody
-    is stopped for them and nobody else is told that he may have those CPUs.
+    ``promises``: waiting jobs that will fit on resources that are being freed already. They count as running there, so
+    that no job is preempted for them and no other job is given those CPUs.
     """
 
     taken: float
     now: float
     starts: tuple[Start, ...] = ()
-    reclaims: tuple[Reclaim, ...] = ()
-    resumes: tuple[Resume, ...] = ()
-    holds: tuple[Change, ...] = ()
-    releases: tuple[Change, ...] = ()
+    preemptions: tuple[PlannedPreemption, ...] = ()
+    resumes: tuple[PlannedResume, ...] = ()
+    holds: tuple[HoldChange, ...] = ()
+    releases: tuple[HoldChange, ...] = ()
     ranks: tuple[Rank, ...] = ()
     waits: Waits = field(default_factory=Waits)
-    accounts: tuple[AccountUse, ...] = ()
+    accounts: tuple[AccountUsage, ...] = ()
     promises: tuple[Start, ...] = ()

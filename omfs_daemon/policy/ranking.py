@@ -1,4 +1,4 @@
-"""The bands into which waiting jobs are put, so that Slurm starts them in the policy's order."""
+"""Puts waiting jobs into bands, so that Slurm starts them in the policy's order."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from collections.abc import Iterable
 
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.policy.arrays.job_arrays import task_refs
-from omfs_daemon.policy.rules.queue_order import Band
-from omfs_daemon.policy.plan import Rank
-from omfs_daemon.policy.rules.queue_order import band_of
-from omfs_daemon.policy.rules.queue_order import nice_in
 from omfs_daemon.policy.arrays.usage import Usage
-from omfs_daemon.policy.victims.need import Need
+from omfs_daemon.policy.plan import Rank
+from omfs_daemon.policy.rules.queue_order import Band, band_of, nice_in
+from omfs_daemon.policy.victims.need import ResourceNeed
 
 
 class Ranking:
-    """At most ``depth`` jobs get a rank of ours, in the order in which they are put; the rest keep Slurm's own."""
+    """Ranks at most ``depth`` jobs, in the order in which they are put; the others keep Slurm's priority."""
 
     def __init__(self, usage: Usage, depth: int) -> None:
         self._entitled = usage.entitled
@@ -31,19 +29,18 @@ class Ranking:
         if not self.is_full or ref in self._bands:
             self._bands[ref] = (job, band)
 
-    def expect(self, job: Job, ref: str, need: Need, stopped: bool) -> bool:
-        """Rank the job among those that should start next, if its account's share is not full with such jobs."""
+    def expect(self, job: Job, ref: str, need: ResourceNeed, is_preempted: bool) -> bool:
+        """Rank the job among those to start next, unless such jobs already fill its account's entitlement."""
         path = need.leaf.path
         if not any(self._expected[index] + need.cpus <= self._entitled[index] for index in path):
             return False
-        self.put(job, ref, Band.STOPPED_ENTITLED if stopped else Band.ENTITLED)
+        self.put(job, ref, Band.PREEMPTED_ENTITLED if is_preempted else Band.ENTITLED)
         for index in path:
             self._expected[index] += need.cpus
         return True
 
     def changes(self, banded: Iterable[Job], leave_alone: set[str]) -> tuple[Rank, ...]:
-        """The ranks that differ from what Slurm has; jobs that have a band (all of ``banded``) and should not are put
-        back."""
+        """The ranks that differ from Slurm's; jobs that have a band (``banded``) and should not are put back."""
         found = []
         for ref, (job, band) in self._bands.items():
             if ref not in leave_alone and band_of(job) is not band:

@@ -1,291 +1,303 @@
-"""The safety gate: the one place that refuses what must never happen, whatever a policy suggests.
+"""The validator: the one place that refuses what must never happen, whatever a policy suggests.
 
-It rests on nothing that the plan claims: it looks at the snapshot itself, victim by victim. What it accepts it counts,
-so that two reclaims of one plan cannot both live on the same CPUs.
+It trusts nothing that the plan claims, but checks every victim against the snapshot. It counts what it accepts, so that
+two preemptions of one plan cannot use the same CPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.cluster.snapshot import Ledger
-from omfs_daemon.cluster.snapshot import Snapshot
-from omfs_daemon.policy.arrays.job_arrays import cpus_held
-from omfs_daemon.policy.arrays.free_resources import parcel_of
-from omfs_daemon.policy.arrays.placement import serves
-from omfs_daemon.policy.plan import Plan
-from omfs_daemon.policy.plan import Reclaim
-from omfs_daemon.policy.plan import Resume
-from omfs_daemon.policy.plan import Start
 from omfs_daemon.cluster.holds import could_start
+from omfs_daemon.cluster.jobs import Allocation, Job, JobState
+from omfs_daemon.cluster.preempt_methods import PreemptionCost
+from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
+from omfs_daemon.policy.arrays.free_resources import freed_resources
+from omfs_daemon.policy.arrays.job_arrays import cpus_held
+from omfs_daemon.policy.arrays.placement import serves
+from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
+from omfs_daemon.policy.plan import Plan, PlannedPreemption, PlannedResume, Start
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.policy.arrays.snapshot_arrays import Scene
-from omfs_daemon.policy.working_state import Standing
-from omfs_daemon.policy.victims.eligibility import has_stops_left
-from omfs_daemon.policy.victims.eligibility import is_mature
-from omfs_daemon.policy.victims.eligibility import takes_fairly
-from omfs_daemon.policy.victims.eligibility import takes_from_borrowers
-from omfs_daemon.policy.victims.need import Need
+from omfs_daemon.policy.victims.eligibility import are_borrowers, has_preemptions_left, is_mature, may_take_all
+from omfs_daemon.policy.victims.need import ResourceNeed
+from omfs_daemon.policy.working_state import WorkingState
 
 
-class Refusal(StrEnum):
-    """Why the gate refuses. ``REFUSAL_TEXT`` holds the sentence for people."""
+class RefusalReason(StrEnum):
+    """Why the validator refuses an action; ``REFUSAL_TEXT`` explains each."""
 
     PAUSED = "paused"
     STALE = "stale"
     TOO_MANY = "too_many_at_once"
-    NO_SUCH_BENEFICIARY = "beneficiary_not_waiting"
+    NO_SUCH_PREEMPTOR = "preemptor_not_waiting"
     NO_SUCH_VICTIM = "victim_not_running"
-    ALREADY_BUSY = "already_part_of_a_stop"
+    ALREADY_BUSY = "already_part_of_a_preemption"
     NOT_ALLOWED = "method_not_allowed"
     NOT_POSSIBLE = "method_not_possible"
     NO_ROOM = "no_room_to_move_memory_to"
     URGENT_VICTIM = "victim_is_urgent"
-    NEVER_STOPPED = "victim_may_never_be_stopped"
+    NEVER_PREEMPTED = "victim_is_non_preemptible"
     IN_QUANTUM = "victim_inside_its_quantum"
-    STOPPED_TOO_OFTEN = "victim_stopped_too_often"
+    PREEMPTED_TOO_OFTEN = "victim_preempted_too_often"
     NOT_OVER = "account_at_or_below_its_entitlement"
-    NOT_ENTITLED = "beneficiary_beyond_its_entitlement"
-    DOES_NOT_FIT = "beneficiary_would_not_start"
+    NOT_ENTITLED = "preemptor_beyond_its_entitlement"
+    DOES_NOT_FIT = "preemptor_would_not_start"
     NEEDLESS = "a_victim_is_not_needed"
     CPUS_TAKEN = "cpus_of_suspended_job_are_taken"
 
 
-REFUSAL_TEXT: Mapping[Refusal, str] = {
-    Refusal.PAUSED: "the daemon is paused",
-    Refusal.STALE: "the picture of the cluster is too old to act on",
-    Refusal.TOO_MANY: "more stops at once than policy.max_stops_per_cycle allows; the rest follows in the next cycle",
-    Refusal.NO_SUCH_BENEFICIARY: "the job that it is for does not wait for nodes",
-    Refusal.NO_SUCH_VICTIM: "a job to be stopped does not run",
-    Refusal.ALREADY_BUSY: "a job is part of another stop",
-    Refusal.NOT_ALLOWED: "a job may not be stopped by this method",
-    Refusal.NOT_POSSIBLE: "a job cannot be stopped by this method at present",
-    Refusal.NO_ROOM: "there is not room enough to move the memory of the jobs to",
-    Refusal.URGENT_VICTIM: "an urgent job is never stopped",
-    Refusal.NEVER_STOPPED: "a job that may never be stopped would be",
-    Refusal.IN_QUANTUM: "a job has not run for its quantum",
-    Refusal.STOPPED_TOO_OFTEN: "a job was stopped as often as policy.max_stops_per_hour allows",
-    Refusal.NOT_OVER: "it would take from an account at or below its entitlement",
-    Refusal.NOT_ENTITLED: "the job that it is for is beyond its account's entitlement",
-    Refusal.DOES_NOT_FIT: "the job that it is for would not fit even then",
-    Refusal.NEEDLESS: "a job would be stopped needlessly",
-    Refusal.CPUS_TAKEN: "the CPUs of the suspended job are not free",
+REFUSAL_TEXT: Mapping[RefusalReason, str] = {
+    RefusalReason.PAUSED: "the daemon is paused",
+    RefusalReason.STALE: "the observation of the cluster is too old to act on",
+    RefusalReason.TOO_MANY: "more victims than policy.max_preemptions_per_cycle; the rest follow in the next cycle",
+    RefusalReason.NO_SUCH_PREEMPTOR: "the preemptor does not wait for nodes",
+    RefusalReason.NO_SUCH_VICTIM: "a victim is not running",
+    RefusalReason.ALREADY_BUSY: "a job is part of another preemption",
+    RefusalReason.NOT_ALLOWED: "a victim may not be preempted by this method",
+    RefusalReason.NOT_POSSIBLE: "a victim cannot be preempted by this method at present",
+    RefusalReason.NO_ROOM: "there is not enough room to move the victims' memory to",
+    RefusalReason.URGENT_VICTIM: "an urgent job is never preempted",
+    RefusalReason.NEVER_PREEMPTED: "a victim is non-preemptible",
+    RefusalReason.IN_QUANTUM: "a victim has not run for its quantum",
+    RefusalReason.PREEMPTED_TOO_OFTEN: "a victim was preempted as often as policy.max_preemptions_per_hour allows",
+    RefusalReason.NOT_OVER: "it would take from an account at or below its entitlement",
+    RefusalReason.NOT_ENTITLED: "the preemptor is beyond its account's entitlement",
+    RefusalReason.DOES_NOT_FIT: "the preemptor would not fit even then",
+    RefusalReason.NEEDLESS: "a victim is not needed",
+    RefusalReason.CPUS_TAKEN: "the CPUs of the suspended job are not free",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What the gate must know besides: how many seconds old a snapshot may be, and whether we are paused."""
+    """``max_age``: how old a snapshot may be, in seconds; ``paused``: whether the daemon is paused."""
 
     max_age: float
     paused: bool = False
 
 
-class Refused(NamedTuple):
-    """What was refused, for whom, and why."""
+class RefusedAction(NamedTuple):
+    """What was refused, and why; ``ref``: the preemptor or the job to resume."""
 
     ref: str
     account: str
-    reason: Refusal
+    reason: RefusalReason
 
 
 class Verdict(NamedTuple):
-    """What may be enacted, and what may not."""
+    """What may be carried out, and what was refused.
 
-    reclaims: tuple[Reclaim, ...]
-    resumes: tuple[Resume, ...]
-    refused: tuple[Refused, ...]
+    ``costs``: the estimated cost of each accepted victim, by ``Job.ref`` and method.
+    """
+
+    preemptions: tuple[PlannedPreemption, ...]
+    resumes: tuple[PlannedResume, ...]
+    refused: tuple[RefusedAction, ...]
+    costs: Mapping[tuple[str, str], PreemptionCost] = {}
 
 
-def judge(
+def validate(
     plan: Plan,
     snapshot: Snapshot,
-    ledger: Ledger,
+    history: PreemptionHistory,
     rules: Rules,
     now: float,
     conditions: Conditions,
-    scene: Scene | None = None,
+    arrays: SnapshotArrays | None = None,
 ) -> Verdict:
-    """Let pass the stops and resumes of a plan that are safe; pure. ``scene``: as for the planner."""
-    if not plan.reclaims and not plan.resumes:
+    """Accept the preemptions and resumes of a plan that are safe. Pure. ``arrays``: as for the planner."""
+    if not plan.preemptions and not plan.resumes:
         return Verdict((), (), ())
     blanket = _blanket_refusal(snapshot, now, conditions)
     if blanket is not None:
-        refused = [Refused(r.beneficiary, r.account, blanket) for r in plan.reclaims]
-        return Verdict((), (), (*refused, *(Refused(r.ref, r.account, blanket) for r in plan.resumes)))
-    return _Judge(scene or Scene(snapshot), ledger, rules, now).judge(plan)
+        refused = [RefusedAction(r.preemptor, r.account, blanket) for r in plan.preemptions]
+        return Verdict((), (), (*refused, *(RefusedAction(r.ref, r.account, blanket) for r in plan.resumes)))
+    return _Validation(arrays or SnapshotArrays(snapshot), history, rules, now).run(plan)
 
 
-def _blanket_refusal(snapshot: Snapshot, now: float, conditions: Conditions) -> Refusal | None:
+def _blanket_refusal(snapshot: Snapshot, now: float, conditions: Conditions) -> RefusalReason | None:
     if conditions.paused:
-        return Refusal.PAUSED
-    return Refusal.STALE if now - snapshot.taken > conditions.max_age else None
+        return RefusalReason.PAUSED
+    return RefusalReason.STALE if now - snapshot.taken > conditions.max_age else None
 
 
-class _Judge:
-    """The books while one plan is judged, carried on in the order in which the plan was made."""
+class _Validation:
+    """The state of one call of :func:`validate`, updated in the order in which the plan was made."""
 
-    def __init__(self, scene: Scene, ledger: Ledger, rules: Rules, now: float) -> None:
-        self.ledger, self.rules, self.now = ledger, rules, now
-        self.standing = Standing(scene, ledger, rules)
-        self.capacity, self.usage = self.standing.capacity, self.standing.usage
-        self.busy = {ref for stop in ledger.commitments for ref in (stop.beneficiary, *stop.victims)}
-        self.stops_left = rules.max_stops_per_cycle
+    def __init__(self, arrays: SnapshotArrays, history: PreemptionHistory, rules: Rules, now: float) -> None:
+        self.history, self.rules, self.now = history, rules, now
+        self.working_state = WorkingState(arrays, history, rules)
+        self.capacity, self.usage = self.working_state.capacity, self.working_state.usage
+        self.busy = {ref for preemption in history.under_way for ref in (preemption.preemptor, *preemption.victims)}
+        self.preemptions_left = rules.max_preemptions_per_cycle
         self.jobs: dict[str, Job] = {}
 
-    def judge(self, plan: Plan) -> Verdict:
-        self.jobs = self.standing.crowd.find(_named_in(plan))
+    def run(self, plan: Plan) -> Verdict:
+        self.jobs = self.working_state.job_arrays.find(_named_in(plan))
         # Promises last: one that found no idle CPUs must not take those that the plan gave to a resume.
-        waiting: list[Start | Resume] = [*plan.starts, *plan.resumes, *plan.promises]
-        waiting.sort(key=lambda one: one.after)
-        reclaims: list[Reclaim] = []
-        resumes: list[Resume] = []
-        refused: list[Refused] = []
+        waiting: list[Start | PlannedResume] = [*plan.starts, *plan.resumes, *plan.promises]
+        waiting.sort(key=lambda action: action.after)
+        preemptions: list[PlannedPreemption] = []
+        resumes: list[PlannedResume] = []
+        refused: list[RefusedAction] = []
         done = 0
-        for before in range(len(plan.reclaims) + 1):
+        for before in range(len(plan.preemptions) + 1):
             while done < len(waiting) and waiting[done].after <= before:
-                self._judge_start(waiting[done], resumes, refused)
+                self._check_start(waiting[done], resumes, refused)
                 done += 1
-            if before < len(plan.reclaims):
-                self._judge_reclaim(plan.reclaims[before], reclaims, refused)
+            if before < len(plan.preemptions):
+                self._check_preemption(plan.preemptions[before], preemptions, refused)
         for late in waiting[done:]:
-            self._judge_start(late, resumes, refused)
-        return Verdict(tuple(reclaims), tuple(resumes), tuple(refused))
+            self._check_start(late, resumes, refused)
+        return Verdict(tuple(preemptions), tuple(resumes), tuple(refused), self._costs(preemptions))
 
-    def _judge_start(self, one: Start | Resume, resumes: list[Resume], refused: list[Refused]) -> None:
-        if isinstance(one, Start):
-            self._believe(one)
+    def _costs(self, preemptions: Iterable[PlannedPreemption]) -> dict[tuple[str, str], PreemptionCost]:
+        availability = self.working_state.availability
+        return {
+            (victim.ref, victim.method): availability.cost(self.jobs[victim.ref], victim.method)
+            for planned in preemptions
+            for victim in planned.victims
+        }
+
+    def _check_start(
+        self, action: Start | PlannedResume, resumes: list[PlannedResume], refused: list[RefusedAction]
+    ) -> None:
+        if isinstance(action, Start):
+            self._count_start(action)
             return
-        reason = self._why_not_resume(one)
+        reason = self._why_not_resume(action)
         if reason is None:
-            self._count(self.jobs[one.ref], one.ref, one.shares, now=True)
-            resumes.append(one)
+            self._count(self.jobs[action.ref], action.ref, action.allocations, now=True)
+            resumes.append(action)
         else:
-            refused.append(Refused(one.ref, one.account, reason))
+            refused.append(RefusedAction(action.ref, action.account, reason))
 
-    def _judge_reclaim(self, reclaim: Reclaim, reclaims: list[Reclaim], refused: list[Refused]) -> None:
-        reason = self._why_not(reclaim)
+    def _check_preemption(
+        self, planned: PlannedPreemption, preemptions: list[PlannedPreemption], refused: list[RefusedAction]
+    ) -> None:
+        reason = self._why_not(planned)
         if reason is not None:
-            refused.append(Refused(reclaim.beneficiary, reclaim.account, reason))
+            refused.append(RefusedAction(planned.preemptor, planned.account, reason))
             return
-        self.standing.stop([(self.jobs[victim.ref], victim.method) for victim in reclaim.victims])
-        self._count(self.jobs[reclaim.beneficiary], reclaim.beneficiary, reclaim.shares, now=False)
-        self.busy.update(victim.ref for victim in reclaim.victims)
-        self.stops_left -= len(reclaim.victims)
-        reclaims.append(reclaim)
+        self.working_state.preempt([(self.jobs[victim.ref], victim.method) for victim in planned.victims])
+        self._count(self.jobs[planned.preemptor], planned.preemptor, planned.allocations, now=False)
+        self.busy.update(victim.ref for victim in planned.victims)
+        self.preemptions_left -= len(planned.victims)
+        preemptions.append(planned)
 
-    def _believe(self, start: Start) -> None:
-        """Starts and promises are Slurm's to do, so there is nothing to refuse; those that are possible count."""
+    def _count_start(self, start: Start) -> None:
+        """Slurm carries out starts and promises, so there is nothing to refuse; those that are possible count."""
         job = self._waiting(start.ref)
         if job is None or start.ref in self.busy or job.state is not JobState.PENDING:
             return
         for free, now in ((self.capacity.now, True), (self.capacity.then, False)):
-            if serves(job.request, free, start.shares):
-                self._count(job, start.ref, start.shares, now)
+            if serves(job.request, free, start.allocations):
+                self._count(job, start.ref, start.allocations, now)
                 return
 
-    def _count(self, job: Job, ref: str, shares: tuple[Share, ...], now: bool) -> None:
-        need = self.standing.need_of(job)
-        (self.standing.start if now else self.standing.promise)(need, shares, add_fixed=True)
+    def _count(self, job: Job, ref: str, allocations: tuple[Allocation, ...], now: bool) -> None:
+        need = self.working_state.need_of(job)
+        (self.working_state.start if now else self.working_state.promise)(need, allocations, add_non_preemptible=True)
         self.busy.add(ref)
 
-    # -- one reclaim --------------------------------------------------------------------------------------
-    def _why_not(self, reclaim: Reclaim) -> Refusal | None:
-        job = self._waiting(reclaim.beneficiary)
-        if job is None or reclaim.suspended != (job.state is JobState.SUSPENDED):
-            return Refusal.NO_SUCH_BENEFICIARY
-        refs = [victim.ref for victim in reclaim.victims]
-        if self.busy.intersection((reclaim.beneficiary, *refs)) or len(set(refs)) != len(refs):
-            return Refusal.ALREADY_BUSY
-        if len(refs) > self.stops_left and self.stops_left < self.rules.max_stops_per_cycle:
-            return Refusal.TOO_MANY
-        need = self.standing.need_of(job)
-        for victim in reclaim.victims:
+    # -- one preemption --------------------------------------------------------------------------------------
+    def _why_not(self, planned: PlannedPreemption) -> RefusalReason | None:
+        job = self._waiting(planned.preemptor)
+        if job is None or planned.suspended != (job.state is JobState.SUSPENDED):
+            return RefusalReason.NO_SUCH_PREEMPTOR
+        refs = [victim.ref for victim in planned.victims]
+        if self.busy.intersection((planned.preemptor, *refs)) or len(set(refs)) != len(refs):
+            return RefusalReason.ALREADY_BUSY
+        if len(refs) > self.preemptions_left and self.preemptions_left < self.rules.max_preemptions_per_cycle:
+            return RefusalReason.TOO_MANY
+        need = self.working_state.need_of(job)
+        for victim in planned.victims:
             reason = self._why_not_victim(self.jobs.get(victim.ref), victim.method, need.urgent)
             if reason is not None:
                 return reason
-        return self._why_not_account(need, reclaim) or self._why_not_place(need, reclaim)
+        return self._why_not_account(need, planned) or self._why_not_place(need, planned)
 
     def _waiting(self, ref: str) -> Job | None:
         job = self.jobs.get(ref)
         if job is None:
             return None
-        if job.state is JobState.SUSPENDED and job.ref in self.ledger.stopped:
+        if job.state is JobState.SUSPENDED and job.ref in self.history.preempted:
             return job
         return job if job.state is JobState.PENDING and could_start(job, self.now) else None
 
-    def _why_not_victim(self, job: Job | None, method: str, urgent: bool) -> Refusal | None:
+    def _why_not_victim(self, job: Job | None, method: str, urgent: bool) -> RefusalReason | None:
         if job is None or not job.runs:
-            return Refusal.NO_SUCH_VICTIM
-        job_class = self.standing.kinds.of(job).job_class
+            return RefusalReason.NO_SUCH_VICTIM
+        job_class = self.working_state.kinds.of(job).job_class
         if job_class.urgent:
-            return Refusal.URGENT_VICTIM
+            return RefusalReason.URGENT_VICTIM
         if not job_class.methods:
-            return Refusal.NEVER_STOPPED
+            return RefusalReason.NEVER_PREEMPTED
         if method not in (*job_class.methods, job_class.last_resort):
-            return Refusal.NOT_ALLOWED
-        if method not in self.standing.ways.usable(job, job_class):
-            return Refusal.NOT_POSSIBLE
-        if not has_stops_left(job.ref, self.ledger, self.rules, self.now):
-            return Refusal.STOPPED_TOO_OFTEN
-        if not urgent and not is_mature(job, job_class, self.ledger, self.now):
-            return Refusal.IN_QUANTUM
+            return RefusalReason.NOT_ALLOWED
+        if method not in self.working_state.availability.usable(job, job_class):
+            return RefusalReason.NOT_POSSIBLE
+        if not has_preemptions_left(job.ref, self.history, self.rules, self.now):
+            return RefusalReason.PREEMPTED_TOO_OFTEN
+        if not urgent and not is_mature(job, job_class, self.history, self.now):
+            return RefusalReason.IN_QUANTUM
         return None
 
-    def _why_not_account(self, need: Need, reclaim: Reclaim) -> Refusal | None:
-        victims = [self.jobs[victim.ref] for victim in reclaim.victims]
-        givers = [(self.standing.kinds.of(victim).leaf, cpus_held(victim)) for victim in victims]
+    def _why_not_account(self, need: ResourceNeed, planned: PlannedPreemption) -> RefusalReason | None:
+        victims = [self.jobs[victim.ref] for victim in planned.victims]
+        givers = [(self.working_state.kinds.of(victim).leaf, cpus_held(victim)) for victim in victims]
         if need.urgent:
-            allowed = self.rules.urgent_may_take_entitled or takes_from_borrowers(givers, self.usage)
-            return None if allowed else Refusal.NOT_OVER
+            allowed = self.rules.urgent_may_take_entitled or are_borrowers(givers, self.usage)
+            return None if allowed else RefusalReason.NOT_OVER
         if not self.usage.entitles(need.leaf, need.cpus):
-            return Refusal.NOT_ENTITLED
-        if need.fixed and not self.usage.admits_fixed(need.leaf, need.cpus):
-            return Refusal.NOT_ENTITLED
-        return None if takes_fairly(need.leaf, need.cpus, givers, self.usage) else Refusal.NOT_OVER
+            return RefusalReason.NOT_ENTITLED
+        if need.non_preemptible and not self.usage.admits_non_preemptible(need.leaf, need.cpus):
+            return RefusalReason.NOT_ENTITLED
+        return None if may_take_all(need.leaf, need.cpus, givers, self.usage) else RefusalReason.NOT_OVER
 
-    def _why_not_place(self, need: Need, reclaim: Reclaim) -> Refusal | None:
-        """The beneficiary must fit on exactly what the plan names, and with one victim less on none of those nodes."""
-        machine, trial = self.standing.machine, self.capacity.then.copy()
-        stopped = [(self.jobs[victim.ref], victim.method) for victim in reclaim.victims]
-        if not self.standing.ways.fit_together(stopped):
-            return Refusal.NO_ROOM
-        freed = [parcel_of(machine, job, self.rules.method(method)) for job, method in stopped]
+    def _why_not_place(self, need: ResourceNeed, planned: PlannedPreemption) -> RefusalReason | None:
+        """The preemptor must fit on exactly the planned allocations, and not on their nodes with one victim less."""
+        node_arrays, trial = self.working_state.node_arrays, self.capacity.then.copy()
+        preempted = [(self.jobs[victim.ref], victim.method) for victim in planned.victims]
+        if not self.working_state.availability.fit_together(preempted):
+            return RefusalReason.NO_ROOM
+        freed = [freed_resources(node_arrays, job, self.rules.method(method)) for job, method in preempted]
         for given in freed:
             trial.give(given)
-        fits = reclaim.shares == need.place(trial) if need.shares else serves(need.request, trial, reclaim.shares)
+        fits = (
+            planned.allocations == need.place(trial)
+            if need.allocations
+            else serves(need.request, trial, planned.allocations)
+        )
         if not fits:
-            return Refusal.DOES_NOT_FIT
-        only = machine.indices_of(share.node for share in reclaim.shares)
+            return RefusalReason.DOES_NOT_FIT
+        only = node_arrays.indices_of(allocation.node for allocation in planned.allocations)
         for given in freed:
             trial.take(given)
             if need.place(trial, only=only) is not None:
-                return Refusal.NEEDLESS
+                return RefusalReason.NEEDLESS
             trial.give(given)
         return None
 
     # -- one resume -------------------------------------------------------------------------------------------
-    def _why_not_resume(self, resume: Resume) -> Refusal | None:
-        """Slurm resumes a job over busy CPUs without a word (scontrol resume), so the check stands here."""
+    def _why_not_resume(self, resume: PlannedResume) -> RefusalReason | None:
+        """Slurm resumes a job on busy CPUs without an error (scontrol resume), so this must be checked here."""
         job = self.jobs.get(resume.ref)
-        if job is None or job.state is not JobState.SUSPENDED or job.ref not in self.ledger.stopped:
-            return Refusal.NO_SUCH_BENEFICIARY
+        if job is None or job.state is not JobState.SUSPENDED or job.ref not in self.history.preempted:
+            return RefusalReason.NO_SUCH_PREEMPTOR
         if resume.ref in self.busy:
-            return Refusal.ALREADY_BUSY
-        fits = resume.shares == self.standing.need_of(job).place(self.capacity.now)
-        return None if fits else Refusal.CPUS_TAKEN
+            return RefusalReason.ALREADY_BUSY
+        fits = resume.allocations == self.working_state.need_of(job).place(self.capacity.now)
+        return None if fits else RefusalReason.CPUS_TAKEN
 
 
 def _named_in(plan: Plan) -> Iterator[str]:
-    """The references of all jobs that the plan speaks of."""
+    """The references of all jobs in the plan."""
     yield from (start.ref for start in (*plan.starts, *plan.promises))
     yield from (resume.ref for resume in plan.resumes)
-    for reclaim in plan.reclaims:
-        yield reclaim.beneficiary
-        yield from (victim.ref for victim in reclaim.victims)
+    for planned in plan.preemptions:
+        yield planned.preemptor
+        yield from (victim.ref for victim in planned.victims)

@@ -1,84 +1,83 @@
-"""The books that planner and gate keep: what is free, and who uses how much, after each thing decided."""
+"""Free resources and usage, updated with each decision of the planner or the validator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.cluster.snapshot import Ledger
-from omfs_daemon.policy.arrays.capacity import Capacity
-from omfs_daemon.policy.arrays.capacity import size_of
-from omfs_daemon.policy.arrays.job_arrays import Crowd
-from omfs_daemon.policy.arrays.job_arrays import cpus_held
-from omfs_daemon.policy.arrays.free_resources import parcel_of
-from omfs_daemon.policy.rules.job_kinds import Kinds
+from omfs_daemon.cluster.jobs import Allocation, Job, JobState
+from omfs_daemon.cluster.snapshot import PreemptionHistory
+from omfs_daemon.policy.arrays.capacity import Capacity, size_of
+from omfs_daemon.policy.arrays.free_resources import freed_resources
+from omfs_daemon.policy.arrays.job_arrays import JobArrays, cpus_held
+from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
+from omfs_daemon.policy.arrays.usage import Usage, count_running
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.policy.arrays.snapshot_arrays import Scene
-from omfs_daemon.policy.arrays.usage import Usage
-from omfs_daemon.policy.arrays.usage import count_running
-from omfs_daemon.policy.victims.need import Need
-from omfs_daemon.policy.victims.method_availability import SETTLES
-from omfs_daemon.policy.victims.method_availability import Ways
+from omfs_daemon.policy.rules.job_kinds import JobKinds
+from omfs_daemon.policy.victims.method_availability import SETTLES, MethodAvailability
+from omfs_daemon.policy.victims.need import ResourceNeed
 
 
-class Standing:
-    """Capacity and usage of a snapshot with the stops under way, to be carried on decision by decision."""
+class WorkingState:
+    """Capacity and usage of a snapshot and the preemptions under way, updated decision by decision."""
 
-    def __init__(self, scene: Scene, ledger: Ledger, rules: Rules) -> None:
-        self.ledger = ledger
-        self.crowd = scene.crowd
+    def __init__(self, arrays: SnapshotArrays, history: PreemptionHistory, rules: Rules) -> None:
+        self.history = history
+        self.job_arrays = arrays.job_arrays
         self.rules = rules
-        self.kinds = Kinds(rules)
-        back = {ref for ref, at in ledger.running_since.items() if scene.taken - at < SETTLES}
-        self.ways = Ways(rules, scene.facts, scene.sizes, back)
-        self.ways.take(_being_moved(self.crowd, ledger))
-        self.capacity = Capacity(scene, ledger)
-        self.machine = self.capacity.machine
-        self.usage = Usage(rules.tree, size_of(self.machine, self.crowd))
-        count_running(self.usage, self.crowd, ledger, self.kinds)
+        self.kinds = JobKinds(rules)
+        just_resumed = {ref for ref, at in history.running_since.items() if arrays.taken - at < SETTLES}
+        self.availability = MethodAvailability(rules, arrays.facts, arrays.sizes, just_resumed)
+        self.availability.take(_being_moved(self.job_arrays, history))
+        self.capacity = Capacity(arrays, history)
+        self.node_arrays = self.capacity.node_arrays
+        self.usage = Usage(rules.tree, size_of(self.node_arrays, self.job_arrays))
+        count_running(self.usage, self.job_arrays, history, self.kinds)
 
-    def need_of(self, job: Job) -> Need:
+    def need_of(self, job: Job) -> ResourceNeed:
         """What a waiting or suspended job needs to run."""
         kind = self.kinds.of(job)
         suspended = job.state is JobState.SUSPENDED
-        stopped = self.ledger.stopped.get(job.ref) if suspended else None
-        return Need(
+        preempted = self.history.preempted.get(job.ref) if suspended else None
+        return ResourceNeed(
             request=job.request,
             leaf=kind.leaf,
             cpus=cpus_held(job) if suspended else self.capacity.cpus_of(job.request),
             urgent=kind.job_class.urgent,
-            fixed=kind.fixed,
-            shares=job.shares if suspended else (),
-            back=stopped.gres if stopped else (),
+            non_preemptible=kind.non_preemptible,
+            allocations=job.allocations if suspended else (),
+            given_up=preempted.gres if preempted else (),
         )
 
-    def start(self, need: Need, shares: tuple[Share, ...], add_fixed: bool) -> None:
+    def start(self, need: ResourceNeed, allocations: tuple[Allocation, ...], add_non_preemptible: bool) -> None:
         """The job starts on idle CPUs."""
-        self.capacity.take_now(need.parcel(self.machine, shares))
-        self._count(need, shares, add_fixed)
+        self.capacity.take_now(need.resources(self.node_arrays, allocations))
+        self._count(need, allocations, add_non_preemptible)
 
-    def promise(self, need: Need, shares: tuple[Share, ...], add_fixed: bool) -> None:
+    def promise(self, need: ResourceNeed, allocations: tuple[Allocation, ...], add_non_preemptible: bool) -> None:
         """The job will start on CPUs that are being freed."""
-        self.capacity.take_later(need.parcel(self.machine, shares))
-        self._count(need, shares, add_fixed)
+        self.capacity.take_later(need.resources(self.node_arrays, allocations))
+        self._count(need, allocations, add_non_preemptible)
 
-    def stop(self, victims: Sequence[tuple[Job, str]]) -> None:
-        """These jobs will be gone."""
-        self.ways.take(victims)
+    def preempt(self, victims: Sequence[tuple[Job, str]]) -> None:
+        """These jobs will free their resources."""
+        self.availability.take(victims)
         for job, method in victims:
             self.usage.remove(self.kinds.of(job).leaf, cpus_held(job))
-            self.capacity.give_later(parcel_of(self.machine, job, self.rules.method(method)))
+            self.capacity.give_later(freed_resources(self.node_arrays, job, self.rules.method(method)))
 
-    def _count(self, need: Need, shares: tuple[Share, ...], add_fixed: bool) -> None:
-        cpus = sum(share.cpus for share in shares)
+    def _count(self, need: ResourceNeed, allocations: tuple[Allocation, ...], add_non_preemptible: bool) -> None:
+        cpus = sum(allocation.cpus for allocation in allocations)
         self.usage.add(need.leaf, cpus)
-        if need.fixed and add_fixed:
-            self.usage.add_fixed(need.leaf, cpus)
+        if need.non_preemptible and add_non_preemptible:
+            self.usage.add_non_preemptible(need.leaf, cpus)
 
 
-def _being_moved(crowd: Crowd, ledger: Ledger) -> Iterator[tuple[Job, str]]:
-    """Victims of stops under way that still have all their memory: what they will take is not seen yet."""
-    ways = {ref: way.name for commitment in ledger.commitments for ref, way in commitment.ways.items() if way.on_nodes}
-    return ((job, ways[ref]) for ref, job in crowd.find(ways).items() if job.runs)
+def _being_moved(job_arrays: JobArrays, history: PreemptionHistory) -> Iterator[tuple[Job, str]]:
+    """Victims under way whose memory is not moved out yet, so that nodes do not report its room as taken."""
+    methods = {
+        ref: method.name
+        for commitment in history.under_way
+        for ref, method in commitment.methods.items()
+        if method.on_nodes
+    }
+    return ((job, methods[ref]) for ref, job in job_arrays.find(methods).items() if job.runs)

@@ -1,32 +1,28 @@
-"""From the plan's suggestion to the preemption's first state: pure."""
+"""From a planned preemption to its first state. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Set
-from omfs_daemon.cluster import run_report as launched
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.preempt_methods import SUSPEND
-from omfs_daemon.cluster.snapshot import Stopped
-from omfs_daemon.preemption.settings import Settings
-from omfs_daemon.preemption.preemption import Beneficiary
-from omfs_daemon.preemption.preemption import VictimState
-from omfs_daemon.policy.arrays.free_resources import freed_gres
-from omfs_daemon.policy.rules.queue_order import Band
-from omfs_daemon.policy.plan import Reclaim
-from omfs_daemon.policy.plan import Victim
+
 from omfs_daemon.cluster.holds import is_held_by_us
-from omfs_daemon.policy.rules.queue_order import nice_in
-from omfs_daemon.policy.rules.queue_order import own_nice
+from omfs_daemon.cluster.jobs import Hold, Job
+from omfs_daemon.cluster.run_report import run_report
+from omfs_daemon.cluster.snapshot import PreemptedJob
+from omfs_daemon.policy.arrays.free_resources import freed_gres
+from omfs_daemon.policy.plan import PlannedPreemption, Victim
 from omfs_daemon.policy.rules.classes import classify
+from omfs_daemon.policy.rules.queue_order import Band, nice_in, own_nice
+from omfs_daemon.preemption.methods.suspend import SuspendMethod
+from omfs_daemon.preemption.preemption import Preemptor, VictimState
+from omfs_daemon.preemption.settings import Settings
 
 
-def _victim(victim: Victim, job: Job, settings: Settings) -> VictimState:
-    """What only now can be told of it: afterwards its licences are off, and its word is another."""
+def victim_of(victim: Victim, job: Job, settings: Settings) -> VictimState:
+    """Recorded now, because its licenses and its job comment will change."""
     traits = settings.rules.method(victim.method)
-    run = launched.of(job)
+    run = run_report(job)
     resort = classify(settings.rules, job).last_resort
-    keeps = None if traits.leaves else settings.books.without(job.licenses, traits.frees, job.on_nodes)
+    keeps = None if traits.leaves else settings.node_licenses.without(job.licenses, traits.frees, job.on_nodes)
     gives = keeps is not None and keeps != job.licenses
     return VictimState(
         ref=victim.ref,
@@ -43,25 +39,25 @@ def _victim(victim: Victim, job: Job, settings: Settings) -> VictimState:
     )
 
 
-def _beneficiary(
-    reclaim: Reclaim, job: Job, stopped: Stopped | None, taken: Set[str], settings: Settings
-) -> Beneficiary:
-    """``taken``: the generic resources that victims have."""
-    licenses = settings.books.placed(job.licenses, [share.node for share in reclaim.shares])
-    return Beneficiary(
-        ref=reclaim.beneficiary,
-        account=reclaim.account,
+def preemptor_of(
+    planned: PlannedPreemption, job: Job, preempted: PreemptedJob | None, taken: Set[str], settings: Settings
+) -> Preemptor:
+    """``taken``: the generic resources that victims have; ``preempted``: of a preemptor that is itself suspended."""
+    licenses = settings.node_licenses.placed(job.licenses, [allocation.node for allocation in planned.allocations])
+    return Preemptor(
+        ref=planned.preemptor,
+        account=planned.account,
         user=job.user,
-        urgent=reclaim.urgent,
-        suspended=reclaim.suspended,
-        submitted=reclaim.submitted,
-        shares=reclaim.shares,
-        nice=nice_in(job, Band.BENEFICIARY),
+        urgent=planned.urgent,
+        suspended=planned.suspended,
+        submitted=planned.submitted,
+        allocations=planned.allocations,
+        nice=nice_in(job, Band.PREEMPTOR),
         nice_before=own_nice(job),
         held_before=job.hold is not Hold.NONE and is_held_by_us(job),
         required_before=tuple(sorted(job.request.required_nodes)),
-        licenses=licenses if licenses != job.licenses and not reclaim.suspended else None,
+        licenses=licenses if licenses != job.licenses and not planned.suspended else None,
         licenses_before=job.licenses,
-        method=stopped.method if stopped is not None else SUSPEND.name,
-        lacks_devices=not taken.isdisjoint(name for name, _ in (stopped.gres if stopped is not None else ())),
+        method=preempted.method if preempted is not None else SuspendMethod.traits.name,
+        lacks_devices=not taken.isdisjoint(name for name, _ in (preempted.gres if preempted is not None else ())),
     )

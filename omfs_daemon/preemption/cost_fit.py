@@ -1,7 +1,8 @@
-"""How fast a method is, from what stops have cost: seconds = fixed + bytes / rate. Pure.
+"""How fast a method is, fitted to past costs: seconds = fixed + bytes / rate. Pure.
 
-Theil and Sen's line (the median of the slopes between all pairs of rows): a quarter of the rows may be far off, as
-those of stops that waited for others are, and the line still holds. Neither of its numbers is ever negative.
+Theil and Sen's line (the median of the slopes between all pairs of rows), fitted again to the rows near it: a quarter
+of the rows may be far off, as those of victims that waited for others are, and the line still holds. Such rows are all
+late, so that they would shift a line fitted once. Neither of its numbers is ever negative.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from omfs_daemon.preemption.records import Paid
+from omfs_daemon.preemption.records import PaidCost
 
 FEWEST = 6
 """Rows with a size that a line needs."""
@@ -22,16 +23,19 @@ VARIED = 1.5
 """Sizes vary if the large ones are so many times the small ones."""
 
 MOST = 1000
-"""Rows that are looked at, the newest ones: pairs grow with their square."""
+"""The newest rows that are used, at most: pairs grow with their square."""
 
-STOP, BACK = "out", "in"
+NEAR = 5.0
+"""Rows within so many spreads of the first line count for the second: of normal noise, all but one in a thousand."""
+
+OUT, IN = "out", "in"
 
 _Floats = NDArray[np.float64]
 
 
 class Point(NamedTuple):
-    """One stop or return of one job; ``size`` in bytes on one of its nodes, which all move theirs at the same time; 0:
-    unknown."""
+    """One preemption or return of one job; ``size``: bytes on one of its nodes, which all move theirs at the same time
+    (0: unknown)."""
 
     seconds: float
     size: int
@@ -42,7 +46,7 @@ class Fit(NamedTuple):
 
     rows     how many went into it; median: seconds of all rows
     spread   half of the rows lie within so many seconds of the line, or of the median if there is none
-    why_not  why there is no line, "" if there is one; without one ``fixed`` and ``rate`` say nothing
+    why_not  why there is no line, "" if there is one; without one ``fixed`` and ``rate`` mean nothing
     """
 
     rows: int
@@ -57,28 +61,28 @@ class Fit(NamedTuple):
         return not self.why_not
 
 
-class Way(NamedTuple):
-    """A method in one direction, STOP or BACK."""
+class MethodDirection(NamedTuple):
+    """A method in one direction, OUT or IN."""
 
     method: str
-    way: str
+    direction: str
 
 
-def points(rows: Iterable[Paid]) -> Mapping[Way, list[Point]]:
-    """What rows (oldest first) tell of each method; those that tell no seconds are left out.
+def points(rows: Iterable[PaidCost]) -> Mapping[MethodDirection, list[Point]]:
+    """The points of each method and direction, from rows (oldest first); rows without seconds are left out.
 
-    Where a return does not tell its size it is that of the stop before it: what was written is what is read.
+    A return without a size has that of the preemption before it: what was written is what is read.
     """
-    found: dict[Way, list[Point]] = {}
+    found: dict[MethodDirection, list[Point]] = {}
     written: dict[tuple[str, str], int] = {}
     for row in rows:
         size = row.size // max(1, row.nodes)
-        if row.way == STOP:
+        if row.direction == OUT:
             written[row.job, row.method] = size
-        elif row.way == BACK:
+        elif row.direction == IN:
             size = size or written.get((row.job, row.method), 0)
-        if row.way in (STOP, BACK) and isfinite(row.seconds) and row.seconds > 0:
-            found.setdefault(Way(row.method, row.way), []).append(Point(row.seconds, size))
+        if row.direction in (OUT, IN) and isfinite(row.seconds) and row.seconds > 0:
+            found.setdefault(MethodDirection(row.method, row.direction), []).append(Point(row.seconds, size))
     return found
 
 
@@ -96,12 +100,16 @@ def fit(rows: Iterable[Point]) -> Fit | None:
         return Fit(len(newest), median, _spread(seconds - median), why_not=why_not)
     fixed, per_byte = _line(size[sized], seconds[sized])
     left = seconds[sized] - fixed - per_byte * size[sized]
+    near = np.abs(left) <= NEAR * _spread(left)
+    if not _why_not(size[sized][near]):
+        fixed, per_byte = _line(size[sized][near], seconds[sized][near])
+        left = seconds[sized] - fixed - per_byte * size[sized]
     return Fit(int(sized.sum()), median, _spread(left), fixed, 1 / per_byte if per_byte > 0 else inf)
 
 
 def _why_not(size: _Floats) -> str:
     if not size.size:
-        return "no row tells a size"
+        return "no row has a size"
     if size.size < FEWEST:
         return f"{size.size} rows with a size: at least {FEWEST} are needed"
     small, large = np.percentile(size, (10, 90))

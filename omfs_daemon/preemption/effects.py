@@ -1,17 +1,17 @@
-"""Pure parts of what a step brings about; grows into Effects."""
+"""What a step brings about. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from omfs_daemon.preemption.state import JobStopped
-from omfs_daemon.preemption.preemption import Stop
-from omfs_daemon.preemption.preemption import VictimState
+
 from omfs_daemon.preemption.methods.base import Action
+from omfs_daemon.preemption.preemption import Preemption, VictimState
+from omfs_daemon.preemption.state import JobPreempted
 
 
-def _parts(actions: Iterable[Action]) -> frozenset[tuple[str, str]]:
-    """Kind and job of each order, so that a list which merely grows shorter is not taken for a new one."""
+def order_keys(actions: Iterable[Action]) -> frozenset[tuple[str, str]]:
+    """Kind and job of each order, so that a list that only became shorter does not count as new."""
     return frozenset(
         (type(action).__name__, ref)
         for action in actions
@@ -19,11 +19,11 @@ def _parts(actions: Iterable[Action]) -> frozenset[tuple[str, str]]:
     )
 
 
-def _stopped(stop: Stop, victim: VictimState, now: float) -> JobStopped:
+def preempted_record(preemption: Preemption, victim: VictimState, now: float) -> JobPreempted:
     licenses = () if victim.keeps is None else victim.licenses
-    return JobStopped(victim.ref, now, victim.method, stop.beneficiary.ref, licenses, victim.gres)
+    return JobPreempted(victim.ref, now, victim.method, preemption.preemptor.ref, licenses, victim.gres)
 
 
-def with_clock_moved(stop: Stop, seconds: float) -> Stop:
-    """The stop as if its step had begun later: time in which Slurm was away does not count."""
-    return replace(stop, since=stop.since + seconds)
+def with_clock_moved(preemption: Preemption, seconds: float) -> Preemption:
+    """As if the step had begun later: time in which Slurm did not answer does not count."""
+    return replace(preemption, since=preemption.since + seconds)

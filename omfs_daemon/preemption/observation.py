@@ -1,26 +1,23 @@
-"""A snapshot with its jobs by reference, as the step machine sees it: no I/O."""
+"""A snapshot with its jobs by reference, as the preemption steps use it: no I/O."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
+
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.snapshot import Snapshot
-from omfs_daemon.preemption.methods.node_work import WorkSeen
+from omfs_daemon.preemption.methods.node_work import NodeWorkStatus
 
 
-def _no_work(_ref: str) -> WorkSeen | None:
+def _no_work(_ref: str) -> NodeWorkStatus | None:
     return None
 
 
-class Picture:
-    """One snapshot with its jobs by reference; the :class:`~omfs_daemon.daemon.stop.View` of the stops.
+class Observation:
+    """An :class:`~omfs_daemon.preemption.progress.ObservedCluster`. ``work``: the latest work on a job's nodes."""
 
-    ``work``: what was last done on a job's nodes.
-    """
-
-    def __init__(self, snapshot: Snapshot, work: Callable[[str], WorkSeen | None] = _no_work) -> None:
+    def __init__(self, snapshot: Snapshot, work: Callable[[str], NodeWorkStatus | None] = _no_work) -> None:
         self.snapshot = snapshot
         self.work = work
         self._by_ref: dict[str, Job] = {}
@@ -31,23 +28,23 @@ class Picture:
                     self._by_ref.setdefault(f"{job.array_id}_{task}", job)
 
     def job(self, ref: str) -> Job | None:
-        """The job; for a task that waits in its array, the array's record."""
+        """The job; for a task that is pending in its array, the array's record."""
         return self._by_ref.get(ref)
 
     def fit_together(self, jobs: Sequence[Job]) -> set[str]:
-        """Which of these suspended jobs could run on side by side on what no job runs on: the first ones first."""
+        """Which of these suspended jobs could be resumed together on idle CPUs, in the given order."""
         taken = _cpus_by_node(job for job in self.snapshot.jobs.values() if job.holds_cpus)
         free = {name: node.cpus - taken[name] for name, node in self.snapshot.nodes.items() if node.up}
         fitting = set()
         for job in jobs:
-            if all(free.get(share.node, 0) >= share.cpus for share in job.shares):
+            if all(free.get(allocation.node, 0) >= allocation.cpus for allocation in job.allocations):
                 fitting.add(job.ref)
-                for share in job.shares:
-                    free[share.node] -= share.cpus
+                for allocation in job.allocations:
+                    free[allocation.node] -= allocation.cpus
         return fitting
 
     def overcommitted(self) -> set[str]:
-        """Nodes on which more CPUs run than there are: what a resume over busy CPUs leads to."""
+        """Nodes with more CPUs in use than they have, as after a resume over busy CPUs."""
         running = _cpus_by_node(job for job in self.snapshot.jobs.values() if job.runs)
         nodes = self.snapshot.nodes
         return {name for name, cpus in running.items() if name in nodes and cpus > nodes[name].cpus}
@@ -56,6 +53,6 @@ class Picture:
 def _cpus_by_node(jobs: Iterable[Job]) -> Counter[str]:
     held: Counter[str] = Counter()
     for job in jobs:
-        for share in job.shares:
-            held[share.node] += share.cpus
+        for allocation in job.allocations:
+            held[allocation.node] += allocation.cpus
     return held

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.cluster.preempt_methods import SUSPEND
-from omfs_daemon.cluster.preempt_methods import Method
-from omfs_daemon.cluster.snapshot import Commitment
+
+from omfs_daemon.cluster.jobs import Allocation
+from omfs_daemon.cluster.preempt_methods import MethodTraits
+from omfs_daemon.cluster.snapshot import PreemptionUnderWay
 from omfs_daemon.preemption.methods.base import Licenses
-from omfs_daemon.slurm.gateway import Refusal
+from omfs_daemon.preemption.methods.suspend import SuspendMethod
+from omfs_daemon.slurm.gateway import OrderRefusal
 
 
 class Step(StrEnum):
@@ -30,23 +31,27 @@ class Step(StrEnum):
         return self in (Step.DONE, Step.UNDONE)
 
 
-class Outcome(StrEnum):
-    """How a stop ended; the label in metrics and history."""
+class PreemptionOutcome(StrEnum):
+    """How a preemption ended; the label in metrics and history."""
 
     STARTED = "started"
-    BENEFICIARY_GONE = "beneficiary_gone"
+    PREEMPTOR_GONE = "preemptor_gone"
     NOT_STARTED = "not_started_in_time"
-    VICTIM_STAYED = "victim_did_not_stop"
+    VICTIM_STAYED = "victim_not_preempted"
     REFUSED = "refused_by_slurm"
     CHANGED = "situation_changed"
     TOO_OLD = "decision_too_old"
 
 
 @dataclass(frozen=True, slots=True)
-class Beneficiary:
-    """For whom. ``*_before`` is what an undo restores; ``licenses``: what it must ask for on its nodes (None: what it
-    asks for already); ``method``: by which a suspended one was stopped itself; ``lacks_devices``: whether victims have
-    devices that it must get back."""
+class Preemptor:
+    """The job for which others are preempted.
+
+    *_before        what an undo restores
+    licenses        what it must request on its nodes (None: what it requests already)
+    method          by which it was preempted itself, if it is suspended
+    lacks_devices   whether victims have devices that it must get back
+    """
 
     ref: str
     account: str
@@ -54,24 +59,26 @@ class Beneficiary:
     urgent: bool
     suspended: bool
     submitted: float
-    shares: tuple[Share, ...]
+    allocations: tuple[Allocation, ...]
     nice: int
     nice_before: int
     held_before: bool
     required_before: tuple[str, ...]
     licenses: Licenses | None = None
     licenses_before: Licenses = ()
-    method: str = SUSPEND.name
+    method: str = SuspendMethod.traits.name
     lacks_devices: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class VictimState:
-    """Who is stopped, and how; ``start`` tells this run of the job from a later one.
+    """A job that is preempted, and how.
 
-    ``last_resort``: the method that its class allows when this one fails, "" if it is then left running;
-    ``failed_before``: as in ``Seen``; ``licenses``: what it has, ``keeps``: what of that it keeps while it is stopped
-    (None: all), ``gres``: what it gives up so on each node.
+    start          tells this run of the job from a later one
+    last_resort    the method that its class allows when this one fails; "": it is then left running
+    failed_before  as in ``ObservedJob``
+    licenses       what it has; keeps: what of that it keeps while preempted (None: all)
+    gres           what it thereby gives up on each node
     """
 
     ref: str
@@ -88,10 +95,10 @@ class VictimState:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """One stop; ``since`` is when its present step began, ``refused`` what Slurm would not do.
+class Preemption:
+    """One preemption. ``since``: when its present step began; ``refused``: the orders that Slurm refused, and why.
 
-    ``started_at`` is when the beneficiary was first *seen* running: Slurm's own start time is in whole seconds.
+    ``started_at``: when the preemptor was first *observed* running (Slurm's own start time is in whole seconds).
     """
 
     id: int
@@ -99,28 +106,28 @@ class Stop:
     begun: float
     since: float
     reason: str
-    beneficiary: Beneficiary
+    preemptor: Preemptor
     victims: tuple[VictimState, ...]
     started_at: float | None = None
-    outcome: Outcome | None = None
+    outcome: PreemptionOutcome | None = None
     refused: tuple[tuple[str, str], ...] = ()
 
-    def commitment(self, ways: Mapping[str, Method]) -> Commitment:
-        return Commitment(
-            self.beneficiary.ref,
-            self.beneficiary.account,
-            self.beneficiary.shares,
+    def commitment(self, methods: Mapping[str, MethodTraits]) -> PreemptionUnderWay:
+        return PreemptionUnderWay(
+            self.preemptor.ref,
+            self.preemptor.account,
+            self.preemptor.allocations,
             frozenset(victim.ref for victim in self.victims),
-            self.beneficiary.urgent,
-            {victim.ref: ways[victim.method] for victim in self.victims if victim.method in ways},
+            self.preemptor.urgent,
+            {victim.ref: methods[victim.method] for victim in self.victims if victim.method in methods},
         )
 
     @property
     def refs(self) -> tuple[str, ...]:
-        return (self.beneficiary.ref, *(victim.ref for victim in self.victims))
+        return (self.preemptor.ref, *(victim.ref for victim in self.victims))
 
 
-def absorb(stop: Stop, refusals: Iterable[Refusal]) -> Stop:
-    """Note what Slurm refused in this step."""
+def absorb(preemption: Preemption, refusals: Iterable[OrderRefusal]) -> Preemption:
+    """Add what Slurm refused in this step."""
     found = tuple((refusal.ref, refusal.message) for refusal in refusals)
-    return replace(stop, refused=(*stop.refused, *found)) if found else stop
+    return replace(preemption, refused=(*preemption.refused, *found)) if found else preemption

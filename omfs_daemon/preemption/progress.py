@@ -1,92 +1,90 @@
-"""How far it is, as seen, and by which methods and time-outs it is carried through."""
+"""How far a preemption is, as observed, and by which methods and time-outs it is carried out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
+
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.preemption.methods.base import Progress
-from omfs_daemon.preemption.methods.base import Seen
-from omfs_daemon.preemption.methods.base import StopMethod
-from omfs_daemon.preemption.methods.not_installed import method_of
-from omfs_daemon.preemption.methods.node_work import WorkSeen
-from omfs_daemon.preemption.preemption import Beneficiary
-from omfs_daemon.preemption.preemption import VictimState
-from omfs_daemon.preemption.preemption import Stop
+from omfs_daemon.preemption.methods.base import ObservedJob, PreemptionProgress, PreemptMethod
+from omfs_daemon.preemption.methods.node_work import NodeWorkStatus
+from omfs_daemon.preemption.methods.not_installed import method_named
+from omfs_daemon.preemption.preemption import Preemption, Preemptor, VictimState
 
 
-class View(Protocol):
-    """What is seen of the cluster now."""
+class ObservedCluster(Protocol):
+    """What is observed of the cluster now."""
 
     def job(self, ref: str) -> Job | None:
-        """The job, also one task of an array that waits as a whole; None if Slurm lists it no longer."""
+        """The job, or one task of an array that is pending as a whole; None if Slurm lists it no longer."""
 
-    def work(self, ref: str) -> WorkSeen | None:
-        """What was last done on the job's nodes; None if this daemon had nothing done there."""
+    def work(self, ref: str) -> NodeWorkStatus | None:
+        """The latest work on the job's nodes; None if this daemon has had none done."""
 
     def fit_together(self, jobs: Sequence[Job]) -> set[str]:
-        """Which of these suspended jobs could run on side by side now: the first ones first."""
+        """Which of these suspended jobs could be resumed together now, in the given order."""
 
 
-class Means(NamedTuple):
-    """What a stop is carried out by.
+class MethodSettings(NamedTuple):
+    """By what a preemption is carried out.
 
-    ``methods`` by name; ``stop``: seconds that a victim may take to let go, ``stop_by`` method where they differ;
-    ``start``: seconds that the beneficiary may take to start.
+    methods           by name
+    preempt_timeout   seconds that a victim may take to free its resources; preempt_timeouts: by method where it differs
+    start             seconds that the preemptor may take to start
     """
 
-    methods: Mapping[str, StopMethod]
-    stop: float
+    methods: Mapping[str, PreemptMethod]
+    preempt_timeout: float
     start: float
-    stop_by: Mapping[str, float] = {}
+    preempt_timeouts: Mapping[str, float] = {}
 
-    def method(self, victim: VictimState) -> StopMethod:
-        return method_of(self.methods, victim.method)
+    def method(self, victim: VictimState) -> PreemptMethod:
+        return method_named(self.methods, victim.method)
 
-    def is_moved_in(self, beneficiary: Beneficiary) -> bool:
-        """Whether its memory is out, so that its nodes have to bring it in before it is resumed."""
-        return beneficiary.suspended and method_of(self.methods, beneficiary.method).traits.on_nodes
+    def is_moved_in(self, preemptor: Preemptor) -> bool:
+        """Whether its memory is out, so that its nodes must move it in before it is resumed."""
+        return preemptor.suspended and method_named(self.methods, preemptor.method).traits.on_nodes
 
-    def moves_in_first(self, stop: Stop) -> bool:
-        """Whether its memory is moved in before anybody lets go, so that nobody else gets the CPUs meanwhile. A device
-        whose memory a victim holds to its very end has no room before."""
-        beneficiary = stop.beneficiary
-        has_room = not beneficiary.lacks_devices or all(self.method(v).traits.on_nodes for v in stop.victims)
-        return self.is_moved_in(beneficiary) and has_room
+    def moves_in_first(self, preemption: Preemption) -> bool:
+        """Whether its memory is moved in before any victim frees its CPUs, so that no other job gets them. Not
+        where a victim holds the memory of a device that the preemptor needs until the end."""
+        preemptor = preemption.preemptor
+        has_room = not preemptor.lacks_devices or all(self.method(v).traits.on_nodes for v in preemption.victims)
+        return self.is_moved_in(preemptor) and has_room
 
-    def moving(self, beneficiary: Beneficiary) -> float:
-        """Seconds that moving it in may take."""
-        return self.stop_by.get(beneficiary.method, self.stop) if self.is_moved_in(beneficiary) else 0.0
+    def moving(self, preemptor: Preemptor) -> float:
+        """Seconds that moving its memory in may take."""
+        return self.preempt_timeouts.get(preemptor.method, self.preempt_timeout) if self.is_moved_in(preemptor) else 0.0
 
-    def start_limit(self, beneficiary: Beneficiary) -> float:
-        return self.start + self.moving(beneficiary)
+    def start_limit(self, preemptor: Preemptor) -> float:
+        return self.start + self.moving(preemptor)
 
-    def stop_limit(self, victim: VictimState) -> float:
-        return self.stop_by.get(victim.method, self.stop)
+    def preempt_limit(self, victim: VictimState) -> float:
+        return self.preempt_timeouts.get(victim.method, self.preempt_timeout)
 
     def is_careful(self, victim: VictimState) -> bool:
-        """Whether its stop takes its time and may fail: then those that lose work or come back at once wait for it."""
+        """Whether preempting it is slow and may fail: then quick victims wait for it."""
         return self.method(victim).traits.is_careful
 
-    def patience(self, stop: Stop) -> float:
-        """Seconds until all careful victims are safe and the beneficiary is moved in, at most; 0 without any."""
-        careful = max((self.stop_limit(v) for v in stop.victims if self.is_careful(v)), default=0.0)
-        return careful + self.moving(stop.beneficiary)
+    def patience(self, preemption: Preemption) -> float:
+        """Seconds until all careful victims are safe and the preemptor's memory is in, at most; 0 without any."""
+        careful = max((self.preempt_limit(v) for v in preemption.victims if self.is_careful(v)), default=0.0)
+        return careful + self.moving(preemption.preemptor)
 
 
-def runs_still(victim: VictimState, view: View) -> bool:
-    """Whether this very run of the victim goes on; a later run is not to be stopped again."""
+def runs_still(victim: VictimState, view: ObservedCluster) -> bool:
+    """Whether this run of the victim goes on; a later run must not be preempted again."""
     job = view.job(victim.ref)
     return job is not None and job.runs and job.start == victim.start
 
 
-def progress_of(victim: VictimState, view: View, means: Means) -> Progress:
-    """How far its stop is; a job that is gone, or runs for another time, has let go."""
+def progress_of(victim: VictimState, view: ObservedCluster, method_settings: MethodSettings) -> PreemptionProgress:
+    """How far it is; a job that is gone, or is in a later run, has freed its resources."""
     job = view.job(victim.ref)
     if job is None or (job.start is not None and job.start != victim.start and job.runs):
-        return Progress.STOPPED
-    return means.method(victim).progress(seen_of(victim, job, view))
+        return PreemptionProgress.STOPPED
+    return method_settings.method(victim).progress(seen_of(victim, job, view))
 
 
-def seen_of(victim: VictimState, job: Job, view: View) -> Seen:
-    return Seen(job, view.work(job.ref), victim.keeps, victim.failed_before)
+def seen_of(victim: VictimState, job: Job, view: ObservedCluster) -> ObservedJob:
+    return ObservedJob(job, view.work(job.ref), victim.keeps, victim.failed_before)

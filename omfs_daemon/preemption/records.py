@@ -1,4 +1,4 @@
-"""What the step machine emits for history and metrics."""
+"""Events and costs, as history and metrics record them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Event(NamedTuple):
-    """Something that happened to a job. ``data`` holds its numbers."""
+class JobEvent(NamedTuple):
+    """Something that happened to a job. ``data``: its numbers. docs/events.md lists the events."""
 
     time: float
     job: str
@@ -18,12 +18,13 @@ class Event(NamedTuple):
     data: Mapping[str, object] = {}
 
 
-class Paid(NamedTuple):
-    """What one stop of a job (``way`` "out") or its return ("in") has cost.
+class PaidCost(NamedTuple):
+    """What one preemption of a job (``direction`` "out") or its return ("in") has cost.
 
-    ``seconds``: from the order until it had let go, or from its turn until it computed; ``moving``: of those, for
-    moving its memory (0: unknown); ``size``: bytes moved, on all of its ``nodes``; ``lost``: seconds of
-    work thrown away.
+    seconds  from the order until it had freed its resources, or from its turn until it computed
+    moving   of those, for moving its memory (0: unknown)
+    size     bytes moved, on all of its ``nodes``
+    lost     seconds of work thrown away
     """
 
     time: float
@@ -31,7 +32,7 @@ class Paid(NamedTuple):
     user: str
     account: str
     method: str
-    way: str
+    direction: str
     seconds: float
     moving: float
     size: int

@@ -1,33 +1,33 @@
-"""What a cycle goes by, from the configuration; replaced as a whole on reload."""
+"""A cycle's settings, from the configuration; replaced as a whole on reload."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from omfs_daemon.preemption.methods.node_work import NodeTerms
-from omfs_daemon.preemption.progress import Means
-from omfs_daemon.preemption.methods.base import StopMethod
-from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.slurm.node_licenses import Books
+from omfs_daemon.preemption.methods.base import PreemptMethod
+from omfs_daemon.preemption.methods.node_work import NodeWorkSettings
+from omfs_daemon.preemption.methods.registry import installed
+from omfs_daemon.preemption.progress import MethodSettings
+from omfs_daemon.slurm.node_licenses import NodeLicenses
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Besides the rules: times in seconds; ``stop_by``: the stop time-out of methods that have one of their own."""
+    """Times in seconds; ``preempt_timeouts``: by method, where it has a time-out of its own."""
 
-    rules: Rules = field(default_factory=Rules)
-    methods: Mapping[str, StopMethod] = field(default_factory=installed)
-    books: Books = field(default_factory=lambda: Books(()))
+    rules: Rules = field(default_factory=lambda: Rules(methods={}))
+    methods: Mapping[str, PreemptMethod] = field(default_factory=installed)
+    node_licenses: NodeLicenses = field(default_factory=lambda: NodeLicenses(()))
     start_timeout: float = 60.0
-    stop_timeout: float = 60.0
-    stop_by: Mapping[str, float] = field(default_factory=dict)
-    nodes: NodeTerms = field(default_factory=NodeTerms)
+    preempt_timeout: float = 60.0
+    preempt_timeouts: Mapping[str, float] = field(default_factory=dict)
+    nodes: NodeWorkSettings = field(default_factory=NodeWorkSettings)
     retry_after: float = 300.0
     max_age: float = 30.0
     dry_run: bool = False
 
     @property
-    def means(self) -> Means:
-        return Means(self.methods, self.stop_timeout, self.start_timeout, self.stop_by)
+    def method_settings(self) -> MethodSettings:
+        return MethodSettings(self.methods, self.preempt_timeout, self.start_timeout, self.preempt_timeouts)

@@ -1,47 +1,47 @@
-"""What the daemon remembers, as the fold of its journal's records. Pure: ``state = apply(state, record)``.
+"""The daemon's state: the fold of its journal's records. Pure: ``state = apply(state, record)``.
 
-A record is a dataclass; its JSON form is ``{"kind": NAME, ...}``. What Slurm itself knows is never recorded.
+A record is a dataclass; its JSON form is ``{"kind": NAME, ...}``. A change of records or fields is a new journal format
+(``daemon/store/file_format.py``). What Slurm itself knows is never recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from typing import Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from omfs_daemon.cluster.preempt_methods import Method
-from omfs_daemon.cluster.snapshot import Ledger
-from omfs_daemon.cluster.snapshot import Stopped
-from omfs_daemon.preemption.preemption import Outcome
-from omfs_daemon.preemption.preemption import Stop
+from omfs_daemon.cluster.preempt_methods import MethodTraits
+from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory
 from omfs_daemon.errors import JournalError
 from omfs_daemon.policy.rules.laws import HOUR
+from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome
 
 
 @dataclass(frozen=True, slots=True)
-class StopChanged:
-    """A stop enters a step; written before the step's orders are given."""
+class PreemptionChanged:
+    """A preemption enters a step; written before the step's orders are sent."""
 
-    stop: Stop
+    preemption: Preemption
 
 
 @dataclass(frozen=True, slots=True)
-class JobStopped:
-    """A victim holds its CPUs no longer; ``licenses`` and ``gres`` as in ``Stopped``."""
+class JobPreempted:
+    """A victim has freed its CPUs; ``licenses`` and ``gres`` as in ``PreemptedJob``."""
 
     ref: str
     at: float
     method: str
-    beneficiary: str
+    preemptor: str
     licenses: tuple[tuple[str, int], ...] = ()
     gres: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class JobBack:
-    """A stopped job runs again; ``resumed`` if it goes on where it was, for its quantum starts anew then."""
+class JobRunsAgain:
+    """A preempted job runs again; ``resumed``: it goes on where it was, and its quantum starts anew."""
 
     ref: str
     at: float
@@ -50,22 +50,22 @@ class JobBack:
 
 @dataclass(frozen=True, slots=True)
 class JobsGone:
-    """Jobs that Slurm lists no longer: nothing need be remembered of them."""
+    """Jobs that Slurm lists no longer: they are forgotten."""
 
     refs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TriedInVain:
-    """Stopping others did not let this job start; not again before ``until``."""
+class PreemptorBackoff:
+    """Preempting others did not let this job start; not again before ``until``."""
 
     ref: str
     until: float
 
 
 @dataclass(frozen=True, slots=True)
-class Spared:
-    """This job could not be stopped, for so many times now; not again before ``until``."""
+class VictimBackoff:
+    """This job could not be preempted, ``times`` times now; not again before ``until``."""
 
     ref: str
     until: float
@@ -74,14 +74,14 @@ class Spared:
 
 @dataclass(frozen=True, slots=True)
 class Unpinned:
-    """A former beneficiary waits again, and its pin was taken off (or it is gone)."""
+    """A former preemptor is pending again, and its pin was removed (or it is gone)."""
 
     ref: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Somebody told the daemon to keep its hands off."""
+    """An operator paused the daemon."""
 
     by: str
     at: float
@@ -96,81 +96,90 @@ class PauseEnded:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything remembered. ``stops`` holds those that are not over; ``pins`` the nodes that a beneficiary had asked
-    for before it was pinned."""
+    """``preemptions``: those under way; ``pins``: the nodes that a preemptor had requested before it was pinned."""
 
-    stops: dict[int, Stop] = field(default_factory=dict)
-    next_stop: int = 1
-    stopped: dict[str, Stopped] = field(default_factory=dict)
+    preemptions: dict[int, Preemption] = field(default_factory=dict)
+    next_preemption: int = 1
+    preempted: dict[str, PreemptedJob] = field(default_factory=dict)
     running_since: dict[str, float] = field(default_factory=dict)
-    stop_times: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    preemption_times: dict[str, tuple[float, ...]] = field(default_factory=dict)
     backoff: dict[str, float] = field(default_factory=dict)
     spared: dict[str, float] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     pins: dict[str, tuple[str, ...]] = field(default_factory=dict)
     pause: Pause | None = None
 
-    def ledger(self, ways: Mapping[str, Method]) -> Ledger:
-        return Ledger(
-            stopped=self.stopped,
+    def preemption_history(self, methods: Mapping[str, MethodTraits]) -> PreemptionHistory:
+        return PreemptionHistory(
+            preempted=self.preempted,
             running_since=self.running_since,
-            stop_times=self.stop_times,
+            preemption_times=self.preemption_times,
             backoff=self.backoff,
             spared=self.spared,
             failures=self.failures,
-            commitments=tuple(stop.commitment(ways) for _, stop in sorted(self.stops.items())),
+            under_way=tuple(preemption.commitment(methods) for _, preemption in sorted(self.preemptions.items())),
         )
 
     def known_refs(self) -> frozenset[str]:
-        """Every job about which something is remembered."""
+        """Every job of which the state holds something."""
         by_ref = (
-            self.stopped, self.running_since, self.stop_times, self.backoff, self.spared, self.failures, self.pins,
+            self.preempted, self.running_since, self.preemption_times, self.backoff, self.spared, self.failures,
+            self.pins,
         )  # fmt: skip
         return frozenset().union(*by_ref)
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class WholeState:
     """A whole state: the one record of a compacted journal."""
 
     state: State
 
 
 Record = (
-    Remembered | StopChanged | JobStopped | JobBack | JobsGone | TriedInVain | Spared | Unpinned | Pause | PauseEnded
+    WholeState
+    | PreemptionChanged
+    | JobPreempted
+    | JobRunsAgain
+    | JobsGone
+    | PreemptorBackoff
+    | VictimBackoff
+    | Unpinned
+    | Pause
+    | PauseEnded
 )
-_RECORDS: dict[str, TypeAdapter[Any]] = {
-    kind.__name__: TypeAdapter(kind)
-    for kind in (
-        Remembered, StopChanged, JobStopped, JobBack, JobsGone, TriedInVain, Spared, Unpinned, Pause,
-        PauseEnded,
-    )
-}  # fmt: skip
+_KINDS: dict[str, type[Record]] = {kind.__name__: kind for kind in get_args(Record)}
+
+
+@cache
+def _adapter(kind: str) -> TypeAdapter[Any]:
+    """Built when it is first needed: all of them cost a tenth of a second, and a new journal needs none."""
+    return TypeAdapter(_KINDS[kind])
 
 
 def apply(state: State, record: Record) -> State:
     """The state after a record."""
     match record:
-        case Remembered(remembered):
-            return remembered
-        case StopChanged(stop):
-            return _with_stop(state, stop)
-        case JobStopped(ref, at, method, beneficiary, licenses, gres):
-            recent = tuple(t for t in state.stop_times.get(ref, ()) if t > at - HOUR)
+        case WholeState(whole):
+            return whole
+        case PreemptionChanged(preemption):
+            return _with_preemption(state, preemption)
+        case JobPreempted(ref, at, method, preemptor, licenses, gres):
+            recent = tuple(t for t in state.preemption_times.get(ref, ()) if t > at - HOUR)
             return replace(
                 state,
-                stopped={**state.stopped, ref: Stopped(at, method, beneficiary, licenses, gres)},
+                preempted={**state.preempted, ref: PreemptedJob(at, method, preemptor, licenses, gres)},
                 failures=_without(state.failures, ref),
-                stop_times={**state.stop_times, ref: (*recent, at)},
+                preemption_times={**state.preemption_times, ref: (*recent, at)},
             )
-        case JobBack(ref, at, resumed):
+        case JobRunsAgain(ref, at, resumed):
             since = {**state.running_since, ref: at} if resumed else state.running_since
-            return replace(state, stopped=_without(state.stopped, ref), running_since=since)
+            return replace(state, preempted=_without(state.preempted, ref), running_since=since)
         case JobsGone(refs):
             return _forget(state, frozenset(refs))
-        case TriedInVain(ref, until):
+        case PreemptorBackoff(ref, until):
             return replace(state, backoff={**state.backoff, ref: until})
-        case Spared(ref, until, times):
+        case VictimBackoff(ref, until, times):
             return replace(state, spared={**state.spared, ref: until}, failures={**state.failures, ref: times})
         case Unpinned(ref):
             return replace(state, pins=_without(state.pins, ref))
@@ -180,14 +189,16 @@ def apply(state: State, record: Record) -> State:
             return replace(state, pause=None)
 
 
-def _with_stop(state: State, stop: Stop) -> State:
-    stops = {**state.stops, stop.id: stop}
+def _with_preemption(state: State, preemption: Preemption) -> State:
+    preemptions = {**state.preemptions, preemption.id: preemption}
     pins = state.pins
-    if stop.step.is_over:
-        del stops[stop.id]
-        if stop.outcome is not Outcome.CHANGED and not stop.beneficiary.suspended:
-            pins = {**pins, stop.beneficiary.ref: stop.beneficiary.required_before}
-    return replace(state, stops=stops, pins=pins, next_stop=max(state.next_stop, stop.id + 1))
+    if preemption.step.is_over:
+        del preemptions[preemption.id]
+        if preemption.outcome is not PreemptionOutcome.CHANGED and not preemption.preemptor.suspended:
+            pins = {**pins, preemption.preemptor.ref: preemption.preemptor.required_before}
+    return replace(
+        state, preemptions=preemptions, pins=pins, next_preemption=max(state.next_preemption, preemption.id + 1)
+    )
 
 
 def _without(mapping: dict[str, Any], ref: str) -> dict[str, Any]:
@@ -200,9 +211,9 @@ def _forget(state: State, refs: frozenset[str]) -> State:
 
     return replace(
         state,
-        stopped=kept(state.stopped),
+        preempted=kept(state.preempted),
         running_since=kept(state.running_since),
-        stop_times=kept(state.stop_times),
+        preemption_times=kept(state.preemption_times),
         backoff=kept(state.backoff),
         spared=kept(state.spared),
         failures=kept(state.failures),
@@ -212,15 +223,15 @@ def _forget(state: State, refs: frozenset[str]) -> State:
 
 # -- JSON ------------------------------------------------------------------------------------------------
 def to_json(record: Record) -> dict[str, Any]:
-    data: dict[str, Any] = _RECORDS[type(record).__name__].dump_python(record, mode="json")
+    data: dict[str, Any] = _adapter(type(record).__name__).dump_python(record, mode="json")
     return {"kind": type(record).__name__, **data}
 
 
 def from_json(data: dict[str, Any]) -> Record:
-    """The record; JournalError if it is none of ours (a newer version's journal, or a damaged one)."""
+    """The record; JournalError if this version does not know it."""
     try:
         fields = dict(data)
-        record: Record = _RECORDS[fields.pop("kind")].validate_python(fields)
+        record: Record = _adapter(fields.pop("kind")).validate_python(fields)
     except (KeyError, TypeError, ValidationError) as error:
         raise JournalError(f"a record that this version does not know: {str(data)[:200]}") from error
     return record

@@ -1,208 +1,215 @@
-"""The orders of a step of a stop: what is still missing for it. Pure, so that they can be given again after a crash."""
+"""The orders of a preemption's step: what is still missing. Pure, so that they can be sent again after a crash."""
 
 from __future__ import annotations
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.preemption.progress import Means
-from omfs_daemon.preemption.preemption import Step
-from omfs_daemon.preemption.preemption import Stop
-from omfs_daemon.preemption.preemption import VictimState
-from omfs_daemon.preemption.progress import View
-from omfs_daemon.preemption.progress import progress_of
-from omfs_daemon.preemption.progress import seen_of
-from omfs_daemon.preemption.methods.base import Action
-from omfs_daemon.preemption.methods.base import OnNodes
-from omfs_daemon.preemption.methods.base import Progress
-from omfs_daemon.preemption.methods.base import Seen
-from omfs_daemon.preemption.methods.not_installed import method_of
-from omfs_daemon.preemption.methods.node_work import Do
-from omfs_daemon.preemption.methods.node_work import WorkState
-from omfs_daemon.cluster.holds import HOLD_MARK
-from omfs_daemon.cluster.holds import OUR_MARK
-from omfs_daemon.cluster.holds import STOPPED_MARK
-from omfs_daemon.cluster.holds import is_held_by_us
+from omfs_daemon.cluster.holds import HOLD_MARK, OUR_MARK, PREEMPTED_MARK, is_held_by_us
+from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.preemption.methods.base import Action, NodeOrder, ObservedJob, PreemptionProgress
+from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWorkState
+from omfs_daemon.preemption.methods.not_installed import method_named
+from omfs_daemon.preemption.preemption import Preemption, Step, VictimState
+from omfs_daemon.preemption.progress import MethodSettings, ObservedCluster, progress_of, seen_of
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.orders import Order
 
 
-def orders_for(stop: Stop, view: View, means: Means) -> list[Action]:
+def orders_for(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[Action]:
     """What is still missing for the present step."""
-    match stop.step:
+    match preemption.step:
         case Step.PREPARING:
-            return [*_prepare(stop, view, means)]
+            return [*_prepare(preemption, view, method_settings)]
         case Step.STOPPING:
-            first = _beneficiary_first(stop, view)
-            return [*first, *_stop_running(stop, view, means), *_keep_stopped(stop, view, means)]
+            first = _preemptor_first(preemption, view)
+            return [
+                *first,
+                *_preempt_running(preemption, view, method_settings),
+                *_keep_preempted(preemption, view, method_settings),
+            ]
         case Step.STARTING:
-            first = _beneficiary_first(stop, view)
-            return [*first, *_keep_stopped(stop, view, means), *_resume_beneficiary(stop, view, means)]
+            first = _preemptor_first(preemption, view)
+            return [
+                *first,
+                *_keep_preempted(preemption, view, method_settings),
+                *_resume_preemptor(preemption, view, method_settings),
+            ]
         case Step.RETURNING:
-            return [*_bring_back(stop, view, means)]
+            return [*_resume_victims(preemption, view, method_settings)]
         case Step.UNDOING:
-            return [*_restore_beneficiary(stop, view), *_bring_back(stop, view, means)]
+            return [*_restore_preemptor(preemption, view), *_resume_victims(preemption, view, method_settings)]
     return []
 
 
-def _prepare(stop: Stop, view: View, means: Means) -> list[Action]:
-    """Mark the victims as ours; put the beneficiary first and let it go, on its nodes only."""
-    wanted: list[Action] = [orders.Comment(tuple(victim.ref for victim in stop.victims), _mark(stop))]
-    for victim in stop.victims:
+def _prepare(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[Action]:
+    """Mark the victims as ours; rank the preemptor first, pin it to its nodes, and release it."""
+    wanted: list[Action] = [
+        orders.SetAdminComment(tuple(victim.ref for victim in preemption.victims), _mark(preemption))
+    ]
+    for victim in preemption.victims:
         job = view.job(victim.ref)
         if job is not None:
-            wanted += means.method(victim).prepare(seen_of(victim, job, view))
-    return [*wanted, *_beneficiary_first(stop, view)]
+            wanted += method_settings.method(victim).prepare(seen_of(victim, job, view))
+    return [*wanted, *_preemptor_first(preemption, view)]
 
 
-def _beneficiary_first(stop: Stop, view: View) -> list[Order]:
-    """What the waiting beneficiary still lacks. A hold that somebody else set meanwhile is left alone."""
-    beneficiary = stop.beneficiary
-    job = view.job(beneficiary.ref)
-    if job is None or beneficiary.suspended or job.state is not JobState.PENDING:
+def _preemptor_first(preemption: Preemption, view: ObservedCluster) -> list[Order]:
+    """What the pending preemptor still lacks. A hold that somebody else has set meanwhile is left alone."""
+    preemptor = preemption.preemptor
+    job = view.job(preemptor.ref)
+    if job is None or preemptor.suspended or job.state is not JobState.PENDING:
         return []
     wanted: list[Order] = []
-    nodes = tuple(share.node for share in beneficiary.shares)
-    licensed = beneficiary.licenses is None or job.licenses == beneficiary.licenses
-    nice = beneficiary.nice if job.nice != beneficiary.nice else None
+    nodes = tuple(allocation.node for allocation in preemptor.allocations)
+    licensed = preemptor.licenses is None or job.licenses == preemptor.licenses
+    nice = preemptor.nice if job.nice != preemptor.nice else None
     if job.request.required_nodes != frozenset(nodes) or not licensed:
-        wanted.append(orders.Pin(beneficiary.ref, nodes, beneficiary.licenses, nice))
+        wanted.append(orders.PinNodes(preemptor.ref, nodes, preemptor.licenses, nice))
     elif nice is not None:
-        wanted.append(orders.SetNice((beneficiary.ref,), beneficiary.nice))
+        wanted.append(orders.SetNice((preemptor.ref,), preemptor.nice))
     if is_held_by_us(job):
-        wanted.append(orders.Release((beneficiary.ref,)))
+        wanted.append(orders.ReleaseJobs((preemptor.ref,)))
     return wanted
 
 
-def _mark(stop: Stop) -> str:
-    kind = "urgent" if stop.beneficiary.urgent else "entitled"
-    return f"{STOPPED_MARK} for job {stop.beneficiary.ref} ({kind}, account {stop.beneficiary.account})"
+def _mark(preemption: Preemption) -> str:
+    kind = "urgent" if preemption.preemptor.urgent else "entitled"
+    return f"{PREEMPTED_MARK} for job {preemption.preemptor.ref} ({kind}, account {preemption.preemptor.account})"
 
 
-def _stop_running(stop: Stop, view: View, means: Means) -> list[Action]:
-    """Careful victims first. Only when their work is safe are they made to let go, and the quick ones stopped: so
-    nobody loses anything for a stop that fails half-way, and all CPUs become free at once."""
-    found = [(victim, job) for victim in stop.victims if (job := view.job(victim.ref)) is not None]
-    far = {victim.ref: progress_of(victim, view, means) for victim, _ in found}
-    is_safe = all(far[v.ref] in _SAFE for v, _ in found if means.is_careful(v))
-    if is_safe and means.moves_in_first(stop) and is_moved_in(stop, view) is not WorkState.DONE:
-        return _resume_beneficiary(stop, view, means)
+def _preempt_running(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[Action]:
+    """Careful victims first. Only when their work is safe do they free their CPUs, and are the quick ones preempted: no
+    job loses work for a preemption that fails halfway, and all CPUs become free at once."""
+    found = [(victim, job) for victim in preemption.victims if (job := view.job(victim.ref)) is not None]
+    far = {victim.ref: progress_of(victim, view, method_settings) for victim, _ in found}
+    is_safe = all(far[v.ref] in _SAFE for v, _ in found if method_settings.is_careful(v))
+    if (
+        is_safe
+        and method_settings.moves_in_first(preemption)
+        and is_moved_in(preemption, view) is not NodeWorkState.DONE
+    ):
+        return _resume_preemptor(preemption, view, method_settings)
     wanted: list[Action] = []
     quick: list[Action] = []
     for name in dict.fromkeys(victim.method for victim, _ in found):
         of_name = [(victim, seen_of(victim, job, view)) for victim, job in found if victim.method == name]
-        untouched = [seen for victim, seen in of_name if far[victim.ref] is Progress.UNTOUCHED]
-        secured = [seen for victim, seen in of_name if far[victim.ref] is Progress.SECURED]
-        victim, method = of_name[0][0], means.method(of_name[0][0])
+        untouched = [seen for victim, seen in of_name if far[victim.ref] is PreemptionProgress.UNTOUCHED]
+        secured = [seen for victim, seen in of_name if far[victim.ref] is PreemptionProgress.SECURED]
+        victim, method = of_name[0][0], method_settings.method(of_name[0][0])
         if secured and is_safe:
             wanted += method.finish(secured)
-        if untouched and means.is_careful(victim):
-            wanted += method.stop(untouched)
+        if untouched and method_settings.is_careful(victim):
+            wanted += method.preempt(untouched)
         elif untouched and is_safe:
-            quick += method.stop(untouched)
+            quick += method.preempt(untouched)
     return [*wanted, *quick]
 
 
-_SAFE = (Progress.SECURED, Progress.STOPPED)
+_SAFE = (PreemptionProgress.SECURED, PreemptionProgress.STOPPED)
 
 
-def _keep_stopped(stop: Stop, view: View, means: Means) -> list[Action]:
+def _keep_preempted(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[Action]:
     wanted: list[Action] = []
-    for victim in stop.victims:
+    for victim in preemption.victims:
         job = view.job(victim.ref)
         if job is not None:
-            wanted += means.method(victim).keep_stopped(seen_of(victim, job, view))
+            wanted += method_settings.method(victim).keep_preempted(seen_of(victim, job, view))
     return wanted
 
 
-def orders_after_stopping(stop: Stop, view: View, means: Means) -> list[Order]:
-    """To be given right behind the orders that stop the victims, if Slurm took them all.
+def orders_after_preempting(
+    preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings
+) -> list[Order]:
+    """To be sent right after the orders that preempt the victims, if Slurm took them all.
 
-    A suspended beneficiary runs on before anybody else is given the CPUs: Slurm has taken a stopped job off its
-    books when it has taken the order, and starts nobody on a node until that job has left.
+    A suspended preemptor is resumed before Slurm can give the CPUs to another job: Slurm counts a victim's CPUs as free
+    once it has taken the order, and starts no job on a node until the victim has left it.
     """
-    careful = [victim for victim in stop.victims if means.is_careful(victim)]
-    if not stop.beneficiary.suspended or any(progress_of(victim, view, means) not in _SAFE for victim in careful):
+    careful = [victim for victim in preemption.victims if method_settings.is_careful(victim)]
+    if not preemption.preemptor.suspended or any(
+        progress_of(victim, view, method_settings) not in _SAFE for victim in careful
+    ):
         return []
-    if means.is_moved_in(stop.beneficiary) and is_moved_in(stop, view) is not WorkState.DONE:
+    if method_settings.is_moved_in(preemption.preemptor) and is_moved_in(preemption, view) is not NodeWorkState.DONE:
         return []
-    return [orders.Resume((stop.beneficiary.ref,))]
+    return [orders.ResumeJobs((preemption.preemptor.ref,))]
 
 
-def _resume_beneficiary(stop: Stop, view: View, means: Means) -> list[Action]:
-    """One whose memory is out is moved in before, also while others are in its place."""
-    job = view.job(stop.beneficiary.ref)
-    if not stop.beneficiary.suspended or job is None or job.state is not JobState.SUSPENDED:
+def _resume_preemptor(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[Action]:
+    """Memory that is out is moved in first, also while other jobs are on its CPUs."""
+    job = view.job(preemption.preemptor.ref)
+    if not preemption.preemptor.suspended or job is None or job.state is not JobState.SUSPENDED:
         return []
-    is_free = stop.step is Step.STOPPING or bool(view.fit_together([job]))
-    return method_of(means.methods, stop.beneficiary.method).bring_back(Seen(job, view.work(job.ref)), is_free)
+    is_free = preemption.step is Step.STOPPING or bool(view.fit_together([job]))
+    return method_named(method_settings.methods, preemption.preemptor.method).resume(
+        ObservedJob(job, view.work(job.ref)), is_free
+    )
 
 
-def is_moved_in(stop: Stop, view: View) -> WorkState | None:
-    """How far the beneficiary's memory is on its way in; None if it is not."""
-    work = view.work(stop.beneficiary.ref)
-    return work.state if work is not None and work.do is Do.IN else None
+def is_moved_in(preemption: Preemption, view: ObservedCluster) -> NodeWorkState | None:
+    """The state of moving the preemptor's memory in; None if that has not begun."""
+    work = view.work(preemption.preemptor.ref)
+    return work.state if work is not None and work.do is NodeAction.IN else None
 
 
-def _bring_back(stop: Stop, view: View, means: Means) -> list[Action]:
-    """Jobs that left get their turn again. Suspended ones wait for their place under the policy's eye, except in an
-    undo, where CPUs that nobody took are given back at once; there a stop that was only begun is taken back, too."""
+def _resume_victims(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[Action]:
+    """Victims that left their nodes are released. Suspended ones are resumed by the planner, except in an undo: there
+    those whose CPUs are still idle are resumed at once, and a preemption that has only begun is undone, too."""
     wanted: list[Action] = []
-    undoing = stop.step is Step.UNDOING
-    found = [(victim, job) for victim in stop.victims if (job := view.job(victim.ref)) is not None]
+    undoing = preemption.step is Step.UNDOING
+    found = [(victim, job) for victim in preemption.victims if (job := view.job(victim.ref)) is not None]
     suspended = [job for _, job in found if job.state is JobState.SUSPENDED]
     fitting = view.fit_together(suspended) if undoing else set()
     for victim, job in found:
         if undoing or not job.runs:
-            wanted += means.method(victim).bring_back(seen_of(victim, job, view), job.ref in fitting)
+            wanted += method_settings.method(victim).resume(seen_of(victim, job, view), job.ref in fitting)
         if undoing and job.runs and victim.keeps is not None and job.licenses != victim.licenses:
             wanted.append(orders.SetLicenses((job.ref,), victim.licenses))  # taken off, but never suspended
     return wanted
 
 
-def _restore_beneficiary(stop: Stop, view: View) -> list[Order]:
-    beneficiary = stop.beneficiary
-    job = view.job(beneficiary.ref)
-    if job is None or beneficiary.suspended or job.state is not JobState.PENDING:
+def _restore_preemptor(preemption: Preemption, view: ObservedCluster) -> list[Order]:
+    preemptor = preemption.preemptor
+    job = view.job(preemptor.ref)
+    if job is None or preemptor.suspended or job.state is not JobState.PENDING:
         return []
     wanted: list[Order] = []
-    if beneficiary.held_before and job.hold is Hold.NONE:
+    if preemptor.held_before and job.hold is Hold.NONE:
         if not job.admin_comment.startswith(OUR_MARK):  # the failsafe takes marks off
-            wanted.append(orders.Comment((job.ref,), HOLD_MARK))
-        wanted.append(orders.Hold((job.ref,)))
-    licenses = None if beneficiary.licenses is None else beneficiary.licenses_before
-    if set(job.request.required_nodes) != set(beneficiary.required_before) or licenses not in (None, job.licenses):
-        wanted.append(orders.Pin(job.ref, beneficiary.required_before, licenses))
-    if job.nice != beneficiary.nice_before:
-        wanted.append(orders.SetNice((job.ref,), beneficiary.nice_before))
+            wanted.append(orders.SetAdminComment((job.ref,), HOLD_MARK))
+        wanted.append(orders.HoldJobs((job.ref,)))
+    licenses = None if preemptor.licenses is None else preemptor.licenses_before
+    if set(job.request.required_nodes) != set(preemptor.required_before) or licenses not in (None, job.licenses):
+        wanted.append(orders.PinNodes(job.ref, preemptor.required_before, licenses))
+    if job.nice != preemptor.nice_before:
+        wanted.append(orders.SetNice((job.ref,), preemptor.nice_before))
     return wanted
 
 
-def is_anything_to_return(stop: Stop, view: View, means: Means) -> bool:
-    return bool(_bring_back(stop, view, means)) or _is_any_on_its_way(stop, view)
+def is_anything_to_return(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> bool:
+    return bool(_resume_victims(preemption, view, method_settings)) or _is_any_completing(preemption, view)
 
 
-def is_anything_to_undo(stop: Stop, view: View, means: Means) -> bool:
-    """What only nodes can do, and cannot do now, is not waited for: it is done later (``reconcile``)."""
+def is_anything_to_undo(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> bool:
+    """What only nodes can do, and cannot do now, is not waited for: ``reconcile`` does it later."""
     waited_for = [
         action
-        for action in _bring_back(stop, view, means)
-        if not isinstance(action, OnNodes) or not _in_vain(action, view)
+        for action in _resume_victims(preemption, view, method_settings)
+        if not isinstance(action, NodeOrder) or not _has_failed(action, view)
     ]
-    return bool(_restore_beneficiary(stop, view) or waited_for) or _is_any_on_its_way(stop, view)
+    return bool(_restore_preemptor(preemption, view) or waited_for) or _is_any_completing(preemption, view)
 
 
-def _in_vain(action: OnNodes, view: View) -> bool:
+def _has_failed(action: NodeOrder, view: ObservedCluster) -> bool:
     work = view.work(action.ref)
-    return work is not None and work.do is action.do and work.state is WorkState.FAILED
+    return work is not None and work.do is action.do and work.state is NodeWorkState.FAILED
 
 
-def not_brought_back(stop: Stop, view: View, means: Means) -> list[VictimState]:
-    """Victims that Slurm thinks are running, and that a node still keeps from it."""
-    found = [(victim, job) for victim in stop.victims if (job := view.job(victim.ref)) is not None]
-    return [v for v, job in found if job.runs and means.method(v).bring_back(seen_of(v, job, view), True)]
+def not_resumed(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[VictimState]:
+    """Victims that run as far as Slurm knows, but whose processes a node still keeps stopped."""
+    found = [(victim, job) for victim in preemption.victims if (job := view.job(victim.ref)) is not None]
+    return [v for v, job in found if job.runs and method_settings.method(v).resume(seen_of(v, job, view), True)]
 
 
-def _is_any_on_its_way(stop: Stop, view: View) -> bool:
-    """A victim that is still COMPLETING will be held as soon as it is done: it must not be forgotten then."""
-    jobs = (view.job(victim.ref) for victim in stop.victims)
+def _is_any_completing(preemption: Preemption, view: ObservedCluster) -> bool:
+    """A victim that is still COMPLETING is held as soon as it is done: it must not be forgotten then."""
+    jobs = (view.job(victim.ref) for victim in preemption.victims)
     return any(job is not None and job.state is JobState.COMPLETING for job in jobs)

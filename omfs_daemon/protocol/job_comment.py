@@ -1,6 +1,7 @@
-"""The launcher's one word in the job's comment: the only way to tell the daemon something while the job runs.
+"""What omfs-run reports in the job's comment, its only channel to the daemon while the job runs.
 
 ``omfs:run=RESTARTS:STATE[:KEY=VALUE]...``, for example ``omfs:run=1:ready:method=dmtcp:from=3:seconds=1.2:lost=0.0``.
+The user's ``omfs:method=METHOD[,METHOD]...`` is in the same comment.
 """
 
 import re
@@ -8,46 +9,48 @@ from typing import Dict, List, NamedTuple, Optional, Union
 
 READY, STOPPING, FAILED, STOPPED, HELD = "ready", "stopping", "failed", "stopped", "held"
 
-_WORD = re.compile(r"(?:(?<=\s)|^)omfs:run=(\S*)")
+RUN_KEY = "omfs:run="
+
+_RUN = re.compile(r"(?:(?<=\s)|^)" + RUN_KEY + r"(\S*)")
 _METHODS = re.compile(r"(?:(?<=\s)|^)omfs:method=(\S*)")
-_SAFE = re.compile(r"[^A-Za-z0-9_.+-]")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")
 
 
-class Word(NamedTuple):
-    """What a word says: of which run of the job, its state, and the rest."""
+class RunComment(NamedTuple):
+    """A report: which run of the job it is about, its state, and the other fields."""
 
     restarts: int
     state: str
     fields: Dict[str, str]
 
 
-def make(restarts: int, state: str, fields: Dict[str, Union[str, int, float]]) -> str:
-    """The word; numbers that are no integers with two decimals."""
-    texts = ["omfs:run={}".format(restarts), state]
+def make_run_comment(restarts: int, state: str, fields: Dict[str, Union[str, int, float]]) -> str:
+    """The report as text; floats have two decimals."""
+    parts = [RUN_KEY + str(restarts), state]
     for key, value in fields.items():
         text = "{:.2f}".format(value) if isinstance(value, float) else str(value)
-        texts.append("{}={}".format(key, _SAFE.sub("_", text)))
-    return ":".join(texts)
+        parts.append("{}={}".format(key, _UNSAFE.sub("_", text)))
+    return ":".join(parts)
 
 
-def find(comment: str) -> Optional[Word]:
-    """The word that a comment holds, if it is one."""
-    found = _WORD.search(comment)
+def find_run_comment(comment: str) -> Optional[RunComment]:
+    """The report in a job's comment; None if there is none that can be read."""
+    found = _RUN.search(comment)
     parts = found.group(1).split(":") if found else []
     if len(parts) < 2 or not re.match(r"[0-9]{1,9}$", parts[0]):
         return None
     fields = dict(part.split("=", 1) for part in parts[2:] if "=" in part)
-    return Word(int(parts[0]), parts[1], fields)
+    return RunComment(int(parts[0]), parts[1], fields)
 
 
-def put(comment: str, word: str) -> str:
-    """The comment with the word in place of the old one, or at its end; the rest as it was."""
-    found = _WORD.search(comment)
+def put_run_comment(comment: str, report: str) -> str:
+    """The comment with the report in place of the previous one, or at its end; the rest is unchanged."""
+    found = _RUN.search(comment)
     if found is None:
-        return comment + (" " if comment and not comment[-1].isspace() else "") + word
-    return comment[: found.start()] + word + _WORD.sub("", comment[found.end() :])
+        return comment + (" " if comment and not comment[-1].isspace() else "") + report
+    return comment[: found.start()] + report + _RUN.sub("", comment[found.end() :])
 
 
-def methods(comment: str) -> List[str]:
-    """The methods that the job's comment names, in its order: ``omfs:method=a,b``."""
+def methods_in_comment(comment: str) -> List[str]:
+    """The methods that the user names in the job's comment, in order: ``omfs:method=a,b``."""
     return [name for text in _METHODS.findall(comment) for name in text.split(",") if name]

@@ -1,8 +1,6 @@
-"""Version, size, actions and keys of a request: daemon and omfs-node must agree."""
-
-
+"""Version, size, actions and keys of a request to omfs-node: the daemon and omfs-node must agree on them."""
 
 VERSION = 1
-LIMIT = 64 * 1024  # bytes
-_ACTIONS = ("probe", "out", "in", "look")
-_KEYS = ("version", "do", "method", "node", "job", "uid", "timeout", "continue", "suspended", "options", "slurm")
+MAX_BYTES = 64 * 1024
+ACTIONS = ("probe", "out", "in", "look")
+KEYS = ("version", "do", "method", "node", "job", "uid", "timeout", "continue", "suspended", "options", "slurm")

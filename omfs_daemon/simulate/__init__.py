@@ -1,1 +1,1 @@
-"""Virtual time: workloads, machines that exist on paper only, and the policies that share them out."""
+"""The simulator: workloads, machines and policies in virtual time."""

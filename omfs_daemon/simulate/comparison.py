@@ -1,4 +1,4 @@
-"""One workload under what holds now and under something else, and the difference."""
+"""Compare one workload under two scenarios or policies."""
 
 from __future__ import annotations
 
@@ -9,36 +9,25 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.policy.rules.laws import HOUR
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.simulate.options import Asked
-from omfs_daemon.simulate.options import costs_for
-from omfs_daemon.simulate.engine.conventions import Conventions
-from omfs_daemon.simulate.engine.conventions import UserLimits
+from omfs_daemon.policy.rules.laws import HOUR
+from omfs_daemon.simulate.assumptions import assumption_sentences
+from omfs_daemon.simulate.engine.conventions import Conventions, UserLimits
+from omfs_daemon.simulate.engine.outcome import Outcome, Use
 from omfs_daemon.simulate.engine.preemption_costs import Link
-from omfs_daemon.simulate.results.fairness import fairness
-from omfs_daemon.simulate.results.measure import cpu_seconds
-from omfs_daemon.simulate.results.measure import figures_of
-from omfs_daemon.simulate.results.measure import measure
-from omfs_daemon.simulate.results.measure import per_job
-from omfs_daemon.simulate.results.measure import strict
-from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.outcome import Use
+from omfs_daemon.simulate.engine.scenario import Machine, Scenario
+from omfs_daemon.simulate.options import SimulationOptions, costs_for
 from omfs_daemon.simulate.policies.policy_table import Policy
-from omfs_daemon.simulate.engine.scenario import Setting
-from omfs_daemon.simulate.assumptions import sentences
-from omfs_daemon.simulate.results.timeline import held_units
-from omfs_daemon.simulate.results.timeline import unit_cpus
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
-from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.simulate.results.fairness import fairness
+from omfs_daemon.simulate.results.measure import cpu_seconds, figures_of, measure, per_job, strict
+from omfs_daemon.simulate.results.timeline import held_units, unit_cpus
+from omfs_daemon.simulate.workload.workload import Floats, Ints, Workload
 
 
 class Side(NamedTuple):
-    """A setting and the policy that it is simulated under."""
+    """A scenario and the policy that it is simulated under."""
 
-    setting: Setting
+    scenario: Scenario
     policy: Policy
 
 
@@ -62,14 +51,14 @@ class Totals(NamedTuple):
 
 
 class Account(NamedTuple):
-    """What came of the jobs of one account.
+    """The results of the jobs of one account.
 
     jobs      that were done; ``rejected``: that are wider than what they may ever use
     owned     CPUs that are the account's own; 0 where its jobs count under others'
     share     of the machine, 0 to 1, on average up to the last submission (later there is no demand to share it among);
               nan if all was submitted at once
-    wait, wait_p95  seconds up to the first start, response up to the end, stops included; nan: no job was done
-    preemptions  stops of its jobs for others; ``lost_cpu_hours``: work that they threw away
+    wait, wait_p95  seconds up to the first start, response up to the end, preemptions included; nan: no job was done
+    preemptions  of its jobs; ``lost_cpu_hours``: work discarded by them
     below_hours  how long it had demand and held less than it owns
     """
 
@@ -88,7 +77,7 @@ class Account(NamedTuple):
 _Figures = TypeVar("_Figures", Totals, Account)
 
 
-class Row(NamedTuple):
+class ComparedRow(NamedTuple):
     """The same jobs before and after."""
 
     account: str
@@ -101,7 +90,7 @@ class Difference(NamedTuple):
 
     before: Totals
     after: Totals
-    accounts: tuple[Row, ...]
+    accounts: tuple[ComparedRow, ...]
 
     def as_json(self) -> dict[str, Any]:
         """For a strict JSON file: what there is no figure for is null."""
@@ -114,26 +103,28 @@ class Difference(NamedTuple):
         return figures
 
 
-def replayed(workload: Workload, cpus: int, rules: Rules) -> Setting:
+def replayed(workload: Workload, cpus: int, rules: Rules) -> Scenario:
     """The workload as the daemon would find it: CPUs are counted, policies believe the jobs' limits and jobs end there.
-    The daemon suspends with SIGSTOP and kills with a signal, which take next to no time; nobody asked it for
-    checkpoints, which take as long as in ``omfs simulate``."""
-    costs = replace(costs_for(Asked()), swap_out=Link(), swap_in=Link())
-    return Setting(workload, Machine(cpus), Conventions(UserLimits()), costs, rules)
+    The daemon suspends with SIGSTOP and kills with a signal, which take next to no time; checkpoints take as long as
+    in ``omfs simulate``."""
+    costs = replace(costs_for(SimulationOptions()), swap_out=Link(), swap_in=Link())
+    return Scenario(workload, Machine(cpus), Conventions(UserLimits()), costs, rules)
 
 
-def conventions(before: Side, after: Side, found: Difference) -> tuple[str, ...]:
-    """What the figures rest on, in sentences; those that hold for one side only say so."""
-    old, new = sentences(*before), sentences(*after)
-    told = [sentence if sentence in new else f"before: {sentence}" for sentence in old]
-    told += [f"after: {sentence}" for sentence in new if sentence not in old]
-    told.append("a requeue counts as a kill, a suspension as a swap that takes no time")
-    told.append("waits are up to the first start; what stops cost shows in the response, which is up to the end")
-    told.append("share of the machine: what is held on average up to the last submission, stops and lost work included")
-    told.append("each row has the same jobs on both sides: those of the account that either side's entitlements name")
+def comparison_conventions(before: Side, after: Side, found: Difference) -> tuple[str, ...]:
+    """The assumptions of the figures, in sentences; those of one side only are marked."""
+    old, new = assumption_sentences(*before), assumption_sentences(*after)
+    sentences = [sentence if sentence in new else f"before: {sentence}" for sentence in old]
+    sentences += [f"after: {sentence}" for sentence in new if sentence not in old]
+    sentences += [
+        "a requeue counts as a kill, a suspension as a swap that takes no time",
+        "waits are up to the first start; what preemptions cost shows in the response, which is up to the end",
+        "share of the machine: what is held on average up to the last submission, preemptions and lost work included",
+        "each row has the same jobs on both sides: those of the account that either side's entitlements name",
+    ]
     if found.before.rejected != found.after.rejected:
-        told.append("not the same jobs are refused on both sides, so waits are not over the same jobs")
-    return tuple(told)
+        sentences.append("not the same jobs are refused on both sides, so waits are not over the same jobs")
+    return tuple(sentences)
 
 
 def compare(before: Side, after: Side) -> Difference:
@@ -141,7 +132,7 @@ def compare(before: Side, after: Side) -> Difference:
 
     Jobs are put together by the account that either tree names, so that a row has the same jobs on both sides.
     """
-    one, other = before.setting, after.setting
+    one, other = before.scenario, after.scenario
     if one.workload is not other.workload or one.machine != other.machine:
         raise ValueError("both sides need the same workload and the same machine")
     trees = (one.rules.tree, other.rules.tree)
@@ -149,10 +140,10 @@ def compare(before: Side, after: Side) -> Difference:
     owner = _groups(one.workload.accounts, names, trees)[one.workload.account]
     totals, rows = [], []
     for side in (before, after):
-        outcome = side.policy.simulate(side.setting)
-        totals.append(_totals(outcome, side.setting.rules.tree))
-        rows.append(_accounts(outcome, side.setting.rules.tree, names, owner))
-    paired = (Row(*row) for row in zip(names, *rows, strict=True))
+        outcome = side.policy.simulate(side.scenario)
+        totals.append(_totals(outcome, side.scenario.rules.tree))
+        rows.append(_accounts(outcome, side.scenario.rules.tree, names, owner))
+    paired = (ComparedRow(*row) for row in zip(names, *rows, strict=True))
     kept = (row for row in paired if row.before.jobs or row.before.rejected or row.before.owned or row.after.owned)
     return Difference(totals[0], totals[1], tuple(kept))
 
@@ -171,7 +162,9 @@ def _groups(accounts: Sequence[str], names: Sequence[str], trees: tuple[AccountT
     """For each account of the workload the index of the name that its jobs are shown under: its leaf in the second
     tree, unless only the first one names it."""
     before, after = trees
-    only_before = {share.name for share in before.shares} - {share.name for share in after.shares}
+    only_before = {entitlement.name for entitlement in before.entitlements} - {
+        entitlement.name for entitlement in after.entitlements
+    }
     leaves = [(before if name in only_before else after).leaf(name).name for name in accounts]
     return np.array([names.index(leaf) for leaf in leaves], dtype=np.int64)
 
@@ -203,7 +196,7 @@ def _accounts(outcome: Outcome, tree: AccountTree, names: Sequence[str], owner: 
     entitled = np.array([units[leaves[name]] if name in leaves else 0 for name in names], dtype=np.int64)
     shares = _shares(outcome, owner, count)
     rejected = np.bincount(owner, weights=outcome.rejected, minlength=count)
-    stops = np.bincount(owner, weights=outcome.stops, minlength=count)
+    preemptions = np.bincount(owner, weights=outcome.preemptions, minlength=count)
     lost = np.bincount(owner, weights=cpu_seconds(outcome)[:, Use.LOST], minlength=count) / HOUR
     waits, done = per_job(outcome), ~np.isnan(outcome.finish)
     below = [spans.below_hours for spans in fairness(outcome, owner, entitled)]
@@ -217,7 +210,7 @@ def _accounts(outcome: Outcome, tree: AccountTree, names: Sequence[str], owner: 
             wait=found.wait.mean,
             wait_p95=found.wait.p95,
             response=found.response.mean,
-            preemptions=float(stops[index]),
+            preemptions=float(preemptions[index]),
             lost_cpu_hours=float(lost[index]),
             below_hours=below[index],
         )

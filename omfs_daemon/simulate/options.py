@@ -1,4 +1,4 @@
-"""From what people ask for, as text and numbers, to the setting of a simulation; for every command that simulates."""
+"""From options, as text and numbers, to the scenario of a simulation; for every command that simulates."""
 
 from __future__ import annotations
 
@@ -10,24 +10,17 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from omfs_daemon.config.schema import Config as config_Config
-from omfs_daemon.config.load import load as config_load
-from omfs_daemon.config.build import rules as config_rules
-from omfs_daemon.errors import ConfigError
+from omfs_daemon.cluster.accounts import AccountTree, Entitlement
+from omfs_daemon.config.build import rules
+from omfs_daemon.config.load import load
 from omfs_daemon.config.percent import percent
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.config.schema import Config
+from omfs_daemon.errors import ConfigError
 from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.simulate.engine.conventions import Conventions, UserLimits
+from omfs_daemon.simulate.engine.preemption_costs import BY_SIZE, CostModel, Link, Spread
+from omfs_daemon.simulate.engine.scenario import Machine, Scenario, owners
 from omfs_daemon.simulate.workload import bounds
-from omfs_daemon.simulate.engine.conventions import Conventions
-from omfs_daemon.simulate.engine.conventions import UserLimits
-from omfs_daemon.simulate.engine.preemption_costs import BY_SIZE
-from omfs_daemon.simulate.engine.preemption_costs import CostModel
-from omfs_daemon.simulate.engine.preemption_costs import Link
-from omfs_daemon.simulate.engine.preemption_costs import Spread
-from omfs_daemon.simulate.engine.scenario import owners
-from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.engine.scenario import Setting
 from omfs_daemon.simulate.workload.workload import Workload
 
 _NAMED = 6
@@ -41,7 +34,7 @@ _FILE_SYSTEM = Link(each=4e9 / 128, together=216e9)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SimulationOptions:
     """How to simulate, as typed; the names are those of the options.
 
     procs         CPUs of the machine; None: what the trace's header says
@@ -70,10 +63,10 @@ class Asked:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """What is wrong whatever the workload is said at once, not after a long load."""
+        """Errors that do not depend on the workload are reported before it is loaded."""
         conventions_for(self)
         costs_for(self)
-        _shares(self.entitlement)
+        _entitlements(self.entitlement)
         if self.procs is not None:
             Machine(self.procs)
         if self.quantum is not None:
@@ -82,71 +75,71 @@ class Asked:
             raise ConfigError(f"--seed = {self.seed}: must be 0 or more")
 
 
-class Understood(NamedTuple):
-    """``notes``: what was decided where nothing was asked for, in sentences."""
+class ScenarioAndNotes(NamedTuple):
+    """``notes``: the defaults that were chosen, in sentences."""
 
-    setting: Setting
+    scenario: Scenario
     notes: tuple[str, ...]
 
 
-def setting_for(asked: Asked, workload: Workload, header_cpus: int | None) -> Understood:
-    """The setting for a workload whose header names so many CPUs (None: it names none); ConfigError."""
-    machine, said = machine_for(asked, header_cpus)
-    rules, whose = rules_for(asked, workload)
-    setting = Setting(workload, machine, conventions_for(asked), costs_for(asked), rules, asked.seed)
-    return Understood(setting, (*said, whose, *_without_jobs(rules.tree, workload)))
+def scenario_for(options: SimulationOptions, workload: Workload, header_cpus: int | None) -> ScenarioAndNotes:
+    """The scenario for a workload whose header names so many CPUs (None: it names none); ConfigError."""
+    machine, notes = machine_for(options, header_cpus)
+    rules, whose = rules_for(options, workload)
+    scenario = Scenario(workload, machine, conventions_for(options), costs_for(options), rules, options.seed)
+    return ScenarioAndNotes(scenario, (*notes, whose, *_without_jobs(rules.tree, workload)))
 
 
-def machine_for(asked: Asked, header_cpus: int | None) -> tuple[Machine, tuple[str, ...]]:
+def machine_for(options: SimulationOptions, header_cpus: int | None) -> tuple[Machine, tuple[str, ...]]:
     """The machine, and a sentence if its size is the header's."""
-    cpus = asked.procs if asked.procs is not None else header_cpus
+    cpus = options.procs if options.procs is not None else header_cpus
     if cpus is None:
         raise ConfigError("--procs is needed: the workload does not say how many CPUs the machine has")
-    machine = Machine(cpus, asked.nodes)
-    if not 0 <= asked.nodes <= min(cpus, bounds.NODES) or (asked.nodes and cpus % asked.nodes):
+    machine = Machine(cpus, options.nodes)
+    if not 0 <= options.nodes <= min(cpus, bounds.NODES) or (options.nodes and cpus % options.nodes):
         allowed = f"must divide the {cpus} CPUs into equal nodes, {bounds.NODES:,} at most (0: no nodes)"
-        raise ConfigError(f"--nodes = {asked.nodes}: {allowed}")
-    said = () if asked.procs is not None else (f"--procs not given: {cpus:,} CPUs, as the trace's header says",)
-    return machine, said
+        raise ConfigError(f"--nodes = {options.nodes}: {allowed}")
+    notes = () if options.procs is not None else (f"--procs not given: {cpus:,} CPUs, as the trace's header says",)
+    return machine, notes
 
 
-def conventions_for(asked: Asked) -> Conventions:
-    if not 0 < asked.bound <= bounds.SECONDS:
-        raise ConfigError(f"--bound = {asked.bound:g}: must be seconds above 0, {bounds.SECONDS:,} at most")
-    return Conventions(UserLimits() if asked.estimates == "user" else None, asked.kill, asked.bound)
+def conventions_for(options: SimulationOptions) -> Conventions:
+    if not 0 < options.bound <= bounds.SECONDS:
+        raise ConfigError(f"--bound = {options.bound:g}: must be seconds above 0, {bounds.SECONDS:,} at most")
+    return Conventions(UserLimits() if options.estimates == "user" else None, options.kill, options.bound)
 
 
-def costs_for(asked: Asked) -> CostModel:
+def costs_for(options: SimulationOptions) -> CostModel:
     return CostModel(
-        latency=_seconds("--latency", asked.latency),
-        write=_cost("--checkpoint-out", asked.checkpoint_out, _FILE_SYSTEM),
-        read=_cost("--checkpoint-in", asked.checkpoint_in, _FILE_SYSTEM),
-        swap_out=_cost("--swap-out", asked.swap_out, _SWAP),
-        swap_in=_cost("--swap-in", asked.swap_in, _SWAP),
+        latency=_seconds("--latency", options.latency),
+        write=_cost("--checkpoint-out", options.checkpoint_out, _FILE_SYSTEM),
+        read=_cost("--checkpoint-in", options.checkpoint_in, _FILE_SYSTEM),
+        swap_out=_cost("--swap-out", options.swap_out, _SWAP),
+        swap_in=_cost("--swap-in", options.swap_in, _SWAP),
     )
 
 
-def rules_for(asked: Asked, workload: Workload) -> tuple[Rules, str]:
-    """Entitlements, quantum and limits, and a sentence that says whose the entitlements are."""
-    loaded = config_load(asked.config) if asked.config else config_Config()
-    shares, whose = loaded.shares, f"entitlements of {asked.config}"
-    if asked.entitlement:
-        shares, whose = _shares(asked.entitlement), "entitlements as asked for"
-    if not shares:
-        shares = equal_shares(workload)
-        whose = f"no entitlements given: equal shares for the accounts that have regular jobs ({len(shares)})"
-    if asked.quantum is not None:
-        section = loaded.policy.model_copy(update={"quantum_seconds": asked.quantum})
+def rules_for(options: SimulationOptions, workload: Workload) -> tuple[Rules, str]:
+    """Entitlements, quantum and limits, and a sentence on the source of the entitlements."""
+    loaded = load(options.config) if options.config else Config()
+    entitlements, whose = loaded.all_entitlements, f"entitlements of {options.config}"
+    if options.entitlement:
+        entitlements, whose = _entitlements(options.entitlement), "entitlements as asked for"
+    if not entitlements:
+        entitlements = equal_entitlements(workload)
+        whose = f"no entitlements given: equal shares for the accounts that have regular jobs ({len(entitlements)})"
+    if options.quantum is not None:
+        section = loaded.policy.model_copy(update={"quantum_seconds": options.quantum})
         loaded = loaded.model_copy(update={"policy": section})
-    return config_rules(loaded, shares), whose
+    return rules(loaded, entitlements), whose
 
 
 def site_rules(path: Path | None) -> Rules | None:
-    """The rules of a daemon's configuration, whose classes say who is urgent and how a job can be stopped."""
+    """The rules of a daemon's configuration; its classes define urgent jobs and how each job can be preempted."""
     if path is None:
         return None
-    loaded = config_load(path)
-    return config_rules(loaded, loaded.shares)
+    loaded = load(path)
+    return rules(loaded, loaded.all_entitlements)
 
 
 def estimates_named(name: str) -> Estimates:
@@ -156,37 +149,37 @@ def estimates_named(name: str) -> Estimates:
     return "user" if name == "user" else "exact"
 
 
-def equal_shares(workload: Workload) -> tuple[AccountShare, ...]:
+def equal_entitlements(workload: Workload) -> tuple[Entitlement, ...]:
     """The whole machine, in equal parts for the accounts that have regular jobs."""
     present = [workload.accounts[index] for index in np.unique(workload.account[~workload.urgent]).tolist()]
-    return tuple(AccountShare(name, Fraction(100, len(present))) for name in present)
+    return tuple(Entitlement(name, Fraction(100, len(present))) for name in present)
 
 
 def _without_jobs(tree: AccountTree, workload: Workload) -> tuple[str, ...]:
-    """A sentence that names the accounts that own a share and that no job counts under: they may be slips."""
-    named, used = {share.name for share in tree.shares}, set(owners(workload, tree).tolist())
+    """A sentence that names the accounts that own a share and that no job counts under: they may be mistakes."""
+    named, used = {entitlement.name for entitlement in tree.entitlements}, set(owners(workload, tree).tolist())
     leaves = (entity for entity in tree.entities if entity.is_leaf and entity.name in named)
     idle = [leaf.name for leaf in leaves if leaf.index not in used]
     more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
     return (f"accounts with an entitlement and without jobs: {', '.join(idle[:_NAMED])}{more}",) if idle else ()
 
 
-def _shares(texts: Iterable[str]) -> tuple[AccountShare, ...]:
+def _entitlements(texts: Iterable[str]) -> tuple[Entitlement, ...]:
     """``NAME=PERCENT`` each; ConfigError for anything else, and if they do not go together."""
-    shares = tuple(_share(text) for text in texts)
+    entitlements = tuple(_share(text) for text in texts)
     try:
-        AccountTree(shares)
+        AccountTree(entitlements)
     except ConfigError as error:
         raise ConfigError(f"--entitlement: {error}") from None
-    return shares
+    return entitlements
 
 
-def _share(text: str) -> AccountShare:
+def _share(text: str) -> Entitlement:
     name, equals, amount = text.rpartition("=")
     try:
         if not equals or not name.strip():
             raise ValueError("must be NAME=PERCENT")
-        return AccountShare(name.strip(), percent(amount))
+        return Entitlement(name.strip(), percent(amount))
     except ValueError as error:
         raise ConfigError(f"--entitlement = {text!r}: {error}") from None
 

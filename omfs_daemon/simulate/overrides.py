@@ -1,4 +1,4 @@
-"""A configuration with some things set otherwise, as ``KEY=VALUE``; nothing is written."""
+"""A configuration with some keys overridden, as ``KEY=VALUE``; nothing is written."""
 
 from __future__ import annotations
 
@@ -10,46 +10,44 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from omfs_daemon.config.schema import Config
-from omfs_daemon.config.error_text import fault_line
-from omfs_daemon.config.error_text import key_text
-from omfs_daemon.config.error_text import value_text
-from omfs_daemon.config.schema import EntitlementSection
+from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.config.entitlement_text import differences
-from omfs_daemon.errors import ConfigError
+from omfs_daemon.config.error_text import error_line, key_text, value_text
 from omfs_daemon.config.percent import percent_text
-from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.config.schema import Config, EntitlementSection
+from omfs_daemon.errors import ConfigError
 
-_POLICY = ("quantum_seconds", "max_stops_per_hour", "max_stops_per_cycle", "urgent_may_take_entitled")
+_POLICY = ("quantum_seconds", "max_preemptions_per_hour", "max_preemptions_per_cycle", "urgent_may_take_entitled")
 _COUNT = (*(f"policy.{name}" for name in _POLICY), "entitlements.ACCOUNT", "entitlements.ACCOUNT.parent")
 
 _Document = dict[str, Any]
 
 
-def in_force(config: Config, shares: Iterable[AccountShare]) -> Config:
+def in_force(config: Config, entitlements: Iterable[Entitlement]) -> Config:
     """The configuration with these entitlements instead of its own."""
-    entitlements = {
-        share.name: EntitlementSection(percent=percent_text(share.percent), parent=share.parent) for share in shares
+    sections = {
+        entitlement.name: EntitlementSection(percent=percent_text(entitlement.percent), parent=entitlement.parent)
+        for entitlement in entitlements
     }
-    return config.model_copy(update={"entitlements": entitlements})
+    return config.model_copy(update={"entitlements": sections})
 
 
-def changed(config: Config, settings: Iterable[str]) -> Config:
+def with_overrides(config: Config, overrides: Iterable[str]) -> Config:
     """The configuration with ``KEY=VALUE`` set, checked as a whole by the rules of the file.
 
     A value is TOML; a word needs no quotes. ``entitlements.NAME=40`` sets its percent. ConfigError, in one line, for
-    what the file would not allow either, and for keys that no simulation goes by.
+    what the file would not allow either, and for keys that no simulation uses.
     """
     document: _Document = {"policy": config.policy.model_dump(), "entitlements": _tables(config)}
     keys: list[str] = []
-    for text in settings:
-        setting = _read(text)
-        keys += (key_text(path) for path in _paths(setting))
-        document = _merged(document, setting)
+    for text in overrides:
+        override = _read(text)
+        keys += (key_text(path) for path in _paths(override))
+        document = _merged(document, override)
     try:
         valid = Config.model_validate(document)
     except ValidationError as error:
-        raise ConfigError(f"--set: {fault_line(error, Config)}") from error
+        raise ConfigError(f"--set: {error_line(error, Config)}") from error
     except ConfigError as error:
         raise ConfigError(f"--set: {error}") from error
     for key in keys:
@@ -57,13 +55,13 @@ def changed(config: Config, settings: Iterable[str]) -> Config:
     return config.model_copy(update={"policy": valid.policy, "entitlements": valid.entitlements})
 
 
-def changes(before: Config, after: Config) -> tuple[str, ...]:
+def changed_lines(before: Config, after: Config) -> tuple[str, ...]:
     """What differs, a line each: ``policy.quantum_seconds: 1800.0 -> 600.0``, ``entitlements.bio: 50 % -> 40 %``."""
     old, new = before.policy.model_dump(), after.policy.model_dump()
     policy = [
         f"policy.{name}: {value_text(old[name])} -> {value_text(new[name])}" for name in old if old[name] != new[name]
     ]
-    return (*policy, *(f"entitlements.{line}" for line in differences(before.shares, after.shares)))
+    return (*policy, *(f"entitlements.{line}" for line in differences(before.all_entitlements, after.all_entitlements)))
 
 
 def _read(text: str) -> _Document:
@@ -96,7 +94,7 @@ def _tables(config: Config) -> _Document:
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> _Document:
-    """``old`` with what ``new`` says, table by table."""
+    """``old`` updated with ``new``, table by table."""
     both = {
         name: _merged(old[name], value) if isinstance(value, dict) and isinstance(old.get(name), dict) else value
         for name, value in new.items()

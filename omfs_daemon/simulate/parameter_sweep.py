@@ -1,4 +1,4 @@
-"""Many settings of one workload: what is asked for more than once is crossed, each combination a simulation."""
+"""Many scenarios of one workload: repeated options are crossed, each combination is a simulation."""
 
 from __future__ import annotations
 
@@ -12,21 +12,14 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.workload import bounds
-from omfs_daemon.simulate.options import Asked
-from omfs_daemon.simulate.options import Estimates
-from omfs_daemon.simulate.options import setting_for
-from omfs_daemon.simulate.results.result_rows import COLUMNS
-from omfs_daemon.simulate.results.result_rows import Row
-from omfs_daemon.simulate.results.result_rows import figures
+from omfs_daemon.simulate.assumptions import assumption_sentences
 from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.policies.policy_table import Policy
-from omfs_daemon.simulate.policies.policy_table import policy_named
-from omfs_daemon.simulate.workload.source import Source
-from omfs_daemon.simulate.workload.source import Sourced
-from omfs_daemon.simulate.workload.source import sourced
-from omfs_daemon.simulate.run_cases import Case
-from omfs_daemon.simulate.assumptions import sentences
+from omfs_daemon.simulate.options import Estimates, SimulationOptions, scenario_for
+from omfs_daemon.simulate.policies.policy_table import Policy, policy_named
+from omfs_daemon.simulate.results.result_rows import COLUMNS, ResultRow, figures
+from omfs_daemon.simulate.run_cases import SweepCase
+from omfs_daemon.simulate.workload import bounds
+from omfs_daemon.simulate.workload.source import Source, Sourced, sourced
 
 _MOST = 1000
 
@@ -38,7 +31,7 @@ Loading = Callable[[float], None]
 class Axes:
     """The values to cross, in the order in which rows vary, the last fastest; one given twice counts once.
 
-    procs, quantum  None: as :class:`Asked` has it
+    procs, quantum  None: as :class:`SimulationOptions` has it
     load            of a generated workload; none: as the source has it
     """
 
@@ -56,18 +49,18 @@ class Axes:
 
 
 class Combination(NamedTuple):
-    """One simulation as it is asked for."""
+    """The options of one simulation."""
 
     policy: Policy
-    asked: Asked
+    options: SimulationOptions
     source: Source
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a combination was simulated with, whoever decided it: the columns after those of an experiment.
+    """What a combination was simulated with, given or default: the columns after those of an experiment.
 
-    quantum, latency  seconds; None: the policy stops nobody
+    quantum, latency  seconds; None: the policy does not preempt
     load              offered load; None: a trace
     """
 
@@ -83,29 +76,31 @@ PARAMETERS = tuple(field.name for field in fields(Parameters))
 
 
 class Planned(NamedTuple):
-    """A combination ready to be simulated; ``told``: what its figures rest on, in sentences."""
+    """A combination ready to be simulated; ``sentences``: the assumptions of its figures."""
 
-    case: Case
+    case: SweepCase
     parameters: Parameters
-    told: tuple[str, ...]
+    sentences: tuple[str, ...]
 
 
 class Result(NamedTuple):
     """``refused``: jobs that the policy refused, which are in no mean."""
 
-    row: Row
+    row: ResultRow
     refused: int
 
 
-def combinations(axes: Axes, asked: Asked, source: Source) -> list[Combination]:
-    """All combinations in order; ``asked`` and ``source`` say what is not crossed. ConfigError for a bad value, and for
-    more than can be wanted."""
+def combinations(axes: Axes, options: SimulationOptions, source: Source) -> list[Combination]:
+    """All combinations in order; ``options`` and ``source`` hold what is not crossed.
+
+    ConfigError for a bad value, and for too many combinations.
+    """
     policies = [policy_named(name) for name in axes.policy]
     if axes.load and source.generate is None:
         raise ConfigError("--load is only for --generate: a trace has the load that it has")
     for name in ("procs", "estimates", "quantum", "latency", "seed"):
         for value in getattr(axes, name):
-            replace(asked, **{name: value})
+            replace(options, **{name: value})
     if max(axes.seed) > bounds.NUMBER:
         raise ConfigError(f"--seed = {max(axes.seed)}: must be {bounds.NUMBER:,} at most")
     crossed = [_crossed(policy, axes, source) for policy in policies]
@@ -114,7 +109,7 @@ def combinations(axes: Axes, asked: Asked, source: Source) -> list[Combination]:
     return [
         Combination(
             policy,
-            replace(asked, procs=procs, estimates=estimates, quantum=quantum, latency=latency, seed=seed),
+            replace(options, procs=procs, estimates=estimates, quantum=quantum, latency=latency, seed=seed),
             replace(source, load=load),
         )
         for policy, values in zip(policies, crossed, strict=True)
@@ -123,43 +118,46 @@ def combinations(axes: Axes, asked: Asked, source: Source) -> list[Combination]:
 
 
 def planned(every: Sequence[Combination], loading: Loading) -> list[Planned]:
-    """Read or generate each workload once, and make the settings; ConfigError."""
+    """Read or generate each workload once, and make the scenarios; ConfigError."""
     workloads = _workloads(every, loading)
     return [_planned(one, workloads[_key(one)]) for one in every]
 
 
-def result(outcome: Outcome) -> Result:
+def sweep_result(outcome: Outcome) -> Result:
     """What a worker sends back."""
     return Result(figures(outcome).row, int(outcome.rejected.sum()))
 
 
-def table(plans: Sequence[Planned], results: Sequence[Result]) -> pl.DataFrame:
-    """A row a combination: the columns of an experiment, then the parameters; null where there is no figure."""
-    rows = [asdict(got.row) | asdict(plan.parameters) for plan, got in zip(plans, results, strict=True)]
+def sweep_table(plans: Sequence[Planned], results: Sequence[Result]) -> pl.DataFrame:
+    """One row per combination: the columns of an experiment, then the parameters; null where there is no figure."""
+    rows = [asdict(result.row) | asdict(plan.parameters) for plan, result in zip(plans, results, strict=True)]
     made = pl.DataFrame({name: [row[name] for row in rows] for name in (*COLUMNS, *PARAMETERS)})
     return made.fill_nan(None)
 
 
-def conventions(plans: Sequence[Planned], results: Sequence[Result]) -> tuple[str, ...]:
-    """What all combinations rest on, then what those that stop jobs do; what differs stands in the columns."""
+def sweep_conventions(plans: Sequence[Planned], results: Sequence[Result]) -> tuple[str, ...]:
+    """What all combinations rest on, then what those with preemption do; the columns show what differs."""
     everywhere = _common(plans)
-    stopping = _common([plan for plan in plans if plan.parameters.quantum is not None])
-    told = (*everywhere, *(f"where jobs are stopped: {text}" for text in stopping if text not in everywhere))
-    refused = [got.refused for got in results if got.refused]
+    preempting = _common([plan for plan in plans if plan.parameters.quantum is not None])
+    sentences = (*everywhere, *(f"where jobs are preempted: {text}" for text in preempting if text not in everywhere))
+    refused = [result.refused for result in results if result.refused]
     if not refused:
-        return told
-    return (*told, f"jobs were refused, and are in no mean, in {len(refused):,} rows: up to {max(refused):,} in a row")
+        return sentences
+    return (
+        *sentences,
+        f"jobs were refused, and are in no mean, in {len(refused):,} rows: up to {max(refused):,} in a row",
+    )
 
 
 def _crossed(policy: Policy, axes: Axes, source: Source) -> tuple[tuple[Any, ...], ...]:
-    """The values for a policy, from ``procs`` on; one that stops nobody does not go by quantum and latency."""
-    stops = (axes.quantum, axes.latency) if policy.stops else ((None,), (0.0,))
-    return (axes.procs, axes.estimates, *stops, axes.seed, axes.load or (source.load,))
+    """The values for a policy, from ``procs`` on; one without preemption ignores quantum and latency."""
+    preemptions = (axes.quantum, axes.latency) if policy.preempts else ((None,), (0.0,))
+    return (axes.procs, axes.estimates, *preemptions, axes.seed, axes.load or (source.load,))
 
 
 def _key(one: Combination) -> tuple[object, ...]:
     """What decides the workload; nothing, if it is a trace."""
-    return () if one.source.generate is None else (one.asked.procs, one.asked.seed, one.source.load)
+    return () if one.source.generate is None else (one.options.procs, one.options.seed, one.source.load)
 
 
 def _workloads(every: Sequence[Combination], loading: Loading) -> dict[tuple[object, ...], Sourced]:
@@ -171,33 +169,33 @@ def _workloads(every: Sequence[Combination], loading: Loading) -> dict[tuple[obj
         )
     found = {}
     for done, (key, one) in enumerate(needed.items()):
-        tell = partial(_tell, loading, done, len(needed))
-        found[key] = sourced(one.source, one.asked.procs, one.asked.seed, tell)
+        report = partial(_report_fraction, loading, done, len(needed))
+        found[key] = sourced(one.source, one.options.procs, one.options.seed, report)
     return found
 
 
-def _tell(loading: Loading, done: int, count: int, part: float) -> None:
+def _report_fraction(loading: Loading, done: int, count: int, part: float) -> None:
     loading((done + part) / count)
 
 
 def _planned(one: Combination, found: Sourced) -> Planned:
-    setting, decided = setting_for(one.asked, found.workload, found.cpus)
+    scenario, decided = scenario_for(one.options, found.workload, found.cpus)
     parameters = Parameters(
-        procs=setting.machine.cpus,
-        estimates=one.asked.estimates,
-        quantum=float(setting.rules.quantum) if one.policy.stops else None,
-        latency=setting.costs.latency if one.policy.stops else None,
-        seed=setting.seed,
+        procs=scenario.machine.cpus,
+        estimates=one.options.estimates,
+        quantum=float(scenario.rules.quantum) if one.policy.preempts else None,
+        latency=scenario.costs.latency if one.policy.preempts else None,
+        seed=scenario.seed,
         load=None if one.source.generate is None else one.source.load,
     )
     values = ", ".join(f"{name} {value}" for name, value in asdict(parameters).items() if value is not None)
-    case = Case(f"{found.workload.name} ({values})", one.policy.name, setting)
-    return Planned(case, parameters, (*found.notes, *decided, *sentences(setting, one.policy)))
+    case = SweepCase(f"{found.workload.name} ({values})", one.policy.name, scenario)
+    return Planned(case, parameters, (*found.notes, *decided, *assumption_sentences(scenario, one.policy)))
 
 
 def _common(plans: Sequence[Planned]) -> tuple[str, ...]:
     """The sentences of the first that all have."""
     if not plans:
         return ()
-    others = [set(plan.told) for plan in plans]
-    return tuple(text for text in plans[0].told if all(text in told for told in others))
+    others = [set(plan.sentences) for plan in plans]
+    return tuple(text for text in plans[0].sentences if all(text in sentences for sentences in others))

@@ -1,6 +1,6 @@
-"""Many simulations at once: on this machine's cores, or as an array job of Slurm.
+"""Many simulations at once: on this machine's cores, or as a Slurm job array.
 
-Simulations share nothing, so they are handed out whole; results come back in the order of the cases, whoever was first.
+Simulations share nothing, so each is one unit of work; results are in the order of the cases, not of completion.
 """
 
 from __future__ import annotations
@@ -15,19 +15,17 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import OmfsError
-from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.errors import ConfigError, OmfsError
 from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.policies.policy_table import policy_named
-from omfs_daemon.simulate.engine.scenario import Setting
 from omfs_daemon.simulate.workload.workload import workload
 
-# Seconds between looks at Slurm's answer, which submitit itself asks for less often.
+# Seconds between polls of submitit, which itself polls Slurm less often.
 _POLL = 1.0
 
 Result = TypeVar("Result")
-Got = TypeVar("Got")
+Found = TypeVar("Found")
 
 # Takes how many cases are done, how many there are, and the name of the one that was done last.
 Progress = Callable[[int, int, str], None]
@@ -38,17 +36,17 @@ class SweepError(OmfsError):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SweepCase:
     """One simulation of a sweep. ``name`` is for people, ``policy`` as typed."""
 
     name: str
     policy: str
-    setting: Setting
+    scenario: Scenario
 
 
 @dataclass(frozen=True, slots=True)
-class Slurm:
-    """Where an array job runs. ``folder`` must be seen by all nodes; submitit keeps its files there.
+class SlurmArray:
+    """Where a job array runs. ``folder`` must be visible to all nodes; submitit keeps its files there.
 
     cluster  "slurm"; "local" runs the same files as processes of this machine
     minutes  time limit of each simulation; memory_gb, of each
@@ -65,32 +63,32 @@ class Slurm:
 
 @dataclass(frozen=True, slots=True)
 class _Work(Generic[Result]):
-    """A case and what is wanted of it, as it is sent to a worker."""
+    """A case and the function of its outcome, as sent to a worker."""
 
-    case: Case
-    summarise: Callable[[Outcome], Result]
+    case: SweepCase
+    summarize: Callable[[Outcome], Result]
 
     def __call__(self) -> Result:
         try:
-            return self.summarise(policy_named(self.case.policy).simulate(self.case.setting))
+            return self.summarize(policy_named(self.case.policy).simulate(self.case.scenario))
         except Exception as error:
             raise _failed(self.case, error) from error
 
 
 def run_all(
-    cases: Sequence[Case],
-    summarise: Callable[[Outcome], Result],
-    where: int | Slurm = 1,
+    cases: Sequence[SweepCase],
+    summarize: Callable[[Outcome], Result],
+    where: int | SlurmArray = 1,
     progress: Progress | None = None,
 ) -> list[Result]:
-    """What ``summarise`` makes of each case's outcome, in the order of the cases; SweepError for the first that fails.
+    """What ``summarize`` makes of each case's outcome, in the order of the cases; SweepError for the first that fails.
 
-    ``where``: so many processes of this machine (1: this one), or Slurm. ``summarise`` is done by the worker, so that
-    little comes back; it must be a function of a module.
+    ``where``: so many processes of this machine (1: this one), or Slurm. ``summarize`` is done by the worker, so that
+    little is transferred; it must be a module-level function.
     """
     for case in cases:
         _result(case, partial(policy_named, case.policy))
-    work = [_Work(case, summarise) for case in cases]
+    work = [_Work(case, summarize) for case in cases]
     results: dict[int, Result] = {}
     for index, result in _done(work, where):
         results[index] = result
@@ -100,16 +98,16 @@ def run_all(
 
 
 def compile_for(policies: Iterable[str]) -> None:
-    """Compile what these policies need, once, into numba's cache, so that workers only load it."""
+    """Compile what these policies need into numba's cache, so that workers only load it."""
     submit, cpus, run = np.zeros(2), np.ones(2, dtype=np.int64), np.ones(2)
-    tiny = Setting(workload("two jobs", submit, cpus, run, urgent=np.array([False, True])), Machine(1))
+    tiny = Scenario(workload("two jobs", submit, cpus, run, urgent=np.array([False, True])), Machine(1))
     for name in dict.fromkeys(policies):
         policy_named(name).simulate(tiny)
 
 
-def _done(work: Sequence[_Work[Result]], where: int | Slurm) -> Iterator[tuple[int, Result]]:
+def _done(work: Sequence[_Work[Result]], where: int | SlurmArray) -> Iterator[tuple[int, Result]]:
     """Index and result of each piece of work, as they are done."""
-    if isinstance(where, Slurm):
+    if isinstance(where, SlurmArray):
         yield from _through_slurm(work, where)
     elif where < 1:
         raise ConfigError(f"workers = {where}: must be at least 1")
@@ -132,8 +130,8 @@ def _on_cores(work: Sequence[_Work[Result]], workers: int) -> Iterator[tuple[int
             raise
 
 
-def _through_slurm(work: Sequence[_Work[Result]], slurm: Slurm) -> Iterator[tuple[int, Result]]:
-    import submitit  # only who has a cluster needs it
+def _through_slurm(work: Sequence[_Work[Result]], slurm: SlurmArray) -> Iterator[tuple[int, Result]]:
+    import submitit  # only needed with a cluster
 
     compile_for(one.case.policy for one in work)
     executor = submitit.AutoExecutor(slurm.folder, cluster=slurm.cluster)
@@ -152,8 +150,8 @@ def _through_slurm(work: Sequence[_Work[Result]], slurm: Slurm) -> Iterator[tupl
         raise
 
 
-def _result(case: Case, get: Callable[[], Got]) -> Got:
-    """What is got for a case; SweepError that names it, whatever goes wrong."""
+def _result(case: SweepCase, get: Callable[[], Found]) -> Found:
+    """The result of a call for a case; any error becomes a SweepError that names the case."""
     try:
         return get()
     except SweepError:
@@ -162,6 +160,6 @@ def _result(case: Case, get: Callable[[], Got]) -> Got:
         raise _failed(case, error) from error
 
 
-def _failed(case: Case, error: Exception) -> SweepError:
+def _failed(case: SweepCase, error: Exception) -> SweepError:
     why = str(error) if isinstance(error, OmfsError) else f"{type(error).__name__}: {error}"
     return SweepError(f"{case.name} under {case.policy}: {why}")

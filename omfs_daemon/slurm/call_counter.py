@@ -1,4 +1,4 @@
-"""How many calls of Slurm are made: an order for several jobs counts once for each, for so does slurmctld."""
+"""Count the calls to Slurm. An order for several jobs counts once for each job, as it does in slurmctld."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, cast
 from omfs_daemon.slurm.gateway import Gateway
 
 
-class Calls:
-    """Counts the calls of one gateway, by any thread."""
+class CallCounter:
+    """Counts the calls of one gateway, from any thread."""
 
     def __init__(self) -> None:
         self.number = 0
         self._lock = Lock()
 
     def of(self, gateway: Gateway) -> Gateway:
-        """The same gateway; what goes through it is counted."""
+        """A gateway that counts its calls and passes them on."""
         return cast(Gateway, _Counted(gateway, self))
 
     def add(self, number: int) -> None:
@@ -27,7 +27,7 @@ class Calls:
 
 
 class _Counted:
-    def __init__(self, gateway: Gateway, calls: Calls) -> None:
+    def __init__(self, gateway: Gateway, calls: CallCounter) -> None:
         self._gateway = gateway
         self._calls = calls
 

@@ -1,11 +1,11 @@
-"""How Slurm is seen and told: the one interface that every adapter and the fake satisfy.
+"""The interface to Slurm that every adapter and the fake implement.
 
-Reading raises :class:`~omfs_daemon.errors.GatewayError` when Slurm does not answer in time or prints
-something that is not understood; it never returns a part. Telling takes job references (``Job.ref``) and
-returns the refusals; a reference that is not among them was accepted, which is *not* yet proof that it took
-effect: whoever depends on that looks again. All orders may be given twice.
+Queries raise :class:`~omfs_daemon.errors.GatewayError` when Slurm does not answer in time or its output cannot be
+parsed; they never return a part. Orders take job references (``Job.ref``) and return the refusals. A reference that is
+not among them was accepted, which is *not* proof that the order took effect: poll again to see that. Every order may
+be sent twice.
 
-The contract, with every sentence a test, is ``tests/contract/``.
+``tests/contract/`` tests this contract.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.cluster.nodes import Node, Partition
 
 
-class Refusal(NamedTuple):
-    """Slurm did not take an order for one job, and what it said."""
+class OrderRefusal(NamedTuple):
+    """An order for one job that Slurm refused, with its message."""
 
     ref: str
     message: str
@@ -39,15 +38,15 @@ class AccountRow(NamedTuple):
     parent: str
 
 
-class LicenceRow(NamedTuple):
-    """A licence of slurm.conf: how many there are and how many jobs hold. ``used`` may be above ``total``."""
+class LicenseRow(NamedTuple):
+    """A license of slurm.conf: how many exist, and how many jobs hold. ``used`` may be above ``total``."""
 
     name: str
     total: int
     used: int
 
 
-Licences = Sequence[tuple[str, int]]
+Licenses = Sequence[tuple[str, int]]
 """Names and counts, as in ``Job.licenses``."""
 
 
@@ -58,14 +57,14 @@ class Gateway(Protocol):
     def name(self) -> str:
         """Which adapter this is, for the log and ``omfs check``."""
 
-    # -- seeing ------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
     def settings(self) -> SlurmSettings: ...
 
     def jobs(self) -> list[Job]:
         """All jobs that Slurm lists as not ended (COMPLETING ones too), array tasks as in ``Job``."""
 
     def find(self, job_id: int) -> Job | None:
-        """One job, ended ones too while Slurm still knows them (MinJobAge); None if it does not."""
+        """One job, also an ended one while Slurm still knows it (MinJobAge); None if it does not."""
 
     def nodes(self) -> list[Node]: ...
 
@@ -74,54 +73,54 @@ class Gateway(Protocol):
     def accounts(self) -> list[AccountRow] | None:
         """The accounts in slurmdbd; None where no accounting runs."""
 
-    def licenses(self) -> list[LicenceRow]:
-        """The licences of slurm.conf; jobs that are suspended or completing still hold theirs."""
+    def licenses(self) -> list[LicenseRow]:
+        """The licenses of slurm.conf; jobs that are suspended or completing still hold theirs."""
 
-    # -- telling -----------------------------------------------------------------------------------
-    def hold(self, refs: Sequence[str]) -> list[Refusal]:
+    # -- orders ------------------------------------------------------------------------------------
+    def hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
         """An administrator's hold, which the owner cannot release; a user's hold becomes one."""
 
-    def release(self, refs: Sequence[str]) -> list[Refusal]:
+    def release(self, refs: Sequence[str]) -> list[OrderRefusal]:
         """End any hold; Slurm computes the priority anew, ``nice`` stays."""
 
-    def set_nice(self, refs: Sequence[str], nice: int) -> list[Refusal]:
+    def set_nice(self, refs: Sequence[str], nice: int) -> list[OrderRefusal]:
         """The rank: priority = Slurm's own - nice. Works on held jobs too; on running ones without effect."""
 
-    def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
+    def pin(self, ref: str, nodes: Sequence[str], licenses: Licenses | None = None) -> list[OrderRefusal]:
         """The waiting job may run on these nodes only (ReqNodeList); no nodes: unpin.
 
         With ``licenses`` it asks for exactly these from the same moment on; refused, neither is changed.
         """
 
-    def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
+    def set_licenses(self, refs: Sequence[str], licenses: Licenses) -> list[OrderRefusal]:
         """A waiting job asks for exactly these, a running one holds exactly these; none: ().
 
-        Slurm refuses unknown names and more than there are in all, and jobs that are suspended. It does *not* look
-        whether they are free: a running job that is given what others hold overbooks them, and until enough have come
-        back nothing that asks for them starts.
+        Slurm refuses unknown names, more than exist, and suspended jobs. It does *not* check whether they are free:
+        giving a running job what others hold overbooks them, and nothing that asks for them starts until enough
+        have been returned.
         """
 
-    def allow_requeue(self, refs: Sequence[str]) -> list[Refusal]:
+    def allow_requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
         """As if submitted with --requeue."""
 
-    def requeue_hold(self, refs: Sequence[str]) -> list[Refusal]:
+    def requeue_hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
         """End running (or suspended) jobs and put them back into the queue, held."""
 
-    def suspend(self, refs: Sequence[str]) -> list[Refusal]:
+    def suspend(self, refs: Sequence[str]) -> list[OrderRefusal]:
         """Stop running jobs with SIGSTOP; Slurm lets others have their CPUs, not their memory."""
 
-    def resume(self, refs: Sequence[str]) -> list[Refusal]:
-        """Let suspended jobs run on. Slurm does so *even if their CPUs are taken*: look first."""
+    def resume(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        """Resume suspended jobs. Slurm does so *even if their CPUs are taken*: check first."""
 
-    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[Refusal]:
-        """A line for the job's owner; control characters are replaced, quotes kept harmless."""
+    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[OrderRefusal]:
+        """A line for the job's owner; control characters and double quotes are replaced."""
 
-    def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
+    def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[OrderRefusal]:
         """A signal by name (``"USR1"``) to the job's steps, or to its batch shell only; a suspended job takes none."""
 
 
-class Waiting(NamedTuple):
-    """Which waiting jobs: those in one of the partitions, and one of the QOS, and one of the accounts; empty: any."""
+class WaitingFilter(NamedTuple):
+    """Which pending jobs: those in one of the partitions, and one of the QOS, and one of the accounts; empty: any."""
 
     partitions: frozenset[str] = frozenset()
     qos: frozenset[str] = frozenset()
@@ -130,13 +129,13 @@ class Waiting(NamedTuple):
 
 @runtime_checkable
 class ByProcesses(Protocol):
-    """What an adapter can do besides for which every call is a process of its own: then fewer of them are faster.
+    """What an adapter also offers if each of its calls starts a process, so that fewer calls are faster.
 
-    Its telling may be called from several threads at a time.
+    Its orders may be sent from several threads at a time.
     """
 
-    def jobs_at_once(self, waiting: Sequence[Waiting]) -> list[Job]:
-        """As ``jobs``, but of those that wait only these (or more), which is faster where many wait."""
+    def jobs_at_once(self, waiting: Sequence[WaitingFilter]) -> list[Job]:
+        """As ``jobs``, but of pending jobs only these (or more), which is faster where many are pending."""
 
-    def pin_and_rank(self, ref: str, nodes: Sequence[str], licenses: Licences | None, nice: int) -> list[Refusal]:
+    def pin_and_rank(self, ref: str, nodes: Sequence[str], licenses: Licenses | None, nice: int) -> list[OrderRefusal]:
         """``pin`` and ``set_nice`` in one; refused, either may have been done."""

@@ -1,4 +1,4 @@
-"""Orders to Slurm as data, so that they can be decided without I/O, recorded, and given twice."""
+"""Orders to Slurm as data: decided without I/O, recorded, and safe to send twice."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.slurm.gateway import ByProcesses
-from omfs_daemon.slurm.gateway import Gateway
-from omfs_daemon.slurm.gateway import Licences
-from omfs_daemon.slurm.gateway import Refusal
+from omfs_daemon.slurm.gateway import ByProcesses, Gateway, Licenses, OrderRefusal
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HoldJobs:
     refs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseJobs:
     refs: tuple[str, ...]
 
 
@@ -30,7 +27,7 @@ class SetNice:
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class PinNodes:
     """``licenses`` and ``nice`` (as in ``SetNice``): set together with the nodes, None leaves them as they are."""
 
     ref: str
@@ -53,7 +50,7 @@ class AllowRequeue:
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class SendSignal:
     """A signal by name (``"USR1"``); ``batch_only``: to the batch shell alone."""
 
     ref: str
@@ -67,71 +64,83 @@ class RequeueHold:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspend:
+class SuspendJobs:
     refs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class ResumeJobs:
     refs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Comment:
+class SetAdminComment:
     """An AdminComment, the line that the owner of a job reads in ``scontrol show job``."""
 
     refs: tuple[str, ...]
     text: str
 
 
-Order = Hold | Release | SetNice | Pin | SetLicenses | AllowRequeue | Signal | RequeueHold | Suspend | Resume | Comment
+Order = (
+    HoldJobs
+    | ReleaseJobs
+    | SetNice
+    | PinNodes
+    | SetLicenses
+    | AllowRequeue
+    | SendSignal
+    | RequeueHold
+    | SuspendJobs
+    | ResumeJobs
+    | SetAdminComment
+)
 
 
-def licenses_back(job: Job, taken_off: Licences) -> list[Order]:
-    """What was taken off a job before it was suspended; Slurm gives it back only while the job runs or waits."""
+def return_licenses(job: Job, taken_off: Licenses) -> list[Order]:
+    """Return the licenses that were taken off a job before it was suspended; Slurm refuses while it is suspended."""
     if not taken_off or job.licenses == tuple(taken_off):
         return []
     return [SetLicenses((job.ref,), tuple(taken_off))]
 
 
-def give(gateway: Gateway, orders: Iterable[Order]) -> list[Refusal]:
-    """Give the orders in turn; returns what Slurm refused.
+def send_orders(gateway: Gateway, orders: Iterable[Order]) -> list[OrderRefusal]:
+    """Send the orders in turn; returns what Slurm refused.
 
-    Raises GatewayError when Slurm cannot be told: the orders up to there may or may not have taken effect.
+    GatewayError when Slurm does not answer: the orders up to there may or may not have taken effect.
     """
     if isinstance(gateway, ByProcesses):
-        return _give_by_processes(gateway, list(orders))
-    refusals: list[Refusal] = []
+        return _send_by_processes(gateway, list(orders))
+    refusals: list[OrderRefusal] = []
     for order in orders:
-        refusals += _give(gateway, order)
+        refusals += _send(gateway, order)
     return refusals
 
 
-def _give_by_processes(gateway: Gateway, orders: Sequence[Order]) -> list[Refusal]:
-    """A comment is on its way while what follows it for other jobs is ordered."""
-    refusals: list[Refusal] = []
+def _send_by_processes(gateway: Gateway, orders: Sequence[Order]) -> list[OrderRefusal]:
+    """A comment is written while the following orders for other jobs are sent."""
+    refusals: list[OrderRefusal] = []
     with ThreadPoolExecutor(1) as aside:
-        written: list[tuple[frozenset[str], Future[list[Refusal]]]] = []
+        written: list[tuple[frozenset[str], Future[list[OrderRefusal]]]] = []
         for order in orders:
             refs = refs_of(order)
-            if isinstance(order, Comment) and order is not orders[-1]:
-                written.append((refs, aside.submit(_give, gateway, order)))
+            if isinstance(order, SetAdminComment) and order is not orders[-1]:
+                written.append((refs, aside.submit(_send, gateway, order)))
                 continue
             for commented, comment in written:
                 if not commented.isdisjoint(refs):
                     comment.result()
-            refusals += _give(gateway, order)
+            refusals += _send(gateway, order)
         for _, comment in written:
             refusals += comment.result()
     return refusals
 
 
 def refs_of(order: Order) -> frozenset[str]:
-    """The jobs that it is about."""
-    return frozenset((order.ref,) if isinstance(order, Pin | Signal) else order.refs)
+    """The jobs that an order is for."""
+    return frozenset((order.ref,) if isinstance(order, PinNodes | SendSignal) else order.refs)
 
 
-def _pin(gateway: Gateway, order: Pin) -> list[Refusal]:
+def _pin(gateway: Gateway, order: PinNodes) -> list[OrderRefusal]:
     if order.nice is None:
         return gateway.pin(order.ref, order.nodes, order.licenses)
     if isinstance(gateway, ByProcesses):
@@ -139,27 +148,27 @@ def _pin(gateway: Gateway, order: Pin) -> list[Refusal]:
     return [*gateway.pin(order.ref, order.nodes, order.licenses), *gateway.set_nice((order.ref,), order.nice)]
 
 
-def _give(gateway: Gateway, order: Order) -> list[Refusal]:
+def _send(gateway: Gateway, order: Order) -> list[OrderRefusal]:
     match order:
-        case Hold(refs):
+        case HoldJobs(refs):
             return gateway.hold(refs)
-        case Release(refs):
+        case ReleaseJobs(refs):
             return gateway.release(refs)
         case SetNice(refs, nice):
             return gateway.set_nice(refs, nice)
-        case Pin():
+        case PinNodes():
             return _pin(gateway, order)
         case SetLicenses(refs, licenses):
             return gateway.set_licenses(refs, licenses)
         case AllowRequeue(refs):
             return gateway.allow_requeue(refs)
-        case Signal(ref, name, batch_only):
+        case SendSignal(ref, name, batch_only):
             return gateway.signal(ref, name, batch_only)
         case RequeueHold(refs):
             return gateway.requeue_hold(refs)
-        case Suspend(refs):
+        case SuspendJobs(refs):
             return gateway.suspend(refs)
-        case Resume(refs):
+        case ResumeJobs(refs):
             return gateway.resume(refs)
-        case Comment(refs, text):
+        case SetAdminComment(refs, text):
             return gateway.set_admin_comment(refs, text)

@@ -1,6 +1,6 @@
-"""What of a site's Slurm the ways of stopping and the books need, each finding with its mend. Pure.
+"""Check what the preemption methods and node licenses need of Slurm's settings; each finding has a fix. Pure.
 
-The rules come from slurm.conf(5) and from measurements on Slurm 22.05 (docs/books.md).
+The rules come from slurm.conf(5) and from measurements on Slurm 22.05 (docs/node-licenses.md).
 """
 
 from __future__ import annotations
@@ -10,133 +10,139 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
 from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.slurm.settings_check import Finding
-from omfs_daemon.slurm.settings_check import Level
-from omfs_daemon.slurm.node_licenses import Book
-from omfs_daemon.slurm.gateway import LicenceRow
+from omfs_daemon.protocol.exit_codes import HOLD_CODES, REQUEUE_EXIT_HOLD
+from omfs_daemon.slurm.gateway import LicenseRow
+from omfs_daemon.slurm.node_licenses import NodeLicense
+from omfs_daemon.slurm.settings_check import Finding, Level
 
-_HELD = frozenset(range(101, 110))  # the exit codes of omfs-run that must never end a job
-_HELD_TEXT = "101-109"
 _ENOUGH = 10  # so many times what all nodes have is never short
 _SHOWN = 5
 _MEMORY, _DEVICES = "memory", "devices"
 
 
 def requeue_exit_hold(values: Mapping[str, str], launched: Collection[str]) -> list[Finding]:
-    """``launched``: the methods done by omfs-run that the configuration lets any class use; none: nothing to say."""
+    """``launched``: the methods of omfs-run that any class may use; without any there is nothing to check."""
     if not launched:
         return []
-    subject, names = "RequeueExitHold", ", ".join(sorted(launched))
-    if _HELD & _codes(values.get("RequeueExit", "")):
-        what = f"RequeueExit has some of {_HELD_TEXT} too: a job stopped by {names} would start again by itself"
-        return [Finding(Level.FAIL, subject, what, f"take {_HELD_TEXT} out of RequeueExit, and scontrol reconfigure")]
-    if _codes(values.get(subject, "")) >= _HELD:
-        held = Finding(Level.OK, subject, f"a job stopped by {names} goes back into the queue, held")
+    subject, names, codes = "RequeueExitHold", ", ".join(sorted(launched)), REQUEUE_EXIT_HOLD
+    if _codes(values.get("RequeueExit", "")).intersection(HOLD_CODES):
+        what = f"RequeueExit has some of {codes} too: a job preempted by {names} would start again by itself"
+        return [Finding(Level.FAIL, subject, what, f"take {codes} out of RequeueExit, and scontrol reconfigure")]
+    if _codes(values.get(subject, "")).issuperset(HOLD_CODES):
+        held = Finding(Level.OK, subject, f"a job preempted by {names} is requeued and held")
         return [held, *_output(values)]
-    what = f"a job stopped by {names} would end as FAILED, its work unused"
-    return [Finding(Level.FAIL, subject, what, f"RequeueExitHold={_HELD_TEXT}, and scontrol reconfigure")]
+    what = f"a job preempted by {names} would end as FAILED, its checkpoint unused"
+    return [Finding(Level.FAIL, subject, what, f"RequeueExitHold={codes}, and scontrol reconfigure")]
 
 
 def _output(values: Mapping[str, str]) -> list[Finding]:
     """sbatch(1), --open-mode: without it, a requeued job's output is truncated unless JobFileAppend is set."""
     if values.get("JobFileAppend", "0") != "0":
         return []
-    what = "Slurm empties the output of a job that comes back, unless it was submitted with --open-mode=append"
+    what = "Slurm truncates the output of a requeued job unless it was submitted with --open-mode=append"
     return [Finding(Level.WARN, "JobFileAppend", what, "JobFileAppend=1, and scontrol reconfigure")]
 
 
-def books(books: Sequence[Book], nodes: Sequence[Node], licences: Iterable[LicenceRow]) -> list[Finding]:
-    """Whether slurm.conf has the licences that the configuration counts in."""
-    rows = {row.name: row for row in licences}
-    return [_book(book, nodes, rows) for book in books]
+def node_license_findings(
+    node_licenses: Sequence[NodeLicense], nodes: Sequence[Node], licenses: Iterable[LicenseRow]
+) -> list[Finding]:
+    """Whether slurm.conf has the licenses that the configuration names."""
+    rows = {row.name: row for row in licenses}
+    return [_node_license(node_license, nodes, rows) for node_license in node_licenses]
 
 
-def plug_in(books: Sequence[Book], plugin_books: str, plugin_any: str) -> list[Finding]:
-    """Whether job_submit.lua guards them: ``books`` and ``any_licenses`` of its omfs_job_submit.conf."""
-    if not books:
+def plug_in_findings(node_licenses: Sequence[NodeLicense], plugin_node_licenses: str, plugin_any: str) -> list[Finding]:
+    """Whether job_submit.lua guards them: ``node_licenses`` and ``any_licenses`` of its omfs_job_submit.conf."""
+    if not node_licenses:
         return []
-    guarded, held = _listed(plugin_books), _listed(plugin_any)
-    open_to_all = [book.licence for book in books if book.licence not in guarded]
-    unplaced = [book.any for book in books if book.any and book.any not in held]
-    if not open_to_all and not unplaced:
-        return [Finding(Level.OK, "books in the plug-in", "owners cannot change what their jobs have of the books")]
-    what = []
-    if open_to_all:
-        what.append(f"the owner of a job can take {', '.join(open_to_all)} off the books while he uses it")
+    subject = "node licenses in the plug-in"
+    names = [node_license.license for node_license in node_licenses]
+    any_names = [node_license.any for node_license in node_licenses if node_license.any]
+    unguarded = [name for name in names if name not in _listed(plugin_node_licenses)]
+    unplaced = [name for name in any_names if name not in _listed(plugin_any)]
+    what, fix = [], []
+    if unguarded:
+        what.append(f"the owner of a job can give up {', '.join(unguarded)} while the job still uses it")
+        fix.append(f"node_licenses={','.join(names)}")
     if unplaced:
         what.append(f"jobs with {', '.join(unplaced)} start before omfsd has chosen a node")
-    mend = [f"books={','.join(book.licence for book in books)}"] if open_to_all else []
-    mend += [f"any_licenses={','.join(book.any for book in books if book.any)}"] if unplaced else []
-    return [
-        Finding(Level.FAIL, "books in the plug-in", "; ".join(what), f"{' and '.join(mend)} in omfs_job_submit.conf")
-    ]
+        fix.append(f"any_licenses={','.join(any_names)}")
+    if not what:
+        return [Finding(Level.OK, subject, "owners cannot change the node licenses of their jobs")]
+    return [Finding(Level.FAIL, subject, "; ".join(what), f"{' and '.join(fix)} in omfs_job_submit.conf")]
 
 
 def grants(
-    values: Mapping[str, str], books: Sequence[Book], nodes: Sequence[Node], frees: Mapping[str, Collection[str]]
+    values: Mapping[str, str],
+    node_licenses: Sequence[NodeLicense],
+    nodes: Sequence[Node],
+    frees: Mapping[str, Collection[str]],
 ) -> list[Finding]:
-    """What Slurm would keep although a method frees it: ``frees`` is the kinds by method, of all methods in use."""
-    return [*_memory(values, books, frees), *_devices(books, nodes, frees)]
+    """What Slurm would keep although a method frees it; ``frees``: the kinds by method, of all methods in use."""
+    return [*_memory(values, node_licenses, frees), *_devices(node_licenses, nodes, frees)]
 
 
-def _book(book: Book, nodes: Sequence[Node], rows: Mapping[str, LicenceRow]) -> Finding:
-    subject = f"book {book.name}"
-    there = {node.name: rows[book.on(node.name)] for node in nodes if book.on(node.name) in rows}
-    example = ",".join(f"{book.on(node.name)}:N" for node in nodes[:2])
-    if not there:
-        what = f"slurm.conf has no licence {book.licence}: nothing is counted, and jobs that ask for it are refused"
+def _node_license(node_license: NodeLicense, nodes: Sequence[Node], rows: Mapping[str, LicenseRow]) -> Finding:
+    subject, pattern, any_name = f"node license {node_license.name}", node_license.license, node_license.any
+    found = {node.name: rows[node_license.on(node.name)] for node in nodes if node_license.on(node.name) in rows}
+    if not found:
+        example = ",".join(f"{node_license.on(node.name)}:N" for node in nodes[:2])
+        what = f"slurm.conf has no license {pattern}: Slurm refuses jobs that ask for it"
         return Finding(Level.FAIL, subject, what, f"Licenses={example} for each node that has it, N of each")
-    total = sum(row.total for row in there.values())
-    if book.any and book.any not in rows:
-        what = f"slurm.conf has no licence {book.any}, with which jobs ask for {book.name} on any node"
-        return Finding(
-            Level.FAIL, subject, what, f"Licenses={book.any}:{max(9999, _ENOUGH * total)} besides the others"
-        )
-    if book.any and rows[book.any].total < _ENOUGH * total:
-        what = (
-            f"{rows[book.any].total} of {book.any} may run out: jobs would wait for it although a node has {book.name}"
-        )
-        return Finding(Level.WARN, subject, what, f"Licenses={book.any}:{max(9999, _ENOUGH * total)}")
-    over = [row.name for row in there.values() if row.used > row.total]
+    total = sum(row.total for row in found.values())
+    enough = f"Licenses={any_name}:{max(9999, _ENOUGH * total)}"
+    if any_name and any_name not in rows:
+        what = f"slurm.conf has no license {any_name}, with which jobs ask for {node_license.name} on any node"
+        return Finding(Level.FAIL, subject, what, f"{enough} besides the others")
+    if any_name and rows[any_name].total < _ENOUGH * total:
+        what = f"{rows[any_name].total} of {any_name} may run out while a node still has {node_license.name}"
+        return Finding(Level.WARN, subject, what, enough)
+    over = [row.name for row in found.values() if row.used > row.total]
     if over:
-        what = f"more is held than there is: {_some(over)}; until enough comes back, nothing that asks for it starts"
+        what = f"more is held than there is: {_some(over)}; until enough is returned, nothing that asks for it starts"
         return Finding(Level.WARN, subject, what, "see which jobs hold it: squeue -L NAME")
-    without = [node.name for node in nodes if node.name not in there]
+    without = [node.name for node in nodes if node.name not in found]
     lacking = f"; not on {_some(without)}" if without else ""
-    return Finding(Level.OK, subject, f"{total} on {len(there)} nodes, as {book.licence}{lacking}")
+    return Finding(Level.OK, subject, f"{total} on {len(found)} nodes, as {pattern}{lacking}")
 
 
-def _memory(values: Mapping[str, str], books: Sequence[Book], frees: Mapping[str, Collection[str]]) -> list[Finding]:
+def _memory(
+    values: Mapping[str, str], node_licenses: Sequence[NodeLicense], frees: Mapping[str, Collection[str]]
+) -> list[Finding]:
     methods = _that_free(_MEMORY, frees)
     if not methods:
         return []
-    subject, counts = "memory of stopped jobs", "memory" in values.get("SelectTypeParameters", "").lower()
-    has_book = any(book.kind == _MEMORY for book in books)
+    subject, counts = "memory of preempted jobs", "memory" in values.get("SelectTypeParameters", "").lower()
+    counts_memory = any(node_license.kind == _MEMORY for node_license in node_licenses)
     if counts:
-        what = f"SelectTypeParameters counts memory: what {methods} moves out stays taken, so nobody is granted it"
-        mend = "SelectTypeParameters=CR_Core, memory as a book (docs/books.md) and ConstrainRAMSpace in cgroup.conf"
-        return [Finding(Level.WARN, subject, what, mend)]
-    if has_book:
-        return [Finding(Level.OK, subject, f"what {methods} moves out is granted to others by the books")]
-    what = f"no book counts memory: jobs besides one stopped by {methods} may need more than a node has"
-    return [Finding(Level.WARN, subject, what, f"a [[book]] of kind {_MEMORY!r} (docs/books.md)")]
+        what = f"SelectTypeParameters counts memory: what {methods} moves out stays allocated"
+        fix = "SelectTypeParameters=CR_Core, node licenses for memory (docs/node-licenses.md)"
+        fix += " and ConstrainRAMSpace in cgroup.conf"
+        return [Finding(Level.WARN, subject, what, fix)]
+    if counts_memory:
+        return [Finding(Level.OK, subject, f"other jobs get what {methods} moves out through node licenses")]
+    what = f"no node license counts memory: jobs beside one preempted by {methods} may need more than a node has"
+    return [Finding(Level.WARN, subject, what, f"a [[node_license]] of kind {_MEMORY!r} (docs/node-licenses.md)")]
 
 
-def _devices(books: Sequence[Book], nodes: Sequence[Node], frees: Mapping[str, Collection[str]]) -> list[Finding]:
+def _devices(
+    node_licenses: Sequence[NodeLicense], nodes: Sequence[Node], frees: Mapping[str, Collection[str]]
+) -> list[Finding]:
     methods = _that_free(_DEVICES, frees)
     if not methods:
         return []
-    subject, counted = "devices of stopped jobs", [book for book in books if book.kind == _DEVICES]
+    subject = "devices of preempted jobs"
+    counted = [node_license for node_license in node_licenses if node_license.kind == _DEVICES]
     if not counted:
-        what = f"no book counts devices: what {methods} frees stays taken in Slurm's books"
-        return [Finding(Level.WARN, subject, what, f"a [[book]] of kind {_DEVICES!r} (docs/books.md)")]
+        what = f"no node license counts devices: what {methods} frees stays allocated in Slurm"
+        return [Finding(Level.WARN, subject, what, f"a [[node_license]] of kind {_DEVICES!r} (docs/node-licenses.md)")]
     names = {name.partition(":")[0] for node in nodes for name, _ in node.gres}
-    both = sorted({book.name for book in counted} & names)
+    both = sorted({node_license.name for node_license in counted} & names)
     if both:
-        what = f"{', '.join(both)} is a Gres as well: jobs that ask for it by --gres keep it while they are stopped"
-        mend = "take it out of GresTypes and Gres=, so that all ask by --licenses"
-        return [Finding(Level.WARN, subject, what, mend)]
-    return [Finding(Level.OK, subject, f"what {methods} frees is granted to others by the books")]
+        what = f"{', '.join(both)} is a Gres as well: jobs that ask for it with --gres keep it while they are preempted"
+        fix = "remove it from GresTypes and Gres=, so that all jobs ask with --licenses"
+        return [Finding(Level.WARN, subject, what, fix)]
+    return [Finding(Level.OK, subject, f"other jobs get what {methods} frees through node licenses")]
 
 
 def _that_free(kind: str, frees: Mapping[str, Collection[str]]) -> str:

@@ -1,7 +1,7 @@
-"""What differs between Slurm's releases, as far as we read or tell it: here and nowhere else. Pure.
+"""The differences between Slurm's releases that matter here, in one place. Pure.
 
-What the text itself shows (a field that only newer releases print) is told from the text; for what must be known
-before a command is given there is ``Release``. How to look for more differences: docs/slurm-versions.md.
+What the output itself shows (a field that only newer releases print) is recognized from the output; what must be known
+before a command is run is in ``SlurmRelease``. How to find more differences: docs/slurm-versions.md.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _VERSION = re.compile(r"(\d+)\.(\d+)")
 _SHOWN = 80
 
 
-class Release(NamedTuple):
-    """A release of Slurm by its year and month (22.05, 24.11); patch levels make no difference to us."""
+class SlurmRelease(NamedTuple):
+    """A release of Slurm by its year and month (22.05, 24.11); patch levels make no difference."""
 
     year: int
     month: int
@@ -49,35 +49,35 @@ class Release(NamedTuple):
         """Of squeue -O: whether the job takes whole nodes; 26.05 took that out of OverSubscribe."""
         return "Exclusive" if self >= (26, 5) else "OverSubscribe"
 
-    def over_subscribe(self, word: str) -> str:
-        """What squeue printed in ``sharing_field`` as the word that OverSubscribe had until then."""
-        return _OVER_SUBSCRIBE.get(word, word) if self >= (26, 5) else word
+    def over_subscribe(self, value: str) -> str:
+        """What squeue printed in ``sharing_field``, as OverSubscribe had it before 26.05."""
+        return _OVER_SUBSCRIBE.get(value, value) if self >= (26, 5) else value
 
     @property
-    def pins_before_licences(self) -> bool:
+    def pins_before_licenses(self) -> bool:
         """scontrol update with NodeList and Licenses sets the first although it refuses the second (since 23.02)."""
         return self >= (23, 2)
 
     @property
     def cgroup_conf(self) -> str:
-        """cgroup.conf of a Slurm without cgroups, which slurmd looks for unasked; this word is known since 24.05."""
+        """cgroup.conf of a Slurm without cgroups, which slurmd always reads; "disabled" is known since 24.05."""
         return "CgroupPlugin=disabled\n" if self >= (24, 5) else ""
 
 
 _OVER_SUBSCRIBE = {"NO": "OK", "NODE": "NO"}
 
-OLDEST = Release(22, 5)
+OLDEST = SlurmRelease(22, 5)
 """Older ones are refused."""
 
-TRIED = (Release(22, 5), Release(24, 11), Release(26, 5))
-"""With these the whole contract was tried, and tests/fixtures/slurm/ has what they print."""
+TESTED = (SlurmRelease(22, 5), SlurmRelease(24, 11), SlurmRelease(26, 5))
+"""The whole contract was tested with these, and tests/fixtures/slurm/ has their output."""
 
 
-def untried(version: str) -> str:
-    """One line of warning about a release that nobody has tried, "" for one of ``TRIED``."""
-    if Release.of(version) in TRIED:
+def untested_release(version: str) -> str:
+    """A warning about a release that was not tested, "" for one of ``TESTED``."""
+    if SlurmRelease.of(version) in TESTED:
         return ""
-    return f"Slurm {version} is not among the releases that omfsd was tried with ({', '.join(map(str, TRIED))})"
+    return f"Slurm {version} is not among the releases that omfsd was tested with ({', '.join(map(str, TESTED))})"
 
 
 # scontrol show job: what stands between the job's name and " UserId=" (SLUID: since 25.11).

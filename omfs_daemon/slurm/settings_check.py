@@ -1,4 +1,4 @@
-"""What of a site's Slurm helps, hurts or forbids preemption by omfsd, each with its mend. Pure.
+"""Check Slurm's settings for preemption by omfsd; each finding has a fix. Pure.
 
 The thresholds come from measurements on Slurm 22.05 (docs/operating.md) and from slurm.conf(5).
 """
@@ -6,22 +6,22 @@ The thresholds come from measurements on Slurm 22.05 (docs/operating.md) and fro
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
+from omfs_daemon.cluster.accounts import Entitlement
+from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.errors import ParseError
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.slurm.gateway import SlurmSettings
-from omfs_daemon.slurm.releases import OLDEST
-from omfs_daemon.slurm.releases import Release
-from omfs_daemon.slurm.releases import untried
+from omfs_daemon.slurm.gateway import AccountRow, SlurmSettings
+from omfs_daemon.slurm.releases import OLDEST, SlurmRelease, untested_release
+from omfs_daemon.slurm.submit_plugin import PlugIn
 
 _CRED_EXPIRE_DEFAULT = 120
-_CRED_EXPIRE_LEAST = 5  # slurmctld logs an error about less, and takes the default
+_CRED_EXPIRE_MIN = 5  # slurmctld logs an error about less, and takes the default
 _KILL_WAIT_ENOUGH = 10
 
 
@@ -34,35 +34,26 @@ class Level(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One thing looked at; ``mend`` says what to do about it and is "" when it is right."""
+    """One setting that was checked; ``fix``: what to do about it, "" if it is right."""
 
     level: Level
     subject: str
     what: str
-    mend: str = ""
-
-
-class PlugIn(StrEnum):
-    """The job_submit.lua beside slurm.conf."""
-
-    OURS = "ours"
-    ANOTHER = "another"
-    MISSING = "missing"
-    UNKNOWN = "unknown"
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What the settings do not tell.
+class SiteFacts:
+    """What the settings do not show.
 
-    uid          of whoever will tell Slurm what to do: the user that runs omfsd
-    admin_level  his AdminLevel in slurmdbd ("Operator", "Administrator"); "" if none or unknown
+    uid          of the user that runs omfsd
+    admin_level  their AdminLevel in slurmdbd ("Operator", "Administrator"); "" if none or unknown
     heartbeat    the file that omfsd writes; ``heartbeat_age`` in seconds, None if there is none
-    watched      the file that the plug-in looks at (its omfs_job_submit.conf), and ``max_age``, ``privileged_uids``
-                 from there
+    watched      the heartbeat file in the plug-in's omfs_job_submit.conf; ``max_age``, ``privileged_uids`` are
+                 from there too
     poll_seconds of the configuration
     running      whether omfsd answers
-    shares       the entitlements in force
+    entitlements those in force
     """
 
     uid: int
@@ -75,11 +66,42 @@ class Facts:
     privileged_uids: frozenset[str]
     poll_seconds: float
     running: bool
-    shares: Sequence[AccountShare]
+    entitlements: Sequence[Entitlement]
 
 
-def findings(settings: SlurmSettings, facts: Facts) -> list[Finding]:
-    """All that was looked at, what is right included, in the order in which one would mend it."""
+def passed(found: Iterable[Finding]) -> bool:
+    """Whether nothing fails; warnings pass."""
+    return all(finding.level is not Level.FAIL for finding in found)
+
+
+def no_connection(error: Exception) -> Finding:
+    fix = "check that slurmctld runs, and slurm.conf in the configuration"
+    return Finding(Level.FAIL, "connection", f"Slurm does not answer: {error}", fix)
+
+
+def connection_finding(gateway: str, why: str, nodes: Sequence[Node]) -> Finding:
+    """``why``: why this gateway was chosen."""
+    up = sum(node.up for node in nodes)
+    what = f"{gateway} ({why})" if why else gateway
+    what = f"{what}: {up} of {len(nodes)} nodes are up"
+    if not up:
+        return Finding(Level.FAIL, "connection", what, "bring nodes up: sinfo -R says why they are not")
+    return Finding(Level.OK, "connection", what)
+
+
+def unknown_account(error: Exception) -> Finding:
+    return Finding(Level.FAIL, "accounts", str(error), "sacctmgr add account, or correct the name")
+
+
+def accounts_finding(rows: Sequence[AccountRow] | None) -> Finding:
+    """Every account with an entitlement is known; ``rows`` is None where no accounting runs."""
+    if rows is None:
+        return Finding(Level.OK, "accounts", "no accounting runs: account names are taken from the jobs")
+    return Finding(Level.OK, "accounts", f"slurmdbd knows {len(rows)} accounts, including all with entitlements")
+
+
+def findings(settings: SlurmSettings, facts: SiteFacts) -> list[Finding]:
+    """All settings that were checked, right ones included, in the order in which to fix them."""
     values = settings.values
     return [
         _version(settings.version),
@@ -94,26 +116,26 @@ def findings(settings: SlurmSettings, facts: Facts) -> list[Finding]:
         _preempt_type(values),
         _select(values),
         _memory(values),
-        _entitlements(facts.shares),
+        _entitlements(facts.entitlements),
     ]
 
 
 def _version(version: str) -> Finding:
     try:
-        release = Release.of(version)
+        release = SlurmRelease.of(version)
     except ParseError as error:
         return Finding(Level.WARN, "version", str(error))
     if release < OLDEST:
         return Finding(Level.FAIL, "version", f"Slurm {version} is too old", f"upgrade to Slurm {OLDEST} or newer")
-    if warning := untried(version):
+    if warning := untested_release(version):
         return Finding(Level.WARN, "version", warning, "try it on a test cluster first")
     return Finding(Level.OK, "version", f"Slurm {version}")
 
 
-def _permissions(values: dict[str, str], facts: Facts) -> Finding:
+def _permissions(values: dict[str, str], facts: SiteFacts) -> Finding:
     number = re.search(r"\((\d+)\)", values.get("SlurmUser", ""))
     if facts.uid == 0 or (number and int(number[1]) == facts.uid):
-        return Finding(Level.OK, "permissions", f"uid {facts.uid} may tell Slurm all that omfsd needs")
+        return Finding(Level.OK, "permissions", f"uid {facts.uid} may give Slurm all orders that omfsd needs")
     if facts.admin_level.lower() in ("operator", "administrator"):
         return Finding(
             Level.WARN,
@@ -145,11 +167,11 @@ def _priority(values: dict[str, str]) -> Finding:
 def _credential(values: dict[str, str]) -> Finding:
     options = _options(values.get("AuthInfo", ""))
     given = _number(options.get("cred_expire"))
-    seconds = given if given is not None and given >= _CRED_EXPIRE_LEAST else _CRED_EXPIRE_DEFAULT
+    seconds = given if given is not None and given >= _CRED_EXPIRE_MIN else _CRED_EXPIRE_DEFAULT
     what = f"a requeued job may start again after {seconds + 1:g} s"
-    if given is not None and given < _CRED_EXPIRE_LEAST:
-        what += f" (cred_expire={given:g} is ignored: at least {_CRED_EXPIRE_LEAST})"
-    if seconds <= 2 * _CRED_EXPIRE_LEAST:
+    if given is not None and given < _CRED_EXPIRE_MIN:
+        what += f" (cred_expire={given:g} is ignored: at least {_CRED_EXPIRE_MIN})"
+    if seconds <= 2 * _CRED_EXPIRE_MIN:
         return Finding(Level.OK, "AuthInfo cred_expire", what)
     return Finding(Level.WARN, "AuthInfo cred_expire", what, "AuthInfo=cred_expire=5")
 
@@ -169,7 +191,7 @@ def _kill_wait(values: dict[str, str]) -> Finding:
     seconds = _number(values.get("KillWait"))
     if seconds is None:
         return Finding(Level.WARN, "KillWait", f"{values.get('KillWait', 'nothing')!r} is not understood")
-    what = f"a stopped job that ignores SIGTERM keeps its CPUs for {seconds:g} s"
+    what = f"a requeued job that ignores SIGTERM keeps its CPUs for {seconds:g} s"
     if seconds <= _KILL_WAIT_ENOUGH:
         return Finding(Level.OK, "KillWait", what)
     return Finding(Level.WARN, "KillWait", what, "KillWait=5, or what your jobs need to end cleanly")
@@ -185,26 +207,26 @@ def _scheduler(values: dict[str, str]) -> Finding:
         ("bf_interval", 30.0, 5.0, "1"),
     )
     slow = [
-        (name, mend)
-        for name, default, enough, mend in limits
+        (name, fix)
+        for name, default, enough, fix in limits
         if (number if (number := _number(options.get(name))) is not None else default) > enough
     ]
     if not slow:
-        return Finding(Level.OK, "SchedulerParameters", "Slurm starts a beneficiary at once")
+        return Finding(Level.OK, "SchedulerParameters", "Slurm starts a preemptor at once")
     return Finding(
         Level.WARN,
         "SchedulerParameters",
-        f"{', '.join(name for name, _ in slow)}: Slurm may take seconds to start a beneficiary on free CPUs",
-        "SchedulerParameters=" + ",".join(f"{name}={mend}" for name, mend in slow) + " (besides what is there)",
+        f"{', '.join(name for name, _ in slow)}: Slurm may take seconds to start a preemptor on free CPUs",
+        "SchedulerParameters=" + ",".join(f"{name}={fix}" for name, fix in slow) + " (besides what is there)",
     )
 
 
-def _plug_in(values: dict[str, str], facts: Facts) -> Finding:
+def _plug_in(values: dict[str, str], facts: SiteFacts) -> Finding:
     subject = "JobSubmitPlugins"
     effort = "best effort only: non-preemptible jobs beyond entitlement may start before omfsd sees them"
     if "lua" not in values.get("JobSubmitPlugins", "").split(","):
-        mend = "install plugins/job_submit.lua beside slurm.conf and set JobSubmitPlugins=lua"
-        return Finding(Level.WARN, subject, f"no lua plug-in: {effort}", mend)
+        fix = "install plugins/job_submit.lua beside slurm.conf and set JobSubmitPlugins=lua"
+        return Finding(Level.WARN, subject, f"no lua plug-in: {effort}", fix)
     match facts.plugin:
         case PlugIn.MISSING:
             return Finding(
@@ -214,38 +236,38 @@ def _plug_in(values: dict[str, str], facts: Facts) -> Finding:
                 "install plugins/job_submit.lua beside slurm.conf",
             )
         case PlugIn.ANOTHER:
-            mend = "call plugins/job_submit.lua from your own job_submit.lua"
-            return Finding(Level.WARN, subject, f"job_submit.lua is not omfsd's: {effort}", mend)
+            fix = "call plugins/job_submit.lua from your own job_submit.lua"
+            return Finding(Level.WARN, subject, f"job_submit.lua is not omfsd's: {effort}", fix)
         case PlugIn.UNKNOWN:
-            return Finding(Level.WARN, subject, "lua is on, but job_submit.lua could not be looked at")
+            return Finding(Level.WARN, subject, "lua is on, but job_submit.lua could not be read")
     if facts.watched != facts.heartbeat:
-        what = f"the plug-in looks at {facts.watched}, but omfsd writes {facts.heartbeat}: {effort}"
-        mend = f"heartbeat={facts.heartbeat} in omfs_job_submit.conf beside slurm.conf"
-        return Finding(Level.WARN, subject, what, mend)
+        what = f"the plug-in reads {facts.watched}, but omfsd writes {facts.heartbeat}: {effort}"
+        fix = f"heartbeat={facts.heartbeat} in omfs_job_submit.conf beside slurm.conf"
+        return Finding(Level.WARN, subject, what, fix)
     if facts.poll_seconds >= facts.max_age:
         what = (
-            f"omfsd looks every {facts.poll_seconds:g} s, but the plug-in takes it for gone after {facts.max_age:g} s"
+            f"omfsd polls every {facts.poll_seconds:g} s, but the plug-in takes it for dead after {facts.max_age:g} s"
         )
-        mend = f"max_age={ceil(2 * facts.poll_seconds) + 5} in omfs_job_submit.conf, or a smaller slurm.poll_seconds"
-        return Finding(Level.WARN, subject, what, mend)
+        fix = f"max_age={ceil(2 * facts.poll_seconds) + 5} in omfs_job_submit.conf, or a smaller slurm.poll_seconds"
+        return Finding(Level.WARN, subject, what, fix)
     age = "never written" if facts.heartbeat_age is None else f"{facts.heartbeat_age:.0f} s old"
     if facts.running and (facts.heartbeat_age is None or facts.heartbeat_age > facts.max_age):
         what = f"omfsd runs, but its heartbeat {facts.heartbeat} is {age}: the gate holds nothing"
-        mend = "see what omfs status says: it rests while omfsd is paused, in dry run or without an answer of Slurm's"
-        return Finding(Level.WARN, subject, what, mend)
+        fix = "see omfs status: no heartbeat while omfsd is paused, in dry run, or without an answer from Slurm"
+        return Finding(Level.WARN, subject, what, fix)
     return Finding(Level.OK, subject, f"the plug-in holds jobs at submit while {facts.heartbeat} is fresh ({age})")
 
 
-def _releases(values: dict[str, str], facts: Facts) -> list[Finding]:
-    """Whether our plug-in takes the daemon's orders."""
+def _releases(values: dict[str, str], facts: SiteFacts) -> list[Finding]:
+    """Whether our plug-in accepts the daemon's orders."""
     if "lua" not in values.get("JobSubmitPlugins", "").split(",") or facts.plugin is not PlugIn.OURS:
         return []
     subject, uid = "privileged_uids", str(facts.uid)
     if uid in facts.privileged_uids:
-        return [Finding(Level.OK, subject, f"the plug-in takes orders of uid {uid}")]
-    what = f"the plug-in takes no orders of uid {uid}: jobs held at submit could not be released"
-    mend = f"privileged_uids={','.join(sorted({*facts.privileged_uids, uid} - {''}))} in omfs_job_submit.conf"
-    return [Finding(Level.FAIL, subject, what, f"{mend}, or run omfsd (and this check) as one of them")]
+        return [Finding(Level.OK, subject, f"the plug-in accepts orders of uid {uid}")]
+    what = f"the plug-in accepts no orders of uid {uid}: jobs held at submit could not be released"
+    fix = f"privileged_uids={','.join(sorted({*facts.privileged_uids, uid} - {''}))} in omfs_job_submit.conf"
+    return [Finding(Level.FAIL, subject, what, f"{fix}, or run omfsd (and this check) as one of them")]
 
 
 def _preempt_type(values: dict[str, str]) -> Finding:
@@ -255,7 +277,7 @@ def _preempt_type(values: dict[str, str]) -> Finding:
     return Finding(
         Level.WARN,
         "PreemptType",
-        f"{kind}: Slurm stops jobs by its own rules as well, whatever the entitlements are",
+        f"{kind}: Slurm preempts jobs by its own rules as well, whatever the entitlements",
         "PreemptType=preempt/none",
     )
 
@@ -264,32 +286,32 @@ def _select(values: dict[str, str]) -> Finding:
     kind = values.get("SelectType", "")
     if kind in ("select/cons_tres", "select/cons_res"):
         return Finding(Level.OK, "SelectType", kind)
-    mend = "SelectType=select/cons_tres with SelectTypeParameters=CR_Core or CR_Core_Memory"
-    return Finding(Level.FAIL, "SelectType", f"{kind or 'none'} gives whole nodes only", mend)
+    fix = "SelectType=select/cons_tres with SelectTypeParameters=CR_Core or CR_Core_Memory"
+    return Finding(Level.FAIL, "SelectType", f"{kind or 'none'} allocates whole nodes only", fix)
 
 
 def _memory(values: dict[str, str]) -> Finding:
-    """Nothing to mend: what a site must know when it chooses between suspend and requeue."""
+    """Nothing to fix: what a site must know to choose between suspend and requeue."""
     if "memory" in values.get("SelectTypeParameters", "").lower():
-        what = "memory is counted: a suspended job keeps its own, so others start only where there is more"
+        what = "memory is allocated: a suspended job keeps its own, so others start only where there is more"
     else:
-        what = "memory is not counted: suspended and running jobs together may need more than a node has"
+        what = "memory is not allocated: suspended and running jobs together may need more than a node has"
     return Finding(Level.OK, "SelectTypeParameters", what)
 
 
-def _entitlements(shares: Sequence[AccountShare]) -> Finding:
-    total = sum(share.percent for share in shares if not share.parent)
-    if not shares:
-        mend = "omfs entitlements set ACCOUNT PERCENT"
-        return Finding(Level.WARN, "entitlements", "nobody has an entitlement: all are alike", mend)
+def _entitlements(entitlements: Sequence[Entitlement]) -> Finding:
+    total = sum(entitlement.percent for entitlement in entitlements if not entitlement.parent)
+    if not entitlements:
+        fix = "omfs entitlements set ACCOUNT PERCENT"
+        return Finding(Level.WARN, "entitlements", "no account has an entitlement: all are equal", fix)
     if total == 100:
         return Finding(
             Level.WARN,
             "entitlements",
-            "the top accounts have all of the machine: accounts that are not named own nothing, only borrow",
-            "leave some percent over, if others submit jobs here",
+            "the top accounts own the whole cluster: accounts without an entitlement can only borrow",
+            "leave some percent to others, if they submit jobs here",
         )
-    return Finding(Level.OK, "entitlements", f"{float(100 - total):g} % is left for accounts that are not named")
+    return Finding(Level.OK, "entitlements", f"{float(100 - total):g} % is left to accounts without an entitlement")
 
 
 def _options(text: str) -> dict[str, str]:

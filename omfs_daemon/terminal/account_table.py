@@ -1,15 +1,19 @@
-"""Omfs status and the demo both show it: below demo."""
+"""The table of accounts that ``omfs status`` and the demo print."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from rich.table import Table
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import table
-from omfs_daemon.daemon.api.status_view import AccountView
+from typing import TYPE_CHECKING
+
+from omfs_daemon.terminal.output import cell, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from omfs_daemon.daemon.api.status_view import AccountView
 
 
-def accounts(rows: Sequence[AccountView], title: str = "") -> Table:
+def account_table(rows: Sequence[AccountView], title: str = "") -> Table:
     """Entitled, used, borrowed, lent and pending CPUs, accounts below their parents."""
     names = ("entitled", "used", "borrowed", "lent", "pending")
     made = table(title, ("account", "%", *names), ("%", *names))

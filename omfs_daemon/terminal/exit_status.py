@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
+
 import typer
 from typer.core import TyperGroup
+
+from omfs_daemon.errors import ConfigError, DeniedError, OmfsError, UnreachableError
 from omfs_daemon.terminal.output import clean
-from omfs_daemon.daemon.api.operations import DeniedError
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import OmfsError
-from omfs_daemon.daemon.api.client import UnreachableError
 
 EXIT_CODES = """\
 Exit codes: 0 done, or the answer is yes; 1 the answer is no, or there are findings; 2 wrong usage or input;
@@ -38,7 +37,7 @@ def exit_code(error: OmfsError) -> Exit:
 
 
 class FaultLine(TyperGroup):
-    """A command group whose commands may raise our errors."""
+    """A command group that turns our errors into one line on stderr and an exit code."""
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
         try:

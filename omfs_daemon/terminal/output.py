@@ -1,4 +1,7 @@
-"""How things are printed: text of users made harmless, times, JSON for scripts, tables for people."""
+"""Output: users' text made harmless, times and sizes, JSON for scripts, tables for people.
+
+rich is imported where a table is made: it takes longer to import than most commands take to run.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,14 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING
+
 from omfs_daemon.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
 
 _WIDE = 160
 
@@ -22,20 +29,26 @@ def clean(text: str) -> str:
 
 
 def cell(value: object, style: str = "") -> Text:
-    """A value as rich text: never read as markup."""
+    """A value as rich text, cleaned and never read as markup."""
+    from rich.text import Text
+
     return Text(clean("" if value is None else str(value)), style=style)
 
 
 def table(title: str, columns: Sequence[str], numbers: Sequence[str] = ()) -> Table:
     """An empty table; the columns among ``numbers`` are aligned to the right."""
-    made = Table(title=title or None, title_justify="left", header_style="bold")
+    from rich.table import Table
+
+    made = Table(title=clean(title) or None, title_justify="left", header_style="bold")
     for name in columns:
         made.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
     return made
 
 
 def show(*parts: RenderableType) -> None:
-    """Print for people: in colours on a terminal, plain and wide in a pipe."""
+    """Print for people: in color on a terminal, plain and wide in a pipe."""
+    from rich.console import Console
+
     width = None if sys.stdout.isatty() else max(_WIDE, shutil.get_terminal_size().columns)
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     for part in parts:
@@ -47,8 +60,8 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2))
 
 
-def directory(text: str) -> Path:
-    """An option's value; ConfigError for none, as a script's unset variable gives, which would mean the current one."""
+def directory_option(text: str) -> Path:
+    """The value of an option; ConfigError if it is empty, as a script's unset variable is."""
     if not text:
         raise ConfigError("a directory is needed, not nothing (. for the current one)")
     return Path(text)

@@ -1,17 +1,19 @@
-"""What the options before the command say: which configuration, which daemon."""
+"""The options before the command: which configuration, which daemon."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Annotated, cast
+
 import typer
+
+from omfs_daemon.config.socket_path import DEFAULT_PATH, socket_path
 from omfs_daemon.daemon.api.client import Client
-from omfs_daemon.config.load import DEFAULT_PATH
-from omfs_daemon.config.schema import Config
-from omfs_daemon.config.load import load
-from typing import Annotated
+
+if TYPE_CHECKING:
+    from omfs_daemon.config.schema import Config
 
 
 @dataclass(frozen=True)
@@ -22,16 +24,21 @@ class Session:
     socket: Path | None
 
     def config(self) -> Config:
-        """The configuration file; the defaults when none was named and this user sees none. ConfigError."""
+        """The configuration file; the defaults when none was named and this user cannot read one. ConfigError."""
+        from omfs_daemon.config.load import load
+        from omfs_daemon.config.schema import Config
+
         if self.config_path is not None:
             return load(self.config_path)
         return load(DEFAULT_PATH) if os.access(DEFAULT_PATH, os.R_OK) else Config()
 
     def client(self) -> Client:
-        return Client(self.socket or self.config().daemon.socket)
+        """A client of the daemon with this configuration. ConfigError if the file does not say where its socket is."""
+        return Client(self.socket or socket_path(self.config_path) or self.config().daemon.socket)
 
 
 def session_of(context: typer.Context) -> Session:
     return cast(Session, context.find_root().obj)
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

@@ -9,7 +9,7 @@
  * Holds no capability, and gives none on: what CRIU had is dropped before anything else.
  *
  * The program gets no_new_privs: without CAP_SETPCAP a restore needs it wherever the capability bounding set is not
- * full, as in containers. Processes that lose their parent become children of this one, so that the launcher finds all.
+ * full, as in containers. Processes that lose their parent become children of this one, so that omfs-run finds all.
  */
 #define _GNU_SOURCE
 #include <errno.h>

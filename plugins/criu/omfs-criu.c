@@ -1,5 +1,5 @@
 /*
- * omfs-criu: lets a user dump and restore his own processes with CRIU.
+ * omfs-criu: lets users dump and restore their own processes with CRIU.
  *
  *   omfs-criu version
  *   omfs-criu dump PID IMAGES WORK     write PID and its descendants to IMAGES, leave them stopped
@@ -8,7 +8,7 @@
  * Installed with the file capability CAP_CHECKPOINT_RESTORE, which it hands to CRIU and to nothing else. CRIU runs with the
  * caller's user, so the kernel itself keeps it from other users' processes and files; CAP_SYS_PTRACE would undo
  * that and is not given. no_new_privs is set for CRIU and so for all that it brings back: an image is the user's own
- * file, he may have forged it, and what comes out of it must not gain from set-user-ID programs.
+ * file, they may have forged it, and what comes out of it must not gain from set-user-ID programs.
  *
  * IMAGES and WORK: absolute paths of directories that belong to the caller and that nobody else may write to. CRIU's log,
  * its pid file and what omfs-criu-attach says go to WORK. Nothing of the environment is handed on.
@@ -153,7 +153,7 @@ static const char *own_process(const char *text)
 	snprintf(path, sizeof(path), "/proc/%s", text);
 	if (stat(path, &info))
 		end(REFUSED, "there is no process %s", text);
-	/* Root's, too, if the process is of the caller but runs a program that he may not read. */
+	/* Root's, too, if the process is of the caller but runs a program that they may not read. */
 	if (info.st_uid != getuid())
 		end(REFUSED, "process %s belongs to user %u, not to user %u who asks", text, info.st_uid, getuid());
 	return text;

@@ -4,53 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omfs_daemon.cluster import run_report as launched
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.run_report import RunState
-from omfs_daemon.cluster.preempt_methods import Method
-from omfs_daemon.cluster.preempt_methods import Pace
-from omfs_daemon.preemption.methods.base import Action
-from omfs_daemon.preemption.methods.base import Progress
-from omfs_daemon.preemption.methods.base import Seen
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
+from omfs_daemon.cluster.run_report import RunState, run_report
+from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptionProgress
 from omfs_daemon.slurm import orders
 
 
 class SelfRequeue:
-    """Asked by ``scancel -s USR2 --batch``; a job counts as stopped when it waits in the queue again."""
+    """Requested by ``scancel -s USR2 --batch``; a job counts as preempted when it is pending again."""
 
-    traits = Method("self_requeue", keeps_work=True, leaves=True, launched=True)
-    pace = Pace(stop_seconds=5.0, stop_rate=200e6, back_seconds=10.0, back_rate=200e6)
+    traits = MethodTraits("self_requeue", keeps_work=True, leaves=True, launched=True)
+    pace = MethodSpeed(preempt_seconds=5.0, preempt_rate=200e6, resume_seconds=10.0, resume_rate=200e6)
 
-    def prepare(self, seen: Seen) -> list[Action]:
+    def prepare(self, seen: ObservedJob) -> list[Action]:
         return [] if seen.job.requeue else [orders.AllowRequeue((seen.job.ref,))]
 
-    def stop(self, jobs: Sequence[Seen]) -> list[Action]:
-        return [orders.Signal(seen.job.ref, "USR2") for seen in jobs if _says(seen.job) is RunState.READY]
+    def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
+        return [orders.SendSignal(seen.job.ref, "USR2") for seen in jobs if _state(seen.job) is RunState.READY]
 
-    def finish(self, jobs: Sequence[Seen]) -> list[Action]:
+    def finish(self, jobs: Sequence[ObservedJob]) -> list[Action]:
         return []
 
-    def progress(self, seen: Seen) -> Progress:
+    def progress(self, seen: ObservedJob) -> PreemptionProgress:
         if seen.job.runs:
-            return Progress.GOING if _says(seen.job) is RunState.STOPPING else Progress.UNTOUCHED
-        return Progress.GOING if seen.job.holds_cpus else Progress.STOPPED
+            return PreemptionProgress.GOING if _state(seen.job) is RunState.STOPPING else PreemptionProgress.UNTOUCHED
+        return PreemptionProgress.GOING if seen.job.holds_cpus else PreemptionProgress.STOPPED
 
-    def why_failed(self, seen: Seen) -> str:
+    def why_failed(self, seen: ObservedJob) -> str:
         return ""
 
-    def keep_stopped(self, seen: Seen) -> list[Action]:
+    def keep_preempted(self, seen: ObservedJob) -> list[Action]:
         job = seen.job
-        return [orders.Hold((job.ref,))] if job.state is JobState.PENDING and job.hold is not Hold.ADMIN else []
+        return [orders.HoldJobs((job.ref,))] if job.state is JobState.PENDING and job.hold is not Hold.ADMIN else []
 
-    def bring_back(self, seen: Seen, cpus_free: bool) -> list[Action]:
+    def resume(self, seen: ObservedJob, cpus_free: bool) -> list[Action]:
         job = seen.job
-        return [orders.Release((job.ref,))] if job.state is JobState.PENDING and job.hold is not Hold.NONE else []
+        return [orders.ReleaseJobs((job.ref,))] if job.state is JobState.PENDING and job.hold is not Hold.NONE else []
 
 
-def _says(job: Job) -> RunState | None:
-    run = launched.of(job)
+def _state(job: Job) -> RunState | None:
+    run = run_report(job)
     return run.state if run is not None else None
 
 

@@ -1,14 +1,14 @@
 /*
- * Options of omfs-daemon for sbatch, salloc and srun: how a job can be stopped, where its checkpoints lie, how long it
- * runs undisturbed (docs/plugins.md). Looked at at submit, shown in --help, and handed on:
+ * Options of omfs-daemon for sbatch, salloc and srun: how a job can be preempted, where its checkpoints are, how long
+ * it runs before it may be preempted (docs/plugins.md). Checked at submit, shown in --help, and passed on:
  *
  *   to omfs-run       OMFS_METHOD (the first that it knows) and OMFS_CKPT_DIR in the job's environment
  *   to the daemon     through the "job control environment" of SPANK, which job_submit.lua reads and puts into the
  *                     job's comment as omfs:method=... and omfs:min_runtime=SECONDS
  *
- * Which methods the site offers, and how long anybody may ask for, is the site's: job_submit.lua looks at that. A user
- * can write the comment and the environment by hand as well, so no option gives more than that. Without an option
- * nothing is touched. Nothing in here ends a job or a node's step: what is wrong on the node's side is left out.
+ * job_submit.lua checks which methods the site offers, and how long a job may ask for. Users can write the comment and
+ * the environment by hand as well, so no option gives more than that. Without an option nothing is changed. Nothing in
+ * here ends a job or a step: on the node, wrong values are ignored.
  */
 #include <limits.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@ SPANK_PLUGIN(omfs, 1)
 
 enum { METHOD, CKPT_DIR, MIN_RUNTIME, OPTIONS };
 
-/* What omfs-run can do (NAMES in omfs_daemon/omfs_run/driver_table.py); the others need nobody inside the job. */
+/* Methods of omfs-run (NAMES in omfs_daemon/omfs_run/driver_table.py); the others need nothing inside the job. */
 static const char *const LAUNCHED[] = { "dmtcp", "criu", "application" };
 
 #define LONGEST_METHODS 255 /* bytes of a list of methods */
@@ -31,7 +31,7 @@ static const char *const LAUNCHED[] = { "dmtcp", "criu", "application" };
 
 static const char *const VARIABLES[OPTIONS] = { "OMFS_METHOD", "OMFS_CKPT_DIR", "OMFS_MIN_RUNTIME" };
 
-/* What the user gave, looked at; the time as seconds. */
+/* The user's values, checked; the time in seconds. */
 static char *given[OPTIONS];
 
 static bool is_method_list(const char *text)
@@ -111,7 +111,7 @@ static long long seconds_of(const char *text)
 	return 60 * parts[0] + parts[1];
 }
 
-/* Keeps a right value in "given"; false for a wrong one (ALLOWED says what is right). */
+/* Keeps a valid value in "given"; false for an invalid one (see ALLOWED). */
 static bool take(int option, const char *text)
 {
 	char seconds[32];
@@ -146,11 +146,11 @@ static int option_given(int option, const char *argument, int remote);
 
 static struct spank_option options[OPTIONS] = {
 	{ "omfs-method", "NAME[,NAME...]",
-	  "how omfsd may stop the job, best first (requeue, suspend, dmtcp, ...)", 1, METHOD, option_given },
+	  "how omfsd may preempt the job, best first (requeue, suspend, dmtcp, ...)", 1, METHOD, option_given },
 	{ "omfs-ckptdir", "DIR",
 	  "absolute directory below which omfs-run keeps the job's checkpoints", 1, CKPT_DIR, option_given },
 	{ "omfs-min-runtime", "TIME",
-	  "run at least so long before being stopped for others (as --time)", 1, MIN_RUNTIME, option_given },
+	  "run at least so long before being preempted (as --time)", 1, MIN_RUNTIME, option_given },
 };
 
 static const char *const ALLOWED[OPTIONS] = {

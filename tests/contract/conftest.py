@@ -13,15 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.slurm.pyslurm.pyslurm_process import PySlurmProcess
-from tests.contract.clusters import SHAPE
-from tests.contract.clusters import FakeWorld
-from tests.contract.clusters import RealWorld
-from tests.contract.clusters import World
-from tests.pyslurm_stand_in.server import StandInServer
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from tests.support.clusters import SHAPE, FakeWorld, RealWorld, World
+from tests.support.pyslurm_stand_in.server import StandInServer
+from tests.support.waiting import LIMIT
 
-LIMIT = 20.0
 PYTHON = os.environ.get("OMFS_PYSLURM_PYTHON", "")
 REAL = ["real", *(["pyslurm over real"] if PYTHON else [])]
 WORLDS = ["fake", "pyslurm over fake", *(pytest.param(name, marks=pytest.mark.slurm) for name in REAL)]

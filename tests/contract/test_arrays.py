@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from tests.contract.clusters import World
+from tests.support.clusters import World
 
-FULL = Submission(Request(16, nodes=4, max_nodes=4))
-WAITING = Submission(Request(4, max_nodes=1), array=(1, 2, 3, 4, 5))
+FULL = Submission(JobRequest(16, nodes=4, max_nodes=4))
+WAITING = Submission(JobRequest(4, max_nodes=1), array=(1, 2, 3, 4, 5))
 
 
 def test_the_waiting_rest_is_one_job(world: World) -> None:

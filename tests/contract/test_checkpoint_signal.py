@@ -6,22 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import Launched
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnUsr1
-from tests.contract.clusters import World
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnUsr1
+from tests.support.clusters import World
 
 WHAT = Submission(
-    Request(1, excluded_nodes=frozenset({"n4"})),
+    JobRequest(1, excluded_nodes=frozenset({"n4"})),
     comment="mine",
     nice=7,
     requeue=False,
     licenses=(("ve_n1", 1),),
-    launched=Launched(),
+    launched=OmfsRunBehaviour(),
 )
 
 
@@ -31,7 +27,7 @@ def says(world: World, job: int, state: str, run: int = 0) -> bool:
 
 def ready(world: World, on_usr1: OnUsr1 = OnUsr1.CHECKPOINT) -> int:
     """A job that may be requeued: since 24.05 Slurm lets one end for good that may not, whatever its exit code."""
-    job = world.running(replace(WHAT, launched=Launched(on_usr1=on_usr1)))
+    job = world.running(replace(WHAT, launched=OmfsRunBehaviour(on_usr1=on_usr1)))
     assert world.gateway.allow_requeue([str(job)]) == []
     world.until(lambda: says(world, job, "ready"))
     return job
@@ -54,7 +50,7 @@ def test_exit_101_puts_a_job_back_held_by_its_owner_s_hold(world: World) -> None
     job = stopped(world)
     shown = listed(world, job)
     assert (shown.state, shown.hold, shown.reason, shown.priority) == (JobState.PENDING, Hold.USER, "JobHeldUser", 0)
-    assert (shown.restarts, shown.run_time, shown.shares) == (1, 0, ())
+    assert (shown.restarts, shown.run_time, shown.allocations) == (1, 0, ())
     assert (shown.nice, shown.licenses, shown.request) == (7, WHAT.licenses, shown.request)
     assert shown.request.excluded_nodes == {"n4"}
     assert says(world, job, "stopped")
@@ -63,13 +59,13 @@ def test_exit_101_puts_a_job_back_held_by_its_owner_s_hold(world: World) -> None
 
 def test_its_dependents_go_on_waiting(world: World) -> None:
     job = ready(world)
-    dependent = world.submit(Submission(Request(1), after=(job,)))
+    dependent = world.submit(Submission(JobRequest(1), after=(job,)))
     world.gateway.signal(str(job), "USR1", batch_only=True)
     world.until(lambda: world.waits(job))
     assert world.stays(lambda: world.waits(dependent))
 
 
-def test_released_it_runs_again_and_says_that_this_run_is_ready(world: World) -> None:
+def test_released_it_runs_again_and_reports_that_this_run_is_ready(world: World) -> None:
     job = stopped(world)
     assert world.gateway.requeue_hold([str(job)]) == []
     assert world.gateway.release([str(job)]) == []
@@ -92,7 +88,7 @@ def test_else_its_owner_can(world: World) -> None:
     assert world.user_release(stopped(world))
 
 
-def test_held_it_is_ranked_pinned_and_given_licences(world: World) -> None:
+def test_held_it_is_ranked_pinned_and_given_licenses(world: World) -> None:
     job = stopped(world)
     assert world.gateway.set_nice([str(job)], 9) == []
     assert world.gateway.pin(str(job), ["n2"], (("ve_n2", 1),)) == []

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from tests.contract.clusters import World
+from tests.support.clusters import World
 
-FULL = Submission(Request(16, nodes=4, max_nodes=4))
-ONE = Submission(Request(1))
-HELD = Submission(Request(1), hold=Hold.USER)
+FULL = Submission(JobRequest(16, nodes=4, max_nodes=4))
+ONE = Submission(JobRequest(1))
+HELD = Submission(JobRequest(1), hold=Hold.USER)
+
+
+def after(*jobs: int) -> Submission:
+    """A job that is to start when these have ended."""
+    return Submission(JobRequest(1), after=jobs)
 
 
 def test_an_administrators_hold_is_not_the_owners_to_release(world: World) -> None:
@@ -24,7 +29,7 @@ def test_an_administrators_hold_is_not_the_owners_to_release(world: World) -> No
     assert world.job(job).hold is Hold.ADMIN
 
 
-def test_the_owner_releases_his_own_hold(world: World) -> None:
+def test_owners_release_their_own_holds(world: World) -> None:
     job = world.submit(HELD)
     assert world.job(job).hold is Hold.USER
     assert world.user_release(job)
@@ -52,6 +57,41 @@ def test_release_ends_any_hold(world: World, hold: Hold) -> None:
         world.gateway.hold([str(job)])
     assert world.gateway.release([str(job)]) == []
     assert world.until(lambda: world.runs(job)) < 5
+
+
+def test_what_a_job_waits_for_is_seen_held_or_not(world: World) -> None:
+    first = world.running(ONE)
+    job = world.submit(after(first))
+    for hold in (Hold.NONE, Hold.ADMIN):
+        assert (world.job(job).hold, world.job(job).eligible) == (hold, inf)
+        world.gateway.hold([str(job)])
+    world.gateway.release([str(job)])
+    seen = world.job(job)
+    assert (seen.hold, seen.eligible) == (Hold.NONE, inf)
+    assert seen.reason in ("", "None", "Dependency") and seen.priority > 0
+    world.until(lambda: world.job(job).reason == "Dependency")
+    assert world.job(job).eligible == inf
+    world.cancel(first)
+    world.until(lambda: world.runs(job))
+
+
+def test_a_job_just_released_waits_no_more_for_one_that_has_ended(world: World) -> None:
+    first = world.running(ONE)
+    job = world.submit(after(first))
+    world.gateway.hold([str(job)])
+    world.cancel(first)
+    world.until(lambda: world.job(job).eligible is None)
+    assert world.stays(lambda: world.waits(job), 1)
+    world.gateway.release([str(job)])
+    seen: list[Job] = []
+
+    def starts() -> bool:
+        seen.append(world.job(job))
+        return seen[-1].state is JobState.RUNNING
+
+    assert world.until(starts) < 5
+    assert {(one.hold, one.eligible == inf, one.priority > 0) for one in seen} == {(Hold.NONE, False, True)}
+    assert not {one.reason for one in seen if one.state is JobState.PENDING} & {"Dependency", "JobHeldAdmin"}
 
 
 def test_a_held_job_stays_while_nodes_are_idle(world: World) -> None:
@@ -84,7 +124,7 @@ def test_holding_and_releasing_twice_is_harmless(world: World) -> None:
 
 def test_a_lower_nice_starts_first(world: World) -> None:
     first = world.running(FULL)
-    whole = Submission(Request(16, nodes=4, max_nodes=4))
+    whole = Submission(JobRequest(16, nodes=4, max_nodes=4))
     early, late = world.submit(whole), world.submit(whole)
     assert world.gateway.set_nice([str(late)], -500) == []
     world.cancel(first)
@@ -94,7 +134,7 @@ def test_a_lower_nice_starts_first(world: World) -> None:
 
 def test_equal_jobs_start_in_the_order_of_submission(world: World) -> None:
     first = world.running(FULL)
-    whole = Submission(Request(16, nodes=4, max_nodes=4))
+    whole = Submission(JobRequest(16, nodes=4, max_nodes=4))
     early, late = world.submit(whole), world.submit(whole)
     world.cancel(first)
     world.until(lambda: world.runs(early))
@@ -110,7 +150,7 @@ def test_hold_and_release_leave_a_running_job_alone(world: World) -> None:
 
 
 def test_a_pinned_job_starts_there_only(world: World) -> None:
-    world.running(Submission(Request(4, required_nodes=frozenset({"n2"}))))
+    world.running(Submission(JobRequest(4, required_nodes=frozenset({"n2"}))))
     job = world.submit(HELD)
     assert world.gateway.pin(str(job), ["n2"]) == []
     assert world.job(job).request.required_nodes == {"n2"}
@@ -123,7 +163,7 @@ def test_a_pinned_job_starts_there_only(world: World) -> None:
 
 
 def test_a_pin_to_several_nodes_uses_them_all(world: World) -> None:
-    job = world.submit(Submission(Request(4, nodes=2, max_nodes=2), hold=Hold.USER))
+    job = world.submit(Submission(JobRequest(4, nodes=2, max_nodes=2), hold=Hold.USER))
     assert world.gateway.pin(str(job), ["n2", "n4"]) == []
     world.gateway.release([str(job)])
     world.until(lambda: world.runs(job))
@@ -131,15 +171,15 @@ def test_a_pin_to_several_nodes_uses_them_all(world: World) -> None:
 
 
 def test_nodes_besides_the_pinned_ones_are_found(world: World) -> None:
-    job = world.submit(Submission(Request(6, nodes=2, max_nodes=2), hold=Hold.USER))
+    job = world.submit(Submission(JobRequest(6, nodes=2, max_nodes=2), hold=Hold.USER))
     world.gateway.pin(str(job), ["n3"])
     world.gateway.release([str(job)])
     world.until(lambda: world.runs(job))
     assert len(world.job(job).on_nodes) == 2 and "n3" in world.job(job).on_nodes
 
 
-def test_an_impossible_pin_stops_a_job_until_it_is_undone(world: World) -> None:
-    job = world.submit(Submission(Request(1, partitions=("small",)), hold=Hold.USER))
+def test_an_impossible_pin_holds_a_job_until_it_is_undone(world: World) -> None:
+    job = world.submit(Submission(JobRequest(1, partitions=("small",)), hold=Hold.USER))
     world.gateway.pin(str(job), ["n1"])
     world.gateway.release([str(job)])
     world.until(lambda: world.job(job).reason == "BadConstraints")
@@ -190,14 +230,14 @@ def test_rank_and_pin_of_unknown_jobs_are_refused(world: World) -> None:
 
 @pytest.mark.parametrize("order", ["hold", "release", "suspend", "resume"])
 def test_orders_for_an_ended_job_are_refused(world: World, order: str) -> None:
-    job = world.submit(Submission(Request(1), run_time=1))
+    job = world.submit(Submission(JobRequest(1), run_time=1))
     world.until(lambda: world.is_in(job, JobState.ENDED))
     assert [refusal.ref for refusal in getattr(world.gateway, order)([str(job)])] == [str(job)]
     assert world.is_in(job, JobState.ENDED)
 
 
 def test_an_ended_job_is_refused_a_rank(world: World) -> None:
-    job = world.submit(Submission(Request(1), run_time=1))
+    job = world.submit(Submission(JobRequest(1), run_time=1))
     world.until(lambda: world.is_in(job, JobState.ENDED))
     assert len(world.gateway.set_nice([str(job)], 3)) == 1
 

@@ -7,18 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.errors import GatewayTimeout
-from omfs_daemon.testing.fake_slurm.fake_jobs import REQUEUED_HELD
-from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from tests.contract.clusters import MB
-from tests.contract.clusters import World
+from omfs_daemon.testing.fake_slurm.fake_jobs import REQUEUED_HELD, Submission
+from tests.support.clusters import MB, World
 
-ONE = Submission(Request(1))
+ONE = Submission(JobRequest(1))
 N1 = frozenset({"n1"})
-WHOLE_N1 = Submission(Request(4, required_nodes=N1))
+WHOLE_N1 = Submission(JobRequest(4, required_nodes=N1))
 
 
 def requeued(world: World, what: Submission = ONE) -> int:
@@ -33,11 +29,11 @@ def test_a_requeued_job_waits_in_a_hold(world: World) -> None:
     job = requeued(world)
     shown = world.job(job)
     assert (shown.hold, shown.reason, shown.priority) == (Hold.USER, REQUEUED_HELD, 0)
-    assert (shown.restarts, shown.run_time, shown.shares) == (1, 0, ())
+    assert (shown.restarts, shown.run_time, shown.allocations) == (1, 0, ())
     assert world.stays(lambda: world.waits(job))
 
 
-def test_a_stopping_job_is_shown_completing_on_its_nodes(world: World) -> None:
+def test_an_ending_job_is_shown_completing_on_its_nodes(world: World) -> None:
     job = world.running(replace(WHOLE_N1, ignores_term=True, run_time=60))
     other = world.submit(WHOLE_N1)
     world.gateway.requeue_hold([str(job)])
@@ -50,10 +46,10 @@ def test_a_stopping_job_is_shown_completing_on_its_nodes(world: World) -> None:
 
 
 def test_nothing_starts_on_a_node_where_a_job_is_completing(world: World) -> None:
-    job = world.running(Submission(Request(1, required_nodes=N1), ignores_term=True, run_time=60))
+    job = world.running(Submission(JobRequest(1, required_nodes=N1), ignores_term=True, run_time=60))
     world.gateway.requeue_hold([str(job)])
     world.until(lambda: world.is_in(job, JobState.COMPLETING), 2)
-    other = world.submit(Submission(Request(1, required_nodes=N1)))
+    other = world.submit(Submission(JobRequest(1, required_nodes=N1)))
     assert world.stays(lambda: world.waits(other))
     world.until(lambda: world.runs(other))
 
@@ -78,7 +74,7 @@ def test_a_requeued_job_may_be_released_by_its_owner_until_it_is_held_again(worl
 
 
 def test_a_requeued_job_keeps_its_rank_and_its_required_nodes(world: World) -> None:
-    job = world.running(Submission(Request(1, required_nodes=N1)))
+    job = world.running(Submission(JobRequest(1, required_nodes=N1)))
     world.gateway.set_nice([str(job)], -33)
     world.gateway.requeue_hold([str(job)])
     world.until(lambda: world.waits(job))
@@ -86,12 +82,12 @@ def test_a_requeued_job_keeps_its_rank_and_its_required_nodes(world: World) -> N
     assert world.job(job).nice == -33
 
 
-def test_the_beneficiary_that_waits_gets_the_node_of_a_requeued_job_at_once(world: World) -> None:
+def test_the_preemptor_that_waits_gets_the_node_of_a_requeued_job_at_once(world: World) -> None:
     victim = world.running(WHOLE_N1)
-    beneficiary = world.submit(replace(WHOLE_N1, hold=Hold.USER))
-    world.gateway.release([str(beneficiary)])
+    preemptor = world.submit(replace(WHOLE_N1, hold=Hold.USER))
+    world.gateway.release([str(preemptor)])
     world.gateway.requeue_hold([str(victim)])
-    assert world.until(lambda: world.runs(beneficiary)) < 3
+    assert world.until(lambda: world.runs(preemptor)) < 3
 
 
 def test_requeuing_twice_is_harmless(world: World) -> None:
@@ -104,21 +100,21 @@ def test_requeuing_twice_is_harmless(world: World) -> None:
 
 
 def test_a_job_that_may_not_be_requeued_refuses_and_runs_on(world: World) -> None:
-    job = world.running(Submission(Request(1), requeue=False))
+    job = world.running(Submission(JobRequest(1), requeue=False))
     assert [refusal.ref for refusal in world.gateway.requeue_hold([str(job)])] == [str(job)]
     assert world.runs(job)
 
 
 def test_requeue_leaves_a_waiting_job_alone(world: World) -> None:
     world.running(WHOLE_N1)
-    job = world.submit(Submission(Request(1, required_nodes=N1)))
+    job = world.submit(Submission(JobRequest(1, required_nodes=N1)))
     world.gateway.requeue_hold([str(job)])
     assert (world.job(job).hold, world.job(job).restarts) == (Hold.NONE, 0)
 
 
-def test_requeue_never_brings_an_ended_job_back(world: World) -> None:
+def test_requeue_never_restarts_an_ended_job(world: World) -> None:
     """``scontrol requeuehold`` without ``incomplete`` would run a completed job a second time."""
-    job = world.submit(Submission(Request(1), run_time=1))
+    job = world.submit(Submission(JobRequest(1), run_time=1))
     world.until(lambda: world.is_in(job, JobState.ENDED))
     world.gateway.requeue_hold([str(job)])
     assert world.stays(lambda: world.is_in(job, JobState.ENDED), 1)
@@ -126,22 +122,22 @@ def test_requeue_never_brings_an_ended_job_back(world: World) -> None:
 
 def test_a_suspended_job_frees_its_cpus(world: World) -> None:
     victim = world.running(WHOLE_N1)
-    beneficiary = world.submit(WHOLE_N1)
+    preemptor = world.submit(WHOLE_N1)
     assert world.gateway.suspend([str(victim)]) == []
     assert world.is_in(victim, JobState.SUSPENDED)
-    world.until(lambda: world.runs(beneficiary), 5)
+    world.until(lambda: world.runs(preemptor), 5)
 
 
 def test_a_suspended_job_keeps_its_memory(world: World) -> None:
-    victim = world.running(Submission(Request(1, memory_per_node=6000 * MB, required_nodes=N1)))
-    other = world.submit(Submission(Request(1, memory_per_node=6000 * MB, required_nodes=N1)))
+    victim = world.running(Submission(JobRequest(1, memory_per_node=6000 * MB, required_nodes=N1)))
+    other = world.submit(Submission(JobRequest(1, memory_per_node=6000 * MB, required_nodes=N1)))
     world.gateway.suspend([str(victim)])
     assert world.stays(lambda: world.waits(other), 3)
     world.until(lambda: (world.node("n1").cpus_taken, world.node("n1").memory_taken) == (0, 6000 * MB))
 
 
 def test_a_suspended_job_keeps_its_gres(world: World) -> None:
-    request = Request(1, gres=(("ve", 2),), required_nodes=N1)
+    request = JobRequest(1, gres=(("ve", 2),), required_nodes=N1)
     victim = world.running(Submission(request))
     other = world.submit(Submission(request))
     world.gateway.suspend([str(victim)])
@@ -167,7 +163,7 @@ def test_suspending_twice_is_harmless(world: World) -> None:
     assert world.runs(job)
 
 
-def test_resume_succeeds_over_busy_cpus_and_spoils_the_books(world: World) -> None:
+def test_resume_succeeds_on_busy_cpus_and_spoils_slurms_counts(world: World) -> None:
     first = world.running(WHOLE_N1)
     world.gateway.suspend([str(first)])
     second = world.running(WHOLE_N1)
@@ -191,7 +187,7 @@ def test_a_suspended_job_can_be_requeued(world: World) -> None:
 
 @pytest.mark.parametrize("order", ["suspend", "resume"])
 def test_a_waiting_job_cannot_be_suspended_or_resumed(world: World, order: str) -> None:
-    job = world.submit(Submission(Request(1), hold=Hold.USER))
+    job = world.submit(Submission(JobRequest(1), hold=Hold.USER))
     assert [refusal.ref for refusal in getattr(world.gateway, order)([str(job)])] == [str(job)]
 
 
@@ -217,7 +213,7 @@ def test_a_running_job_takes_a_signal(world: World, batch_only: bool) -> None:
 
 def test_a_waiting_job_takes_no_signal(world: World) -> None:
     """``scancel`` tries again for most of a minute before it says so: a short time-out may come first."""
-    job = world.submit(Submission(Request(1), hold=Hold.USER))
+    job = world.submit(Submission(JobRequest(1), hold=Hold.USER))
     with contextlib.suppress(GatewayTimeout):
         assert len(world.gateway.signal(str(job), "USR1")) == 1
 

@@ -1,4 +1,4 @@
-"""Licences, the books in which a site counts what Slurm would keep for a suspended job."""
+"""Licenses, with which a site counts what Slurm would keep for a suspended job."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
+from omfs_daemon.slurm.gateway import LicenseRow
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from omfs_daemon.slurm.gateway import LicenceRow
-from tests.contract.clusters import LICENCES
-from tests.contract.clusters import World
+from tests.support.clusters import LICENSES, World
 
 N1 = frozenset({"n1"})
 BOTH = (("ve_n1", 2),)
-ONE = Submission(Request(1), licenses=(("ve_n1", 1),))
-TWO = Submission(Request(1), licenses=BOTH)
+ONE = Submission(JobRequest(1), licenses=(("ve_n1", 1),))
+TWO = Submission(JobRequest(1), licenses=BOTH)
 
 
 def used(world: World, name: str = "ve_n1") -> int:
@@ -25,15 +22,15 @@ def used(world: World, name: str = "ve_n1") -> int:
 
 
 def test_what_there_is_and_what_is_held_is_shown(world: World) -> None:
-    assert sorted(world.gateway.licenses()) == [LicenceRow(name, LICENCES[name], 0) for name in sorted(LICENCES)]
-    world.running(Submission(Request(1), licenses=(("mem_n1", 3), ("ve_n1", 1))))
+    assert sorted(world.gateway.licenses()) == [LicenseRow(name, LICENSES[name], 0) for name in sorted(LICENSES)]
+    world.running(Submission(JobRequest(1), licenses=(("mem_n1", 3), ("ve_n1", 1))))
     assert (used(world), used(world, "mem_n1"), used(world, "ve")) == (1, 3, 0)
 
 
 def test_a_job_shows_what_it_asks_for_and_what_it_holds(world: World) -> None:
     asked = (("mem_n1", 3), ("ve_n1", 1))
-    job = world.submit(Submission(Request(1), licenses=asked, hold=Hold.USER))
-    plain = world.submit(Submission(Request(1), hold=Hold.USER))
+    job = world.submit(Submission(JobRequest(1), licenses=asked, hold=Hold.USER))
+    plain = world.submit(Submission(JobRequest(1), hold=Hold.USER))
     assert (world.job(job).licenses, world.job(plain).licenses) == (asked, ())
     world.gateway.release([str(job)])
     world.until(lambda: world.runs(job))
@@ -41,10 +38,10 @@ def test_a_job_shows_what_it_asks_for_and_what_it_holds(world: World) -> None:
     assert shown is not None and shown.licenses == asked
 
 
-def test_a_job_waits_for_its_licences_and_blocks_no_other(world: World) -> None:
+def test_a_job_waits_for_its_licenses_and_blocks_no_other(world: World) -> None:
     holder = world.running(TWO)
     waiting = world.submit(ONE)
-    other = world.submit(Submission(Request(1), nice=50))
+    other = world.submit(Submission(JobRequest(1), nice=50))
     world.until(lambda: world.job(waiting).reason == "Licenses")
     world.until(lambda: world.runs(other))
     assert world.waits(waiting)
@@ -59,7 +56,7 @@ def test_what_a_running_job_no_longer_holds_others_get(world: World) -> None:
     assert (world.job(holder).licenses, world.runs(holder), used(world)) == ((), True, 2)
 
 
-def test_a_suspended_job_keeps_its_licences_and_none_can_be_taken_from_it(world: World) -> None:
+def test_a_suspended_job_keeps_its_licenses_and_none_can_be_taken_from_it(world: World) -> None:
     holder, waiting = world.running(TWO), world.submit(ONE)
     world.gateway.suspend([str(holder)])
     assert world.stays(lambda: world.waits(waiting))
@@ -69,7 +66,7 @@ def test_a_suspended_job_keeps_its_licences_and_none_can_be_taken_from_it(world:
     world.until(lambda: world.runs(waiting))
 
 
-def test_what_is_taken_back_is_not_looked_at_and_overbooks(world: World) -> None:
+def test_what_is_taken_back_is_not_checked_and_overbooks(world: World) -> None:
     """Stripped, suspended, resumed, given back while another holds it: whoever gives it back must look first."""
     first = world.running(TWO)
     world.gateway.set_licenses([str(first)], ())
@@ -83,7 +80,7 @@ def test_what_is_taken_back_is_not_looked_at_and_overbooks(world: World) -> None
     assert world.stays(lambda: world.waits(third))
 
 
-def test_giving_licences_twice_is_harmless(world: World) -> None:
+def test_giving_licenses_twice_is_harmless(world: World) -> None:
     job = world.running(ONE)
     for _ in range(2):
         assert world.gateway.set_licenses([str(job)], BOTH) == []
@@ -94,7 +91,7 @@ def test_giving_licences_twice_is_harmless(world: World) -> None:
 
 
 @pytest.mark.parametrize("wanted", [(("nope", 1),), (("ve_n1", 3),)])
-def test_unknown_licences_and_more_than_there_are_in_all_are_refused(
+def test_unknown_licenses_and_more_than_there_are_in_all_are_refused(
     world: World, wanted: tuple[tuple[str, int], ...]
 ) -> None:
     waiting, running = world.submit(replace(ONE, hold=Hold.USER)), world.running(ONE)
@@ -122,8 +119,8 @@ def test_a_job_that_is_completing_still_holds_them(world: World) -> None:
     world.until(lambda: used(world) == 0)
 
 
-def test_nodes_and_licences_are_set_together(world: World) -> None:
-    job = world.submit(Submission(Request(1), licenses=(("ve", 1),), hold=Hold.USER))
+def test_nodes_and_licenses_are_set_together(world: World) -> None:
+    job = world.submit(Submission(JobRequest(1), licenses=(("ve", 1),), hold=Hold.USER))
     assert world.gateway.pin(str(job), ["n1"], ONE.licenses) == []
     assert (world.job(job).request.required_nodes, world.job(job).licenses) == (N1, ONE.licenses)
     world.gateway.release([str(job)])
@@ -131,7 +128,7 @@ def test_nodes_and_licences_are_set_together(world: World) -> None:
     assert (world.job(job).on_nodes, used(world), used(world, "ve")) == (("n1",), 1, 0)
 
 
-def test_a_pin_alone_leaves_the_licences_and_an_empty_one_takes_them(world: World) -> None:
+def test_a_pin_alone_leaves_the_licenses_and_an_empty_one_takes_them(world: World) -> None:
     job = world.submit(replace(ONE, hold=Hold.USER))
     world.gateway.pin(str(job), ["n1"])
     assert world.job(job).licenses == ONE.licenses
@@ -142,7 +139,7 @@ def test_a_pin_alone_leaves_the_licences_and_an_empty_one_takes_them(world: Worl
 @pytest.mark.parametrize(
     ("nodes", "licenses"), [(["nowhere"], (("mem_n1", 1),)), (["n2"], (("nope", 1),)), (["n2"], (("ve_n1", 3),))]
 )
-def test_of_nodes_and_licences_both_or_none_are_set(
+def test_of_nodes_and_licenses_both_or_none_are_set(
     world: World, nodes: list[str], licenses: tuple[tuple[str, int], ...]
 ) -> None:
     job = world.submit(replace(ONE, hold=Hold.USER))
@@ -158,16 +155,16 @@ def test_each_task_of_an_array_holds_its_own(world: World) -> None:
 
 
 @pytest.mark.parametrize("licenses", [(("ve_n1", 0),), (("a,b", 1),), (("a nice=-5", 1),), (("", 1),)])
-def test_what_cannot_be_a_licence_is_never_sent(world: World, licenses: tuple[tuple[str, int], ...]) -> None:
-    """Refused on our side: a site may have licences in slurm.conf with names that no command bears."""
+def test_what_cannot_be_a_license_is_never_sent(world: World, licenses: tuple[tuple[str, int], ...]) -> None:
+    """Refused on our side: a site may have licenses in slurm.conf with names that no command bears."""
     (refusal,) = world.gateway.set_licenses(["1"], licenses)
-    assert refusal.ref == "1" and refusal.message.startswith("not licences")
+    assert refusal.ref == "1" and refusal.message.startswith("not licenses")
     (refusal,) = world.gateway.pin("1", ["n1"], licenses)
-    assert refusal.ref == "1" and refusal.message.startswith("not licences")
+    assert refusal.ref == "1" and refusal.message.startswith("not licenses")
 
 
 def test_a_job_can_be_allowed_to_be_requeued(world: World) -> None:
-    job = world.running(Submission(Request(1), requeue=False))
+    job = world.running(Submission(JobRequest(1), requeue=False))
     assert len(world.gateway.requeue_hold([str(job)])) == 1
     assert not world.job(job).requeue
     assert world.gateway.allow_requeue([str(job)]) == []

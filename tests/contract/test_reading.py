@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from tests.contract.clusters import MB
-from tests.contract.clusters import World
+from tests.support.clusters import MB, World
 
 
 def test_a_job_starts_on_idle_nodes_at_once(world: World) -> None:
-    job_id = world.submit(Submission(Request(4)))
+    job_id = world.submit(Submission(JobRequest(4)))
     assert world.until(lambda: world.runs(job_id)) < 2
     job = world.job(job_id)
-    assert sum(share.cpus for share in job.shares) == 4
+    assert sum(allocation.cpus for allocation in job.allocations) == 4
     assert job.start is not None and job.start >= job.submit - 1
 
 
 def test_what_was_asked_for_is_shown(world: World) -> None:
-    request = Request(
+    request = JobRequest(
         6, nodes=2, max_nodes=3, memory_per_cpu=200 * MB, gres=(("ve", 1),), features="fast", partitions=("main",)
     )
     hostile = "a=b c'd\"e"
@@ -36,26 +33,28 @@ def test_what_was_asked_for_is_shown(world: World) -> None:
     assert job.request.partitions == ("main",)
     assert (job.time_limit, job.comment, job.name, job.nice) == (600, hostile, "x y", 7)
     assert (job.hold, job.reason, job.priority, job.restarts) == (Hold.USER, "JobHeldUser", 0, 0)
-    assert job.ref == str(job_id) and job.array_id is None and job.shares == ()
+    assert job.ref == str(job_id) and job.array_id is None and job.allocations == ()
 
 
 def test_a_multi_node_job_has_a_share_on_every_node(world: World) -> None:
-    job_id = world.running(Submission(Request(6, nodes=2, max_nodes=2, memory_per_cpu=100 * MB)))
-    shares = world.job(job_id).shares
-    assert len(shares) == 2 and sum(share.cpus for share in shares) == 6
-    assert all(share.memory == share.cpus * 100 * MB for share in shares)
+    job_id = world.running(Submission(JobRequest(6, nodes=2, max_nodes=2, memory_per_cpu=100 * MB)))
+    allocations = world.job(job_id).allocations
+    assert len(allocations) == 2 and sum(allocation.cpus for allocation in allocations) == 6
+    assert all(allocation.memory == allocation.cpus * 100 * MB for allocation in allocations)
 
 
 def test_memory_per_node_is_taken_on_every_node(world: World) -> None:
-    job_id = world.running(Submission(Request(2, nodes=2, max_nodes=2, memory_per_node=1000 * MB)))
-    assert [(share.cpus, share.memory) for share in world.job(job_id).shares] == [(1, 1000 * MB)] * 2
+    job_id = world.running(Submission(JobRequest(2, nodes=2, max_nodes=2, memory_per_node=1000 * MB)))
+    assert [(allocation.cpus, allocation.memory) for allocation in world.job(job_id).allocations] == [
+        (1, 1000 * MB)
+    ] * 2
 
 
 def test_nodes_show_what_there_is_and_what_is_taken(world: World) -> None:
     node = world.node("n1")
     assert (node.cpus, node.memory, node.up) == (4, 8000 * MB, True)
     assert node.features == {"fast"} and ("ve", 2) in node.gres and "main" in node.partitions
-    world.running(Submission(Request(3, memory_per_node=900 * MB, required_nodes=frozenset({"n1"}))))
+    world.running(Submission(JobRequest(3, memory_per_node=900 * MB, required_nodes=frozenset({"n1"}))))
     world.until(lambda: (world.node("n1").cpus_taken, world.node("n1").memory_taken) == (3, 900 * MB))
 
 
@@ -84,25 +83,25 @@ def test_without_slurmdbd_there_are_no_accounts(world: World) -> None:
 
 
 def test_run_time_grows(world: World) -> None:
-    job_id = world.running(Submission(Request(1)))
+    job_id = world.running(Submission(JobRequest(1)))
     world.until(lambda: world.job(job_id).run_time >= 2)
 
 
 def test_an_ended_job_is_found_but_not_listed(world: World) -> None:
-    job_id = world.submit(Submission(Request(1), run_time=1))
+    job_id = world.submit(Submission(JobRequest(1), run_time=1))
     world.until(lambda: world.is_in(job_id, JobState.ENDED))
     assert world.listed(job_id) is None
 
 
 def test_a_cancelled_job_ends(world: World) -> None:
-    job_id = world.running(Submission(Request(1)))
+    job_id = world.running(Submission(JobRequest(1)))
     world.cancel(job_id)
     world.until(lambda: world.is_in(job_id, JobState.ENDED))
 
 
 @pytest.mark.parametrize("may", [True, False])
-def test_a_found_job_says_whether_it_may_be_requeued(world: World, may: bool) -> None:
-    assert world.job(world.running(Submission(Request(1), requeue=may))).requeue is may
+def test_a_found_job_shows_whether_it_may_be_requeued(world: World, may: bool) -> None:
+    assert world.job(world.running(Submission(JobRequest(1), requeue=may))).requeue is may
 
 
 def test_an_unknown_job_is_not_found(world: World) -> None:
@@ -111,27 +110,27 @@ def test_an_unknown_job_is_not_found(world: World) -> None:
 
 @pytest.mark.parametrize("text", ["plain", "it's quoted a=b, %s $HOME `id` \\n", "käse 猫"])
 def test_an_admin_comment_comes_back_as_it_was(world: World, text: str) -> None:
-    job_id = world.submit(Submission(Request(1), hold=Hold.USER))
+    job_id = world.submit(Submission(JobRequest(1), hold=Hold.USER))
     assert world.gateway.set_admin_comment([str(job_id)], text) == []
     assert world.job(job_id).admin_comment == text
 
 
 def test_double_quotes_in_an_admin_comment_become_single_ones(world: World) -> None:
-    job_id = world.submit(Submission(Request(1), hold=Hold.USER))
+    job_id = world.submit(Submission(JobRequest(1), hold=Hold.USER))
     assert world.gateway.set_admin_comment([str(job_id)], '"a" b"') == []
     assert world.job(job_id).admin_comment == "'a' b'"
 
 
 def test_control_characters_in_an_admin_comment_do_no_harm(world: World) -> None:
-    job_id = world.submit(Submission(Request(1), hold=Hold.USER))
+    job_id = world.submit(Submission(JobRequest(1), hold=Hold.USER))
     assert world.gateway.set_admin_comment([str(job_id)], "one\ntwo\tthree\x1b[1m") == []
     shown = world.job(job_id).admin_comment
     assert shown.startswith("one") and "two" in shown and shown.isprintable()
 
 
 def test_lists_show_admin_comments(world: World) -> None:
-    held = world.submit(Submission(Request(1), hold=Hold.USER))
-    running = world.running(Submission(Request(1)))
+    held = world.submit(Submission(JobRequest(1), hold=Hold.USER))
+    running = world.running(Submission(JobRequest(1)))
     for job_id in (held, running):
         assert world.gateway.set_admin_comment([str(job_id)], "why") == []
     listed = world.listed(held)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from tests.end_to_end.daemons import Daemon
+from tests.support.daemons import Daemon
 
 
 @pytest.fixture

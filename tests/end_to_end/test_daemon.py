@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import signal
-import time
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from tests.end_to_end.daemons import OMFSD
-from tests.end_to_end.daemons import Daemon
-from tests.helpers import wait_until
+from omfs_daemon.cluster.jobs import Hold, JobState
+from tests.support.daemons import OMFSD, Daemon
+from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -34,25 +31,23 @@ def test_an_entitled_account_takes_back_its_cpus_and_no_more(daemon: Daemon) -> 
     assert daemon.completed(bio + physics)
     restarts = {job: daemon.job(job).restarts for job in bio}
     assert sorted(restarts.values()) == [0, 0, 1, 1], "SLURM_RESTART_COUNT says who was stopped"
-    history = daemon.ask("history")["stops"]
+    history = daemon.ask("history")["preemptions"]
     assert {stop["outcome"] for stop in history} == {"started"}
     assert {int(victim["job"]) for stop in history for victim in stop["victims"]} == set(bio) - set(left)
     why = daemon.ask("why", str(next(job for job in bio if restarts[job])))
-    assert [event["event"] for event in why["events"]] == ["stopped", "runs_again"]
+    assert [event["event"] for event in why["events"]] == ["preempted", "runs_again"]
 
 
-def test_an_urgent_job_preempts_by_suspension_and_the_victim_goes_on(daemon: Daemon) -> None:
+def test_an_urgent_job_preempts_by_suspension_and_the_victim_continues(daemon: Daemon) -> None:
     daemon.start()
-    bio = fill(daemon, method="suspend", seconds=6)
-    began = time.monotonic()
+    bio = fill(daemon, method="suspend", seconds=12)
     urgent = daemon.submit("alarm", 2, "-p", "urgent")
     daemon.wait_running(urgent)
-    assert time.monotonic() - began < 10
     (victim,) = [job for job in bio if daemon.job(job).state is JobState.SUSPENDED]
     daemon.wait_rest()
     assert daemon.completed([*bio, urgent])
     assert daemon.job(victim).restarts == 0
-    assert 5 <= daemon.job(victim).run_time <= 9, "it went on where it was: six seconds of work in all"
+    assert daemon.job(victim).run_time >= 11, "twelve seconds of work in all"
 
 
 def test_a_job_that_may_never_be_stopped_waits_beyond_its_entitlement(daemon: Daemon) -> None:
@@ -62,12 +57,27 @@ def test_a_job_that_may_never_be_stopped_waits_beyond_its_entitlement(daemon: Da
     # Without the plug-in only best effort: the machine must be full for a moment, so that omfsd sees the job wait.
     filler = [daemon.submit("physics", 6, method="requeue") for _ in range(2)]
     third = daemon.submit("bio", 1, uid="nobody")
-    wait_until(lambda: daemon.job(third).hold is Hold.ADMIN, 10, "the hold")
+    wait_until(lambda: daemon.job(third).hold is Hold.ADMIN, "the hold")
     refused = daemon.slurm.command("scontrol", "release", str(third), uid="nobody", check=False)
     assert refused.code != 0, "its owner cannot get past an administrator's hold"
-    assert "may never be stopped" in daemon.ask("why", str(third))["now"]
+    assert "non-preemptible" in daemon.why(third)["now"]
     daemon.wait_rest()
     assert daemon.completed([*first, *filler, third])
+
+
+def test_all_of_forty_jobs_that_wait_for_another_run(daemon: Daemon) -> None:
+    """On an idle machine that one account owns; omfsd holds them while they wait."""
+    entitlements = "[entitlements.bio]\npercent = 50\n[entitlements.physics]\npercent = 50"
+    daemon.config.write_text(daemon.config.read_text().replace(entitlements, "[entitlements.bio]\npercent = 100"))
+    daemon.start()
+    pairs = """for i in $(seq 40); do
+        first=$(sbatch --parsable -A bio -o /dev/null --wrap 'sleep 0.5')
+        sbatch --parsable -A bio -o /dev/null --dependency=afterok:$first --wrap true
+    done"""
+    waiting = [int(printed) for printed in daemon.slurm.command("sh", "-c", pairs).stdout.split()]
+    assert len(waiting) == 40
+    daemon.wait_rest()
+    assert daemon.completed(waiting)
 
 
 def test_the_controller_goes_away_in_mid_stop(daemon: Daemon) -> None:
@@ -75,19 +85,19 @@ def test_the_controller_goes_away_in_mid_stop(daemon: Daemon) -> None:
     bio = fill(daemon, seconds=20)
     daemon.slurm.command("scontrol", "update", "jobid=" + ",".join(map(str, bio)), "timelimit=10")
     daemon.kill()
-    from tests.end_to_end.daemons import dying_at
+    from tests.support.daemons import dying_at
 
     physics = daemon.submit("physics", 3, method="requeue")
     daemon.start(dying_at("stopping", after_orders=False), ready=False)
-    daemon.wait_for_death(20)
+    daemon.wait_for_death()
     daemon.slurm.kill_controller(signal.SIGTERM)
     try:
         daemon.start(ready=False)
-        wait_until(lambda: "Slurm does not answer" in daemon.log.read_text(), 40, "omfsd to notice the outage")
+        wait_until(lambda: "Slurm does not answer" in daemon.log.read_text(), "omfsd to notice the outage")
     finally:
         daemon.slurm.start_controller()
-    daemon.wait_running(physics, limit=40)
-    daemon.wait_rest(90)
+    daemon.wait_running(physics)
+    daemon.wait_rest()
     assert daemon.completed([*bio, physics])
 
 
@@ -95,14 +105,13 @@ def test_the_failsafe_lets_everything_go_once_the_daemon_stays_dead(daemon: Daem
     daemon.start()
     bio = fill(daemon, method="suspend", seconds=8)
     held = [daemon.submit("physics", 8) for _ in range(3)]
-    wait_until(lambda: daemon.held(), 15, "the third to be held")
-    wait_until(lambda: any(daemon.job(job).state is JobState.SUSPENDED for job in bio), 15, "a suspended job")
+    wait_until(lambda: daemon.held(), "the third to be held")
+    wait_until(lambda: any(daemon.job(job).state is JobState.SUSPENDED for job in bio), "a suspended job")
     assert daemon.omfs("failsafe").returncode == 0
     assert daemon.held(), "while the daemon lives the failsafe does nothing"
     daemon.kill()
     wait_until(
         lambda: daemon.omfs("failsafe", check=False).returncode == 0 and not daemon.held(),
-        30,
         "the failsafe to be done",
     )
     daemon.wait_rest()
@@ -114,12 +123,10 @@ def test_one_daemon_a_directory_and_a_clean_end(daemon: Daemon) -> None:
     first = daemon.process
     daemon.start(ready=False)
     assert daemon.process is not None
-    assert daemon.process.wait(10) == 1
+    assert daemon.process.wait(LIMIT) == 1
     assert "another omfsd" in daemon.log.read_text()
     daemon.process = first
-    began = time.monotonic()
     assert daemon.stop() == 0
-    assert time.monotonic() - began < 5
 
 
 def test_a_bad_file_on_reload_leaves_the_running_configuration_in_force(daemon: Daemon) -> None:
@@ -128,14 +135,14 @@ def test_a_bad_file_on_reload_leaves_the_running_configuration_in_force(daemon: 
     daemon.config.write_text(good.replace("percent = 50", "percent = 70"))
     assert daemon.process is not None
     daemon.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: "stays in force" in daemon.log.read_text(), 10, "the refusal")
+    wait_until(lambda: "stays in force" in daemon.log.read_text(), "the refusal")
     daemon.config.write_text(good)
     rows = {row["account"]: row["entitled"] for row in daemon.ask("status")["accounts"]}
     assert rows == {"bio": 8, "physics": 8}
     daemon.config.write_text(good.replace("percent = 50", "percent = 25"))
     daemon.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: "taken over" in daemon.log.read_text(), 10, "the new configuration")
-    wait_until(lambda: daemon.ask("status")["accounts"][0]["entitled"] == 4, 10, "the new entitlement")
+    wait_until(lambda: "configuration_loaded" in daemon.log.read_text(), "the new configuration")
+    wait_until(lambda: daemon.ask("status")["accounts"][0]["entitled"] == 4, "the new entitlement")
 
 
 def test_entitlements_change_at_once_and_survive_a_restart(daemon: Daemon) -> None:
@@ -163,8 +170,8 @@ def test_once_and_dry_run_order_nothing(daemon: Daemon) -> None:
     physics = daemon.submit("physics", 1, method="requeue")
     daemon.start(OMFSD, "--once", "--dry-run", ready=False)
     assert daemon.process is not None
-    assert daemon.process.wait(20) == 0
-    assert "dry run: would stop" in daemon.log.read_text()
+    assert daemon.process.wait(LIMIT) == 0
+    assert "dry run: would preempt" in daemon.log.read_text()
     assert daemon.runs(*bio)
     assert daemon.job(physics).state is JobState.PENDING
 
@@ -175,7 +182,7 @@ def test_paused_it_keeps_its_hands_off(daemon: Daemon) -> None:
     daemon.omfs("pause", "--reason", "maintenance")
     physics = daemon.submit("physics", 1, method="requeue")
     polled = daemon.ask("status")["last_poll"]
-    wait_until(lambda: daemon.ask("status")["last_poll"] > polled + 1, 10, "another look")
+    wait_until(lambda: daemon.ask("status")["last_poll"] > polled + 1, "another look")
     assert daemon.runs(*bio)
     assert daemon.ask("status")["paused"]["reason"] == "maintenance"
     daemon.omfs("resume")
@@ -189,20 +196,20 @@ def test_a_suspended_owner_goes_on_in_spite_of_a_backlog(daemon: Daemon) -> None
     daemon.wait_running(*physics, *bio)
     backlog = [daemon.submit("bio", 4, "--time=20", method="requeue") for _ in range(6)]
     urgent = daemon.submit("alarm", 1, "-p", "urgent", "--time=5")
-    wait_until(lambda: any(daemon.job(job).state is JobState.SUSPENDED for job in physics), 20, "a suspended job")
-    wait_until(lambda: daemon.job(urgent).state is JobState.ENDED, 20, "the urgent job's end")
+    wait_until(lambda: any(daemon.job(job).state is JobState.SUSPENDED for job in physics), "a suspended job")
+    wait_until(lambda: daemon.job(urgent).state is JobState.ENDED, "the urgent job's end")
 
     def used() -> int:
         jobs = [job for job in daemon.gateway.jobs() if job.runs]
         by_node: dict[str, int] = {}
         for job in jobs:
-            for share in job.shares:
-                by_node[share.node] = by_node.get(share.node, 0) + share.cpus
+            for allocation in job.allocations:
+                by_node[allocation.node] = by_node.get(allocation.node, 0) + allocation.cpus
         return max(by_node.values(), default=0)
 
     # The backlog may win the race for the CPUs once; then the resumed job stands back, and has them the next time.
-    wait_until(lambda: daemon.runs(*physics) and used() <= 4, 40, f"the owner to have its CPUs: {daemon.picture()}")
-    daemon.wait_rest(120)
+    wait_until(lambda: daemon.runs(*physics) and used() <= 4, f"the owner to have its CPUs: {daemon.observation()}")
+    daemon.wait_rest()
     assert daemon.completed([*physics, *bio, *backlog, urgent])
     assert all(daemon.job(job).restarts == 0 for job in physics)
-    assert {stop["outcome"] for stop in daemon.ask("history")["stops"]} == {"started"}
+    assert {stop["outcome"] for stop in daemon.ask("history")["preemptions"]} == {"started"}

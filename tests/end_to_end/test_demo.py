@@ -1,4 +1,4 @@
-"""`omfs demo` as a newcomer runs it: the story comes true, and nothing is left of it, however it ends."""
+"""`omfs demo` as a newcomer runs it: it succeeds, and nothing is left of it, however it ends."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.waiting import LIMIT
+
 _ROOT = Path(__file__).parents[2]
 _OMFS = (sys.executable, "-c", "from omfs_daemon.cli.main import run; run()", "demo")
-_LIMIT = 240.0
-_END_LIMIT = 30.0
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -41,20 +41,20 @@ def start() -> Iterator[Start]:
     yield run
     for process in started:
         process.terminate()  # takes everything down; it does nothing to one that has ended
-        process.communicate(timeout=_END_LIMIT)
+        process.communicate(timeout=LIMIT)
 
 
 @pytest.mark.slurm
-def test_the_story_comes_true_on_real_slurm(start: Start) -> None:
-    printed = _assert_came_true(start())
+def test_the_demo_succeeds_on_real_slurm(start: Start) -> None:
+    printed = _assert_succeeded(start())
     assert "the fake" not in printed
 
 
-def test_the_story_comes_true_on_the_fake(start: Start) -> None:
-    _assert_came_true(start("--fake"))
+def test_the_demo_succeeds_on_the_fake(start: Start) -> None:
+    _assert_succeeded(start("--fake"))
 
 
-def test_without_slurm_it_says_so_and_plays_on_the_fake(start: Start) -> None:
+def test_without_slurm_it_says_so_and_runs_on_the_fake(start: Start) -> None:
     demo = start(PATH="/nonexistent")
     lines = _lines_until(demo, "== 1.")
     assert sum("No real Slurm here" in line for line in lines) == 1
@@ -62,34 +62,34 @@ def test_without_slurm_it_says_so_and_plays_on_the_fake(start: Start) -> None:
 
 
 @pytest.mark.slurm
-@pytest.mark.parametrize("moment", ["Bringing up", "bio-4 (job 4) is suspended"])
+@pytest.mark.parametrize("moment", ["Starting", "bio-4 (job 4) is suspended"])
 def test_a_signal_takes_everything_down(start: Start, moment: str) -> None:
     demo = start()
     before = _lines_until(demo, moment)
     demo.send_signal(signal.SIGINT)
-    printed = "".join(before) + demo.communicate(timeout=_END_LIMIT)[0]
+    printed = "".join(before) + demo.communicate(timeout=LIMIT)[0]
     assert demo.returncode == 1
     assert "ended by SIGINT" in printed
-    assert re.fullmatch(r"demo: \d+ jobs, \d+ stopped, \d+ lost", printed.splitlines()[-1])
+    assert re.fullmatch(r"demo: \d+ jobs, \d+ preempted, \d+ lost", printed.splitlines()[-1])
     _assert_nothing_left(printed)
 
 
 @pytest.mark.slurm
-def test_the_story_fails_without_omfsd(start: Start) -> None:
+def test_the_demo_fails_without_omfsd(start: Start) -> None:
     demo = start()
     before = _lines_until(demo, "== 2.")
     _omfsd_of("".join(before)).kill()
-    printed = "".join(before) + demo.communicate(timeout=_END_LIMIT)[0]
+    printed = "".join(before) + demo.communicate(timeout=LIMIT)[0]
     assert demo.returncode == 1
-    assert "the story broke off" in printed
-    assert re.fullmatch(r"demo: (\d+) jobs, 0 stopped, \1 lost", printed.splitlines()[-1])
+    assert "the demo was aborted" in printed
+    assert re.fullmatch(r"demo: (\d+) jobs, 0 preempted, \1 lost", printed.splitlines()[-1])
     _assert_nothing_left(printed)
 
 
-def _assert_came_true(demo: subprocess.Popen[str]) -> str:
-    printed = demo.communicate(timeout=_LIMIT)[0]
+def _assert_succeeded(demo: subprocess.Popen[str]) -> str:
+    printed = demo.communicate(timeout=LIMIT)[0]
     assert demo.returncode == 0, printed
-    assert re.fullmatch(r"demo: [1-9]\d* jobs, [1-9]\d* stopped, 0 lost", printed.splitlines()[-1])
+    assert re.fullmatch(r"demo: [1-9]\d* jobs, [1-9]\d* preempted, 0 lost", printed.splitlines()[-1])
     _assert_nothing_left(printed)
     return printed
 

@@ -1,13 +1,13 @@
-"""``kill -9`` between every two steps of a stop on a real Slurm, then a restart: no job lost, none stuck."""
+"""``kill -9`` between steps of a preemption on a real Slurm, then a restart: no job lost, none stuck."""
 
 from __future__ import annotations
 
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from tests.end_to_end.daemons import Daemon
-from tests.end_to_end.daemons import dying_at
-from tests.helpers import wait_until
+from tests.support.amounts import is_soak
+from tests.support.daemons import Daemon, dying_at
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -18,19 +18,24 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize("method", ["requeue", "suspend"])
-@pytest.mark.parametrize(("step", "after_orders"), POINTS)
+SAMPLE = [("preparing", False, "requeue"), ("stopping", True, "suspend"), ("starting", False, "requeue")]
+"""In a soak all of ``CASES``. On the fake it is killed at the first act of each kind, in a soak between any two."""
+
+CASES = [(*point, method) for point in POINTS for method in ("requeue", "suspend")]
+
+
+@pytest.mark.parametrize(("step", "after_orders", "method"), CASES if is_soak() else SAMPLE)
 def test_killed_and_started_again(daemon: Daemon, step: str, after_orders: bool, method: str) -> None:
     daemon.start(dying_at(step, after_orders))
     bio = [daemon.submit("bio", 6, method=method) for _ in range(4)]
     daemon.wait_running(*bio)
     physics = daemon.submit("physics", 2, method="requeue")
-    daemon.wait_for_death(20)
+    daemon.wait_for_death()
     daemon.start()
     daemon.wait_rest()
     assert daemon.completed([*bio, physics])
     status = daemon.ask("status")
-    wait_until(lambda: not daemon.ask("status")["stops_under_way"], 10, "the stop to be over")
+    wait_until(lambda: not daemon.ask("status")["preemptions_under_way"], "the preemption to be over")
     assert status["held"] == 0
     stopped = [job for job in bio if daemon.job(job).restarts]
     assert len(stopped) <= (1 if method == "requeue" else 0)

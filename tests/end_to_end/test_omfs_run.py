@@ -1,4 +1,4 @@
-"""omfs-run in real jobs: stopped by a signal to the batch shell, held, let go, and nothing missing or done twice."""
+"""omfs-run in real jobs: stopped by a signal to the batch shell, held, released, and nothing missing or done twice."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from deploy.zipapps import build
+from omfs_daemon.protocol import job_comment
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from omfs_daemon.protocol import job_comment as word
-from tests.helpers import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
 USER = "nobody"
-LIMIT = 60
 
-# Counts; asked to, keeps how far it came, says so with its mark, and ends. USR2 makes it end with exit code 7.
+# Counts; on request, saves how far it came, creates its mark, and ends. USR2 makes it end with exit code 7.
 COUNTING = """
 import os, signal, sys, time
 asked = []
@@ -52,7 +51,7 @@ UNTRAPPED = "#!/bin/bash\n{run} --method application python3 counting.py\nexit $
 
 
 class Jobs:
-    """Submits, asks and looks, on one cluster."""
+    """Submits and observes jobs on one cluster."""
 
     def __init__(self, slurm: LocalSlurm) -> None:
         self.slurm = slurm
@@ -66,16 +65,16 @@ class Jobs:
     def field(self, job: int, letter: str) -> str:
         return self.slurm.command("squeue", "--noheader", f"--jobs={job}", f"--format=%{letter}").stdout.strip()
 
-    def until_word(self, job: int, restarts: int, state: str) -> word.Word:
-        def said() -> word.Word | None:
-            found = word.find(self.field(job, "k"))
+    def until_reported(self, job: int, restarts: int, state: str) -> job_comment.RunComment:
+        def reported() -> job_comment.RunComment | None:
+            found = job_comment.find_run_comment(self.field(job, "k"))
             return found if found and (found.restarts, found.state) == (restarts, state) else None
 
-        return wait_until(said, LIMIT, f"{state} of run {restarts}: {self.output(job)}")
+        return wait_until(reported, f"{state} of run {restarts}: {self.output(job)}")
 
     def until_counted(self, job: int, more: int = 5) -> None:
         before = len(self.counted(job))
-        wait_until(lambda: len(self.counted(job)) >= before + more, LIMIT, f"more counting: {self.output(job)}")
+        wait_until(lambda: len(self.counted(job)) >= before + more, f"more counting: {self.output(job)}")
 
     def counted(self, job: int) -> list[int]:
         path = self.slurm.output / f"count-{job}"
@@ -85,7 +84,7 @@ class Jobs:
         self.slurm.command("scancel", f"--signal={number.name[3:]}", "--batch", str(job))
 
     def until_held(self, job: int) -> None:
-        wait_until(lambda: self.field(job, "T") in ("PENDING", "SPECIAL_EXIT") and self.held(job), LIMIT, "the hold")
+        wait_until(lambda: self.field(job, "T") in ("PENDING", "SPECIAL_EXIT") and self.held(job), "the hold")
 
     def held(self, job: int) -> bool:
         return "Priority=0" in self.shown(job)
@@ -96,7 +95,7 @@ class Jobs:
     def end(self, job: int) -> str:
         """Let it end by itself; Slurm's record of it."""
         self.ask(job, signal.SIGUSR2)
-        wait_until(lambda: "JobState=FAILED" in self.shown(job), LIMIT, f"the end: {self.output(job)}")
+        wait_until(lambda: "JobState=FAILED" in self.shown(job), f"the end: {self.output(job)}")
         return self.shown(job)
 
     def shown(self, job: int) -> str:
@@ -122,17 +121,17 @@ def no_gap_no_repeat(numbers: list[int]) -> bool:
 def test_a_job_stopped_twice_goes_on_where_it_was_and_keeps_its_exit_code(jobs: Jobs) -> None:
     job = jobs.submit(EXEC, "--comment=mine omfs:wait")
     for restarts in range(2):
-        jobs.until_word(job, restarts, "ready")
+        jobs.until_reported(job, restarts, "ready")
         jobs.until_counted(job)
         for _ in range(3):  # once asked or several times makes no difference
             jobs.ask(job)
         jobs.until_held(job)
         assert jobs.field(job, "T") == "SPECIAL_EXIT"
-        stopped = jobs.until_word(job, restarts, "stopped")
+        stopped = jobs.until_reported(job, restarts, "stopped")
         assert stopped.fields["method"] == "application" and float(stopped.fields["seconds"]) < 10
         assert jobs.field(job, "k").startswith("mine omfs:wait omfs:run=")
         jobs.release(job)
-    again = jobs.until_word(job, 2, "ready")
+    again = jobs.until_reported(job, 2, "ready")
     assert (again.fields["from"], again.fields["lost"]) == ("2", "0.00")
     jobs.until_counted(job)
     assert "ExitCode=7:0" in jobs.end(job)
@@ -141,39 +140,39 @@ def test_a_job_stopped_twice_goes_on_where_it_was_and_keeps_its_exit_code(jobs: 
 
 def test_a_script_that_forwards_the_signal_needs_no_exec(jobs: Jobs) -> None:
     job = jobs.submit(TRAPPED)
-    jobs.until_word(job, 0, "ready")
+    jobs.until_reported(job, 0, "ready")
     jobs.until_counted(job)
     jobs.ask(job)
     jobs.until_held(job)
     jobs.release(job)
-    jobs.until_word(job, 1, "ready")
+    jobs.until_reported(job, 1, "ready")
     jobs.until_counted(job)
     jobs.ask(job)
     jobs.until_held(job)
-    assert jobs.until_word(job, 1, "stopped")
+    assert jobs.until_reported(job, 1, "stopped")
     assert no_gap_no_repeat(jobs.counted(job))
 
 
 def test_where_the_signal_would_kill_the_script_the_job_never_says_ready(jobs: Jobs) -> None:
     job = jobs.submit(UNTRAPPED)
     jobs.until_counted(job)
-    wait_until(lambda: "write `exec omfs-run ...`" in jobs.output(job), LIMIT, "the reason")
+    wait_until(lambda: "write `exec omfs-run ...`" in jobs.output(job), "the reason")
     jobs.until_counted(job, 100)  # two seconds more
-    assert word.find(jobs.field(job, "k")) is None
+    assert job_comment.find_run_comment(jobs.field(job, "k")) is None
 
 
 def test_without_a_way_to_hold_the_job_it_runs_but_never_says_ready(jobs: Jobs) -> None:
     job = jobs.submit(TRAPPED, "--no-requeue")
     jobs.until_counted(job, 100)
     assert "submit with --requeue" in jobs.output(job)
-    assert word.find(jobs.field(job, "k")) is None
+    assert job_comment.find_run_comment(jobs.field(job, "k")) is None
 
 
 def test_nothing_is_left_of_a_program_that_ended_well(jobs: Jobs) -> None:
     command = "sh -c 'test -d omfs-checkpoint.$SLURM_JOB_ID && touch seen-$SLURM_JOB_ID'"
     script = "#!/bin/bash\nexec {run} --method application " + command + "\n"
     job = jobs.submit(script)
-    wait_until(lambda: "JobState=COMPLETED" in jobs.shown(job), LIMIT, f"the end: {jobs.output(job)}")
+    wait_until(lambda: "JobState=COMPLETED" in jobs.shown(job), f"the end: {jobs.output(job)}")
     assert (jobs.slurm.output / f"seen-{job}").exists()
     assert not jobs.checkpoints(job).exists()
 
@@ -182,22 +181,22 @@ def test_a_program_with_no_method_is_simply_run(jobs: Jobs) -> None:
     job = jobs.submit(FROM_COMMENT, "--comment=omfs:method=requeue")
     jobs.until_counted(job)
     jobs.ask(job)
-    wait_until(lambda: "without a method" in jobs.output(job), LIMIT, "a line that says so")
+    wait_until(lambda: "without a method" in jobs.output(job), "a line that says so")
     jobs.until_counted(job)
     assert "ExitCode=7:0" in jobs.end(job)
-    assert word.find(jobs.field(job, "k")) is None
+    assert job_comment.find_run_comment(jobs.field(job, "k")) is None
 
 
 def test_a_job_whose_checkpoints_are_gone_is_held_and_does_not_start_over(jobs: Jobs) -> None:
     job = jobs.submit(FROM_COMMENT, "--comment=omfs:method=requeue,application")
-    jobs.until_word(job, 0, "ready")
+    jobs.until_reported(job, 0, "ready")
     jobs.until_counted(job)
     jobs.ask(job)
     jobs.until_held(job)
     counted = jobs.counted(job)
     jobs.checkpoints(job).rename(jobs.checkpoints(job).with_suffix(".moved"))
     jobs.release(job)
-    jobs.until_word(job, 1, "held")
+    jobs.until_reported(job, 1, "held")
     jobs.until_held(job)
     assert jobs.field(job, "T") == "SPECIAL_EXIT"
     assert "no checkpoint is left" in jobs.output(job)
@@ -206,7 +205,7 @@ def test_a_job_whose_checkpoints_are_gone_is_held_and_does_not_start_over(jobs: 
     (jobs.checkpoints(job)).rename(jobs.checkpoints(job).with_suffix(".empty"))
     jobs.checkpoints(job).with_suffix(".moved").rename(jobs.checkpoints(job))
     jobs.release(job)
-    jobs.until_word(job, 2, "ready")
+    jobs.until_reported(job, 2, "ready")
     jobs.until_counted(job)
     assert no_gap_no_repeat(jobs.counted(job))
 
@@ -214,13 +213,13 @@ def test_a_job_whose_checkpoints_are_gone_is_held_and_does_not_start_over(jobs: 
 def test_srun_passes_the_request_on_to_its_step(jobs: Jobs) -> None:
     job = jobs.submit("#!/bin/bash\nexec {run} --method application srun --quiet python3 counting.py\n")
     for restarts in range(2):
-        jobs.until_word(job, restarts, "ready")
+        jobs.until_reported(job, restarts, "ready")
         jobs.until_counted(job)
         jobs.ask(job)
         jobs.until_held(job)
         if not restarts:
             jobs.release(job)
-    assert jobs.until_word(job, 1, "stopped")
+    assert jobs.until_reported(job, 1, "stopped")
     assert no_gap_no_repeat(jobs.counted(job))
 
 
@@ -229,17 +228,17 @@ def test_a_directory_that_is_not_his_own_holds_the_job(jobs: Jobs) -> None:
     theirs.mkdir(mode=0o755, exist_ok=True)  # root's
     job = jobs.submit("#!/bin/bash\nexec {run} --method application --dir $PWD/theirs python3 counting.py\n")
     jobs.until_held(job)
-    assert jobs.until_word(job, 0, "held").fields["why"] == "bad_directory"
+    assert jobs.until_reported(job, 0, "held").fields["why"] == "bad_directory"
     assert list(theirs.iterdir()) == [] and jobs.counted(job) == []
 
 
 def test_a_task_of_an_array_is_stopped_alone_even_the_one_with_the_number_of_the_array(jobs: Jobs) -> None:
     array = jobs.submit(EXEC, "--array=1-2")
-    wait_until(lambda: set(tasks(jobs, array, "k")) == {f"{array}_1", f"{array}_2"}, LIMIT, "both tasks")
-    wait_until(lambda: all(":ready:" in said for said in tasks(jobs, array, "k").values()), LIMIT, "both to be ready")
+    wait_until(lambda: set(tasks(jobs, array, "k")) == {f"{array}_1", f"{array}_2"}, "both tasks")
+    wait_until(lambda: all(":ready:" in said for said in tasks(jobs, array, "k").values()), "both to be ready")
     last = next(task for task, number in tasks(jobs, array, "A").items() if number == str(array))
     jobs.slurm.command("scancel", "--signal=USR1", "--batch", last)
-    wait_until(lambda: tasks(jobs, array, "T")[last] == "SPECIAL_EXIT", LIMIT, "the hold of one")
+    wait_until(lambda: tasks(jobs, array, "T")[last] == "SPECIAL_EXIT", "the hold of one")
     states, words = tasks(jobs, array, "T"), tasks(jobs, array, "k")
     other = next(task for task in states if task != last)
     assert (states[other], words[other].split(":")[2]) == ("RUNNING", "ready")

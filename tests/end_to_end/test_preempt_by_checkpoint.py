@@ -12,18 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.cluster.run_report import RunState
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.preemption.methods.checkpoint import WHY_TEXT
-from tests.end_to_end.daemons import Daemon
-from tests.end_to_end.daemons import dying_at
-from tests.end_to_end.omfs_run_jobs import USER
-from tests.end_to_end.omfs_run_jobs import Jobs
-from tests.end_to_end.omfs_run_jobs import dry
-from tests.end_to_end.programs import Programs
-from tests.end_to_end.programs import is_gapless
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from tests.support.daemons import Daemon, dying_at
+from tests.support.omfs_run_jobs import USER, Jobs, dry
+from tests.support.programs import Programs, is_gapless
+from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.slurm
 
@@ -52,7 +48,7 @@ def test_a_full_machine_makes_room_twice_and_nothing_is_missing_or_done_twice(jo
     victims = [jobs.submit(method, kind, cpus=SIXTEEN // len(KINDS[method])) for kind in KINDS[method]]
     jobs.wait_ready(*victims)
     urgent = jobs.urgent(seconds=5)
-    plan = jobs.until("a plan", lambda: [a for a in daemon.ask("plan")["actions"] if a["kind"] == "stop for"])[0]
+    plan = jobs.until("a plan", lambda: [a for a in daemon.ask("plan")["actions"] if a["kind"] == "preempt for"])[0]
     assert plan["job"] == str(urgent)
     assert {int(victim["job"]) for victim in plan["victims"]} == set(victims)
     assert all(victim["method"] == method and victim["cost_seconds"] > 0 for victim in plan["victims"])
@@ -60,32 +56,32 @@ def test_a_full_machine_makes_room_twice_and_nothing_is_missing_or_done_twice(jo
     assert f"{victims[0]} of bio ({method}, about " in text, text
     daemon.stop()
     daemon.start()
-    jobs.wait_gone(urgent)
+    jobs.wait_ended(urgent)
     jobs.wait_ready(*victims, restarts=1)
     again = jobs.urgent(seconds=5)
-    jobs.wait_gone(again)
+    jobs.wait_ended(again)
     jobs.wait_ready(*victims, restarts=2)
     jobs.until("all costs", lambda: all("resume_seconds" in victim for victim in jobs.paid()), *victims)
     jobs.finish(*victims, restarts=2)
     assert daemon.completed([urgent, again])
-    assert [stop["outcome"] for stop in daemon.ask("history")["stops"]] == ["started", "started"]
+    assert [stop["outcome"] for stop in daemon.ask("history")["preemptions"]] == ["started", "started"]
     assert len(jobs.paid()) == 2 * len(victims)
     assert all(victim["method"] == method and victim["lost_seconds"] == 0 for victim in jobs.paid())
     # A program that reads its own checkpoint takes no time of omfs-run's.
-    assert all(victim["stop_seconds"] > 0 and victim["resume_seconds"] >= 0 for victim in jobs.paid())
+    assert all(victim["preempt_seconds"] > 0 and victim["resume_seconds"] >= 0 for victim in jobs.paid())
 
 
 # -- what goes wrong; each on one node --------------------------------------------------------------------------------
 
 
-def test_a_job_that_is_cancelled_in_mid_checkpoint_ends_and_the_urgent_job_starts(jobs: Jobs) -> None:
+def test_a_job_that_is_canceled_in_mid_checkpoint_ends_and_the_urgent_job_starts(jobs: Jobs) -> None:
     jobs.daemon.start()
     victim = jobs.submit("dmtcp", "single", "--nodelist=n1", fault="slow")
     jobs.wait_ready(victim)
     urgent = jobs.urgent("n1")
-    jobs.wait_said(victim, RunState.STOPPING)
+    jobs.wait_report(victim, RunState.STOPPING)
     jobs.slurm.command("scancel", str(victim), uid=USER)
-    jobs.wait_gone(victim, urgent)
+    jobs.wait_ended(victim, urgent)
     assert "JobState=CANCELLED" in jobs.shown(victim)
     assert jobs.daemon.completed([urgent])
     assert is_gapless(jobs.counts(victim)[f"count-{victim}-0"])
@@ -98,11 +94,11 @@ def test_on_a_full_disk_the_program_runs_on_until_there_is_room(jobs: Jobs) -> N
         victim = jobs.submit("criu", "forked", "--nodelist=n1", options=f"--dir {small}/checkpoints")
         jobs.wait_ready(victim)
         urgent = jobs.urgent("n1")
-        jobs.wait_told(urgent, "there is not space enough for the checkpoint")
+        jobs.wait_reported(urgent, "there is not enough space for the checkpoint")
         jobs.wait_counting(victim)
         assert jobs.daemon.job(urgent).state is JobState.PENDING
-        subprocess.run(["mount", "-o", "remount,size=400m", small], check=True, timeout=10)
-        jobs.wait_gone(urgent)
+        subprocess.run(["mount", "-o", "remount,size=400m", small], check=True, timeout=LIMIT)
+        jobs.wait_ended(urgent)
         jobs.wait_ready(victim, restarts=1)
         jobs.finish(victim, restarts=1)
 
@@ -113,10 +109,10 @@ def test_without_write_permission_the_program_runs_on_until_there_is_some(jobs: 
     jobs.wait_ready(victim)
     jobs.checkpoints(victim).chmod(0o500)
     urgent = jobs.urgent("n1")
-    jobs.wait_told(urgent, "its checkpoint directory cannot be written")
+    jobs.wait_reported(urgent, "its checkpoint directory is not writable")
     jobs.wait_counting(victim)
     jobs.checkpoints(victim).chmod(0o700)
-    jobs.wait_gone(urgent)
+    jobs.wait_ended(urgent)
     jobs.wait_ready(victim, restarts=1)
     jobs.finish(victim, restarts=1)
 
@@ -126,7 +122,7 @@ def test_a_damaged_checkpoint_costs_no_more_than_going_back_to_the_one_before(jo
     victim = jobs.submit("dmtcp", "single", "--nodelist=n1")
     jobs.wait_ready(victim)
     first, second = jobs.urgent("n1"), 0
-    jobs.wait_gone(first)
+    jobs.wait_ended(first)
     reached = jobs.length(victim)
     jobs.wait_ready(victim, restarts=1)
     second = jobs.urgent("n1", seconds=60)
@@ -140,11 +136,11 @@ def test_a_damaged_checkpoint_costs_no_more_than_going_back_to_the_one_before(jo
     assert "checkpoint gen-0002 cannot be used" in jobs.output(victim)
     assert is_gapless(done)
     assert jobs.counts(victim)[f"count-{victim}-0"][len(done)] == reached + 1
-    run = jobs.said(victim)
+    run = jobs.report(victim)
     assert run is not None and run.lost > 0
     jobs.until("the loss on record", lambda: any(paid.get("lost_seconds", 0) > 0 for paid in jobs.paid()), victim)
     jobs.slurm.command("scancel", str(victim))
-    jobs.wait_gone(victim)
+    jobs.wait_ended(victim)
     jobs.nothing_left()
 
 
@@ -153,13 +149,13 @@ def test_a_program_that_its_first_checkpoint_ends_is_held_for_its_owner_who_can_
     victim = jobs.submit("dmtcp", "single", "--nodelist=n1", fault="coordinator_dies")
     jobs.wait_ready(victim)
     urgent = jobs.urgent("n1")
-    jobs.wait_said(victim, RunState.HELD)
-    jobs.wait_gone(urgent)
-    jobs.until("the stop to be over", lambda: not jobs.daemon.ask("status")["stops_under_way"])
+    jobs.wait_report(victim, RunState.HELD)
+    jobs.wait_ended(urgent)
+    jobs.until("the stop to be over", lambda: not jobs.daemon.ask("status")["preemptions_under_way"])
     polled = jobs.daemon.ask("status")["last_poll"]
     jobs.until("another look", lambda: jobs.daemon.ask("status")["last_poll"] > polled + 2)
     assert jobs.daemon.job(victim).hold is not Hold.NONE, "only its owner can say what is to be done"
-    assert "no checkpoint to go on from; the job is held" in jobs.output(victim)
+    assert "left no checkpoint; the job is held" in jobs.output(victim)
     jobs.programs.break_dmtcp("coordinator_dies", "")
     jobs.slurm.command("scontrol", "update", f"jobid={victim}", "comment=omfs:method=dmtcp", uid=USER)
     jobs.slurm.command("scontrol", "release", str(victim), uid=USER)
@@ -174,10 +170,10 @@ def test_a_hung_tool_leaves_the_program_running_or_has_it_requeued_as_its_class_
     jobs.wait_ready(careful, bold)
     jobs.programs.break_dmtcp("hangs", "hang_command")
     waits, starts = jobs.urgent("n1"), jobs.urgent("n2")
-    jobs.wait_gone(starts)
-    jobs.wait_told(waits, WHY_TEXT["tool_hung"])
+    jobs.wait_ended(starts)
+    jobs.wait_reported(waits, WHY_TEXT["tool_hung"])
     jobs.programs.break_dmtcp("hangs", "")
-    jobs.wait_gone(waits)
+    jobs.wait_ended(waits)
     jobs.wait_ready(careful, bold, restarts=1)
     jobs.finish(careful, bold, started_over=[bold])
 
@@ -189,10 +185,10 @@ def test_a_checkpoint_that_comes_after_its_time_holds_nobody_for_ever(jobs: Jobs
     victim = jobs.submit("application", "single", "--nodelist=n1")
     jobs.wait_ready(victim)
     urgent = jobs.urgent("n1")
-    jobs.wait_told(urgent, "a job did not stop; undone")
+    jobs.wait_reported(urgent, "a job could not be preempted; undone")
     jobs.wait_counting(victim)
     (jobs.home / "not-yet").unlink()
-    jobs.wait_gone(urgent)
+    jobs.wait_ended(urgent)
     jobs.wait_ready(victim, restarts=1)
     jobs.finish(victim, restarts=1)
 
@@ -202,14 +198,14 @@ def test_a_node_whose_slurmd_dies_in_mid_stop_costs_time_only(jobs: Jobs) -> Non
     victim = jobs.submit("dmtcp", "forked", "--nodelist=n2", fault="slow")
     jobs.wait_ready(victim)
     urgent = jobs.urgent("n2")
-    jobs.wait_said(victim, RunState.STOPPING)
+    jobs.wait_report(victim, RunState.STOPPING)
     jobs.slurm.stop_node("n2", signal.SIGKILL)
     try:
         jobs.until("the checkpoint", lambda: "stopped at checkpoint" in jobs.output(victim), victim)
-        assert jobs.why(urgent)["now"].startswith("room is being made for it")
+        assert jobs.why(urgent)["now"].startswith("jobs are being preempted for it")
     finally:
         jobs.slurm.start_node("n2")
-    jobs.wait_gone(urgent)
+    jobs.wait_ended(urgent)
     jobs.wait_ready(victim, restarts=1)
     jobs.finish(victim, restarts=1)
     assert jobs.daemon.completed([urgent])
@@ -225,11 +221,11 @@ def test_the_daemon_is_killed_in_mid_stop_and_started_again(jobs: Jobs) -> None:
         jobs.daemon.start(dying_at(step, after_orders), ready=False)
         urgent.append(jobs.urgent(node))
         jobs.until(f"omfsd to die at {step}", jobs.daemon.has_ended, victims[node])
-        jobs.daemon.wait_for_death(1)
+        jobs.daemon.wait_for_death()
         if step == "stopping":  # nobody looks on while it is stopped
             jobs.until("the checkpoint", lambda: "stopped at checkpoint" in jobs.output(victims["n1"]), victims["n1"])
     jobs.daemon.start()
-    jobs.wait_gone(*urgent)
+    jobs.wait_ended(*urgent)
     jobs.wait_ready(*victims.values(), restarts=1)
     jobs.finish(*victims.values(), restarts=1)
     assert jobs.daemon.completed(urgent)
@@ -252,11 +248,11 @@ def test_a_job_that_names_a_method_but_does_not_use_omfs_run_is_never_signalled(
     victim = jobs.batch(LOYAL, "--comment=omfs:method=dmtcp", "--nodelist=n1")
     jobs.wait_running(victim)
     urgent = jobs.urgent("n1")
-    jobs.wait_told(urgent, "waits: ")
-    jobs.wait_told(victim, "omfs-run in the job has not said that it is ready")
-    assert not jobs.daemon.ask("plan")["actions"] and not jobs.daemon.ask("history")["stops"]
+    jobs.wait_reported(urgent, "waits: ")
+    jobs.wait_reported(victim, "omfs-run in the job has not reported that it is ready")
+    assert not jobs.daemon.ask("plan")["actions"] and not jobs.daemon.ask("history")["preemptions"]
     (jobs.home / "finish").touch()
-    jobs.wait_gone(victim, urgent)
+    jobs.wait_ended(victim, urgent)
     assert not (jobs.home / f"signalled-{victim}").exists()
     assert "ExitCode=7:0" in jobs.shown(victim)
     jobs.nothing_left()
@@ -270,13 +266,13 @@ def test_who_forges_the_word_of_omfs_run_hurts_only_himself(jobs: Jobs) -> None:
     mortal = jobs.batch(MORTAL, forged, "--nodelist=n2")
     jobs.wait_running(deaf, mortal)
     in_vain, starts = jobs.urgent("n1"), jobs.urgent("n2")
-    jobs.wait_gone(mortal, starts)
+    jobs.wait_ended(mortal, starts)
     assert "JobState=FAILED" in jobs.shown(mortal), "the signal that it asked for has ended it"
-    jobs.wait_told(in_vain, "a job did not stop; undone")
+    jobs.wait_reported(in_vain, "a job could not be preempted; undone")
     assert jobs.daemon.runs(deaf)
-    assert jobs.daemon.ask("history")["stops"]
+    assert jobs.daemon.ask("history")["preemptions"]
     (jobs.home / "finish").touch()
-    jobs.wait_gone(deaf, in_vain)
+    jobs.wait_ended(deaf, in_vain)
     assert "ExitCode=7:0" in jobs.shown(deaf)
     assert jobs.daemon.completed([starts, in_vain])
     jobs.nothing_left()
@@ -293,8 +289,8 @@ def test_hostile_checkpoint_directories_are_refused_with_one_clear_line(jobs: Jo
     stranger.symlink_to(theirs)
     os.lchown(stranger, 12345, 12345)
     cases = {
-        f"{theirs}": "must be yours and writable for nobody else",
-        f"{anybodys}/link": "below a directory in which anybody may write",
+        f"{theirs}": "must be yours and writable by nobody else",
+        f"{anybodys}/link": "below a directory that anybody may write to",
         f"{stranger}/x": "a symbolic link of another user",
         f"{jobs.home}/../../x": "control characters and .. are not allowed",
         "not/absolute": "not an absolute path",
@@ -304,7 +300,7 @@ def test_hostile_checkpoint_directories_are_refused_with_one_clear_line(jobs: Jo
     script = "#!/bin/bash\nexec {} --method application --dir {} touch ran\n"
     told = {jobs.batch(script.format(jobs.run, path), cpus=1): why for path, why in cases.items()}
     for job in told:
-        jobs.wait_said(job, RunState.HELD)
+        jobs.wait_report(job, RunState.HELD)
     jobs.until("the holds", lambda: all(job.state is JobState.PENDING for job in jobs.now(told).values()))
     for job, why in told.items():
         (line,) = jobs.output(job).splitlines()
@@ -317,8 +313,8 @@ def test_hostile_checkpoint_directories_are_refused_with_one_clear_line(jobs: Jo
 def tmpfs(path: Path, size: str, owner: int) -> Iterator[Path]:
     path.mkdir()
     options = f"size={size},mode=0700,uid={owner},gid={owner}"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "omfs-test", path], check=True, timeout=10)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "omfs-test", path], check=True, timeout=LIMIT)
     try:
         yield path
     finally:
-        subprocess.run(["umount", "--lazy", path], check=True, timeout=10)
+        subprocess.run(["umount", "--lazy", path], check=True, timeout=LIMIT)

@@ -1,4 +1,4 @@
-"""Stops by omfs-node on a real Slurm: vector engines (of mock VEOS) with licences as books, and memory paged out."""
+"""Preemption by omfs-node on a real Slurm: engines (of mock VEOS) with node licenses, and memory paged out."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ import pytest
 
 from omfs_daemon.cluster.jobs import JobState
 from tests.conftest import clear
-from tests.end_to_end.daemons import dying_at
-from tests.end_to_end.omfs_node_jobs import NODES
-from tests.end_to_end.omfs_node_jobs import NodesDaemon
-from tests.end_to_end.omfs_node_jobs import Site
-from tests.end_to_end.omfs_node_jobs import count_in_memory
-from tests.end_to_end.omfs_node_jobs import site
-from tests.end_to_end.omfs_node_jobs import swap
+from tests.support.daemons import dying_at
+from tests.support.omfs_node_jobs import NODES, NodesDaemon, Site, count_in_memory, site, swap
 
 pytestmark = pytest.mark.slurm
 
@@ -58,7 +53,7 @@ def test_an_urgent_job_gets_the_engine_and_its_memory_twice_in_a_row(omfsd: Node
     omfsd.wait_until(lambda: omfsd.ask("plan")["actions"], "a plan")
     (action,) = omfsd.ask("plan")["actions"]
     (victim,) = action["victims"]
-    assert (action["kind"], action["job"], victim["method"]) == ("stop for", str(first.id), "ve_swap")
+    assert (action["kind"], action["job"], victim["method"]) == ("preempt for", str(first.id), "ve_swap")
     assert 0.1 < victim["cost_seconds"] < 10, "some 600 MB each way"
     assert omfsd.runs(job.id)
     omfsd.stop()
@@ -67,30 +62,30 @@ def test_an_urgent_job_gets_the_engine_and_its_memory_twice_in_a_row(omfsd: Node
     for turn, urgent in ((1, first), (2, None)):
         urgent = urgent or omfsd.urgent(count=LONG)
         omfsd.wait_stopped(job)
-        assert omfsd.licences(job) == {}
+        assert omfsd.licenses(job) == {}
         omfsd.wait_counting(urgent)  # it would have ended with code 3 without the memory
         omfsd.wait_counting(job)
-        omfsd.wait_until(lambda: not omfsd.under_way(), "the job to be back in the books")
+        omfsd.wait_until(lambda: not omfsd.under_way(), "the job to have its licenses again")
         assert omfsd.metric("omfs_preemption_delay_seconds_count", method="ve_swap") == turn
-        assert omfsd.metric("omfs_moved_bytes_total", method="ve_swap", way="out") == turn * 600 * MB
-        assert omfsd.metric("omfs_moved_bytes_total", method="ve_swap", way="in") == turn * 600 * MB
+        assert omfsd.metric("omfs_moved_bytes_total", method="ve_swap", direction="out") == turn * 600 * MB
+        assert omfsd.metric("omfs_moved_bytes_total", method="ve_swap", direction="in") == turn * 600 * MB
     assert omfsd.metric("omfs_preemption_delay_seconds_sum", method="ve_swap") > 2 * 0.28, "at 2 GB/s"
-    for stop in omfsd.ask("history")["stops"]:
+    for stop in omfsd.ask("history")["preemptions"]:
         (victim,) = stop["victims"]
         assert (stop["outcome"], victim["method"], victim["bytes"]) == ("started", "ve_swap", 600 * MB)
-        assert victim["stop_seconds"] > 0.28 and victim["resume_seconds"] > 0.28
+        assert victim["preempt_seconds"] > 0.28 and victim["resume_seconds"] > 0.28
     omfsd.assert_all_well()
 
 
 def test_an_urgent_job_for_any_engine(omfsd: NodesDaemon) -> None:
-    """Held by the plug-in until the daemon has chosen a node, and its licences with it."""
+    """Held by the plug-in until the daemon has chosen a node, and its licenses with it."""
     omfsd.start()
     jobs = [omfsd.count(nodes=[node]) for node in NODES]
     omfsd.wait_usable(*jobs)
-    urgent = omfsd.urgent(nodes=(), licences="ve:16")
+    urgent = omfsd.urgent(nodes=(), licenses="ve:16")
     omfsd.wait_until(lambda: omfsd.runs(urgent.id), "the urgent job to run")
     (node,) = omfsd.job(urgent.id).on_nodes
-    assert omfsd.licences(urgent) == {f"ve_{node}": 16}
+    assert omfsd.licenses(urgent) == {f"ve_{node}": 16}
     assert omfsd.job(jobs[NODES.index(node)].id).state is JobState.SUSPENDED
     omfsd.assert_all_well()
 
@@ -103,7 +98,7 @@ def test_a_job_with_two_processes_on_engines_of_two_nodes_each(omfsd: NodesDaemo
     omfsd.wait_counting(*urgent)
     assert omfsd.job(job.id).state is JobState.SUSPENDED
     omfsd.assert_all_well()
-    assert omfsd.metric("omfs_moved_bytes_total", method="ve_swap", way="out") == 4 * 600 * MB
+    assert omfsd.metric("omfs_moved_bytes_total", method="ve_swap", direction="out") == 4 * 600 * MB
 
 
 def test_sixteen_jobs_at_once(omfsd: NodesDaemon) -> None:
@@ -126,11 +121,11 @@ def test_a_swap_area_that_is_too_small_is_known_before_anybody_is_stopped(omfsd:
     first = omfsd.urgent("300M", slots=8, count=0)
     omfsd.wait_counting(first)
     (left,) = [job for job in jobs if omfsd.runs(job.id)]
-    omfsd.wait_until(lambda: "no room" in omfsd.ways(left)["ve_swap"], "the room to be used up")
+    omfsd.wait_until(lambda: "no room" in omfsd.methods_of(left)["ve_swap"], "the room to be used up")
     asked = len(omfsd.site.asked("out"))
     second = omfsd.urgent("300M", slots=8)
-    omfsd.wait_told(second, "even all jobs that may be stopped for it would not make it fit")
-    assert "stop for" not in {action["kind"] for action in omfsd.ask("plan")["actions"]}
+    omfsd.wait_reported(second, "preempting all jobs that may be preempted for it would not free enough")
+    assert "preempt for" not in {action["kind"] for action in omfsd.ask("plan")["actions"]}
     omfsd.end(first)
     omfsd.jobs.remove(first)
     omfsd.assert_all_well()
@@ -138,15 +133,15 @@ def test_a_swap_area_that_is_too_small_is_known_before_anybody_is_stopped(omfsd:
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "text"),
     [
         ("partial PID 200M", "swapped out in part"),
-        ("eperm PID", "VEOS did not take the order"),
-        ("lie PID", "no memory became free"),
+        ("eperm PID", "VEOS did not accept the request"),
+        ("lie PID", "no memory was freed"),
         ("efault 1", "cannot open its swap file"),
     ],
 )
-def test_what_veos_refuses_leaves_the_job_running_and_is_told(omfsd: NodesDaemon, fault: str, told: str) -> None:
+def test_what_veos_refuses_leaves_the_job_running_and_is_reported(omfsd: NodesDaemon, fault: str, text: str) -> None:
     """Of a job with two processes, one of which is refused; it is spared for a while, then it is tried again."""
     omfsd.configure(retry=4, probe=4)
     omfsd.start()
@@ -155,10 +150,10 @@ def test_what_veos_refuses_leaves_the_job_running_and_is_told(omfsd: NodesDaemon
     kind, *words = fault.replace("PID", str(omfsd.pids(job)[1])).split()
     with omfsd.site.fault("n1", kind, *words):
         urgent = omfsd.urgent(ves=(0, 1))
-        omfsd.wait_told(urgent, f"job {job.id} could not be stopped (ve_swap)")
-        assert told in omfsd.omfs("why", str(urgent.id)).stdout.replace("\n", " ")
+        omfsd.wait_reported(urgent, f"job {job.id} could not be preempted (ve_swap)")
+        assert text in omfsd.why_text(urgent.id)
         omfsd.wait_counting(job)
-        assert omfsd.licences(job) == {"ve_n1": 16}
+        assert omfsd.licenses(job) == {"ve_n1": 16}
     omfsd.wait_counting(urgent)
     omfsd.assert_all_well()
 
@@ -169,8 +164,8 @@ def test_pps_that_is_switched_off_is_known_before(omfsd: NodesDaemon) -> None:
         job = omfsd.count()
         omfsd.wait_counting(job)
         urgent = omfsd.urgent()
-        omfsd.wait_told(urgent, "even all jobs that may be stopped for it would not make it fit")
-        assert omfsd.ways(job) == {"ve_swap": "one of its nodes cannot do it"}
+        omfsd.wait_reported(urgent, "preempting all jobs that may be preempted for it would not free enough")
+        assert omfsd.methods_of(job) == {"ve_swap": "one of its nodes does not support it"}
         assert "ve_swap │ can be used on 1 of 2 nodes" in " ".join(omfsd.omfs("check", check=False).stdout.split())
     omfsd.wait_counting(urgent)
     omfsd.assert_all_well()
@@ -206,7 +201,7 @@ def test_a_process_that_veos_kills(omfsd: NodesDaemon) -> None:
     omfsd.wait_until(lambda: not omfsd.under_way(), "it to be forgotten")
     assert "FAILED" in omfsd.slurm.command("scontrol", "show", "job", str(job.id)).stdout
     job.assert_without_gap()
-    assert (omfsd.site.violations(), omfsd.site.held_licences()) == ([], {})
+    assert (omfsd.site.violations(), omfsd.site.held_licenses()) == ([], {})
 
 
 def test_omfs_node_hangs(omfsd: NodesDaemon) -> None:
@@ -216,9 +211,9 @@ def test_omfs_node_hangs(omfsd: NodesDaemon) -> None:
     omfsd.wait_usable(job)
     with omfsd.site.hanging("out", "n1"):
         urgent = omfsd.urgent()
-        omfsd.wait_told(urgent, "a job did not stop; undone")
+        omfsd.wait_reported(urgent, "a job could not be preempted; undone")
         omfsd.wait_counting(job)
-    omfsd.wait_counting(urgent, limit=40)
+    omfsd.wait_counting(urgent)
     omfsd.assert_all_well()
 
 
@@ -228,8 +223,8 @@ def test_omfs_node_is_missing(omfsd: NodesDaemon) -> None:
     job = omfsd.count()
     omfsd.wait_counting(job)
     urgent = omfsd.urgent()
-    omfsd.wait_told(urgent, "even all jobs that may be stopped for it would not make it fit")
-    assert omfsd.ways(job) == {"ve_swap": "one of its nodes cannot do it"}
+    omfsd.wait_reported(urgent, "preempting all jobs that may be preempted for it would not free enough")
+    assert omfsd.methods_of(job) == {"ve_swap": "one of its nodes does not support it"}
     said = " ".join(omfsd.omfs("check", check=False).stdout.split())
     assert "2 of 2 do not answer, n1: cannot run" in said
     assert "No such file" in said
@@ -266,18 +261,18 @@ run()
         dying_at("returning", after_orders=True),
         DYING_AFTER_RESUME,
     ],
-    ids=["swap_out_ordered", "licences_taken", "suspended", "urgent_runs", "resumed"],
+    ids=["swap_out_ordered", "licenses_taken", "suspended", "urgent_runs", "resumed"],
 )
 def test_killed_and_started_again(omfsd: NodesDaemon, code: str) -> None:
     omfsd.start(code)
     job = omfsd.count()
     omfsd.wait_usable(job)
     urgent = omfsd.urgent()
-    omfsd.wait_for_death(30)
+    omfsd.wait_for_death()
     if code == DYING_BEFORE_SUSPEND:
-        assert (omfsd.job(job.id).state, omfsd.licences(job)) == (JobState.RUNNING, {})
+        assert (omfsd.job(job.id).state, omfsd.licenses(job)) == (JobState.RUNNING, {})
     omfsd.start()
-    omfsd.wait_until(lambda: omfsd.completed([urgent.id]), "the urgent job to end", 40)
+    omfsd.wait_until(lambda: omfsd.completed([urgent.id]), "the urgent job to end")
     omfsd.assert_all_well()
 
 
@@ -295,7 +290,7 @@ def test_killed_in_the_middle_of_a_swap(omfsd: NodesDaemon, sub: str) -> None:
     omfsd.wait_swapping(job, sub)
     omfsd.kill()
     omfsd.start()
-    omfsd.wait_until(lambda: omfsd.completed([urgent.id]), "the urgent job to end", 40)
+    omfsd.wait_until(lambda: omfsd.completed([urgent.id]), "the urgent job to end")
     omfsd.assert_all_well()
 
 
@@ -313,10 +308,9 @@ def test_the_failsafe_brings_everything_back(omfsd: NodesDaemon) -> None:
     omfsd.wait_until(
         lambda: omfsd.omfs("failsafe", check=False).returncode == 0 and all(omfsd.runs(job.id) for job in jobs),
         "the failsafe to be done",
-        40,
     )
     omfsd.wait_counting(*jobs)
-    assert [omfsd.licences(job) for job in jobs] == [job.licences for job in jobs]
+    assert [omfsd.licenses(job) for job in jobs] == [job.licenses for job in jobs]
     omfsd.end(jobs[1])
     omfsd.wait_until(lambda: omfsd.completed([second.id]), "the other urgent job to end")
     for job in jobs:
@@ -324,7 +318,7 @@ def test_the_failsafe_brings_everything_back(omfsd: NodesDaemon) -> None:
     assert omfsd.violations() == []
 
 
-def test_a_victim_is_cancelled_while_it_is_swapped_out(omfsd: NodesDaemon) -> None:
+def test_a_victim_is_canceled_while_it_is_swapped_out(omfsd: NodesDaemon) -> None:
     omfsd.start()
     job = omfsd.count()
     omfsd.wait_usable(job)
@@ -333,7 +327,7 @@ def test_a_victim_is_cancelled_while_it_is_swapped_out(omfsd: NodesDaemon) -> No
     omfsd.wait_counting(urgent)
     pids = omfsd.pids(job)
     omfsd.end(job)
-    omfsd.wait_until(lambda: not any(omfsd.sub(str(pid)) for pid in pids), "VEOS to let go of it")
+    omfsd.wait_until(lambda: not any(omfsd.sub(str(pid)) for pid in pids), "VEOS to release it")
     omfsd.jobs.remove(job)
     omfsd.known_violations = omfsd.site.violations()  # Slurm continues the processes that it kills
     omfsd.assert_all_well()
@@ -390,16 +384,16 @@ def test_memory_is_paged_out_for_an_urgent_job_twice_in_a_row(omfsd: NodesDaemon
     job = count_in_memory(omfsd, 200 * MB // children, children=children)
     omfsd.wait_usable(job, method="pageout")
     for turn in (1, 2):
-        urgent = omfsd.urgent("1M", licences="mem_n1:16", count=50)
+        urgent = omfsd.urgent("1M", licenses="mem_n1:16", count=50)
         omfsd.wait_stopped(job)
-        assert omfsd.licences(job) == {}
+        assert omfsd.licenses(job) == {}
         pids = omfsd.slurm.command("scontrol", "listpids", str(job.id), "n1").stdout.splitlines()[1:]
         assert sum(swapped(int(line.split()[0])) for line in pids) > 180 * MB
         omfsd.wait_counting(urgent)
-        omfsd.wait_counting(job, limit=40)
-        omfsd.wait_until(lambda: not omfsd.under_way(), "the job to be back in the books")
+        omfsd.wait_counting(job)
+        omfsd.wait_until(lambda: not omfsd.under_way(), "the job to have its licenses again")
         assert omfsd.metric("omfs_preemption_delay_seconds_count", method="pageout") == turn
-        assert omfsd.metric("omfs_moved_bytes_total", method="pageout", way="out") > turn * 180 * MB
+        assert omfsd.metric("omfs_moved_bytes_total", method="pageout", direction="out") > turn * 180 * MB
     omfsd.assert_all_well()
 
 
@@ -409,8 +403,8 @@ def test_sixteen_jobs_are_paged_out_at_once(omfsd: NodesDaemon) -> None:
     omfsd.start()
     jobs = [count_in_memory(omfsd, 10 * MB, slots=1) for _ in range(16)]
     omfsd.wait_usable(*jobs, method="pageout")
-    urgent = omfsd.urgent("1M", licences="mem_n1:16", count=50)
-    omfsd.wait_counting(urgent, limit=40)
+    urgent = omfsd.urgent("1M", licenses="mem_n1:16", count=50)
+    omfsd.wait_counting(urgent)
     assert {omfsd.job(job.id).state for job in jobs} == {JobState.SUSPENDED}
     omfsd.assert_all_well()
 
@@ -422,9 +416,9 @@ def test_with_too_little_swap_nobody_is_chosen(omfsd: NodesDaemon) -> None:
     job = count_in_memory(omfsd, 50 * MB)
     omfsd.wait_counting(job)
     asked = len(omfsd.site.asked("out"))
-    urgent = omfsd.urgent("1M", licences="mem_n1:16")
-    omfsd.wait_told(urgent, "even all jobs that may be stopped for it would not make it fit")
-    omfsd.wait_until(lambda: "no room" in omfsd.ways(job)["pageout"], "the reason")
+    urgent = omfsd.urgent("1M", licenses="mem_n1:16")
+    omfsd.wait_reported(urgent, "preempting all jobs that may be preempted for it would not free enough")
+    omfsd.wait_until(lambda: "no room" in omfsd.methods_of(job)["pageout"], "the reason")
     assert len(omfsd.site.asked("out")) == asked
     omfsd.end(urgent)
     omfsd.jobs.remove(urgent)

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.config.schema import NAME
-from omfs_daemon.testing.local_slurm.local_slurm import Gate
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.config.schema import WAKE_FILE
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
-from tests.end_to_end.daemons import ROOT
-from tests.end_to_end.daemons import Daemon
-from tests.helpers import wait_until
+from tests.support.daemons import ROOT, Daemon
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -32,10 +30,10 @@ def cluster() -> Iterator[LocalSlurm]:
     directory.chmod(0o755)
     run = directory / "omfs" / "run"
     epilog = directory / "epilog"
-    epilog.write_text(f"#!/bin/sh\n: >> {run / NAME}\n")
+    epilog.write_text(f"#!/bin/sh\n: >> {run / WAKE_FILE}\n")
     epilog.chmod(0o755)
-    settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/{NAME}", "let_in_partitions": "urgent"}
-    gate = Gate(ROOT / "plugins" / "job_submit.lua", settings)
+    settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/{WAKE_FILE}", "let_in_partitions": "urgent"}
+    gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings)
     try:
         with LocalSlurm(directory / "slurm", Shape(2, options={"EpilogSlurmctld": str(epilog)}), gate=gate) as slurm:
             yield slurm
@@ -65,7 +63,7 @@ def configure(daemon: Daemon, *slurm: str) -> None:
 
 
 def looks(daemon: Daemon) -> int:
-    return daemon.log.read_text().count('"event": "cycle"')
+    return daemon.log.read_text().count('"event": "cycle_timed"')
 
 
 def rest(daemon: Daemon) -> int:
@@ -76,7 +74,7 @@ def rest(daemon: Daemon) -> int:
         seen.append(looks(daemon))
         return seen[-1] == seen[-12:][0] and len(seen) > 12
 
-    wait_until(is_still, 30, "the daemon to rest")
+    wait_until(is_still, "the daemon to rest")
     return looks(daemon)
 
 
@@ -86,7 +84,7 @@ def test_an_urgent_job_runs_long_before_the_next_poll(daemon: Daemon) -> None:
     daemon.wait_running(*bio)
     rest(daemon)
     urgent = daemon.submit("alarm", 1, "-p", "urgent")
-    daemon.wait_running(urgent, limit=30)
+    daemon.wait_running(urgent)
     assert sum(daemon.runs(job) for job in bio) == 1, "it was preempted for"
 
 
@@ -96,7 +94,7 @@ def test_the_end_of_a_job_wakes(daemon: Daemon) -> None:
     daemon.wait_running(job)
     before = rest(daemon)
     daemon.slurm.command("scancel", str(job))
-    wait_until(lambda: looks(daemon) > before, 30, "another look")
+    wait_until(lambda: looks(daemon) > before, "another look")
 
 
 def test_slurm_does_not_wait_for_a_daemon_that_is_stopped_or_dead(daemon: Daemon) -> None:
@@ -106,14 +104,14 @@ def test_slurm_does_not_wait_for_a_daemon_that_is_stopped_or_dead(daemon: Daemon
     try:
         # Each command has a time-out, and the job starts at once: the daemon's last heartbeat is still fresh.
         submitted = [daemon.submit("bio", 0.1, method="requeue") for _ in range(3)]
-        wait_until(lambda: all(daemon.job(job).state is JobState.ENDED for job in submitted), 30, "jobs to end")
+        wait_until(lambda: all(daemon.job(job).state is JobState.ENDED for job in submitted), "jobs to end")
     finally:
         daemon.process.send_signal(signal.SIGCONT)
     before = looks(daemon)
-    wait_until(lambda: looks(daemon) > before, 30, "a look, for it was woken meanwhile")
+    wait_until(lambda: looks(daemon) > before, "a look, for it was woken meanwhile")
     daemon.kill()
     submitted = [daemon.submit("bio", 0.1, method="requeue") for _ in range(3)]
-    wait_until(lambda: all(daemon.job(job).state is JobState.ENDED for job in submitted), 30, "jobs to end")
+    wait_until(lambda: all(daemon.job(job).state is JobState.ENDED for job in submitted), "jobs to end")
 
 
 def test_a_storm_of_events_makes_no_more_calls_than_allowed(daemon: Daemon) -> None:
@@ -122,7 +120,7 @@ def test_a_storm_of_events_makes_no_more_calls_than_allowed(daemon: Daemon) -> N
     daemon.start()
     before = looks(daemon)
     for _ in range(1000):
-        with (daemon.directory / "run" / NAME).open("a"):
+        with (daemon.directory / "run" / WAKE_FILE).open("a"):
             pass
-    wait_until(lambda: looks(daemon) > before, 30, "a look")
+    wait_until(lambda: looks(daemon) > before, "a look")
     assert looks(daemon) - before <= 8

@@ -48,7 +48,7 @@ def test_a_short_run_counts_calls_on_both_clusters(tmp_path: Path) -> None:
         assert sum(row["by_kind"].values()) == row["calls"] > 0
         assert row["cpu_seconds"] > 0
     assert found["with"]["by_kind"]["REQUEST_JOB_INFO"] > found["without"]["by_kind"].get("REQUEST_JOB_INFO", 0)
-    assert found["with"]["looks"] > 0 and found["with"]["omfsd_cpu_seconds"] > 0
+    assert found["with"]["polls"] > 0 and found["with"]["omfsd_cpu_seconds"] > 0
 
 
 def test_figures_are_of_all_starts_and_ratios_of_medians() -> None:
@@ -63,13 +63,27 @@ def test_figures_are_of_all_starts_and_ratios_of_medians() -> None:
     assert ratios == [(1, 1), (0.5, 1.25), (None, None)]
 
 
-def test_parts_are_of_the_cycle_that_began_the_stop() -> None:
+def test_parts_are_of_the_cycle_that_began_the_preemption() -> None:
     start = Start(7, 100.0, 100.02, 100.5)
-    quiet = {"woken": None, "looks": 100.005, "seen": 100.01, "decided": 100.02, "ordered": 100.03, "begun": 0}
-    acting = {"woken": 100.05, "looks": 100.06, "seen": 100.1, "decided": 100.11, "ordered": 100.2, "begun": 1}
-    later = {"woken": None, "looks": 101.0, "seen": 101.1, "decided": 101.2, "ordered": 101.3, "begun": 1}
+    quiet = {
+        "woken": None,
+        "polled": 100.005,
+        "observed": 100.01,
+        "decided": 100.02,
+        "ordered": 100.03,
+        "preemptions": 0,
+    }
+    acting = {
+        "woken": 100.05,
+        "polled": 100.06,
+        "observed": 100.1,
+        "decided": 100.11,
+        "ordered": 100.2,
+        "preemptions": 1,
+    }
+    later = {"woken": None, "polled": 101.0, "observed": 101.1, "decided": 101.2, "ordered": 101.3, "preemptions": 1}
     parts = latency.parts_of(start, [quiet, acting, later])
     assert parts == pytest.approx(
-        {"submit": 0.05, "wake": 0.01, "look": 0.04, "decide": 0.01, "command": 0.09, "slurm": 0.3}
+        {"submit": 0.05, "wake": 0.01, "poll": 0.04, "decide": 0.01, "command": 0.09, "slurm": 0.3}
     )
     assert latency.parts_of(start, [quiet, later]) == {}

@@ -1,4 +1,4 @@
-"""The benchmark of the stop methods with a few megabytes: each is measured, and the figures are well-formed."""
+"""The benchmark of the preempt methods with a few megabytes: each is measured, and the figures are well-formed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import methods
+from benchmarks import methods, methods_common
 
 pytestmark = pytest.mark.slurm
 
@@ -46,15 +46,15 @@ def test_figures_are_medians_and_judged_by_a_tenth_and_a_fifth_of_a_second() -> 
     assert not methods.compared([1.31], [1.0], 1)["within"]
 
 
-def test_what_cannot_be_measured_is_told_and_the_rest_goes_on() -> None:
+def test_what_cannot_be_measured_is_reported_and_the_rest_continues() -> None:
     class Broken:
         method, tool, rival = "criu", "criu 0", "criu"
 
-        def ours(self, size: int) -> methods.Times:
+        def ours(self, size: int) -> methods_common.Times:
             raise RuntimeError("criu restore: exit 1")
 
         bare = ours
 
     row = methods.measured(Broken(), 8_000_000, 1)
     assert row["fault"] == "criu restore: exit 1"
-    assert methods.told(row).endswith("not measured: criu restore: exit 1")
+    assert methods.shown(row).endswith("not measured: criu restore: exit 1")

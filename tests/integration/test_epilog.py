@@ -13,23 +13,22 @@ from threading import Event
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.config.schema import NAME
+from omfs_daemon.config.schema import WAKE_FILE
 from omfs_daemon.daemon.wakeup import Wakeup
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
-from tests.helpers import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
-LIMIT = 60
 
 
 def installed(below: Path, rundir: Path) -> Path:
     """The script as `make install` makes it for a daemon with that run_dir."""
     words = [f"BUILD={below / 'build'}", f"DESTDIR={below}", "prefix=/usr", f"rundir={rundir}"]
-    subprocess.run(["make", "-s", "-C", PLUGINS, "install", *words], check=True, timeout=120)
+    subprocess.run(["make", "-s", "-C", PLUGINS, "install", *words], check=True, timeout=LIMIT)
     return below / "usr/libexec/omfs/epilog_slurmctld"
 
 
@@ -66,7 +65,7 @@ def woken(slurm: LocalSlurm) -> Iterator[Event]:
 
 def running(slurm: LocalSlurm, script: str) -> int:
     job = slurm.submit(script, uid="nobody")
-    wait_until(lambda: state(slurm, job) is JobState.RUNNING, LIMIT, "the job to run")
+    wait_until(lambda: state(slurm, job) is JobState.RUNNING, "the job to run")
     return job
 
 
@@ -93,16 +92,16 @@ def test_so_do_a_cancelled_and_a_requeued_one(slurm: LocalSlurm, woken: Event, o
 
 
 def test_without_a_daemon_jobs_end_as_before(slurm: LocalSlurm) -> None:
-    file = slurm.directory.parent / "run" / NAME
+    file = slurm.directory.parent / "run" / WAKE_FILE
     file.unlink(missing_ok=True)
     job = slurm.submit("true", uid="nobody")
-    wait_until(lambda: state(slurm, job) is JobState.ENDED, LIMIT, "the job to end")
+    wait_until(lambda: state(slurm, job) is JobState.ENDED, "the job to end")
     assert not file.exists(), "it makes no file of its own"
     assert "epilog" not in (slurm.directory / "log/slurmctld.log").read_text().lower()
 
 
 def test_it_never_fails_and_never_waits(tmp_path: Path) -> None:
-    script, wake = installed(tmp_path / "root", tmp_path / "run"), tmp_path / "run" / NAME
+    script, wake = installed(tmp_path / "root", tmp_path / "run"), tmp_path / "run" / WAKE_FILE
 
     def says() -> tuple[int, bytes, bytes]:
         done = subprocess.run([script], env={}, capture_output=True, timeout=LIMIT)

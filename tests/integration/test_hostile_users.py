@@ -1,4 +1,4 @@
-"""What an ordinary user tries against the gate and the books of a real Slurm."""
+"""What an ordinary user tries against the gate and the node licenses of a real Slurm."""
 
 from __future__ import annotations
 
@@ -10,30 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.testing.local_slurm.local_slurm import Gate
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.slurm.commands import values
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
-from tests.helpers import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
 PLUGIN = Path(__file__).parents[2] / "plugins" / "job_submit.lua"
 USER = "nobody"
-LIMIT = 30
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalSlurm]:
     directory = Path(tempfile.mkdtemp(prefix="omfs-hostile-"))
-    settings = {"heartbeat": str(directory / "heartbeat"), "books": "ve_{node}", "any_licenses": "ve"}
+    settings = {"heartbeat": str(directory / "heartbeat"), "node_licenses": "ve_{node}", "any_licenses": "ve"}
     shape = Shape(nodes=2, options={"Licenses": "ve_n1:2,ve_n2:2,ve:9999,fluent:5", "RequeueExitHold": "101-109"})
     try:
-        with LocalSlurm(directory, shape, gate=Gate(PLUGIN, settings)) as slurm:
+        with LocalSlurm(directory, shape, gate=SubmitGate(PLUGIN, settings)) as slurm:
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -53,7 +49,7 @@ def look(cluster: LocalSlurm, job_id: int) -> Job:
     return job
 
 
-LICENCES = [
+LICENSES = [
     "ve_n1:2",
     "ve_n1:+1",
     "ve_n1:",
@@ -63,14 +59,14 @@ LICENCES = [
     "ve_n1:4294967297",
     "ve_n1:-4294967295",
 ]
-LICENCES += [
+LICENSES += [
     "ve_n1:42949672961",
     "ve_n1:00000000000000000000000002",
     "ve_n1:0",
     "ve_n1:1,ve_n1:+1",
     "fluent:\n1;ve_n1:2",
 ]
-LICENCES += [
+LICENSES += [
     "ve_n1:1x",
     "ve_n1:0x1",
     "ve_n1:-1",
@@ -83,34 +79,34 @@ LICENCES += [
 ]
 
 
-def test_however_licences_are_written_they_are_counted_as_slurm_counts_them(gate: LocalSlurm) -> None:
-    """Else a user has devices that are in nobody's books, or a count that cannot be put into an order."""
+def test_however_licenses_are_written_they_are_counted_as_slurm_counts_them(gate: LocalSlurm) -> None:
+    """Else a user has devices that nobody counts, or a count that cannot be put into an order."""
     taken = []
-    for licences in LICENCES:
-        arguments = (f"--licenses={licences}", "--nodelist=n1", "--comment=omfs:method=requeue", "--wrap=sleep 60")
+    for licenses in LICENSES:
+        arguments = (f"--licenses={licenses}", "--nodelist=n1", "--comment=omfs:method=requeue", "--wrap=sleep 60")
         done = gate.command("sbatch", "--parsable", *arguments, check=False, uid=USER)
         if done.code:
             assert "Invalid license" in done.stderr
             continue
         job = int(done.stdout.strip().partition(";")[0])
-        wait_until(lambda job=job: look(gate, job).state is JobState.RUNNING, LIMIT, f"{licences!r} to run")
+        wait_until(lambda job=job: look(gate, job).state is JobState.RUNNING, f"{licenses!r} to run")
         counted = {row.name: row.used for row in gate.gateway().licenses() if row.used}
-        assert dict(look(gate, job).licenses) == counted, repr(licences)
+        assert dict(look(gate, job).licenses) == counted, repr(licenses)
         values.licenses_text(look(gate, job).licenses)
-        taken.append(licences)
+        taken.append(licenses)
         clear(gate)
     assert {"ve_n1:2", "ve_n1:+1", "ve_n1:\n1", "ve_n1:4294967297"} <= set(taken), "Slurm takes more than one writes"
 
 
 @pytest.mark.parametrize(
-    "licences", ["ve", "ve:1", "fluent;ve:1", "fluent,,ve", "ve:+1", "ve:\n1", "ve:", "ve:4294967297"]
+    "licenses", ["ve", "ve:1", "fluent;ve:1", "fluent,,ve", "ve:+1", "ve:\n1", "ve:", "ve:4294967297"]
 )
-def test_a_device_on_any_node_is_never_had_without_the_gate(gate: LocalSlurm, licences: str) -> None:
-    job = look(gate, gate.submit("sleep 60", f"--licenses={licences}", "--comment=omfs:method=requeue", uid=USER))
+def test_a_device_on_any_node_is_never_had_without_the_gate(gate: LocalSlurm, licenses: str) -> None:
+    job = look(gate, gate.submit("sleep 60", f"--licenses={licenses}", "--comment=omfs:method=requeue", uid=USER))
     assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:gate")
 
 
-def test_nobody_takes_the_devices_of_a_node_on_which_he_does_not_run(gate: LocalSlurm) -> None:
+def test_nobody_takes_the_devices_of_a_node_on_which_they_do_not_run(gate: LocalSlurm) -> None:
     """One CPU elsewhere would keep everybody from the devices of all nodes, out of sight of whoever makes room."""
     words = ("--licenses=ve_n1:2", "--comment=omfs:method=requeue")
     for place in ("--nodelist=n2", "--exclude=n1", "--nodes=1"):
@@ -123,4 +119,4 @@ def test_nobody_takes_the_devices_of_a_node_on_which_he_does_not_run(gate: Local
     gate.command("scontrol", "release", str(held), check=False, uid=USER)
     assert look(gate, held).hold is not Hold.NONE
     mine = gate.submit("sleep 60", *words, "--nodelist=n1", uid=USER)
-    wait_until(lambda: look(gate, mine).state is JobState.RUNNING, LIMIT, "the job to run on its node")
+    wait_until(lambda: look(gate, mine).state is JobState.RUNNING, "the job to run on its node")

@@ -13,21 +13,17 @@ from threading import Event
 
 import pytest
 
-from omfs_daemon.config.job_submit_conf import as_text
-from omfs_daemon.config.job_submit_conf import plugin_settings
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.config.schema import Config
-from omfs_daemon.config.load import parse
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.config.build import rules
+from omfs_daemon.config.job_submit_conf import as_text, plugin_settings
+from omfs_daemon.config.load import parse_config
+from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.wakeup import Wakeup
-from omfs_daemon.testing.local_slurm.local_slurm import Gate
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from omfs_daemon.policy.rules.classes import classify
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
-from tests.helpers import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -43,12 +39,12 @@ def cluster() -> Iterator[LocalSlurm]:
         "wake": str(directory / "wake"),
         "let_in_partitions": "urgent",
         "let_in_accounts": "free",
-        "books": "ve_{node}",
+        "node_licenses": "ve_{node}",
         "any_licenses": "ve",
     }
     shape = Shape(nodes=2, options={"Licenses": "ve_n1:2,ve_n2:2,ve:9999,fluent:5"})
     try:
-        with LocalSlurm(directory, shape, gate=Gate(PLUGIN, settings)) as slurm:
+        with LocalSlurm(directory, shape, gate=SubmitGate(PLUGIN, settings)) as slurm:
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -102,7 +98,7 @@ def test_holds_while_the_daemon_lives(gate: LocalSlurm) -> None:
     job = submit(gate, "--comment=see omfs:methods=requeue")
     assert (job.hold, job.priority, job.admin_comment) == (Hold.USER, 0, "omfs:gate")
     assert gate.gateway().release([job.ref]) == []
-    wait_until(runs(gate, job), 20, "the job to run after root's release")
+    wait_until(runs(gate, job), "the job to run after root's release")
 
 
 @pytest.mark.parametrize("age", [30, 1e9])
@@ -110,7 +106,7 @@ def test_holds_nothing_when_the_daemon_is_gone(gate: LocalSlurm, age: float) -> 
     beat(gate, age)
     job = submit(gate)
     assert job.hold is Hold.NONE
-    wait_until(runs(gate, job), 20, "the job to run")
+    wait_until(runs(gate, job), "the job to run")
 
 
 @pytest.mark.parametrize("content", [None, "", "not a number"])
@@ -132,7 +128,7 @@ def test_holds_nothing_without_a_readable_heartbeat(gate: LocalSlurm, content: s
         ("--no-requeue", "--comment=omfs:method=requeue,suspend"),
     ],
 )
-def test_lets_in_what_the_rules_let_us_stop(gate: LocalSlurm, arguments: tuple[str, ...]) -> None:
+def test_lets_in_what_is_preemptible(gate: LocalSlurm, arguments: tuple[str, ...]) -> None:
     job = submit(gate, *arguments)
     assert (job.hold, job.admin_comment) == (Hold.NONE, "")
 
@@ -207,10 +203,10 @@ def test_an_owners_release_leads_to_the_gate(gate: LocalSlurm) -> None:
     assert look(gate, job.id) == released
 
     gate.gateway().release([job.ref])
-    wait_until(runs(gate, job), 20, "the job to run after root's release")
+    wait_until(runs(gate, job), "the job to run after root's release")
 
 
-def test_an_owner_may_hold_again_after_his_release(gate: LocalSlurm) -> None:
+def test_owners_may_hold_again_after_their_release(gate: LocalSlurm) -> None:
     job = submit(gate, "--hold")
     as_owner(gate, "release", job.ref)
     as_owner(gate, "update", f"jobid={job.id}", "comment=other words")
@@ -220,14 +216,14 @@ def test_an_owner_may_hold_again_after_his_release(gate: LocalSlurm) -> None:
     assert (held.hold, held.admin_comment, held.comment) == (Hold.USER, "", "other words")
 
 
-def test_nobody_brings_our_words_along(gate: LocalSlurm) -> None:
+def test_nobody_submits_our_marks(gate: LocalSlurm) -> None:
     assert submit(gate, "--hold", "--comment=a omfs:wait omfs:wait b").comment == "a b"
     job = submit(gate, "--hold")
     as_owner(gate, "update", f"jobid={job.id}", "comment=omfs:wait")
     assert look(gate, job.id).comment == ""
 
 
-def test_a_release_of_what_may_be_stopped_just_releases(gate: LocalSlurm) -> None:
+def test_a_release_of_a_preemptible_job_just_releases(gate: LocalSlurm) -> None:
     job = submit(gate, "--hold", "--comment=omfs:method=suspend")
     assert as_owner(gate, "release", job.ref) == ""
     assert look(gate, job.id).hold is Hold.NONE
@@ -255,11 +251,11 @@ def test_a_release_of_what_slurm_may_not_requeue_leads_to_the_gate(gate: LocalSl
         (("--no-requeue", "--comment=omfs:method=suspend"), "comment=omfs:method=requeue"),
     ],
 )
-def test_no_change_makes_a_running_job_one_that_cannot_be_stopped(
+def test_no_change_makes_a_running_job_non_preemptible(
     gate: LocalSlurm, arguments: tuple[str, ...], change: str, beats: bool
 ) -> None:
     job = submit(gate, *arguments)
-    wait_until(runs(gate, job), 20, "the job to run")
+    wait_until(runs(gate, job), "the job to run")
     if not beats:
         beat(gate, 30)
     before = gate.command("scontrol", "show", "job", job.ref).stdout
@@ -276,7 +272,7 @@ def test_requeue_may_be_forgone_where_another_method_is_named(gate: LocalSlurm) 
     assert as_owner(gate, "update", f"jobid={job.id}", "requeue=0") == ""
 
 
-def let_go(cluster: LocalSlurm, *arguments: str) -> Job:
+def released(cluster: LocalSlurm, *arguments: str) -> Job:
     """A job that may never be stopped, let go by the daemon; its begin time keeps it waiting."""
     job = submit(cluster, "--begin=now+1hour", "--comment=words", *arguments)
     assert cluster.gateway().release([job.ref]) == []
@@ -300,7 +296,7 @@ CHANGES_OF_WHAT_WAS_LET_GO = [
 
 @pytest.mark.parametrize("change", CHANGES_OF_WHAT_WAS_LET_GO)
 def test_what_becomes_another_job_waits_at_the_gate_again(gate: LocalSlurm, change: str) -> None:
-    job = let_go(gate)
+    job = released(gate)
     assert as_owner(gate, "update", f"jobid={job.id}", change) == ""
     changed = look(gate, job.id)
     assert (changed.hold, changed.admin_comment, changed.comment) == (Hold.USER, "omfs:gate", "words omfs:wait")
@@ -323,27 +319,27 @@ def test_what_becomes_another_job_in_the_moment_of_its_release_waits_again(gate:
 
 
 def test_what_becomes_another_job_does_not_wait_without_a_daemon(gate: LocalSlurm) -> None:
-    job = let_go(gate)
+    job = released(gate)
     beat(gate, 30)
     assert as_owner(gate, "update", f"jobid={job.id}", "numcpus=3") == ""
     assert look(gate, job.id).hold is Hold.NONE
 
 
 def test_other_changes_do_not_lead_back_to_the_gate(gate: LocalSlurm) -> None:
-    job = let_go(gate)
+    job = released(gate)
     changes = ("timelimit=5", "comment=new", "nice=3", "jobname=other", "features=", "minmemorynode=50")
     for change in changes:
         assert as_owner(gate, "update", f"jobid={job.id}", change) == "", change
     assert look(gate, job.id).hold is Hold.NONE
-    stoppable = submit(gate, "--begin=now+1hour", "--comment=omfs:method=suspend")
-    assert as_owner(gate, "update", f"jobid={stoppable.id}", "numcpus=3") == ""
-    assert look(gate, stoppable.id).hold is Hold.NONE
+    preemptible = submit(gate, "--begin=now+1hour", "--comment=omfs:method=suspend")
+    assert as_owner(gate, "update", f"jobid={preemptible.id}", "numcpus=3") == ""
+    assert look(gate, preemptible.id).hold is Hold.NONE
     held = submit(gate, "--hold")
     assert as_owner(gate, "update", f"jobid={held.id}", "numcpus=3") == ""
     assert look(gate, held.id).admin_comment == ""
 
 
-def test_roots_hold_of_a_job_that_was_let_go_is_not_the_gates(gate: LocalSlurm) -> None:
+def test_roots_hold_of_a_released_job_is_not_the_gates(gate: LocalSlurm) -> None:
     job = submit(gate, "--hold", "--begin=now+1hour", "--comment=words")
     as_owner(gate, "release", job.ref)
     assert look(gate, job.id).admin_comment == "omfs:gate"
@@ -371,14 +367,14 @@ def test_the_daemons_hold_in_the_gates_place_stays_its_own(gate: LocalSlurm) -> 
     assert (held.hold, held.admin_comment, held.comment) == (Hold.ADMIN, "omfs:gate", "words")
 
 
-def test_a_job_let_in_stays_one_that_can_be_stopped(gate: LocalSlurm) -> None:
+def test_a_job_let_in_stays_preemptible(gate: LocalSlurm) -> None:
     job = submit(gate, "--comment=omfs:method=requeue")
-    wait_until(runs(gate, job), 20, "the job to run")
+    wait_until(runs(gate, job), "the job to run")
     assert "denied" in as_owner(gate, "update", f"jobid={job.id}", "comment=never stop me")
     assert as_owner(gate, "update", f"jobid={job.id}", "comment=better omfs:method=suspend") == ""
 
 
-def test_an_owner_may_lower_his_rank_but_not_take_it_back(gate: LocalSlurm) -> None:
+def test_owners_may_lower_their_rank_but_not_raise_it_again(gate: LocalSlurm) -> None:
     job = submit(gate, "--comment=omfs:method=requeue", "--begin=now+1hour")
     assert as_owner(gate, "update", f"jobid={job.id}", "nice=7") == ""
     assert "denied" in as_owner(gate, "update", f"jobid={job.id}", "nice=6")
@@ -397,10 +393,10 @@ def test_root_may_do_all(gate: LocalSlurm) -> None:
 
 @pytest.mark.parametrize("method", ["omfs:method=suspend", ""])
 @pytest.mark.parametrize("licenses", ["", "ve_n1:1", "ve_n1:2,ve_n2:1", "fluent:1"])
-def test_an_owner_cannot_change_what_his_job_has_of_the_books(gate: LocalSlurm, method: str, licenses: str) -> None:
+def test_owners_cannot_change_the_node_licenses_of_their_jobs(gate: LocalSlurm, method: str, licenses: str) -> None:
     job = submit(gate, "--licenses=ve_n1:2", f"--comment={method}")
     assert gate.gateway().release([job.ref]) == []
-    wait_until(runs(gate, job), 20, "the job to run")
+    wait_until(runs(gate, job), "the job to run")
     assert "denied" in as_owner(gate, "update", f"jobid={job.id}", f"licenses={licenses}")
     assert look(gate, job.id).licenses == (("ve_n1", 2),)
     assert gate.gateway().set_licenses([job.ref], ()) == []
@@ -412,9 +408,9 @@ def test_nor_while_it_waits(gate: LocalSlurm) -> None:
     assert look(gate, job.id).licenses == (("ve_n1", 2),)
 
 
-def test_other_licences_are_the_owners(gate: LocalSlurm) -> None:
+def test_other_licenses_are_the_owners(gate: LocalSlurm) -> None:
     job = submit(gate, "--licenses=fluent:1", "--comment=omfs:method=suspend")
-    wait_until(runs(gate, job), 20, "the job to run")
+    wait_until(runs(gate, job), "the job to run")
     assert as_owner(gate, "update", f"jobid={job.id}", "licenses=") == ""
 
 
@@ -425,7 +421,7 @@ def test_a_job_that_takes_any_device_waits_until_it_is_placed(gate: LocalSlurm) 
     assert "denied" in as_owner(gate, "release", job.ref)
     assert gate.gateway().pin(job.ref, ["n2"], (("fluent", 1), ("ve_n2", 1))) == []
     assert gate.gateway().release([job.ref]) == []
-    wait_until(runs(gate, job), 20, "the job to run where it was placed")
+    wait_until(runs(gate, job), "the job to run where it was placed")
     assert (look(gate, job.id).on_nodes, look(gate, job.id).licenses) == (("n2",), (("fluent", 1), ("ve_n2", 1)))
 
 
@@ -440,10 +436,10 @@ def test_nor_can_its_owner_ask_for_any_device_later(gate: LocalSlurm) -> None:
 
 
 @pytest.mark.parametrize("words", ["mine omfs:method=dmtcp,suspend", "omfs:method=suspend"])
-def test_the_launcher_in_a_job_may_write_its_word_into_the_comment(gate: LocalSlurm, words: str) -> None:
+def test_omfs_run_may_write_its_report_into_the_comment(gate: LocalSlurm, words: str) -> None:
     """As the owner, while the job runs, marked by us or not; what may stop the job stays as it is."""
     job = submit(gate, f"--comment={words}")
-    wait_until(runs(gate, job), 20, "the job to run")
+    wait_until(runs(gate, job), "the job to run")
     word = "omfs:run=0:ready:method=dmtcp"
     for mark in ("", "omfs:gate"):
         gate.gateway().set_admin_comment([job.ref], mark)
@@ -516,7 +512,7 @@ methods = ["suspend"]
 
 
 def site_of(cluster: LocalSlurm) -> Config:
-    return parse(SITE + f'[daemon]\nrun_dir = "{cluster.directory}"\n', "site")
+    return parse_config(SITE + f'[daemon]\nrun_dir = "{cluster.directory}"\n', "site")
 
 
 @pytest.fixture
@@ -578,7 +574,7 @@ def test_nor_does_it_let_in_what_slurm_requeues_in_no_case(gate: LocalSlurm) -> 
     assert look(gate, submit(gate, "--account=free").id).requeue
 
 
-def test_what_can_be_honoured_in_part_is_let_in_with_a_word(site: LocalSlurm) -> None:
+def test_what_can_be_honored_in_part_is_let_in_with_a_message(site: LocalSlurm) -> None:
     arguments = ("--account=free", "--comment=omfs:method=criu,suspend")
     output = site.command("sbatch", "--parsable", *arguments, "--wrap=sleep 300", uid=OWNER)
     assert "omfs: criu is not offered (offered to this job: requeue,suspend,dmtcp)" in output.stderr
@@ -611,14 +607,14 @@ def test_refuses_an_urgent_job_of_who_may_not(site: LocalSlurm, account: str) ->
         (("--account=physics",), True),
     ],
 )
-def test_the_sites_classes_say_who_is_held(site: LocalSlurm, arguments: tuple[str, ...], held: bool) -> None:
+def test_the_sites_classes_decide_who_is_held(site: LocalSlurm, arguments: tuple[str, ...], held: bool) -> None:
     job = submit(site, *arguments)
     assert (job.hold, job.admin_comment) == ((Hold.USER, "omfs:gate") if held else (Hold.NONE, ""))
 
 
 @pytest.mark.parametrize("partition", ["main", "urgent", "main,urgent"])
 @pytest.mark.parametrize("account", ["free", "quakes", "physics"])
-def test_it_holds_what_the_daemon_would_never_stop(site: LocalSlurm, partition: str, account: str) -> None:
+def test_it_holds_what_the_daemon_would_never_preempt(site: LocalSlurm, partition: str, account: str) -> None:
     """Both read the same classes, each in its own language."""
     by = rules(site_of(site), ())
     for comment in ("", "omfs:method=suspend", "omfs:method=requeue,dmtcp"):
@@ -644,7 +640,7 @@ def test_refuses_a_minimum_run_time_beyond_the_sites(site: LocalSlurm, words: st
 
 def test_nor_does_the_owner_get_it_later(site: LocalSlurm) -> None:
     job = submit(site, "--comment=omfs:method=suspend omfs:min_runtime=60")
-    wait_until(runs(site, job), 20, "the job to run")
+    wait_until(runs(site, job), "the job to run")
     change = f"jobid={job.id}"
     assert "denied" in as_owner(site, "update", change, "comment=omfs:method=suspend omfs:min_runtime=3601")
     assert as_owner(site, "update", change, "comment=omfs:method=suspend omfs:min_runtime=3600") == ""
@@ -666,10 +662,10 @@ def test_its_defaults_are_those_of_the_configuration() -> None:
 # -- waking the daemon ---
 def test_a_submit_and_an_owners_change_wake_the_daemon(gate: LocalSlurm, woken: Event) -> None:
     job = submit(gate, "--comment=omfs:method=requeue", "--hold")
-    assert woken.wait(5)
+    assert woken.wait(LIMIT)
     woken.clear()
     as_owner(gate, "release", str(job.id))
-    assert woken.wait(5)
+    assert woken.wait(LIMIT)
 
 
 def test_without_a_daemon_nobody_is_woken_and_nobody_waits(cluster: LocalSlurm, woken: Event) -> None:

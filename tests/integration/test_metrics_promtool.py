@@ -3,6 +3,7 @@
 import subprocess
 
 from omfs_daemon.daemon.metrics import Metrics
+from tests.support.waiting import LIMIT
 
 
 def test_promtool_finds_nothing() -> None:
@@ -25,6 +26,6 @@ def test_promtool_finds_nothing() -> None:
     metrics.observe_reclaim(0.3)
     metrics.count_slurm_error("timeout")
     done = subprocess.run(
-        ["promtool", "check", "metrics"], input=metrics.text(), capture_output=True, text=True, timeout=30
+        ["promtool", "check", "metrics"], input=metrics.text(), capture_output=True, text=True, timeout=LIMIT
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")

@@ -16,21 +16,12 @@ from typing import Any
 
 import pytest
 
-from omfs_daemon.omfs_node.movers import system_calls as kernel
+from omfs_daemon.omfs_node.movers import system_calls
+from omfs_daemon.omfs_node.movers.mover import IN, MIXED, NONE, OUT, CannotMove, HeldProcess
 from omfs_daemon.omfs_node.ve_swap import library_driver as ve_library
-from omfs_daemon.omfs_node.movers.mover import IN
-from omfs_daemon.omfs_node.movers.mover import MIXED
-from omfs_daemon.omfs_node.movers.mover import NONE
-from omfs_daemon.omfs_node.movers.mover import OUT
-from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.omfs_node.movers.mover import Process
 from omfs_daemon.omfs_node.ve_swap.ve_mover import VeSwap
-from tests.helpers import wait_until
-from tests.mock_veos import MB
-from tests.mock_veos import Program
-from tests.mock_veos import Veos
-from tests.mock_veos import processes
-from tests.mock_veos import soon
+from tests.support.mock_veos import MB, Program, Veos, processes, soon
+from tests.support.waiting import LIMIT, wait_until
 
 NOBODY = 65534
 
@@ -83,20 +74,20 @@ def test_out_and_in_twice_without_gap_or_repeat(veos: Veos, driver: str) -> None
         assert mover.state(job) == IN
         for program in programs:
             assert program.is_stopped()
-            program.goes_on()
+            program.continues()
     assert veos.violations() == []
 
 
 def test_engines_swap_at_the_same_time_and_the_slowest_process_counts(start: Callable[..., Veos]) -> None:
     # Equation 3: the delay is the longest of the processes' swaps, not their sum.
-    veos = start(ves=3, bandwidth="400M")
+    veos = start(ves=3, bandwidth="200M")
     job = processes(*(veos.program(ve, size).stop() for ve, size in enumerate(("400M", "400M", "200M"))))
     mover = VeSwap(veos.options())
     for move in (mover.out, mover.bring_in):
         begun = time.monotonic()
-        moved = move(job, soon(20))
+        moved = move(job, soon(LIMIT))
         assert moved.bytes == 1000 * MB
-        assert 0.95 <= moved.slowest <= time.monotonic() - begun < 2.0  # one after the other: 2.5 s
+        assert 1.9 <= moved.slowest <= time.monotonic() - begun < 2 * moved.slowest  # one after the other: 2.5 times
 
 
 def test_one_engine_works_its_processes_off_one_by_one(start: Callable[..., Veos]) -> None:
@@ -116,13 +107,13 @@ def test_an_urgent_program_gets_the_memory_and_the_job_waits_outside_for_it(veos
     assert mover.state(job) == OUT  # nothing is queued that would take memory by surprise
     urgent.kill()
     mover.bring_in(job, soon())
-    victim.goes_on()
+    victim.continues()
 
 
 def _exit_code_of_urgent(veos: Veos) -> int:
     words = ["/usr/bin/python3", veos.directory / "ve_program.py", "--socket", veos.socket, "--size", "700M"]
     words += ["--out", os.devnull, "--count", "1"]
-    return subprocess.run(words, timeout=20, capture_output=True).returncode
+    return subprocess.run(words, timeout=LIMIT, capture_output=True).returncode
 
 
 def test_a_swap_in_waits_for_memory_until_it_is_there(veos: Veos) -> None:
@@ -132,7 +123,7 @@ def test_a_swap_in_waits_for_memory_until_it_is_there(veos: Veos) -> None:
     urgent = veos.program(0, "700M")
     ender = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -9 {urgent.pid}"])
     moved = mover.bring_in(job, soon(20))
-    assert ender.wait(10) == 0
+    assert ender.wait(LIMIT) == 0
     assert moved.slowest > 0.4
     assert mover.state(job) == IN
 
@@ -149,10 +140,10 @@ def test_a_swap_in_that_waits_in_veos_comes_in_later(veos: Veos) -> None:
     assert mover.state(job) == MIXED
     urgent.kill()
     mover.bring_in(job, soon())
-    victim.goes_on()
+    victim.continues()
 
 
-def test_a_swap_area_too_small_is_seen_before_anything_is_ordered(start: Callable[..., Veos]) -> None:
+def test_a_swap_area_too_small_is_noticed_before_any_request(start: Callable[..., Veos]) -> None:
     veos = start(area="300M")
     job = processes(veos.program(0, "200M").stop(), veos.program(0, "200M").stop())
     assert why(lambda: VeSwap(veos.options()).out(job, soon())) == "no_swap_area"
@@ -176,14 +167,14 @@ def test_a_partial_swap_is_no_success(start: Callable[..., Veos], cause: str) ->
     job = processes(program, other)
     if cause == "fault":
         veos.ask(f"fault partial {program.pid} 300M")
-    mover = VeSwap(veos.options(area=None, veos_options=str(veos.directory)))  # a size that nobody has told us
+    mover = VeSwap(veos.options(area=None, veos_options=str(veos.directory)))  # an unknown size
     assert why(lambda: mover.out(job, soon())) == "partial_swap"
     shown = veos.process(program.pid)
-    assert (shown["sub"], shown["resident"]) == ("s", 100 * MB)  # "swapped out", says VEOS
+    assert (shown["sub"], shown["resident"]) == ("s", 100 * MB)  # VEOS reports "swapped out"
     assert mover.state(job) == MIXED
     mover.bring_in(job, soon())
-    program.goes_on()
-    other.goes_on()
+    program.continues()
+    other.continues()
     assert veos.violations() == []
 
 
@@ -193,10 +184,10 @@ def test_one_pid_of_a_batch_is_refused_and_the_others_come_in_again(veos: Veos) 
     job = processes(*programs)
     mover = VeSwap(veos.options())
     assert why(lambda: mover.out(job, soon())) == "refused"
-    wait_until(lambda: veos.process(programs[0].pid)["sub"] == "s", 10, "the others, which VEOS queued all the same")
+    wait_until(lambda: veos.process(programs[0].pid)["sub"] == "s", "the others, which VEOS queued all the same")
     mover.bring_in(job, soon())
     for program in programs:
-        program.goes_on()
+        program.continues()
 
 
 def test_a_process_that_runs_is_refused(veos: Veos) -> None:
@@ -205,7 +196,7 @@ def test_a_process_that_runs_is_refused(veos: Veos) -> None:
     mover = VeSwap(veos.options())
     assert why(lambda: mover.out(job, soon())) == "refused"
     mover.bring_in(job, soon())
-    stopped.goes_on()
+    stopped.continues()
 
 
 def test_root_loads_only_what_root_alone_can_write(veos: Veos) -> None:
@@ -274,18 +265,18 @@ def test_a_swap_file_that_cannot_be_opened(veos: Veos) -> None:
     assert mover.out(job, soon()).freed == 50 * MB
 
 
-def test_a_process_killed_by_veos_is_told_once_and_the_others_are_in(veos: Veos) -> None:
+def test_a_process_killed_by_veos_is_reported_once_and_the_others_are_in(veos: Veos) -> None:
     programs = [veos.program(0, "50M").stop(), veos.program(0, "60M").stop(), veos.program(1, "70M").stop()]
     job = processes(*programs)
     mover = VeSwap(veos.options())
     mover.out(job, soon())
     veos.ask(f"fault kill {programs[0].pid}")
     assert why(lambda: mover.bring_in(job, soon())) == "killed_by_veos"
-    assert programs[0].wait(10) == -signal.SIGKILL
+    assert programs[0].wait(LIMIT) == -signal.SIGKILL
     assert [veos.process(program.pid)["sub"] for program in programs[1:]] == ["a", "a"]
     mover.bring_in(job, soon())
     assert mover.state(job) == IN
-    programs[1].goes_on()
+    programs[1].continues()
 
 
 def test_an_engine_that_hangs_is_given_up_at_the_deadline(veos: Veos) -> None:
@@ -293,13 +284,11 @@ def test_an_engine_that_hangs_is_given_up_at_the_deadline(veos: Veos) -> None:
     job = processes(program)
     mover = VeSwap(veos.options())
     veos.ask("fault hang 0")
-    begun = time.monotonic()
     assert why(lambda: mover.out(job, soon(0.5))) == "timeout"
     assert why(lambda: mover.bring_in(job, soon(0.5))) == "timeout"
-    assert time.monotonic() - begun < 5
     veos.ask("unfault hang 0")
     mover.bring_in(job, soon())
-    program.goes_on()
+    program.continues()
 
 
 @pytest.mark.parametrize(("fault", "code"), [("deaf", "tool_hung"), ("abort", "tool_failed")])
@@ -310,11 +299,9 @@ def test_a_library_that_hangs_or_aborts_takes_nobody_with_it(
     job = processes(program)
     mover = VeSwap(veos.options(call_seconds=0.5))
     veos.ask(f"fault {fault}")
-    begun = time.monotonic()
     assert why(lambda: mover.out(job, soon())) == code
     assert mover.probe()["why"] == code
     assert mover.held([program.pid]) == 0
-    assert time.monotonic() - begun < 5
     assert _helpers() == []
     veos.ask(f"unfault {fault}")
     assert mover.out(job, soon()).freed == 50 * MB
@@ -341,36 +328,36 @@ def _helpers() -> list[int]:
     return copies
 
 
-def test_memory_that_does_not_become_free_is_not_believed(veos: Veos) -> None:
+def test_memory_that_does_not_become_free_is_not_trusted(veos: Veos) -> None:
     program = veos.program(0, "50M").stop()
     veos.ask(f"fault lie {program.pid}")
     job = processes(program)
     mover = VeSwap(veos.options())
     assert why(lambda: mover.out(job, soon())) == "not_verified"
     mover.bring_in(job, soon())
-    program.goes_on()
+    program.continues()
 
 
 @pytest.mark.parametrize("then", ["out", "in"])
-def test_killed_between_the_order_and_the_answer_the_next_call_heals(start: Callable[..., Veos], then: str) -> None:
+def test_the_next_call_completes_one_killed_between_request_and_response(start: Callable[..., Veos], then: str) -> None:
     veos = start(bandwidth="200M")
     programs = [veos.program(0, "200M"), veos.program(1, "100M")]
     child = _start_node(_request(veos, programs, "out"))
     try:
-        wait_until(lambda: veos.process(programs[0].pid)["sub"] == "o", 20, "the order to be queued")
+        wait_until(lambda: veos.process(programs[0].pid)["sub"] == "o", "the order to be queued")
         helpers = _pids_of_children(child.pid)
         assert helpers
     finally:
         child.kill()
-        child.wait(10)
-    wait_until(lambda: not any(_alive(pid) for pid in helpers), 10, "the library's processes to end with it")
+        child.wait(LIMIT)
+    wait_until(lambda: not any(_alive(pid) for pid in helpers), "the library's processes to end with it")
     if then == "out":
         answer = _node(_request(veos, programs, "out"))
         assert (answer["ok"], answer["state"], answer["freed"]) == (True, "out", 300 * MB)
     answer = _node(_request(veos, programs, "in") | {"continue": True})
     assert (answer["ok"], answer["state"], answer["stopped"]) == (True, "running", 0)
     for program in programs:
-        program.goes_on()
+        program.continues()
     assert veos.violations() == []
 
 
@@ -389,7 +376,7 @@ def test_through_omfs_node(veos: Veos) -> None:
     answer = _node(_request(veos, programs, "out"))
     assert (answer["ok"], answer["why"], answer["state"]) == (False, "partial_swap", "running")
     for program in programs:
-        program.goes_on()
+        program.continues()
     assert _node(_request(veos, programs, "out") | {"options": {"drivr": 1}})["why"] == "bad_options"
 
 
@@ -419,12 +406,12 @@ def _start_node(request: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 
 def _node(request: dict[str, Any]) -> Any:
-    output, _ = _start_node(request).communicate(timeout=60)
+    output, _ = _start_node(request).communicate(timeout=LIMIT)
     return json.loads(output)
 
 
 def _pids_of_children(pid: int) -> list[int]:
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, timeout=10)
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, timeout=LIMIT)
     return [int(word) for word in listed.stdout.split()]
 
 
@@ -436,7 +423,7 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def test_killed_during_the_swap_in_an_out_heals_it_too(start: Callable[..., Veos]) -> None:
+def test_a_swap_out_completes_one_killed_during_the_swap_in_too(start: Callable[..., Veos]) -> None:
     veos = start(bandwidth="200M")
     program = veos.program(0, "100M").stop()
     job = processes(program)
@@ -445,7 +432,7 @@ def test_killed_during_the_swap_in_an_out_heals_it_too(start: Callable[..., Veos
     assert why(lambda: mover.bring_in(job, soon(0.1))) == "timeout"
     assert mover.out(job, soon(20)).freed == 100 * MB
     mover.bring_in(job, soon(20))
-    program.goes_on()
+    program.continues()
 
 
 def test_a_process_that_ends_meanwhile_is_no_failure(start: Callable[..., Veos]) -> None:
@@ -454,7 +441,7 @@ def test_a_process_that_ends_meanwhile_is_no_failure(start: Callable[..., Veos])
     job = processes(*programs)
     ender = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -9 {programs[0].pid}"])
     moved = VeSwap(veos.options()).out(job, soon())
-    assert ender.wait(10) == 0
+    assert ender.wait(LIMIT) == 0
     assert moved.bytes == 50 * MB
     programs[1].kill()
     assert VeSwap(veos.options()).state(job) == NONE
@@ -463,7 +450,7 @@ def test_a_process_that_ends_meanwhile_is_no_failure(start: Callable[..., Veos])
 
 
 def test_a_process_without_memory_on_an_engine_has_nothing_to_move(veos: Veos) -> None:
-    job = [Process(os.getpid(), kernel.pidfd_open(os.getpid()))]
+    job = [HeldProcess(os.getpid(), system_calls.pidfd_open(os.getpid()))]
     mover = VeSwap(veos.options())
     assert mover.out(job, soon()).bytes == 0
     assert mover.state(job) == OUT
@@ -499,14 +486,14 @@ def test_continued_too_early_is_caught(veos: Veos) -> None:
     program: Program = veos.program(0, "50M").stop()
     VeSwap(veos.options()).out(processes(program), soon())
     os.kill(program.pid, signal.SIGCONT)
-    assert program.wait(10) == -signal.SIGKILL
+    assert program.wait(LIMIT) == -signal.SIGKILL
     assert len(veos.violations()) == 1
 
 
 def test_the_service_is_asked_from_the_command_line(veos: Veos) -> None:
     def ask(request: str) -> subprocess.CompletedProcess[str]:
         words = [veos.directory / "veos.py", "--socket", veos.socket, "--ask", request]
-        return subprocess.run(words, capture_output=True, text=True, timeout=20)
+        return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT)
 
     assert ask("fault hang 1").returncode == 0
     assert [engine["ve"] for engine in json.loads(ask("show").stdout)["engines"]] == [0, 1]
@@ -527,7 +514,7 @@ def test_the_library_as_documented(veos: Veos) -> None:
         assert (info.len, first.proc_state, first.proc_substate, first.swappable_sz) == (2, 3, 1, 50 * MB)
         assert (second.pid, second.proc_state, second.proc_substate) == (os.getpid(), -1, -errno.ESRCH)
         assert library.ve_swap_out(0, ctypes.byref(pids)) == -errno.EPERM  # and yet the first one is queued
-        wait_until(lambda: veos.process(program.pid)["sub"] == "s", 10, "the good pid of the batch")
+        wait_until(lambda: veos.process(program.pid)["sub"] == "s", "the good pid of the batch")
         pids.pid[2] = 0
         assert library.ve_swap_in(0, ctypes.byref(pids)) == -errno.ECANCELED
         for place in range(65):
@@ -535,7 +522,10 @@ def test_the_library_as_documented(veos: Veos) -> None:
         pids.pid[65], pids.process_num = -1, 65
         assert library.ve_swap_in(0, ctypes.byref(pids)) == -errno.ECANCELED
         shown = subprocess.run(
-            [veos.directory / "veswap", "-N", "0", "-n", str(program.pid)], capture_output=True, text=True, timeout=20
+            [veos.directory / "veswap", "-N", "0", "-n", str(program.pid)],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
         )
         assert shown.stdout == f"{program.pid} {10 * MB}\n"
     finally:

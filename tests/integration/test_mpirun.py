@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.omfs_run.drivers.application import Application
-from omfs_daemon.omfs_run.drivers.driver import CannotStop
-from omfs_daemon.omfs_run.drivers.driver import Program
-from tests.helpers import wait_until
+from omfs_daemon.omfs_run.drivers.driver import CannotStop, Program
+from tests.support.waiting import wait_until
 
 RANK = """
 import os, pathlib, signal, time
@@ -44,15 +43,15 @@ def program(tmp_path: Path) -> Iterator[Program]:
 
 
 def test_ranks_are_asked_when_each_has_its_handler(program: Program, tmp_path: Path) -> None:
-    wait_until(lambda: len(list(tmp_path.glob("up.*"))) == 2, 60, "the ranks")
+    wait_until(lambda: len(list(tmp_path.glob("up.*"))) == 2, "the ranks")
     assert not program.ready()
     (tmp_path / "go.0").touch()
     with pytest.raises(AssertionError, match="waited"):
-        wait_until(program.ready, 1, "it to be ready with one rank of two")
+        wait_until(program.ready, "it to be ready with one rank of two", limit=1)
     with pytest.raises(CannotStop, match="does not catch SIGUSR1"):
         program.checkpoint("", 10)
     (tmp_path / "go.1").touch()
-    wait_until(program.ready, 60, "the handlers")
+    wait_until(program.ready, "the handlers")
     program.checkpoint("", 60)
     assert program.wait(0) is not None
     assert len(list(tmp_path.glob("asked.*"))) == 2
@@ -63,5 +62,5 @@ def test_a_signal_that_comes_before_the_ranks_are_there_is_not_sent(program: Pro
         program.checkpoint("", 1)
     for rank in range(2):
         (tmp_path / f"go.{rank}").touch()
-    wait_until(program.ready, 60, "the handlers")
+    wait_until(program.ready, "the handlers")
     assert program.wait(0) is None

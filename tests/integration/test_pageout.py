@@ -1,4 +1,4 @@
-"""Page-out on a real Slurm, real swap and real processes of another user: what is out, what comes back, what fails."""
+"""Page-out on a real Slurm, real swap and real processes of another user: what is out, what comes in, what fails."""
 
 from __future__ import annotations
 
@@ -16,14 +16,11 @@ from typing import Any
 
 import pytest
 
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from omfs_daemon.daemon.node_client.work_queue import Desk
-from omfs_daemon.daemon.node_client.work_queue import Do
-from omfs_daemon.daemon.node_client.work_queue import Work
-from omfs_daemon.daemon.node_client.work_queue import WorkSeen
-from omfs_daemon.daemon.node_client.work_queue import WorkState
 from omfs_daemon.daemon.node_client.transport import Local
-from tests.helpers import wait_until
+from omfs_daemon.daemon.node_client.work_queue import ThreadedWorkQueue
+from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork, NodeWorkState, NodeWorkStatus
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -32,7 +29,7 @@ NOBODY = 65534
 ROOT = Path(__file__).parents[2]
 OMFS_NODE = [sys.executable, "-m", "omfs_daemon.omfs_node"]
 
-# Fills memory with what does not compress, then adds up checksums of parts of it, for ever: a line each.
+# Fills memory with what does not compress, then adds up checksums of parts of it, forever: a line each.
 PROGRAM = """
 import hashlib, os, sys, time
 size, parts, children, share = (int(word) for word in sys.argv[1:5])
@@ -66,14 +63,14 @@ def swap() -> Iterator[Callable[[int], None]]:
         os.posix_fallocate(descriptor, 0, size * MB)
         os.close(descriptor)
         files.append(path)
-        subprocess.run(["mkswap", "-q", name], check=True, timeout=30)
-        subprocess.run(["swapon", name], check=True, timeout=30)
+        subprocess.run(["mkswap", "-q", name], check=True, timeout=LIMIT)
+        subprocess.run(["swapon", name], check=True, timeout=LIMIT)
 
     try:
         yield add
     finally:
         for path in files:
-            subprocess.run(["swapoff", str(path)], check=True, timeout=120)
+            subprocess.run(["swapoff", str(path)], check=True, timeout=LIMIT)
             path.unlink()
 
 
@@ -92,21 +89,28 @@ def program(slurm: LocalSlurm) -> Path:
 
 
 class Job:
-    """A job that counts, and omfs-node's word about it."""
+    """A job that counts, and requests to omfs-node about it."""
 
     def __init__(
-        self, slurm: LocalSlurm, program: Path, size: int, *, children: int = 0, share: bool = False, node: str = "n3"
+        self,
+        slurm: LocalSlurm,
+        program: Path,
+        size: int,
+        *,
+        children: int = 0,
+        allocation: bool = False,
+        node: str = "n3",
     ) -> None:
         self.slurm, self.node, self.children = slurm, node, children
         self.output = Path(tempfile.mkdtemp(dir=slurm.output))
         self.output.chmod(0o777)
         python = "/usr/bin/python3"
-        line = f"{python} {program} {size * MB} 10 {children} {int(share)} {self.output}/count"
+        line = f"{python} {program} {size * MB} 10 {children} {int(allocation)} {self.output}/count"
         self.id = slurm.submit(f"#!/bin/sh\n{line}\n", f"--nodelist={node}", uid=NOBODY)
-        wait_until(lambda: len(self.counts()) == children + 1 and all(self.counts().values()), 60, "the job to count")
+        wait_until(lambda: len(self.counts()) == children + 1 and all(self.counts().values()), "the job to count")
 
     def counts(self) -> dict[int, list[tuple[int, int]]]:
-        """What each process has written, whole lines only: turn and damaged parts."""
+        """What each process has written, complete lines only: turn and damaged parts."""
         found = {}
         for path in self.output.glob("count.*"):
             lines = path.read_text().split("\n")[:-1]
@@ -133,11 +137,9 @@ class Job:
         return list(self.counts())
 
     def assert_counts_on(self) -> None:
-        """Every process goes on where it was, its memory whole."""
+        """Every process continues where it was, its memory intact."""
         before = self.counts()
-        wait_until(
-            lambda: all(len(turns) > len(before[pid]) + 2 for pid, turns in self.counts().items()), 60, "counting"
-        )
+        wait_until(lambda: all(len(turns) > len(before[pid]) + 2 for pid, turns in self.counts().items()), "counting")
         for turns in self.counts().values():
             assert turns == [(number, 0) for number in range(len(turns))]
 
@@ -147,7 +149,7 @@ class Job:
 
 def ask(request: dict[str, Any], command: list[str] = OMFS_NODE) -> dict[str, Any]:
     done = subprocess.run(
-        command, input=json.dumps(request).encode(), capture_output=True, timeout=90, cwd=ROOT, check=False
+        command, input=json.dumps(request).encode(), capture_output=True, timeout=LIMIT, cwd=ROOT, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 1
@@ -204,7 +206,7 @@ def test_children_with_memory_of_their_own(slurm: LocalSlurm, program: Path) -> 
 
 @pytest.mark.usefixtures("big_swap")
 def test_memory_shared_since_a_fork_is_not_claimed_to_be_out(slurm: LocalSlurm, program: Path) -> None:
-    job = Job(slurm, program, 300, children=1, share=True)
+    job = Job(slurm, program, 300, children=1, allocation=True)
     answer = job.ask("out")
     assert (answer["ok"], answer["why"], answer["state"]) == (False, "not_verified", "running")
     job.assert_counts_on()
@@ -244,7 +246,7 @@ def test_whenever_omfs_node_is_ended_the_job_can_run_again(
         process.stdin.close()
         time.sleep(delay)  # not a wait for something: the moment of the kill
         process.send_signal(how)
-        process.wait(30)
+        process.wait(LIMIT)
         assert process.stdout is not None
         answer = process.stdout.read()
         if how is not signal.SIGKILL and b'"ok": false' in answer:
@@ -266,7 +268,7 @@ def test_two_at_once_for_one_job(slurm: LocalSlurm, program: Path) -> None:
         assert process.stdin is not None
         process.stdin.write(text)
         process.stdin.flush()
-    answers = [json.loads(process.communicate(timeout=60)[0]) for process in both]
+    answers = [json.loads(process.communicate(timeout=LIMIT)[0]) for process in both]
     assert [answer["ok"] for answer in answers] == [True, True]
     assert [answer["state"] for answer in answers] == ["out", "out"]
     assert min(answer["bytes"] for answer in answers) < 10 * MB < max(answer["bytes"] for answer in answers)
@@ -281,10 +283,10 @@ def test_another_users_uid_touches_nothing(slurm: LocalSlurm, program: Path) -> 
     job.assert_counts_on()
 
 
-def test_processes_that_are_born_during_the_stop_are_stopped_too(slurm: LocalSlurm) -> None:
+def test_processes_created_during_the_stop_are_stopped_too(slurm: LocalSlurm) -> None:
     script = "#!/bin/bash\nwhile :; do (sleep 0.01; sleep 300) & sleep 0.005; done\n"
     number = slurm.submit(script, "--nodelist=n3", uid=NOBODY)
-    wait_until(lambda: len(_pids(slurm, number)) > 20, 30, "many processes")
+    wait_until(lambda: len(_pids(slurm, number)) > 20, "many processes")
     request = {"version": 1, "method": "pageout", "node": "n3", "job": number, "uid": NOBODY, "timeout": 60}
     request |= {"slurm": {"conf": str(slurm.conf)}}
     answer = ask(request | {"do": "out"})
@@ -297,7 +299,7 @@ def test_processes_that_are_born_during_the_stop_are_stopped_too(slurm: LocalSlu
 def test_on_a_suspended_job_only_what_we_stopped_is_continued(slurm: LocalSlurm, program: Path) -> None:
     job = Job(slurm, program, 50)
     slurm.command("scontrol", "suspend", str(job.id))
-    wait_until(lambda: state(job.pids()[0]) == "T", 20, "Slurm to stop it")
+    wait_until(lambda: state(job.pids()[0]) == "T", "Slurm to stop it")
     answer = job.ask("out", suspended=True, options={"margin": 1 << 50})
     assert (answer["ok"], answer["why"]) == (False, "no_swap_space")
     job.assert_stands()
@@ -317,38 +319,40 @@ def test_a_job_over_two_nodes_by_the_desk_suspended_and_resumed_by_slurm(slurm: 
     job = Job.__new__(Job)
     job.slurm, job.node, job.output = slurm, "n3", output
     job.id = slurm.submit(script, *options, uid=NOBODY)
-    wait_until(lambda: len(job.counts()) == 3 and all(job.counts().values()), 60, "the job to count")
-    way = Local([sys.executable, "-m", "omfs_daemon.omfs_node"], variables={"PYTHONPATH": str(ROOT)})
-    desk = Desk(way, time.time, lambda: None)
-    out = Work("x", job.id, NOBODY, ("n3", "n4"), Do.OUT, "pageout", slurm={"conf": str(slurm.conf)}, timeout=30)
+    wait_until(lambda: len(job.counts()) == 3 and all(job.counts().values()), "the job to count")
+    transport = Local([sys.executable, "-m", "omfs_daemon.omfs_node"], variables={"PYTHONPATH": str(ROOT)})
+    work_queue = ThreadedWorkQueue(transport, time.time, lambda: None)
+    out = NodeWork(
+        "x", job.id, NOBODY, ("n3", "n4"), NodeAction.OUT, "pageout", slurm={"conf": str(slurm.conf)}, timeout=30
+    )
     try:
         for _ in range(2):
-            seen = _done(desk, out)
-            assert (seen.state, seen.memory) == (WorkState.DONE, "out"), seen
+            seen = _done(work_queue, out)
+            assert (seen.state, seen.memory) == (NodeWorkState.DONE, "out"), seen
             assert seen.freed > 160 * MB
             slurm.command("scontrol", "suspend", str(job.id))
-            back = replace(out, do=Do.IN, options={"prefault": True})
-            assert _done(desk, back).state is WorkState.DONE
+            back = replace(out, do=NodeAction.IN, options={"prefault": True})
+            assert _done(work_queue, back).state is NodeWorkState.DONE
             job.assert_stands()
             slurm.command("scontrol", "resume", str(job.id))
-            wait_until(lambda: "T" not in {state(pid) for pid in job.pids()}, 20, "Slurm's SIGCONT")
-            assert _done(desk, replace(back, resume=True)).memory == "running"
+            wait_until(lambda: "T" not in {state(pid) for pid in job.pids()}, "Slurm's SIGCONT")
+            assert _done(work_queue, replace(back, resume=True)).memory == "running"
             job.assert_counts_on()
-        seen = _done(desk, replace(out, nodes=("n3", "n4", "bad name")))
-        assert (seen.state, seen.why) == (WorkState.FAILED, "unreachable")
+        seen = _done(work_queue, replace(out, nodes=("n3", "n4", "bad name")))
+        assert (seen.state, seen.why) == (NodeWorkState.FAILED, "unreachable")
         job.assert_counts_on()
     finally:
-        desk.close()
+        work_queue.close()
 
 
-def _done(desk: Desk, work: Work) -> WorkSeen:
-    desk.ask(work)
-    return wait_until(lambda: _over(desk, work.ref), 60, "the desk")
+def _done(work_queue: ThreadedWorkQueue, work: NodeWork) -> NodeWorkStatus:
+    work_queue.ask(work)
+    return wait_until(lambda: _over(work_queue, work.ref), "the work queue")
 
 
-def _over(desk: Desk, ref: str) -> WorkSeen | None:
-    seen = desk.seen(ref)
-    return seen if seen is not None and seen.state is not WorkState.UNDER_WAY else None
+def _over(work_queue: ThreadedWorkQueue, ref: str) -> NodeWorkStatus | None:
+    seen = work_queue.seen(ref)
+    return seen if seen is not None and seen.state is not NodeWorkState.UNDER_WAY else None
 
 
 def test_a_node_without_processes_of_the_job(slurm: LocalSlurm, program: Path) -> None:

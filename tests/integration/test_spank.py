@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.testing.local_slurm.local_slurm import Gate
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from omfs_daemon.cluster.jobs import Hold, Job
 from omfs_daemon.omfs_run import driver_table as drivers
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
-from tests.helpers import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -43,7 +41,7 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char **arguments)
 
 
 def made(*arguments: str) -> None:
-    subprocess.run(["make", "-s", "-C", PLUGINS, *arguments], check=True, timeout=120)
+    subprocess.run(["make", "-s", "-C", PLUGINS, *arguments], check=True, timeout=LIMIT)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +66,7 @@ def root(directory: Path) -> Path:
 def cluster(directory: Path, root: Path) -> Iterator[LocalSlurm]:
     """A cluster with what was installed; DESTDIR comes before the path in plugstack.conf, as no package is made."""
     line = (root / "etc/slurm/plugstack.conf.d/omfs.conf").read_text().replace("/usr/", f"{root}/usr/")
-    gate = Gate(
+    gate = SubmitGate(
         root / "etc/slurm/job_submit.lua",
         {"heartbeat": str(directory / "heartbeat"), "min_runtime_max": "100000", "let_in_accounts": "free"},
     )
@@ -93,7 +91,7 @@ def find(slurm: LocalSlurm, job: int) -> Job:
 def printed(slurm: LocalSlurm, name: str, what: str = "the job's output") -> list[str]:
     """The lines of a finished output."""
     path = slurm.output / name
-    wait_until(lambda: path.exists() and path.read_text().endswith("done\n"), 60, what)
+    wait_until(lambda: path.exists() and path.read_text().endswith("done\n"), what)
     return path.read_text().splitlines()
 
 
@@ -233,7 +231,7 @@ def test_and_after_a_requeue_too(slurm: LocalSlurm) -> None:
 
 
 @pytest.mark.parametrize("method", [*drivers.NAMES, "requeue"])
-def test_omfs_run_is_told_of_the_methods_that_it_knows(slurm: LocalSlurm, method: str) -> None:
+def test_omfs_run_gets_the_methods_that_it_knows(slurm: LocalSlurm, method: str) -> None:
     """What it does not know it would refuse; what was in the environment before does not count then."""
     name = f"{method}.out"
     options = (f"--omfs-method=suspend,{method}", f"--output={name}", "--export=OMFS_METHOD=other")
@@ -291,10 +289,10 @@ def test_a_job_that_names_nothing_is_as_without_us(slurm: LocalSlurm) -> None:
     assert not any("SPANK" in line for line in with_us)
 
 
-def test_what_a_user_forges_has_no_more_power_than_the_word(slurm: LocalSlurm, directory: Path) -> None:
+def test_what_a_user_forges_has_no_more_power_than_the_comment(slurm: LocalSlurm, directory: Path) -> None:
     source, forger = directory / "forger.c", directory / "forger.so"
     source.write_text(FORGERY)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", forger, source], check=True, timeout=60)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", forger, source], check=True, timeout=LIMIT)
     plugstack, conf = directory / "forged-plugstack.conf", directory / "forged-slurm.conf"
     plugstack.write_text(f"required {forger}\n")
     conf.write_text(slurm.conf.read_text() + f"PlugStackConfig={plugstack}\n")

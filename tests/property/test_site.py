@@ -1,27 +1,23 @@
-"""Whatever users, nodes, Slurm and the daemon's own deaths do: no job is lost, and all comes to rest."""
+"""Whatever users, nodes, and Slurm do, and however often the daemon dies: no job is lost, and all comes to rest."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.holds import OUR_MARK
+from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
-from tests.whole_daemon.fake_site import ORDERS
-from tests.whole_daemon.fake_site import Killed
-from tests.whole_daemon.fake_site import Site
-from tests.whole_daemon.fake_site import site_rules
+from tests.support.fake_site import ORDERS, Killed, Site, site_rules
 
 submit = st.tuples(
     st.just("submit"),
     st.sampled_from(["bio", "physics", "chem"]),
     st.sampled_from([1, 2, 4]),
-    st.sampled_from(["requeue", "suspend", "", "gate", "urgent"]),
+    st.sampled_from(["requeue", "suspend", "", "held", "urgent"]),
     st.integers(1, 60),
 )
 cancel = st.tuples(st.just("cancel"), st.integers(0, 30))
@@ -39,7 +35,7 @@ events = st.lists(st.one_of(submit, submit, submit, wait, wait, cancel, node, fa
 
 
 def step(site: Site, seconds: float) -> None:
-    """Let time pass; a daemon that dies on the way is started again."""
+    """Let time pass; a daemon that dies meanwhile is restarted."""
     end = site.now + seconds
     while site.now < end:
         try:
@@ -51,23 +47,23 @@ def step(site: Site, seconds: float) -> None:
             site.now += 0.5
 
 
-def do(site: Site, event: tuple[object, ...], cancelled: set[int]) -> None:
+def do(site: Site, event: tuple[object, ...], canceled: set[int]) -> None:
     match event:
         case ("submit", account, cpus, kind, run_time):
-            gated = kind == "gate"
+            is_held = kind == "held"
             site.submit(
                 account,
                 cpus,
                 method=kind if kind in ("requeue", "suspend") else "",
                 urgent=kind == "urgent",
                 run_time=float(run_time),
-                hold=Hold.USER if gated else Hold.NONE,
-                admin_comment=f"{OUR_MARK}gate" if gated else "",
+                hold=Hold.USER if is_held else Hold.NONE,
+                admin_comment=f"{OUR_MARK}gate" if is_held else "",
             )
         case ("cancel", index) if site.submitted:
             job_id = site.submitted[index % len(site.submitted)]
             site.slurm.cancel(job_id)
-            cancelled.add(job_id)
+            canceled.add(job_id)
         case ("release", index) if site.submitted:
             site.slurm.user_release(site.submitted[index % len(site.submitted)])
         case ("node_down", name):
@@ -82,37 +78,44 @@ def do(site: Site, event: tuple[object, ...], cancelled: set[int]) -> None:
             step(site, seconds)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(events)
-def test_no_job_is_lost_and_all_comes_to_rest(happenings: list[tuple[object, ...]]) -> None:
+@example(  # the order is refused once: the hold comes a cycle later
+    [
+        *[("submit", "bio", 1, "requeue", 1)] * 2,
+        ("submit", "chem", 1, "held", 1),
+        ("fault", Fault.REFUSE, "hold", 1),
+        ("wait", 0.5),
+    ]
+)
+def test_no_job_is_lost_and_all_comes_to_rest(sequence: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        site = Site(Path(directory), site_rules(quantum=2.0), retry_after=20, start_timeout=20, stop_timeout=20)
-        cancelled: set[int] = set()
-        for event in happenings:
-            do(site, event, cancelled)
+        site = Site(Path(directory), site_rules(quantum=2.0), retry_after=20, start_timeout=20, preempt_timeout=20)
+        canceled: set[int] = set()
+        for event in sequence:
+            do(site, event, canceled)
         site.gateway.faults.clear()
         for name in ("n1", "n2", "n3", "n4"):
             site.slurm.node_up(name)
         site.fuse.kill_at = None
         step(site, 5.0)
         site.run_until(
-            lambda: not site.journal.state.stops and all(is_settled(site, job_id) for job_id in site.submitted),
+            lambda: not site.journal.state.preemptions and all(is_settled(site, job_id) for job_id in site.submitted),
             limit=7200,
             step=1.0,
         )
         for job_id in site.submitted:
             outcome = site.slurm.history[job_id].outcome
             if outcome:
-                assert outcome == "COMPLETED" or job_id in cancelled, (job_id, outcome)
+                assert outcome == "COMPLETED" or job_id in canceled, (job_id, outcome)
             else:
-                assert site.job(job_id).hold is Hold.ADMIN, "it waits, and is told why"
+                assert site.job(job_id).hold is Hold.ADMIN, "it waits in a hold of ours"
         site.die()
 
 
 def is_settled(site: Site, job_id: int) -> bool:
-    """Ended; or it waits for ever by rule: it may never be stopped, and its account owns nothing."""
+    """Whether it ended, or waits forever by rule: it is non-preemptible, and its account has no entitlement."""
     job = site.job(job_id) if not site.slurm.history[job_id].outcome else None
     if job is None:
         return True
     owns_nothing = job.account == "chem" and not job.comment and "urgent" not in job.request.partitions
-    return owns_nothing and job.state is JobState.PENDING
+    return owns_nothing and job.state is JobState.PENDING and job.hold is Hold.ADMIN

@@ -10,34 +10,27 @@ import pytest
 from typer.testing import CliRunner
 
 from omfs_daemon.cli.main import app
-from omfs_daemon.simulate.engine.preemption_costs import CostModel
-from omfs_daemon.simulate.engine.preemption_costs import stop_costs
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import SWAP_IN as agung2021_SWAP_IN
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import SWAP_OUT as agung2021_SWAP_OUT
-from omfs_daemon.simulate.experiments.agung2021.agung2021 import found as agung2021_found
-from omfs_daemon.simulate.experiments.agung2021.agung2021 import studies as agung2021_studies
-from omfs_daemon.simulate.experiments.agung2021.agung2021 import write as agung2021_write
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import ALL
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import Study
-from omfs_daemon.simulate.experiments.agung2021.agung2021 import on_their_clock
-from omfs_daemon.simulate.experiments.agung2021.agung2021 import one_by_one
-from omfs_daemon.simulate.experiments.agung2021.published import THEIR_CODE
-from omfs_daemon.simulate.experiments.agung2021.published import U_L
-from omfs_daemon.simulate.results.result_rows import COLUMNS
-from omfs_daemon.simulate.results.result_rows import SLOWDOWNS
-from omfs_daemon.simulate.results.result_rows import Row
-from omfs_daemon.simulate.results.result_rows import figures
-from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.engine.preemption_costs import CostModel, simulated_costs
+from omfs_daemon.simulate.engine.scenario import Machine, Scenario
+from omfs_daemon.simulate.experiments.agung2021.agung2021 import (
+    on_their_clock,
+    one_by_one,
+    simulate_agung2021,
+    studies,
+    write_agung2021,
+)
+from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import ALL, SWAP_IN, SWAP_OUT, AgungStudy
+from omfs_daemon.simulate.experiments.agung2021.published import THEIR_CODE, U_L
 from omfs_daemon.simulate.policies.policy_table import policy_named
-from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.results.result_rows import COLUMNS, SLOWDOWNS, ResultRow, figures
 from omfs_daemon.simulate.workload.workload import workload
-from tests.simulate.traces import DIRECTORY
+from tests.support.traces import DIRECTORY
 
 
-def study(name: str, jobs: int, urgent: float, seed: int) -> Study:
+def study(name: str, jobs: int, urgent: float, seed: int) -> AgungStudy:
     """A busy machine of 16 processors."""
     generator = np.random.default_rng(seed)
-    return Study(
+    return AgungStudy(
         workload(
             name,
             np.cumsum(generator.exponential(20.0, jobs)),
@@ -50,7 +43,7 @@ def study(name: str, jobs: int, urgent: float, seed: int) -> Study:
     )
 
 
-def small() -> list[Study]:
+def small() -> list[AgungStudy]:
     return [study("FEW", 150, 0.05, 1), study("MANY", 120, 0.5, 2)]
 
 
@@ -60,7 +53,7 @@ def clock() -> Iterator[float]:
 
 def written(out: Path) -> Path:
     ticks = clock()
-    return agung2021_write(out, agung2021_found(small()), 0.0, lambda: next(ticks))
+    return write_agung2021(out, simulate_agung2021(small()), 0.0, lambda: next(ticks))
 
 
 def test_results_have_one_row_a_workload_and_policy_and_exactly_these_columns(tmp_path: Path):
@@ -111,8 +104,8 @@ def test_rows_are_what_one_reckons_by_hand():
         np.array([10.0, 4.0, 5.0]),
         urgent=np.array([False, True, False]),
     )
-    found = figures(policy_named("fcfs").simulate(Setting(jobs, Machine(2))))
-    assert found.row == Row("three", "fcfs", 3, 1, 12.5, 2.0, 1.25, 2.5, 2.5, 0, pytest.approx(33 / 38), 19.0)
+    found = figures(policy_named("fcfs").simulate(Scenario(jobs, Machine(2))))
+    assert found.row == ResultRow("three", "fcfs", 3, 1, 12.5, 2.0, 1.25, 2.5, 2.5, 0, pytest.approx(33 / 38), 19.0)
     assert found.late == 1 / 3
     assert found.urgent == tuple(int(edge == 5.0) for edge in (*SLOWDOWNS, np.inf))
     assert sum(found.regular) == 2
@@ -131,10 +124,10 @@ def test_their_clock_takes_the_next_whole_second_of_the_cut_run_and_two_seconds_
 
 def test_one_by_one_draws_the_same_seconds_and_lets_them_queue():
     jobs = small()[1].workload
-    together = stop_costs(jobs, CostModel(swap_out=agung2021_SWAP_OUT, swap_in=agung2021_SWAP_IN), seed=5)
+    together = simulated_costs(jobs, CostModel(swap_out=SWAP_OUT, swap_in=SWAP_IN), seed=5)
     sized, model = one_by_one(jobs, 1.0, seed=5)
-    queued = stop_costs(sized, model, seed=5)
-    assert queued.stop.tolist() == together.stop.tolist() == queued.queueing.tolist()
+    queued = simulated_costs(sized, model, seed=5)
+    assert queued.preemption.tolist() == together.preemption.tolist() == queued.queueing.tolist()
     assert queued.resume.tolist() == together.resume.tolist()
     assert not together.queueing.any()
 
@@ -149,11 +142,11 @@ def test_a_missing_trace_is_one_line_with_its_archive(tmp_path: Path):
 
 
 @pytest.fixture(scope="module")
-def recorded() -> dict[str, Study]:
-    return {found.name: found for found in agung2021_studies(DIRECTORY, {})}
+def recorded() -> dict[str, AgungStudy]:
+    return {found.name: found for found in studies(DIRECTORY, {})}
 
 
-def test_the_workloads_are_those_of_the_paper(recorded: dict[str, Study]):
+def test_the_workloads_are_those_of_the_paper(recorded: dict[str, AgungStudy]):
     assert {name: (len(found.workload), int(found.workload.urgent.sum())) for name, found in recorded.items()} == {
         "SDSC-DS": (85_045 + 12, 12),
         "LANL-CM5": (122_057 + 23, 23),
@@ -163,19 +156,19 @@ def test_the_workloads_are_those_of_the_paper(recorded: dict[str, Study]):
 
 
 @pytest.mark.parametrize("name", ["SDSC-DS", "LANL-CM5", "SX-ACE"])
-def test_urgent_jobs_are_as_punctual_as_published_and_stopped_jobs_many(recorded: dict[str, Study], name: str):
+def test_urgent_jobs_are_as_punctual_as_published_and_preempted_jobs_many(recorded: dict[str, AgungStudy], name: str):
     found = recorded[name]
-    costs = CostModel(swap_out=agung2021_SWAP_OUT, swap_in=agung2021_SWAP_IN)
-    row = figures(policy_named("ujfb").simulate(Setting(found.workload, found.machine, costs=costs))).row
+    costs = CostModel(swap_out=SWAP_OUT, swap_in=SWAP_IN)
+    row = figures(policy_named("ujfb").simulate(Scenario(found.workload, found.machine, costs=costs))).row
     assert 1.0 <= row.U_L <= U_L[name, "ujfb"].value
     assert row.preemptions > 0
 
 
 @pytest.mark.parametrize("name", ["SDSC-DS", "LANL-CM5"])
 @pytest.mark.parametrize("policy", ["fcfs", "conservative"])
-def test_their_code_gives_the_same_with_their_clock(recorded: dict[str, Study], name: str, policy: str):
+def test_their_code_gives_the_same_with_their_clock(recorded: dict[str, AgungStudy], name: str, policy: str):
     found = recorded[name]
-    row = figures(policy_named(policy).simulate(Setting(on_their_clock(found.workload), found.machine))).row
+    row = figures(policy_named(policy).simulate(Scenario(on_their_clock(found.workload), found.machine))).row
     theirs = THEIR_CODE[name, policy]
     assert row.mean_response == pytest.approx(theirs.response, rel=0.01)
     # LANL-CM5 under conservative backfilling is the farthest: 17.37 against 17.55.

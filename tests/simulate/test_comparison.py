@@ -13,35 +13,34 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from omfs_daemon.cli.main import app
+from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import Config
-from omfs_daemon.config.load import parse
 from omfs_daemon.daemon.api.callers import operators
 from omfs_daemon.daemon.api.control_socket import ControlServer
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.simulate.overrides import changed
-from omfs_daemon.simulate.overrides import changes
-from omfs_daemon.simulate.overrides import in_force
+from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
+from omfs_daemon.simulate.comparison import (
+    Account,
+    Difference,
+    Side,
+    compare,
+    comparison_conventions,
+    difference,
+    replayed,
+)
+from omfs_daemon.simulate.overrides import changed_lines, in_force, with_overrides
 from omfs_daemon.simulate.policies.policy_table import policy_named
 from omfs_daemon.simulate.workload.sacct import arguments
-from omfs_daemon.simulate.comparison import Account
-from omfs_daemon.simulate.comparison import Difference
-from omfs_daemon.simulate.comparison import Side
-from omfs_daemon.simulate.comparison import compare
-from omfs_daemon.simulate.comparison import conventions
-from omfs_daemon.simulate.comparison import difference
-from omfs_daemon.simulate.comparison import replayed
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
-from omfs_daemon.simulate.workload.workload import workload
-from tests.simulate.omfs_scenarios import tree
+from omfs_daemon.simulate.workload.workload import PreemptMode, Workload, workload
+from tests.support.omfs_scenarios import tree
 from tests.unit.cli.test_cli import Site
 
 NAMES = ("bio", "physics", "stranger")
 
 
 def jobs(*rows: tuple[str, float, float], urgent: int | None = None) -> Workload:
-    """Of one CPU each, killed when stopped: account, submission, run time; ``urgent``: the number of one from 0."""
+    """Of one CPU each, killed when preempted: account, submission, run time; ``urgent``: the number of one from 0."""
     owner, submit, run = zip(*rows, strict=True)
     chosen = np.arange(len(rows)) == urgent
     return workload(
@@ -53,7 +52,7 @@ def jobs(*rows: tuple[str, float, float], urgent: int | None = None) -> Workload
         limit=np.array(run),
         account=np.array([NAMES.index(name) for name in owner]),
         urgent=chosen,
-        way=np.where(chosen, Way.NEVER, Way.KILL),
+        mode=np.where(chosen, PreemptMode.NEVER, PreemptMode.KILL),
     )
 
 
@@ -62,7 +61,10 @@ BACKLOG = jobs(("bio", 0, 100), ("bio", 0, 100), ("bio", 5, 100), ("physics", 10
 
 
 def side(work: Workload, policy: str = "omfs", quantum: float = 0, cpus: int = 2, **percents: float) -> Side:
-    return Side(replayed(work, cpus, Rules(tree=tree(**percents), quantum=quantum)), policy_named(policy))
+    return Side(
+        replayed(work, cpus, Rules(tree=tree(**percents), quantum=quantum, methods=BUILT_IN_TRAITS)),
+        policy_named(policy),
+    )
 
 
 def of(found: Difference, name: str) -> tuple[Account, Account]:
@@ -72,7 +74,7 @@ def of(found: Difference, name: str) -> tuple[Account, Account]:
 
 class TestCompare:
     def test_a_raised_entitlement_shortens_its_waits_and_lengthens_the_others(self) -> None:
-        """Without a share physics waits until 100; with one it stops a job of bio at 10, which has run for 10 s. That
+        """Without a share physics waits until 100; with one it preempts a job of bio at 10, which has run for 10 s. It
         starts over at 100, so bio's third job starts when physics ends, at 110."""
         found = compare(side(BACKLOG, bio=100), side(BACKLOG, bio=50, physics=50))
         before, after = of(found, "physics")
@@ -128,7 +130,7 @@ class TestCompare:
             assert owned == {"bio": {1}, "physics": {0, 1}, "(others)": {0, 1}}
 
     def test_urgent_jobs_have_their_own_lines(self) -> None:
-        """Under FCFS the urgent job waits for 90 s to run 10 s; omfs stops a job for it at once."""
+        """Under FCFS the urgent job waits for 90 s to run 10 s; omfs preempts a job for it at once."""
         work = jobs(("bio", 0, 100), ("bio", 0, 100), ("physics", 10, 10), urgent=2)
         found = compare(side(work, "fcfs", bio=50), side(work, bio=50))
         assert (found.before.urgent_wait, found.after.urgent_wait) == (90, 0)
@@ -144,15 +146,15 @@ class TestCompare:
         before, after = of(found, "bio")
         assert (before.jobs, before.rejected, before.wait) == (1, 0, 0)
         assert (after.jobs, after.rejected) == (0, 1) and isnan(after.wait)
-        assert any("not the same jobs are refused" in text for text in conventions(one, other, found))
+        assert any("not the same jobs are refused" in text for text in comparison_conventions(one, other, found))
 
     def test_conventions_say_what_differs(self) -> None:
         one, other = side(BACKLOG, quantum=60, bio=50), side(BACKLOG, quantum=5, bio=50)
-        told = conventions(one, other, compare(one, other))
-        assert "before: a job runs 60 s before it may be stopped for an entitled one" in told
-        assert "after: a job runs 5 s before it may be stopped for an entitled one" in told
-        assert sum("entitlements: bio" in text for text in told) == 1
-        assert not any("not the same jobs" in text for text in told)
+        sentences = comparison_conventions(one, other, compare(one, other))
+        assert "before: a job runs 60 s before it may be preempted for an entitled one" in sentences
+        assert "after: a job runs 5 s before it may be preempted for an entitled one" in sentences
+        assert sum("entitlements: bio" in text for text in sentences) == 1
+        assert not any("not the same jobs" in text for text in sentences)
 
     def test_both_sides_need_one_workload_and_one_machine(self) -> None:
         with pytest.raises(ValueError, match="the same workload and the same machine"):
@@ -165,12 +167,12 @@ class TestCompare:
         assert compare(*sides).as_json() == compare(*sides).as_json()
 
 
-TWO = parse("[entitlements.bio]\npercent = 50\n[entitlements.physics]\npercent = 20.5\n", "two")
+TWO = parse_config("[entitlements.bio]\npercent = 50\n[entitlements.physics]\npercent = 20.5\n", "two")
 
 
 class TestChanged:
     @pytest.mark.parametrize(
-        ("settings", "told"),
+        ("overrides", "sentences"),
         [
             (["entitlements.physics=40"], ["entitlements.physics: 20.5 % -> 40 %"]),
             (["entitlements.physics = 12.5"], ["entitlements.physics: 20.5 % -> 12.5 %"]),
@@ -181,9 +183,9 @@ class TestChanged:
             (["policy.quantum_seconds=600"], ["policy.quantum_seconds: 1800.0 -> 600.0"]),
             (["policy.urgent_may_take_entitled=false"], ["policy.urgent_may_take_entitled: true -> false"]),
             (
-                ["entitlements.bio=10", "entitlements.physics=90", "policy.max_stops_per_hour=1"],
+                ["entitlements.bio=10", "entitlements.physics=90", "policy.max_preemptions_per_hour=1"],
                 [
-                    "policy.max_stops_per_hour: 4 -> 1",
+                    "policy.max_preemptions_per_hour: 4 -> 1",
                     "entitlements.bio: 50 % -> 10 %",
                     "entitlements.physics: 20.5 % -> 90 %",
                 ],
@@ -191,17 +193,17 @@ class TestChanged:
             (["entitlements.bio=50"], []),
         ],
     )
-    def test_what_is_set(self, settings: list[str], told: list[str]) -> None:
-        assert list(changes(TWO, changed(TWO, settings))) == told
+    def test_what_is_set(self, overrides: list[str], sentences: list[str]) -> None:
+        assert list(changed_lines(TWO, with_overrides(TWO, overrides))) == sentences
 
     def test_all_else_stays(self) -> None:
-        base = parse('[slurm]\ntimeout_seconds = 3\n[[class]]\nname = "all"\n', "base")
-        after = changed(in_force(base, TWO.shares), ["entitlements.bio=1"])
+        base = parse_config('[slurm]\ntimeout_seconds = 3\n[[class]]\nname = "all"\n', "base")
+        after = with_overrides(in_force(base, TWO.all_entitlements), ["entitlements.bio=1"])
         assert (after.slurm, after.classes) == (base.slurm, base.classes)
-        assert [str(share.percent) for share in after.shares] == ["1", "41/2"]
+        assert [str(entitlement.percent) for entitlement in after.all_entitlements] == ["1", "41/2"]
 
     @pytest.mark.parametrize(
-        ("setting", "message"),
+        ("override", "message"),
         [
             ("nonsense", "--set 'nonsense': must be KEY=VALUE, such as entitlements.physics=40"),
             ("=4", "--set '=4': must be KEY=VALUE, such as entitlements.physics=40"),
@@ -224,20 +226,20 @@ class TestChanged:
             ("class=[]", "--set class: no simulation goes by it; those that count: policy.quantum_seconds, "),
         ],
     )
-    def test_faults_are_one_line(self, setting: str, message: str) -> None:
+    def test_faults_are_one_line(self, override: str, message: str) -> None:
         with pytest.raises(ConfigError) as caught:
-            changed(TWO, [setting])
+            with_overrides(TWO, [override])
         assert message in str(caught.value)
         assert "\n" not in str(caught.value)
 
     def test_the_keys_that_count_are_real_ones(self) -> None:
         with pytest.raises(ConfigError) as caught:
-            changed(Config(), ["slurm.poll_seconds=1"])
+            with_overrides(Config(), ["slurm.poll_seconds=1"])
         *policy, percent, parent = str(caught.value).partition("count: ")[2].split(", ")
         for key in policy:
             name = key.removeprefix("policy.")
-            changed(Config(), [f"{key}={str(getattr(Config().policy, name)).lower()}"])
-        changed(Config(), [f"{percent}=5", f"{parent}=''"])
+            with_overrides(Config(), [f"{key}={str(getattr(Config().policy, name)).lower()}"])
+        with_overrides(Config(), [f"{percent}=5", f"{parent}=''"])
 
 
 HEADER = "; MaxProcs: 2\n"
@@ -358,11 +360,11 @@ class TestCommand:
         found = offline.json(*ACCOUNTING, "--set", "entitlements.bio=60")
         assert found["changes"] == ["entitlements.bio: 50 % -> 60 %"]
         assert "entitlements before: as omfsd has them now (configuration file)" in found["conventions"]
-        assert [str(share.percent) for share in online.store.shares] == ["50"]
+        assert [str(entitlement.percent) for entitlement in online.store.entitlements] == ["50"]
 
     def test_changed_entitlements_hold_without_the_daemon_too(self, offline: Offline) -> None:
         kept = offline.directory / "entitlements.toml"
-        kept.write_text("[entitlements.bio]\npercent = 33\n")
+        kept.write_text("format = 2\n[entitlements.bio]\npercent = 33\n")
         found = offline.json(*ACCOUNTING, "--set", "entitlements.bio=60")
         assert found["changes"] == ["entitlements.bio: 33 % -> 60 %"]
         assert f"entitlements before: of {kept}, for omfsd does not answer" in found["conventions"]

@@ -7,25 +7,17 @@ from math import isnan
 import numpy as np
 import pytest
 
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.simulate.engine.conventions import Conventions
-from omfs_daemon.simulate.results.fairness import Fairness
-from omfs_daemon.simulate.results.measure import Distribution
-from omfs_daemon.simulate.results.measure import Measures
-from omfs_daemon.simulate.results.measure import measure
+from omfs_daemon.simulate.engine.outcome import Outcome, Segments, Use, undisturbed
 from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.outcome import Segments
-from omfs_daemon.simulate.engine.outcome import Use
-from omfs_daemon.simulate.engine.outcome import undisturbed
-from omfs_daemon.simulate.results.timeline import means
-from omfs_daemon.simulate.results.timeline import steps
-from omfs_daemon.simulate.workload.workload import Workload
-from omfs_daemon.simulate.workload.workload import workload
+from omfs_daemon.simulate.results.fairness import Fairness
+from omfs_daemon.simulate.results.measure import Distribution, Measures, measure
+from omfs_daemon.simulate.results.timeline import means, steps
+from omfs_daemon.simulate.workload.workload import Workload, workload
 
 NOBODY = AccountTree(())
-HALVES = AccountTree((AccountShare("a", Fraction(50)), AccountShare("b", Fraction(50))))
+HALVES = AccountTree((Entitlement("a", Fraction(50)), Entitlement("b", Fraction(50))))
 HOUR = 3600.0
 FLAT = Machine(4)
 
@@ -37,8 +29,8 @@ def plain(submit, cpus, run, start, *, machine=FLAT, bound=10.0, kill=True, **co
 
 
 def preempted() -> Outcome:
-    """Job 0 of b (4 CPUs, 10 h) is stopped after 2 h for the urgent job 1 of a (2 CPUs, 3 h): 0.5 h to stop, 1 h to
-    come back. Job 2 of b (2 CPUs) is killed after 1 h of work and starts over."""
+    """Job 0 of b (4 CPUs, 10 h) is preempted after 2 h for the urgent job 1 of a (2 CPUs, 3 h): 0.5 h to preempt, 1 h
+    to resume. Job 2 of b (2 CPUs) is killed after 1 h of work and starts over."""
     jobs: Workload = workload(
         "w",
         np.array([0.0, 2.0, 2.5]) * HOUR,
@@ -50,7 +42,7 @@ def preempted() -> Outcome:
     )
     rows = (
         (0, 0.0, 2.0, Use.WORK),
-        (0, 2.0, 2.5, Use.STOP),
+        (0, 2.0, 2.5, Use.PREEMPTION),
         (1, 2.5, 5.5, Use.WORK),
         (2, 2.5, 3.5, Use.LOST),
         (2, 3.5, 5.5, Use.WORK),
@@ -66,7 +58,7 @@ def preempted() -> Outcome:
         start=np.array([0.0, 2.5, 2.5]) * HOUR,
         finish=np.array([14.5, 5.5, 5.5]) * HOUR,
         run=jobs.run,
-        stops=np.array([1, 0, 1]),
+        preemptions=np.array([1, 0, 1]),
         segments=Segments(job, begin * HOUR, end * HOUR, use),
         rejected=np.zeros(3, dtype=bool),
         promised=np.full(3, np.nan),
@@ -129,7 +121,7 @@ def test_rejected_jobs_are_in_no_mean():
     assert measures.makespan == 16.0  # from the first submission, whoever refuses it
 
 
-def test_stops_resumes_and_lost_work_are_not_productive():
+def test_preemptions_resumes_and_lost_work_are_not_productive():
     measures = measure(preempted(), HALVES)
     held = 4 * 2 + 4 * 0.5 + 2 * 3 + 2 * 1 + 2 * 2 + 4 * 1 + 4 * 8
     assert measures.utilisation == pytest.approx(held / (4 * 14.5))
@@ -143,7 +135,7 @@ def test_stops_resumes_and_lost_work_are_not_productive():
 
 def test_fairness_of_a_preempted_workload():
     """a owns 2 CPUs: it asks for 2 from 2 h to 5.5 h and holds them from 2.5 h. b owns 2 CPUs: it holds them always;
-    its job of 4 CPUs, wider than that, is no demand while it is stopped."""
+    its job of 4 CPUs, wider than that, is no demand while it is preempted."""
     measures = measure(preempted(), HALVES)
     assert account(measures, "a").fairness == pytest.approx(Fairness(3.5, 0.5, 1, 0.5, 1.0))
     assert account(measures, "b").fairness == pytest.approx(Fairness(14.5, 0.0, 0, 0.0, 0.0))
@@ -151,8 +143,8 @@ def test_fairness_of_a_preempted_workload():
     assert account(measures, "b").entitled == 2
 
 
-def test_a_stopped_job_is_demand():
-    """b owns 4 of 8 CPUs, holds 4, is stopped from 1 h to 3 h, and comes back to all of them."""
+def test_a_preempted_job_is_demand():
+    """b owns 4 of 8 CPUs, holds 4, is preempted from 1 h to 3 h, and resumes on all of them."""
     jobs = workload(
         "w", np.array([0.0]), np.array([4]), np.array([2 * HOUR]), accounts=("a", "b"), account=np.array([1])
     )
@@ -172,7 +164,7 @@ def test_demand_below_the_entitlement_is_all_that_is_owed():
 
 def test_accounts_without_an_entitlement_count_together():
     outcome = plain([0, 0, 0], [1, 1, 1], [9, 9, 9], [0, 0, 0], accounts=("a", "x", "y"), account=np.array([0, 1, 2]))
-    measures = measure(outcome, AccountTree((AccountShare("a", Fraction(60)),)))
+    measures = measure(outcome, AccountTree((Entitlement("a", Fraction(60)),)))
     assert [(of.name, of.entitled, of.figures.jobs) for of in measures.accounts] == [("a", 2, 1), ("(others)", 1, 2)]
 
 

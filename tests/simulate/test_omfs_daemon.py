@@ -1,7 +1,7 @@
 """The same small workload through the daemon's whole step machine, on the fake Slurm, and through the simulator.
 
 No job ends here: when one does, Slurm gives its CPUs to whoever is first in its own order, before the daemon sees it,
-and the daemon may then have to stop that one again for an owner; the simulated policy decides before anybody starts.
+and the daemon may then have to preempt that one again for an owner; the simulated policy decides before anybody starts.
 """
 
 from __future__ import annotations
@@ -11,23 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omfs_daemon.simulate.engine.planner_engine import trail_by_plan
-from omfs_daemon.simulate.engine.conventions import Conventions
-from omfs_daemon.simulate.engine.conventions import UserLimits
-from omfs_daemon.simulate.engine.preemption_costs import CostModel
+from omfs_daemon.simulate.engine.conventions import Conventions, UserLimits
 from omfs_daemon.simulate.engine.omfs_case import case_of
-from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.engine.scenario import Setting
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
-from omfs_daemon.simulate.workload.workload import workload
+from omfs_daemon.simulate.engine.planner_engine import trail_by_plan
+from omfs_daemon.simulate.engine.preemption_costs import CostModel
+from omfs_daemon.simulate.engine.scenario import Machine, Scenario
+from omfs_daemon.simulate.workload.workload import PreemptMode, Workload, workload
 from omfs_daemon.testing.fake_slurm.events import Timing
-from tests.whole_daemon.fake_site import Site
-from tests.whole_daemon.fake_site import site_rules
+from tests.support.fake_site import Site, site_rules
 
 POLL = 0.5
 SLACK = 8 * POLL
-"""Seconds: a stop takes the daemon a few cycles, one a step."""
+"""Seconds: a preemption takes the daemon a few cycles, one a step."""
 
 OBSERVED = 1000.0
 """Seconds; long after the last job came, long before the first one ends."""
@@ -35,24 +30,24 @@ OBSERVED = 1000.0
 
 def whole_nodes(seed: int) -> Workload:
     """Jobs of one whole node each, far enough apart that a few seconds do not change their order. They are killed, for
-    on which node a job was, and so who is in the way of a suspended one, is Slurm's choice."""
+    on which node a job was, and so which job blocks a suspended one, is Slurm's choice."""
     draw = np.random.default_rng(seed)
     count = 12
     run = 5000.0 + 50.0 * draw.permutation(count)
     return workload(
         "whole nodes", 25.0 * np.arange(count), np.full(count, 4), run, accounts=("bio", "physics"), limit=2 * run,
         account=np.where(np.arange(count) < 4, 0, draw.integers(0, 2, count)),
-        urgent=(np.arange(count) >= 4) & (draw.random(count) < 0.25), way=np.full(count, Way.KILL),
+        urgent=(np.arange(count) >= 4) & (draw.random(count) < 0.25), mode=np.full(count, PreemptMode.KILL),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_daemon_stops_and_starts_what_the_simulator_does(seed: int, tmp_path: Path) -> None:
+def test_the_daemon_preempts_and_starts_what_the_simulator_does(seed: int, tmp_path: Path) -> None:
     work, rules = whole_nodes(seed), site_rules(quantum=40.0)
-    setting = Setting(
+    scenario = Scenario(
         work, Machine(16, 4), Conventions(UserLimits()), CostModel(latency=POLL, kill=1.0), rules
     )  # fmt: skip
-    expected = trail_by_plan(setting, case_of(setting))
+    expected = trail_by_plan(scenario, case_of(scenario))
     site = Site(tmp_path, rules)
     site.slurm.timing = Timing(requeue_delay=1.0)
     origin = site.now
@@ -66,16 +61,16 @@ def test_the_daemon_stops_and_starts_what_the_simulator_does(seed: int, tmp_path
             urgent=bool(work.urgent[job]),
         )
     site.run(origin + OBSERVED - site.now, POLL)
-    stopped = [
-        (int(reclaim.beneficiary) - 1, int(victim.ref) - 1)
+    preempted = [
+        (int(planned.preemptor) - 1, int(victim.ref) - 1)
         for report in site.reports
         if report.verdict is not None
-        for reclaim in report.verdict.reclaims
-        for victim in reclaim.victims
+        for planned in report.verdict.preemptions
+        for victim in planned.victims
     ]
-    seen = expected.stop_at < OBSERVED
-    assert stopped == list(zip(expected.beneficiary[seen].tolist(), expected.victim[seen].tolist(), strict=True))
-    assert stopped
+    seen = expected.preempted_at < OBSERVED
+    assert preempted == list(zip(expected.preemptor[seen].tolist(), expected.victim[seen].tolist(), strict=True))
+    assert preempted
     history = site.slurm.history
     for job, number in enumerate(site.submitted):
         starts = [at - origin for at in history[number].starts[:1]]

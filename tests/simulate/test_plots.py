@@ -7,19 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.simulate.results.plot_style import time_unit
+from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.simulate.engine.conventions import Conventions
-from omfs_daemon.simulate.results.gantt import stops_of
+from omfs_daemon.simulate.engine.outcome import Outcome, undisturbed
 from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.outcome import undisturbed
-from omfs_daemon.simulate.results.plots import draw
+from omfs_daemon.simulate.results.gantt import preemptions_of
+from omfs_daemon.simulate.results.plot_style import time_unit
+from omfs_daemon.simulate.results.plots import draw_outcome
 from omfs_daemon.simulate.workload.workload import workload
 from tests.simulate.test_measure import preempted
 
-TREE = AccountTree((AccountShare("a", Fraction(50)), AccountShare("b", Fraction(25))))
+TREE = AccountTree((Entitlement("a", Fraction(50)), Entitlement("b", Fraction(25))))
 ALWAYS = ["accounts", "slowdown", "utilisation"]
 
 
@@ -53,7 +51,7 @@ def refused() -> Outcome:
     ids=["preempted", "one job", "a job of no time", "many accounts with signs in their names", "nothing ran"],
 )
 def test_each_plot_is_a_picture_in_both_formats(tmp_path: Path, outcome: Outcome, expected: list[str]):
-    written = draw(tmp_path, outcome, TREE)
+    written = draw_outcome(tmp_path, outcome, TREE)
     assert sorted(written) == sorted(tmp_path.iterdir())
     assert sorted(path.name for path in written) == sorted(
         f"{name}.{end}" for name in expected for end in ("png", "svg")
@@ -69,7 +67,7 @@ def test_the_same_outcome_gives_the_same_files(tmp_path: Path):
     first, second = tmp_path / "first", tmp_path / "second"
     for directory in (first, second):
         directory.mkdir()
-        draw(directory, preempted(), TREE)
+        draw_outcome(directory, preempted(), TREE)
     for path in first.iterdir():
         assert path.read_bytes() == (second / path.name).read_bytes()
 
@@ -78,13 +76,13 @@ def test_plots_do_not_grow_with_the_number_of_jobs(tmp_path: Path):
     few, many = tmp_path / "few", tmp_path / "many"
     for directory, count in ((few, 2_000), (many, 40_000)):
         directory.mkdir()
-        draw(directory, ran(count), TREE)
+        draw_outcome(directory, ran(count), TREE)
     for path in few.glob("*.svg"):
         assert (many / path.name).stat().st_size < 1.5 * path.stat().st_size
 
 
-def test_stops_are_the_gaps_between_a_jobs_stretches():
-    found = stops_of(preempted())
+def test_preemptions_are_the_gaps_between_a_jobs_segments():
+    found = preemptions_of(preempted())
     assert found.job.tolist() == [0]
     assert (found.left / 3600).tolist() == [2.5]
     assert (found.back / 3600).tolist() == [5.5]

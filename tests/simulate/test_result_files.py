@@ -7,16 +7,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from omfs_daemon.errors import ConfigError
 from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.engine.conventions import Conventions
-from omfs_daemon.simulate.results.measure import measure
+from omfs_daemon.simulate.engine.outcome import Outcome, undisturbed
 from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.outcome import undisturbed
-from omfs_daemon.simulate.results.result_files import prepare
-from omfs_daemon.simulate.results.result_files import save
-from omfs_daemon.simulate.results.result_files import write
+from omfs_daemon.simulate.results.measure import measure
+from omfs_daemon.simulate.results.result_files import prepare, save, write_outcome
 from omfs_daemon.simulate.workload.workload import workload
 
 
@@ -39,7 +36,7 @@ def outcome() -> Outcome:
 
 
 def test_jobs_csv(tmp_path: Path, outcome: Outcome):
-    write(tmp_path, outcome, {})
+    write_outcome(tmp_path, outcome, {})
     assert (tmp_path / "jobs.csv").read_text() == (
         "job_id,submission_time,requested_number_of_resources,requested_time,final_state,starting_time,execution_time,"
         "finish_time,waiting_time,turnaround_time,stretch,urgent,preemptions,account\n"
@@ -51,7 +48,7 @@ def test_jobs_csv(tmp_path: Path, outcome: Outcome):
 
 
 def test_parquet_holds_the_same_and_the_segments(tmp_path: Path, outcome: Outcome):
-    write(tmp_path, outcome, {})
+    write_outcome(tmp_path, outcome, {})
     jobs = pl.read_parquet(tmp_path / "jobs.parquet")
     assert jobs.equals(pl.read_csv(tmp_path / "jobs.csv"))
     segments = pl.read_parquet(tmp_path / "segments.parquet")
@@ -60,7 +57,7 @@ def test_parquet_holds_the_same_and_the_segments(tmp_path: Path, outcome: Outcom
 
 def test_a_job_of_no_length_has_no_segment(tmp_path: Path):
     jobs = workload("short", np.zeros(2), np.ones(2), np.array([0.0, 1.0]))
-    write(tmp_path, undisturbed(jobs, "fcfs", Machine(4), Conventions(), np.zeros(2), jobs.run), {})
+    write_outcome(tmp_path, undisturbed(jobs, "fcfs", Machine(4), Conventions(), np.zeros(2), jobs.run), {})
     assert pl.read_parquet(tmp_path / "segments.parquet")["job_id"].to_list() == [2]
     assert pl.read_parquet(tmp_path / "jobs.parquet")["finish_time"].to_list() == [0.0, 1.0]
 
@@ -68,14 +65,14 @@ def test_a_job_of_no_length_has_no_segment(tmp_path: Path):
 def test_segments_hold_whole_nodes(tmp_path: Path):
     """Five CPUs are two nodes of four."""
     jobs = workload("nodes", np.array([0.0]), np.array([5]), np.array([1.0]))
-    write(tmp_path, undisturbed(jobs, "fcfs", Machine(12, 3), Conventions(), np.zeros(1), jobs.run), {})
+    write_outcome(tmp_path, undisturbed(jobs, "fcfs", Machine(12, 3), Conventions(), np.zeros(1), jobs.run), {})
     assert pl.read_parquet(tmp_path / "segments.parquet")["cpus"].to_list() == [8]
     assert pl.read_parquet(tmp_path / "jobs.parquet")["requested_number_of_resources"].to_list() == [5]
 
 
 def test_summary_is_strict_json(tmp_path: Path, outcome: Outcome):
     """No NaN and no Infinity, which strict readers refuse."""
-    write(tmp_path, outcome, measure(outcome, AccountTree(())).as_json())
+    write_outcome(tmp_path, outcome, measure(outcome, AccountTree(())).as_json())
 
     def refuse(word: str) -> None:
         raise AssertionError(word)
@@ -89,7 +86,7 @@ def test_summary_is_strict_json(tmp_path: Path, outcome: Outcome):
 def test_nothing_ran_at_all(tmp_path: Path):
     jobs = workload("wide", np.array([0.0]), np.array([9]), np.array([1.0]))
     outcome = undisturbed(jobs, "fcfs", Machine(4), Conventions(), np.array([np.nan]), jobs.run)
-    write(tmp_path, outcome, measure(outcome, AccountTree(())).as_json())
+    write_outcome(tmp_path, outcome, measure(outcome, AccountTree(())).as_json())
     assert "REJECTED" in (tmp_path / "jobs.csv").read_text()
     assert json.loads((tmp_path / "summary.json").read_text())["makespan"] is None
 

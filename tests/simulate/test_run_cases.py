@@ -1,4 +1,4 @@
-"""Many simulations at once: the same whoever does them, and an error says which one failed."""
+"""Many simulations at once: the same results from any number of workers, and an error names the case that failed."""
 
 from pathlib import Path
 
@@ -6,22 +6,17 @@ import numpy as np
 import pytest
 
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.results.result_rows import Figures
-from omfs_daemon.simulate.results.result_rows import figures
-from omfs_daemon.simulate.engine.scenario import Machine
 from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.scenario import Setting
-from omfs_daemon.simulate.run_cases import Case
-from omfs_daemon.simulate.run_cases import Slurm
-from omfs_daemon.simulate.run_cases import SweepError
-from omfs_daemon.simulate.run_cases import run_all
+from omfs_daemon.simulate.engine.scenario import Machine, Scenario
+from omfs_daemon.simulate.results.result_rows import Figures, figures
+from omfs_daemon.simulate.run_cases import SlurmArray, SweepCase, SweepError, run_all
 from omfs_daemon.simulate.workload.workload import workload
 
 
-def setting(jobs: int, seed: int = 0) -> Setting:
+def scenario(jobs: int, seed: int = 0) -> Scenario:
     generator = np.random.default_rng(seed)
     submit = np.cumsum(generator.integers(0, 30, jobs)).astype(np.float64)
-    return Setting(
+    return Scenario(
         workload(
             f"{jobs} jobs", submit, generator.integers(1, 9, jobs), generator.integers(1, 200, jobs).astype(float)
         ),
@@ -29,7 +24,7 @@ def setting(jobs: int, seed: int = 0) -> Setting:
     )
 
 
-CASES = [Case(f"case {jobs}", policy, setting(jobs)) for jobs in (200, 3, 50) for policy in ("fcfs", "easy")]
+CASES = [SweepCase(f"case {jobs}", policy, scenario(jobs)) for jobs in (200, 3, 50) for policy in ("fcfs", "easy")]
 
 
 def refuse_small(outcome: Outcome) -> int:
@@ -38,14 +33,14 @@ def refuse_small(outcome: Outcome) -> int:
     return len(outcome.workload)
 
 
-def told(found: list[Figures]) -> list[tuple[str, str, float]]:
+def mean_responses(found: list[Figures]) -> list[tuple[str, str, float]]:
     return [(figure.row.workload, figure.row.policy, figure.row.mean_response) for figure in found]
 
 
 def test_two_workers_give_what_one_gives_in_the_order_of_the_cases():
-    alone = told(run_all(CASES, figures, 1))
-    assert told(run_all(CASES, figures, 2)) == alone
-    assert [name for name, _, _ in alone] == [case.setting.workload.name for case in CASES]
+    alone = mean_responses(run_all(CASES, figures, 1))
+    assert mean_responses(run_all(CASES, figures, 2)) == alone
+    assert [name for name, _, _ in alone] == [case.scenario.workload.name for case in CASES]
     assert len({response for _, _, response in alone}) > 3
 
 
@@ -58,7 +53,7 @@ def test_a_case_that_fails_is_named(workers: int):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_policy_that_is_not_known_is_named_with_its_case_before_anything_runs(workers: int):
     seen: list[str] = []
-    cases = [*CASES, Case("the last", "fifo", setting(5))]
+    cases = [*CASES, SweepCase("the last", "fifo", scenario(5))]
     with pytest.raises(SweepError, match=r"^the last under fifo: policy 'fifo' is not known: one of fcfs, "):
         run_all(cases, figures, workers, lambda done, total, name: seen.append(name))
     assert not seen
@@ -84,11 +79,11 @@ def test_workers_must_be_some():
 def test_submitit_runs_the_same(tmp_path: Path):
     """Its local executor writes, runs and collects the very files that the one for Slurm does."""
     cases = CASES[2:]
-    through = run_all(cases, figures, Slurm(tmp_path, "any", cluster="local"))
-    assert told(through) == told(run_all(cases, figures, 1))
+    through = run_all(cases, figures, SlurmArray(tmp_path, "any", cluster="local"))
+    assert mean_responses(through) == mean_responses(run_all(cases, figures, 1))
     assert list(tmp_path.glob("*_submitted.pkl"))
 
 
 def test_submitit_names_a_case_that_fails(tmp_path: Path):
     with pytest.raises(SweepError, match="case 3 under fcfs: ValueError: too few"):
-        run_all([CASES[2]], refuse_small, Slurm(tmp_path, "any", cluster="local"))
+        run_all([CASES[2]], refuse_small, SlurmArray(tmp_path, "any", cluster="local"))

@@ -12,63 +12,59 @@ import pytest
 from typer.testing import CliRunner
 
 from omfs_daemon.cli.main import app
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021 import run as zvi2021_run
-from omfs_daemon.simulate.results.result_rows import COLUMNS
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import BASELINES
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import CAPPING
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import LATE
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import OMFS
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import PARTITION
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import SWEPT
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import Found
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import Variant
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021 import found
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import setting
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021 import write
-from omfs_daemon.simulate.experiments.zvi2021.claims import bound
-from omfs_daemon.simulate.experiments.zvi2021.claims import claims
-from omfs_daemon.simulate.experiments.zvi2021.claims import late
-from omfs_daemon.simulate.experiments.zvi2021.figures import Sharing
-from omfs_daemon.simulate.experiments.zvi2021.figures import sharing
-from omfs_daemon.simulate.experiments.zvi2021.own_share import own_share
-from omfs_daemon.simulate.experiments.zvi2021.workloads import LOAD
-from omfs_daemon.simulate.experiments.zvi2021.workloads import SQUEEZED
-from omfs_daemon.simulate.experiments.zvi2021.workloads import TRACE
-from omfs_daemon.simulate.experiments.zvi2021.workloads import Study
-from omfs_daemon.simulate.experiments.zvi2021.workloads import from_model
-from omfs_daemon.simulate.experiments.zvi2021.workloads import from_model_with_wide
-from omfs_daemon.simulate.experiments.zvi2021.workloads import recorded
-from omfs_daemon.simulate.engine.scenario import owners
-from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.engine.scenario import Machine, owners
+from omfs_daemon.simulate.experiments.experiment_setup import ExperimentSetup
+from omfs_daemon.simulate.experiments.zvi2021.claims import bound, claims, late
+from omfs_daemon.simulate.experiments.zvi2021.figures import Sharing, sharing
+from omfs_daemon.simulate.experiments.zvi2021.own_share import own_share
+from omfs_daemon.simulate.experiments.zvi2021.workloads import (
+    LOAD,
+    SQUEEZED,
+    TRACE,
+    ZviStudy,
+    from_model,
+    from_model_with_wide,
+    recorded,
+)
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021 import run_zvi2021, simulate_zvi2021, write_zvi2021
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import (
+    BASELINES,
+    CAPPING,
+    LATE,
+    OMFS,
+    PARTITION,
+    SWEPT,
+    Variant,
+    ZviResults,
+    zvi2021_scenario,
+)
 from omfs_daemon.simulate.policies.policy_table import policy_named
-from omfs_daemon.simulate.workload.workload import Ints
-from omfs_daemon.simulate.workload.workload import workload
-from tests.simulate.traces import DIRECTORY
-from tests.simulate.traces import needs_traces
+from omfs_daemon.simulate.results.result_rows import COLUMNS
+from omfs_daemon.simulate.workload.workload import Ints, workload
+from tests.support.traces import DIRECTORY, needs_traces
 
 JOBS = 1500
 SEEDS = (0, 1, 2)
 
 
-def halves(jobs: list[tuple[float, int, float, int]]) -> Study:
+def halves(jobs: list[tuple[float, int, float, int]]) -> ZviStudy:
     """Four CPUs, two for a and two for b. Jobs: submitted, CPUs, run, account; a checkpoint of each takes 5 s."""
     submit, cpus, run, account = (np.array(column) for column in zip(*jobs, strict=True))
-    tree = AccountTree(AccountShare(name, Fraction(50)) for name in "ab")
+    tree = AccountTree(Entitlement(name, Fraction(50)) for name in "ab")
     # 31.25 MB/s for each CPU.
     memory = cpus * 5 * 31.25e6
     jobs_ = workload("halves", submit, cpus, run, accounts=("a", "b"), account=account, memory=memory)
-    return Study(jobs_, Machine(4), tree, 0, 0.0)
+    return ZviStudy(jobs_, Machine(4), tree, 0, 0.0)
 
 
 # b fills the machine at time 0; at time 10 a asks for what it owns.
 LENT = halves([(0.0, 1, 1000.0, 1)] * 4 + [(10.0, 2, 100.0, 0)])
 
 
-def result(study: Study, variant: Variant) -> Sharing:
-    outcome = policy_named(variant.policy).simulate(setting(study, variant))
+def result(study: ZviStudy, variant: Variant) -> Sharing:
+    outcome = policy_named(variant.policy).simulate(zvi2021_scenario(study, variant))
     return sharing(outcome, {study.name: study.tree})
 
 
@@ -79,7 +75,7 @@ def test_a_kill_after_the_quantum_by_hand():
     assert found.row.preemptions == 2
     assert found.row.makespan == 1160.0
     assert found.row.lost_cpu_hours == pytest.approx(2 * 60 / 3600)
-    assert found.row.stopping_cpu_hours == 0.0
+    assert found.row.preemption_cpu_hours == 0.0
     assert found.row.productive_utilisation == pytest.approx(4200 / (4 * 1160))
     assert found.row.utilisation == pytest.approx(4320 / (4 * 1160))
     a, b = found.accounts
@@ -93,10 +89,10 @@ def test_a_checkpoint_after_quantum_and_latency_by_hand():
     """Decided at 60, signalled at 67, written by 72; a runs until 172; both are read for 5 s and go on for 933 s."""
     found = result(LENT, Variant("omfs", quantum=60.0, latency=7.0))
     assert found.own_share.tolist() == [62.0]
-    assert found.row.longest_stop == 5.0
+    assert found.row.longest_preemption == 5.0
     assert found.row.makespan == 172 + 5 + 933
     assert found.row.lost_cpu_hours == 0.0
-    assert found.row.stopping_cpu_hours == pytest.approx(2 * (5 + 5) / 3600)
+    assert found.row.preemption_cpu_hours == pytest.approx(2 * (5 + 5) / 3600)
     assert bound(Variant("omfs", quantum=60.0, latency=7.0), found.row) == 72.0
 
 
@@ -119,7 +115,7 @@ def test_the_worst_wait_tells_who_began_meanwhile():
 def test_no_job_waits_for_its_own_share_that_does_not_fit_into_what_is_missing():
     """a holds one CPU of its two until 500; its job of two CPUs is owed nothing until then, although a is below."""
     study = halves([(0.0, 1, 1000.0, 1)] * 3 + [(0.0, 1, 500.0, 0), (0.0, 2, 50.0, 0)])
-    outcome = policy_named("fcfs").simulate(setting(study, Variant("fcfs")))
+    outcome = policy_named("fcfs").simulate(zvi2021_scenario(study, Variant("fcfs")))
     owner = owners(study.workload, study.tree)
     own = own_share(outcome, owner, np.array(study.tree.entitled(4)))
     # By submission, ties in order: the last job waits from 0, and for its own share from 500 to 1000.
@@ -160,7 +156,7 @@ def test_waits_for_ones_own_share_agree_with_counting_seconds(variant: Variant):
         draw = np.random.default_rng(seed)
         columns = (draw.integers(0, 40, 15), draw.integers(1, 4, 15), draw.integers(1, 25, 15), draw.integers(0, 2, 15))
         study = halves([(float(a), int(b), float(c), int(d)) for a, b, c, d in zip(*columns, strict=True)])
-        outcome = policy_named(variant.policy).simulate(setting(study, variant))
+        outcome = policy_named(variant.policy).simulate(zvi2021_scenario(study, variant))
         owner, entitled = owners(study.workload, study.tree), np.array(study.tree.entitled(4))
         own = own_share(outcome, owner, entitled)
         longest, owed = second_by_second(outcome, owner, entitled)
@@ -183,16 +179,16 @@ def test_only_jobs_that_partition_refuses_are_left_out_and_the_load_is_of_the_ot
 
 
 @pytest.fixture(scope="module")
-def small() -> Found:
-    return found([from_model(seed, JOBS) for seed in SEEDS], [from_model_with_wide(0, JOBS)])
+def small() -> ZviResults:
+    return simulate_zvi2021([from_model(seed, JOBS) for seed in SEEDS], [from_model_with_wide(0, JOBS)])
 
 
 @pytest.fixture(scope="module")
-def written(small: Found, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("zvi2021"), small)
+def written(small: ZviResults, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_zvi2021(tmp_path_factory.mktemp("zvi2021"), small)
 
 
-def test_results_have_one_row_a_workload_and_policy_and_begin_with_the_agreed_columns(small: Found, written: Path):
+def test_results_have_one_row_a_workload_and_policy_and_begin_with_the_agreed_columns(small: ZviResults, written: Path):
     rows = pl.read_csv(written.parent / "results.csv")
     header = (
         "workload,policy,jobs,urgent_jobs,mean_response,mean_slowdown,mean_bounded_slowdown,urgent_mean_slowdown,U_L,"
@@ -212,7 +208,7 @@ def test_results_have_one_row_a_workload_and_policy_and_begin_with_the_agreed_co
     assert (row["preemptions"], row["utilisation"]) == (expected.preemptions, pytest.approx(expected.utilisation))
 
 
-def test_the_page_tells_every_claim_and_names_plots_that_exist(small: Found, written: Path):
+def test_the_page_tells_every_claim_and_names_plots_that_exist(small: ZviResults, written: Path):
     text = written.read_text()
     for claim in claims(small):
         assert claim.measured in text
@@ -226,7 +222,7 @@ def test_the_page_tells_every_claim_and_names_plots_that_exist(small: Found, wri
 def test_the_same_seed_writes_the_same_files(tmp_path: Path):
     for name in ("once", "again"):
         (tmp_path / name).mkdir()
-        write(tmp_path / name, found([from_model(0, 400)]))
+        write_zvi2021(tmp_path / name, simulate_zvi2021([from_model(0, 400)]))
     files = sorted(path.name for path in (tmp_path / "once").iterdir())
     assert files == sorted(path.name for path in (tmp_path / "again").iterdir())
     assert len(files) > 8
@@ -235,8 +231,8 @@ def test_the_same_seed_writes_the_same_files(tmp_path: Path):
 
 
 # -- claims that hold, on generated workloads ---
-def test_omfs_uses_the_machine_at_least_as_well_as_walls_do(small: Found):
-    """Jobs that keep their work when they are stopped; a workload of days, so that its last job does not decide."""
+def test_omfs_uses_the_machine_at_least_as_well_as_walls_do(small: ZviResults):
+    """Jobs that keep their work when they are preempted; a workload of days, so that its last job does not decide."""
     kept = [variant for variant in SWEPT if variant.method != "kill"]
     for study in small.generated:
         walls = [small.results[study.name, variant].row.utilisation for variant in (PARTITION, CAPPING)]
@@ -244,15 +240,15 @@ def test_omfs_uses_the_machine_at_least_as_well_as_walls_do(small: Found):
             assert small.results[study.name, variant].row.productive_utilisation >= max(walls), variant.name
 
 
-def test_nobody_waits_for_his_own_share_longer_than_a_quantum_and_two_stops(small: Found):
-    """All jobs can be stopped, none is wider than a quarter of the machine, stops are not limited."""
+def test_no_job_waits_for_its_own_share_longer_than_a_quantum_and_two_preemptions(small: ZviResults):
+    """All jobs can be preempted, none is wider than a quarter of the machine, preemptions are not limited."""
     waited = 0
     for study in small.generated:
         for variant in SWEPT:
             one = small.results[study.name, variant]
             waited += len(one.own_share)
-            assert late(variant, one, stops=2) == 0, variant.name
-            if variant.method == "kill":  # takes no time, so there is no other stop to wait for
+            assert late(variant, one, preemptions=2) == 0, variant.name
+            if variant.method == "kill":  # takes no time, so there is no other preemption to wait for
                 assert late(variant, one) == 0
     assert waited > 1000
     # Where nothing is taken back, jobs wait longer: the figure can tell.
@@ -260,13 +256,13 @@ def test_nobody_waits_for_his_own_share_longer_than_a_quantum_and_two_stops(smal
     assert all(one.row.own_share_longest > bound(OMFS, one.row) for one in queues)
 
 
-def test_every_account_waits_less_than_in_its_own_partition(small: Found):
+def test_every_account_waits_less_than_in_its_own_partition(small: ZviResults):
     for study in small.generated:
         ours, walls = (small.results[study.name, variant].accounts for variant in (OMFS, PARTITION))
         assert all(row.mean_wait <= wall.mean_wait for row, wall in zip(ours, walls, strict=True))
 
 
-def test_jobs_wider_than_their_accounts_share_are_done(small: Found):
+def test_jobs_wider_than_their_accounts_share_are_done(small: ZviResults):
     study = small.wide[0]
     wide = small.generated[0].left_out
     assert small.results[study.name, OMFS].wide == wide > 0
@@ -276,13 +272,20 @@ def test_jobs_wider_than_their_accounts_share_are_done(small: Found):
 def test_without_a_trace_it_runs_on_generated_workloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("omfs_daemon.simulate.experiments.zvi2021.zvi2021.SEEDS", 1)
     ticks: Iterator[int] = count()
-    told: list[str] = []
-    page, seconds = zvi2021_run(
-        None, {}, tmp_path, 1, lambda done, total, name: told.append(f"{done}/{total} {name}"), lambda: next(ticks)
+    reported: list[str] = []
+    page, seconds = run_zvi2021(
+        ExperimentSetup(
+            None,
+            {},
+            tmp_path,
+            1,
+            lambda done, total, name: reported.append(f"{done}/{total} {name}"),
+            lambda: next(ticks),
+        )
     )
     assert page == tmp_path / "index.md"
     assert seconds == 1
-    assert told[-1].startswith(f"{len(told)}/{len(told)} generated-wide-0")
+    assert reported[-1].startswith(f"{len(reported)}/{len(reported)} generated-wide-0")
 
 
 def test_a_trace_that_is_not_there_is_named_with_who_offers_it(tmp_path: Path):
@@ -301,4 +304,4 @@ def test_the_recorded_workload_keeps_what_partition_can_run_and_is_squeezed_to_a
     owned = np.array(plain.tree.entitled(plain.machine.cpus))
     assert (plain.workload.cpus <= owned[owners(plain.workload, plain.tree)]).all()
     few = replace(plain, workload=plain.workload.take(np.arange(len(plain.workload)) < 500))
-    assert found([from_model(0, JOBS)], recorded=[few]).results["sdsc-ds", OMFS].row.jobs == 500
+    assert simulate_zvi2021([from_model(0, JOBS)], recorded=[few]).results["sdsc-ds", OMFS].row.jobs == 500

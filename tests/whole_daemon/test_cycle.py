@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.preemption.state import Pause
 from omfs_daemon.cluster.holds import OUR_MARK
+from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.preemption.state import Pause
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
-from tests.whole_daemon.fake_site import Site
-from tests.whole_daemon.fake_site import site_rules
+from tests.support.fake_site import Site, site_rules
 
 
 @pytest.fixture
@@ -34,20 +32,20 @@ def test_an_entitled_account_takes_back_just_what_it_owns(site: Site) -> None:
     assert all_completed(site)
 
 
-def test_the_story_names_who_was_stopped_for_whom(site: Site) -> None:
+def test_the_history_names_victim_and_preemptor(site: Site) -> None:
     bio = [site.submit("bio") for _ in range(4)]
     site.run(2)
     physics = site.submit("physics")
-    site.run_until(lambda: site.runs(physics) and not site.journal.state.stops, limit=10)
-    (stop,) = site.story.stops(10, 0.0)
-    assert (stop.beneficiary, stop.account, stop.outcome) == (str(physics), "physics", "started")
-    (victim,) = stop.victims
+    site.run_until(lambda: site.runs(physics) and not site.journal.state.preemptions, limit=10)
+    (preemption,) = site.history_database.preemptions(10, 0.0)
+    assert (preemption.preemptor, preemption.account, preemption.outcome) == (str(physics), "physics", "started")
+    (victim,) = preemption.victims
     assert int(str(victim["job"])) in bio
-    events = [event.event for event in site.story.of_job(str(victim["job"]))]
-    assert events[0] == "stopped"
+    events = [event.event for event in site.history_database.of_job(str(victim["job"]))]
+    assert events[0] == "preempted"
     site.rest()
-    assert "runs_again" in [event.event for event in site.story.of_job(str(victim["job"]))]
-    assert "[omfs] was stopped (requeue)" in site.job(int(str(victim["job"]))).admin_comment
+    assert "runs_again" in [event.event for event in site.history_database.of_job(str(victim["job"]))]
+    assert "[omfs] was preempted (requeue)" in site.job(int(str(victim["job"]))).admin_comment
 
 
 def test_a_suspended_victim_goes_on_where_it_was(site: Site) -> None:
@@ -55,10 +53,10 @@ def test_a_suspended_victim_goes_on_where_it_was(site: Site) -> None:
     site.run(2)
     physics = site.submit("physics", run_time=30)
     site.run_until(lambda: site.runs(physics), limit=5)
-    (stopped,) = [job for job in bio if site.state(job) is JobState.SUSPENDED]
+    (preempted,) = [job for job in bio if site.state(job) is JobState.SUSPENDED]
     site.rest()
-    assert site.slurm.history[stopped].lost == 0
-    assert site.slurm.history[stopped].suspensions == 1
+    assert site.slurm.history[preempted].lost == 0
+    assert site.slurm.history[preempted].suspensions == 1
     assert all_completed(site)
 
 
@@ -68,7 +66,7 @@ def test_a_job_that_may_never_be_stopped_waits_beyond_its_entitlement(site: Site
     third = site.submit("bio", method="", hold=Hold.USER, admin_comment=f"{OUR_MARK}gate")
     site.run(3)
     assert site.runs(*first)
-    assert site.job(third).hold is Hold.ADMIN, "the gate's hold became one that its owner cannot release"
+    assert site.job(third).hold is Hold.ADMIN, "the submit gate's hold became one that its owner cannot release"
     assert not site.slurm.user_release(third)
     site.run_until(lambda: site.runs(third), limit=120)
     assert not any(site.runs(job) for job in first)
@@ -90,12 +88,60 @@ def test_without_the_plug_in_waiting_jobs_are_held_all_the_same(site: Site) -> N
     assert all_completed(site)
 
 
+def test_all_jobs_that_wait_for_another_run_in_the_end(site: Site) -> None:
+    first = [site.submit("physics", method="", cpus=1, run_time=3) for _ in range(40)]
+    for job in first:
+        site.submit("physics", method="", cpus=1, run_time=1, after=(job,))
+    site.step()
+    assert len(site.held()) >= 40
+    site.run_until(lambda: all_completed(site), limit=120, step=0.3)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.5, 3.0])
+def test_a_hold_set_anew_after_a_release_by_hand_is_ours(site: Site, pause: float) -> None:
+    first = site.submit("physics", method="", run_time=20)
+    waiting = [site.submit("physics", method="", run_time=5, after=(first,))]
+    waiting += [site.submit("physics", method="", run_time=5) for _ in range(4)]
+    site.run(2)
+    assert str(waiting[0]) in site.held()
+    for _ in range(3):
+        site.gateway.release(site.held())
+        site.now += pause
+        site.run(1)
+        assert all(site.job(int(ref)).admin_comment.startswith(OUR_MARK) for ref in site.held())
+    site.run_until(lambda: all_completed(site), limit=120)
+
+
+def test_the_held_part_of_an_array_is_marked(site: Site) -> None:
+    for _ in range(4):
+        site.submit("bio")
+    site.run(1)
+    site.submit("physics", method="", run_time=5, array=tuple(range(1, 13)))
+    site.step()
+    (held,) = [job for job in site.gateway.jobs() if job.ref == "5_[3-12]"]
+    assert held.hold is Hold.ADMIN
+    assert held.admin_comment.startswith(OUR_MARK)
+    site.run_until(lambda: not site.gateway.jobs(), limit=600)
+
+
+def test_a_job_that_cannot_be_marked_is_not_held(site: Site) -> None:
+    for _ in range(4):
+        site.submit("physics", method="", run_time=20)
+    site.step()
+    site.gateway.faults.inject(Fault.REFUSE, ["set_admin_comment"])
+    site.submit("physics", method="", run_time=20)
+    site.run(3)
+    assert not site.held()
+    site.rest()
+    assert all_completed(site)
+
+
 def test_an_urgent_job_preempts_and_is_never_preempted(site: Site) -> None:
     bio = [site.submit("bio", time_limit=100 + index) for index in range(4)]
     site.run(2)
     urgent = site.submit("physics", urgent=True, method="")
     site.run_until(lambda: site.runs(urgent), limit=3)
-    assert not site.runs(bio[-1]), "the longest remaining is stopped"
+    assert not site.runs(bio[-1]), "the longest remaining is preempted"
     more = [site.submit("physics", urgent=True, method="") for _ in range(5)]
     site.run(5)
     assert sum(site.runs(job) for job in more) == 3
@@ -121,7 +167,7 @@ def test_paused_nothing_is_stopped_and_afterwards_it_is(site: Site) -> None:
     physics = site.submit("physics")
     site.run(5)
     assert site.runs(*bio)
-    assert "paused by root" in site.reports[-1].sentence
+    assert "paused by root" in site.reports[-1].summary
     from omfs_daemon.preemption.state import PauseEnded
 
     site.journal.write(PauseEnded("root", site.now))
@@ -134,7 +180,7 @@ def test_dry_run_orders_nothing(tmp_path: Path) -> None:
     site.step()
     site.submit("physics")
     report = site.step()
-    assert report.sentence.startswith("dry run: would stop")
+    assert report.summary.startswith("dry run: would preempt")
     assert site.runs(*bio)
     assert site.fuse.acts == 0
 
@@ -147,8 +193,8 @@ def test_an_outage_in_mid_stop_means_wait(site: Site) -> None:
     site.step()
     site.gateway.faults.inject(Fault.DEAD)
     site.run(500, step=5)
-    assert "Slurm does not answer" in site.reports[-1].sentence
-    assert len(site.journal.state.stops) == 1
+    assert "Slurm does not answer" in site.reports[-1].summary
+    assert len(site.journal.state.preemptions) == 1
     site.gateway.faults.clear()
     site.run_until(lambda: site.runs(physics), limit=10)
     site.rest()
@@ -168,7 +214,7 @@ def test_a_lost_or_late_order_is_given_again(site: Site, fault: Fault, order: st
     assert all_completed(site), site.outcomes()
 
 
-def test_a_job_that_refuses_to_be_requeued_is_found_out_before_anybody_is_stopped(site: Site) -> None:
+def test_a_job_that_refuses_to_be_requeued_is_found_out_before_any_job_is_preempted(site: Site) -> None:
     stubborn = [site.submit("bio", requeue=False, run_time=200) for _ in range(4)]
     site.run(2)
     physics = site.submit("physics", run_time=5)
@@ -179,17 +225,17 @@ def test_a_job_that_refuses_to_be_requeued_is_found_out_before_anybody_is_stoppe
     assert all_completed(site)
 
 
-def test_a_beneficiary_that_does_not_start_is_undone_and_not_tried_again_at_once(tmp_path: Path) -> None:
+def test_a_preemptor_that_does_not_start_is_undone_and_not_tried_again_at_once(tmp_path: Path) -> None:
     site = Site(tmp_path, start_timeout=10, retry_after=200)
     bio = [site.submit("bio", run_time=100, ignores_term=True) for _ in range(4)]
     site.run(2)
     physics = site.submit("physics")
     site.step()
-    assert site.journal.state.stops
-    site.slurm.user_hold(physics)  # its owner changes his mind in mid-stop
-    site.run_until(lambda: not site.journal.state.stops, limit=60)
-    (stop,) = site.story.stops(10, 0.0)
-    assert stop.outcome == "not_started_in_time"
+    assert site.journal.state.preemptions
+    site.slurm.user_hold(physics)  # its owner changes their mind during the preemption
+    site.run_until(lambda: not site.journal.state.preemptions, limit=60)
+    (preemption,) = site.history_database.preemptions(10, 0.0)
+    assert preemption.outcome == "not_started_in_time"
     assert site.job(physics).request.required_nodes == frozenset()
     site.run_until(lambda: site.runs(*bio), limit=60)
     site.slurm.user_release(physics)
@@ -197,7 +243,7 @@ def test_a_beneficiary_that_does_not_start_is_undone_and_not_tried_again_at_once
     assert all_completed(site)
 
 
-def test_a_cancelled_beneficiary_lets_its_victims_come_back(site: Site) -> None:
+def test_a_cancelled_preemptor_lets_its_victims_come_back(site: Site) -> None:
     [site.submit("bio", run_time=100) for _ in range(4)]
     site.run(2)
     physics = site.submit("physics", ignores_term=True)
@@ -209,11 +255,11 @@ def test_a_cancelled_beneficiary_lets_its_victims_come_back(site: Site) -> None:
     assert all_completed(site)
 
 
-def test_a_node_that_dies_under_a_pinned_beneficiary_does_not_bind_it(site: Site) -> None:
+def test_a_node_that_dies_under_a_pinned_preemptor_does_not_bind_it(site: Site) -> None:
     [site.submit("bio", run_time=50) for _ in range(4)]
     site.run(2)
     physics = site.submit("physics", run_time=100)
-    site.run_until(lambda: site.runs(physics) and not site.journal.state.stops, limit=10)
+    site.run_until(lambda: site.runs(physics) and not site.journal.state.preemptions, limit=10)
     (node,) = site.job(physics).on_nodes
     site.slurm.node_down(node)
     site.run_until(lambda: site.runs(physics) and site.job(physics).on_nodes != (node,), limit=200)
@@ -225,11 +271,11 @@ def test_a_job_resumed_over_busy_cpus_stands_back(site: Site) -> None:
     site.run(2)
     physics = site.submit("physics", run_time=20)
     site.run_until(lambda: site.runs(physics), limit=5)
-    (stopped,) = [job for job in (victim, *others) if site.state(job) is JobState.SUSPENDED]
-    site.run_until(lambda: not site.journal.state.stops, limit=5)
-    site.gateway.resume([str(stopped)])  # somebody resumes it by hand, over busy CPUs
+    (preempted,) = [job for job in (victim, *others) if site.state(job) is JobState.SUSPENDED]
+    site.run_until(lambda: not site.journal.state.preemptions, limit=5)
+    site.gateway.resume([str(preempted)])  # somebody resumes it by hand, over busy CPUs
     site.run(3)
-    assert site.state(stopped) is JobState.SUSPENDED
+    assert site.state(preempted) is JobState.SUSPENDED
     site.rest()
     assert all_completed(site)
 
@@ -251,14 +297,14 @@ def test_a_full_disk_stops_nothing_and_says_so(site: Site, monkeypatch: pytest.M
     site.run(2)
 
     def full(*_: object) -> None:
-        raise JournalError("journal: cannot be written (No space left on device): nothing is stopped until it can")
+        raise JournalError("journal: cannot be written (No space left on device): no job is preempted until it can")
 
     write = site.journal.write
     site.journal.write = full  # type: ignore[method-assign]
     physics = site.submit("physics")
     site.run(5)
     assert site.runs(*bio)
-    assert "No space left" in site.reports[-1].sentence
+    assert "No space left" in site.reports[-1].summary
     site.journal.write = write  # type: ignore[method-assign]
     site.run_until(lambda: site.runs(physics), limit=5)
 
@@ -266,8 +312,8 @@ def test_a_full_disk_stops_nothing_and_says_so(site: Site, monkeypatch: pytest.M
 def test_a_gated_job_for_later_makes_nobody_give(site: Site) -> None:
     bio = [site.submit("bio", run_time=300) for _ in range(4)]
     site.run(2)
-    gated = {"method": "", "hold": Hold.USER, "admin_comment": f"{OUR_MARK}gate"}
-    later = site.submit("physics", begin=site.now + 1000, **gated)  # type: ignore[arg-type]
+    held_at_submit = {"method": "", "hold": Hold.USER, "admin_comment": f"{OUR_MARK}gate"}
+    later = site.submit("physics", begin=site.now + 1000, **held_at_submit)  # type: ignore[arg-type]
     site.run(30)
     assert site.runs(*bio)
     assert site.job(later).hold is Hold.ADMIN
@@ -307,7 +353,7 @@ def test_a_large_array_is_held_by_a_few_orders(site: Site) -> None:
     assert len(site.gateway.jobs()) < 12
 
 
-def test_a_job_that_nothing_may_stop_is_one_that_is_never_stopped(site: Site) -> None:
+def test_a_job_that_may_not_be_preempted_never_is(site: Site) -> None:
     stubborn = [site.submit("bio", method="requeue", requeue=False) for _ in range(2)]
     other = [site.submit("physics") for _ in range(2)]
     site.run(1)

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import Launched
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnRestart
-from tests.whole_daemon.preemption_cases import beneficiary
-from tests.whole_daemon.preemption_cases import methods_site
-from tests.whole_daemon.preemption_cases import victim
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnRestart
+from tests.support.preemption_cases import methods_site, preemptor, victim
 
 
 def test_the_owner_is_told_and_may_release_it(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
-    bad = Launched("dmtcp", on_restart=OnRestart.HELD, why="not_verified")
+    bad = OmfsRunBehaviour("dmtcp", on_restart=OnRestart.HELD, why="not_verified")
     job = victim(site, "dmtcp", on="n1", run_time=100, launched=bad)
     site.run(3)
-    urgent = beneficiary(site, "", cpus=4)
+    urgent = preemptor(site, "", cpus=4)
     site.run_until(lambda: site.runs(urgent), limit=45)
     site.run(60)
     seen = site.job(job)
     assert seen.special_exit and seen.admin_comment.startswith("[omfs] could not be restarted"), "no mark of ours"
-    assert len(site.slurm.history[job].starts) == 2, "it is not let go again and again"
-    assert [event.event for event in site.story.of_job(str(job))][-1] == "held_for_owner"
-    assert str(job) not in site.journal.state.stopped
-    site.slurm.behave(job, Launched("dmtcp"))
+    assert len(site.slurm.history[job].starts) == 2, "it is not released again and again"
+    assert [event.event for event in site.history_database.of_job(str(job))][-1] == "held_for_owner"
+    assert str(job) not in site.journal.state.preempted
+    site.slurm.behave(job, OmfsRunBehaviour("dmtcp"))
     site.gateway.release([str(job)])
     site.run_until(lambda: site.runs(job), limit=20)

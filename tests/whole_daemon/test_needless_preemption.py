@@ -1,49 +1,45 @@
-"""What happens to a stop that takes its time when its beneficiary needs it no longer."""
+"""A slow preemption whose preemptor needs it no longer."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import Launched
-from tests.whole_daemon.preemption_cases import beneficiary
-from tests.whole_daemon.preemption_cases import check_peace
-from tests.whole_daemon.preemption_cases import lost
-from tests.whole_daemon.preemption_cases import methods_site
-from tests.whole_daemon.preemption_cases import victim
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour
+from tests.support.preemption_cases import check_peace, lost, methods_site, preemptor, victim
 
 
-def test_nobody_more_is_stopped_for_a_beneficiary_that_is_gone(tmp_path: Path) -> None:
+def test_nobody_more_is_stopped_for_a_preemptor_that_is_gone(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
-    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=Launched("dmtcp", seconds=20))
+    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehaviour("dmtcp", seconds=20))
     quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
     site.run(3)
-    urgent = beneficiary(site, "", cpus=4)
+    urgent = preemptor(site, "", cpus=4)
     site.run(5)
     assert site.runs(slow, quick), "dmtcp is still at it, and the other one waits for it"
     site.slurm.cancel(urgent)
     site.run(40)
     assert len(site.slurm.history[quick].starts) == 1
-    (stop,) = site.story.stops(10, 0.0)
-    assert stop.outcome == "beneficiary_gone"
+    (preemption,) = site.history_database.preemptions(10, 0.0)
+    assert preemption.outcome == "preemptor_gone"
     site.rest()
     assert lost(site, [slow, quick]) == 0
     check_peace(site)
 
 
-def test_nobody_more_is_stopped_for_a_beneficiary_that_runs_already(tmp_path: Path) -> None:
+def test_nobody_more_is_stopped_for_a_preemptor_that_runs_already(tmp_path: Path) -> None:
     """A third job on its node ends by itself, so it starts before the checkpoint of the first victim is written."""
     site = methods_site(tmp_path, hosts=1)
     third = site.submit("bio", method="", cpus=2, on="n1", run_time=12)
-    slow = victim(site, "dmtcp", cpus=1, on="n1", run_time=200, launched=Launched("dmtcp", seconds=30))
+    slow = victim(site, "dmtcp", cpus=1, on="n1", run_time=200, launched=OmfsRunBehaviour("dmtcp", seconds=30))
     quick = site.submit("bio", method="requeue", cpus=1, on="n1", run_time=200)
     site.run(3)
     assert site.runs(third, slow, quick)
-    urgent = beneficiary(site, "", cpus=2)
+    urgent = preemptor(site, "", cpus=2)
     site.run_until(lambda: site.runs(urgent), limit=20)
     assert site.runs(slow, quick)
     site.run(5)
-    (stop,) = site.story.stops(10, 0.0)
-    assert stop.outcome == "started"
+    (preemption,) = site.history_database.preemptions(10, 0.0)
+    assert preemption.outcome == "started"
     site.rest()
     assert len(site.slurm.history[quick].starts) == 1
     assert lost(site, [slow, quick]) == 0

@@ -1,4 +1,7 @@
-"""The daemon is killed between any two of its acts while a careful stop is under way, and is started again."""
+"""The daemon is killed while a careful preemption is under way, and is started again.
+
+At the first act of each kind; in a soak between any two acts.
+"""
 
 from __future__ import annotations
 
@@ -8,43 +11,38 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import Launched
-from tests.whole_daemon.fake_omfs_node import GB
-from tests.whole_daemon.fake_site import Site
-from tests.whole_daemon.preemption_cases import Act
-from tests.whole_daemon.preemption_cases import beneficiary
-from tests.whole_daemon.preemption_cases import check_peace
-from tests.whole_daemon.preemption_cases import lost
-from tests.whole_daemon.preemption_cases import methods_site
-from tests.whole_daemon.preemption_cases import play
-from tests.whole_daemon.preemption_cases import victim
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour
+from tests.support.amounts import sample
+from tests.support.fake_omfs_node import GB
+from tests.support.fake_site import Fuse, Site
+from tests.support.preemption_cases import Act, check_peace, lost, methods_site, play, preemptor, victim
 
-Story = Sequence[tuple[float, Act]]
+Scenario = Sequence[tuple[float, Act]]
 
 START_LIMIT = 60.0
-"""Seconds after which every beneficiary of these stories must run, besides the time in which the daemon is dead."""
+"""Seconds after which every preemptor of these scenarios must run, besides the time in which the daemon is dead."""
 
 
-def story_of(method: str) -> Story:
+def scenario_of(method: str) -> Scenario:
     """A job on each of two nodes; two urgent ones, the second while the first is being made room for."""
     return [
         *((0.0, partial(victim, method=method, node=f"n{number}", run_time=14.0)) for number in (1, 2)),
-        (2.0, partial(beneficiary, method=method, run_time=4.0)),
-        (6.0, partial(beneficiary, method=method, run_time=4.0)),
+        (2.0, partial(preemptor, method=method, run_time=4.0)),
+        (6.0, partial(preemptor, method=method, run_time=4.0)),
     ]
 
 
-def story_of_mixed() -> Story:
+def scenario_of_mixed() -> Scenario:
     """One wide urgent job for a requeued, a launched and a swapped one."""
     return [
         (0.0, partial(Site.submit, account="bio", method="requeue", on="n1", run_time=10.0)),
-        (0.0, partial(victim, method="dmtcp", on="n2", run_time=10.0, launched=Launched(seconds=3))),
+        (0.0, partial(victim, method="dmtcp", on="n2", run_time=10.0, launched=OmfsRunBehaviour(seconds=3))),
         (0.0, partial(victim, method="ve_swap", node="n3", run_time=40.0, size=12 * GB)),
-        (2.0, partial(beneficiary, method="", cpus=12, hosts=3, run_time=4.0)),
+        (2.0, partial(preemptor, method="", cpus=12, hosts=3, run_time=4.0)),
     ]
 
 
-def story_of_entitled() -> Story:
+def scenario_of_entitled() -> Scenario:
     """An account takes back what it owns."""
     return [
         *((0.0, partial(victim, method="pageout", node=f"n{number}", run_time=14.0)) for number in (1, 2, 3)),
@@ -52,31 +50,25 @@ def story_of_entitled() -> Story:
     ]
 
 
-STORIES: dict[str, tuple[int, Story]] = {
-    "dmtcp": (2, story_of("dmtcp")),
-    "application": (2, story_of("application")),
-    "pageout": (2, story_of("pageout")),
-    "ve_swap": (2, story_of("ve_swap")),
-    "mixed": (3, story_of_mixed()),
-    "entitled": (3, story_of_entitled()),
+SCENARIOS: dict[str, tuple[int, Scenario]] = {
+    "dmtcp": (2, scenario_of("dmtcp")),
+    "application": (2, scenario_of("application")),
+    "pageout": (2, scenario_of("pageout")),
+    "ve_swap": (2, scenario_of("ve_swap")),
+    "mixed": (3, scenario_of_mixed()),
+    "entitled": (3, scenario_of_entitled()),
 }
-
-
-@pytest.fixture(autouse=True)
-def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon dies, the machine does not."""
-    monkeypatch.setattr("os.fdatasync", lambda _: None)
 
 
 def site_of(name: str, directory: Path, **more: object) -> Site:
     directory.mkdir()
-    return methods_site(directory, hosts=STORIES[name][0], **more)  # type: ignore[arg-type]
+    return methods_site(directory, hosts=SCENARIOS[name][0], **more)  # type: ignore[arg-type]
 
 
 def check(site: Site, *where: object, away: float = 0.0) -> None:
     """No work is lost beyond the rules, and everything has come to rest."""
     assert set(site.outcomes().values()) == {"COMPLETED"}, (*where, site.outcomes())
-    # Slurm lets no suspended job hold licences: who needs its VE may get it just when the job has been brought in.
+    # Slurm lets no suspended job hold licenses: who needs its VE may get it just when the job has been brought in.
     check_peace(site, may_be_crowded=True)
     kept = [job for job in site.submitted if "omfs:method=requeue" not in site.slurm.records[job].comment]
     assert lost(site, kept) == 0, where
@@ -88,23 +80,24 @@ def check(site: Site, *where: object, away: float = 0.0) -> None:
             assert waited < START_LIMIT + away, (*where, job, waited)
 
 
-def acts_of(name: str, directory: Path) -> int:
+def acts_of(name: str, directory: Path) -> Fuse:
+    """The acts of a case in which nobody is killed."""
     site = site_of(name, directory)
-    play(site, STORIES[name][1])
+    play(site, SCENARIOS[name][1])
     check(site, "nobody is killed")
-    assert site.story.stops(10, 0.0)
-    return site.fuse.acts
+    assert site.history_database.preemptions(10, 0.0)
+    return site.fuse
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("away", [0.2, 30.0])
 def test_killed_at_any_act_nothing_is_lost(name: str, away: float, tmp_path: Path) -> None:
     acts = acts_of(name, tmp_path / "whole")
-    assert acts > 20
-    for kill_at in range(1, acts + 1, 2):  # dead after an act is dead before the next
+    assert acts.acts > 20
+    for kill_at in acts.crash_points(step=2):  # dead after an act is dead before the next
         site = site_of(name, tmp_path / str(kill_at))
         site.fuse.kill_at = kill_at
-        play(site, STORIES[name][1], away)
+        play(site, SCENARIOS[name][1], away)
         check(site, kill_at, away=away)
 
 
@@ -112,20 +105,20 @@ def test_killed_at_any_act_nothing_is_lost(name: str, away: float, tmp_path: Pat
 def test_the_nodes_hear_that_the_daemon_is_gone(name: str, tmp_path: Path) -> None:
     """A connection that breaks makes omfs-node put back what it was moving out."""
     acts = acts_of(name, tmp_path / "whole")
-    for kill_at in range(1, acts + 1, 2):
+    for kill_at in acts.crash_points(step=2):
         site = site_of(name, tmp_path / str(kill_at))
         site.nodes.hears_hang_up = True
         site.fuse.kill_at = kill_at
-        play(site, STORIES[name][1], away=3.0)
+        play(site, SCENARIOS[name][1], away=3.0)
         check(site, kill_at)
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_killed_again_and_again(name: str, tmp_path: Path) -> None:
     """Dies at every n-th act, until it was started ten times."""
-    for every in (7, 11, 16, 23):
+    for every in sample((7, 11, 16, 23), 2):
         site = site_of(name, tmp_path / str(every))
-        acts = [*STORIES[name][1]]
+        acts = [*SCENARIOS[name][1]]
         lives = 0
         while lives < 10 and (acts or site.gateway.jobs()):
             site.fuse.kill_at = site.fuse.acts + every

@@ -1,4 +1,4 @@
-"""The daemon dies in the middle of a careful stop and stays dead: the failsafe brings everybody back."""
+"""The daemon dies in the middle of a careful preemption and stays dead: the failsafe releases and resumes every job."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import Config
-from omfs_daemon.config.load import parse
 from omfs_daemon.daemon.failsafe import rescue
-from omfs_daemon.preemption.methods.node_work import Do
-from tests.whole_daemon.fake_omfs_node import FakeTransport
-from tests.whole_daemon.fake_site import Killed
-from tests.whole_daemon.fake_site import Site
-from tests.whole_daemon.preemption_cases import ON_NODES
-from tests.whole_daemon.preemption_cases import beneficiary
-from tests.whole_daemon.preemption_cases import check_peace
-from tests.whole_daemon.preemption_cases import check_running_as_before
-from tests.whole_daemon.preemption_cases import lost
-from tests.whole_daemon.preemption_cases import methods_site
-from tests.whole_daemon.preemption_cases import victims
-from tests.whole_daemon.test_preemption_crash import STORIES
-from tests.whole_daemon.test_preemption_crash import acts_of
-from tests.whole_daemon.test_preemption_crash import site_of
+from omfs_daemon.preemption.methods.node_work import NodeAction
+from tests.support.fake_omfs_node import FakeTransport
+from tests.support.fake_site import Killed, Site
+from tests.support.preemption_cases import (
+    ON_NODES,
+    check_peace,
+    check_running_as_before,
+    lost,
+    methods_site,
+    preemptor,
+    victims,
+)
+from tests.whole_daemon.test_preemption_crash import SCENARIOS, acts_of, site_of
 
 TEXT = """
 [daemon]
@@ -36,14 +35,8 @@ command = ["/usr/libexec/omfs/omfs-node"]
 """
 
 
-@pytest.fixture(autouse=True)
-def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon dies, the machine does not."""
-    monkeypatch.setattr("os.fdatasync", lambda _: None)
-
-
 def config_of(site: Site) -> Config:
-    return parse(TEXT.format(directory=site.directory), "omfs.toml")
+    return parse_config(TEXT.format(directory=site.directory), "omfs.toml")
 
 
 def failsafe(site: Site) -> int:
@@ -54,8 +47,8 @@ def failsafe(site: Site) -> int:
 
 
 def until_dead(site: Site, name: str) -> None:
-    """Users do what is in the story; jobs that come after the daemon's death are not its business."""
-    begun, left = site.now, list(STORIES[name][1])
+    """Users do what is in the scenario; jobs that come after the daemon's death are not its business."""
+    begun, left = site.now, list(SCENARIOS[name][1])
     try:
         while left or site.gateway.jobs():
             while left and site.now - begun >= left[0][0]:
@@ -74,10 +67,10 @@ def failsafe_until_done(site: Site) -> None:
         site.slurm.catch_up()
         if not left:
             return
-    raise AssertionError(site.picture())
+    raise AssertionError(site.observation())
 
 
-def check_licences(site: Site, *where: object) -> None:
+def check_licenses(site: Site, *where: object) -> None:
     """Who runs has what it was submitted with, apart from jobs for any node, which Slurm gave what they asked for."""
     for job in site.gateway.jobs():
         asked = dict(site.slurm.records[job.id].what.licenses)
@@ -85,19 +78,19 @@ def check_licences(site: Site, *where: object) -> None:
             assert dict(job.licenses) == asked, (*where, job.ref)
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_dead_at_any_act_for_ever_everybody_comes_back(name: str, tmp_path: Path) -> None:
     acts = acts_of(name, tmp_path / "whole")
-    for kill_at in range(1, acts + 1, 2):
+    for kill_at in acts.crash_points(step=2):
         site = site_of(name, tmp_path / str(kill_at))
         site.fuse.kill_at = kill_at
         until_dead(site, name)
         failsafe_until_done(site)
-        check_licences(site, kill_at)
+        check_licenses(site, kill_at)
         assert not site.nodes.violations, (kill_at, site.nodes.violations)
-        assert not site.nodes.stopped(), (kill_at, site.picture())
+        assert not site.nodes.stopped(), (kill_at, site.observation())
         site.now += 100
-        assert set(site.outcomes().values()) == {"COMPLETED"}, (kill_at, site.picture())
+        assert set(site.outcomes().values()) == {"COMPLETED"}, (kill_at, site.observation())
         check_peace(site, may_be_crowded=True)
         kept = [job for job in site.submitted if "omfs:method=requeue" not in site.slurm.records[job].comment]
         assert lost(site, kept) == 0, kill_at
@@ -106,14 +99,14 @@ def test_dead_at_any_act_for_ever_everybody_comes_back(name: str, tmp_path: Path
 @pytest.mark.parametrize("name", ["pageout", "ve_swap"])
 def test_a_daemon_that_comes_back_after_the_failsafe_finds_its_way(name: str, tmp_path: Path) -> None:
     acts = acts_of(name, tmp_path / "whole")
-    for kill_at in range(1, acts + 1, 4):
+    for kill_at in acts.crash_points(step=4):
         site = site_of(name, tmp_path / str(kill_at))
         site.fuse.kill_at = kill_at
         until_dead(site, name)
         failsafe(site)
         site.start_daemon()
         site.rest()
-        assert set(site.outcomes().values()) == {"COMPLETED"}, (kill_at, site.picture())
+        assert set(site.outcomes().values()) == {"COMPLETED"}, (kill_at, site.observation())
         check_peace(site, may_be_crowded=True)
 
 
@@ -121,11 +114,11 @@ def test_a_daemon_that_comes_back_after_the_failsafe_finds_its_way(name: str, tm
 def test_a_node_that_cannot_bring_in_is_tried_again(method: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
     (job,) = victims(site, method, count=1, run_time=100)
-    urgent = beneficiary(site, method, run_time=5)
+    urgent = preemptor(site, method, run_time=5)
     site.run_until(lambda: site.runs(urgent), limit=30)
     site.die()
     site.now += 30
-    site.nodes.fail(Do.IN, "no_ve_memory", times=2)
+    site.nodes.fail(NodeAction.IN, "no_ve_memory", times=2)
     assert failsafe(site) == 1
     assert site.state(job) is JobState.SUSPENDED, "a job whose memory is out is not let run"
     assert failsafe(site) == 1

@@ -1,4 +1,4 @@
-"""What goes wrong inside jobs and on nodes: the stop is undone, the job runs on, and everybody is told."""
+"""Failures inside jobs and on nodes: the preemption is undone, the job runs on, and the cause is recorded."""
 
 from __future__ import annotations
 
@@ -7,34 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.preemption.methods.node_work import Do
+from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.policy.rules.classes import classify
-from omfs_daemon.policy.victims.method_availability import Ways
-from omfs_daemon.policy.victims.method_availability import WhyNot
+from omfs_daemon.policy.victims.method_availability import MethodAvailability, WhyUnavailable
+from omfs_daemon.preemption.methods.node_work import NodeAction
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import Launched
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnRestart
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnUsr1
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import with_word
-from tests.whole_daemon.fake_omfs_node import GB
-from tests.whole_daemon.fake_site import Site
-from tests.whole_daemon.preemption_cases import CAREFUL
-from tests.whole_daemon.preemption_cases import LAUNCHED
-from tests.whole_daemon.preemption_cases import ON_NODES
-from tests.whole_daemon.preemption_cases import beneficiary
-from tests.whole_daemon.preemption_cases import check_peace
-from tests.whole_daemon.preemption_cases import check_running_as_before
-from tests.whole_daemon.preemption_cases import lost
-from tests.whole_daemon.preemption_cases import methods_site
-from tests.whole_daemon.preemption_cases import used
-from tests.whole_daemon.preemption_cases import victim
-from tests.whole_daemon.preemption_cases import victims
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnRestart, OnUsr1, with_run_comment
+from tests.support.fake_omfs_node import GB
+from tests.support.fake_site import Site
+from tests.support.preemption_cases import (
+    CAREFUL,
+    LAUNCHED,
+    ON_NODES,
+    check_peace,
+    check_running_as_before,
+    lost,
+    methods_site,
+    preemptor,
+    used,
+    victim,
+    victims,
+)
 
 KINDS = {
-    "checkpoint fails": ("dmtcp", "there is not space enough for the checkpoint"),
-    "launcher hangs": ("dmtcp", "longer than 30 s"),
+    "checkpoint fails": ("dmtcp", "there is not enough space for the checkpoint"),
+    "omfs-run hangs": ("dmtcp", "longer than 30 s"),
     "no_swap_space": ("pageout", "no swap space"),
     "slow": ("pageout", "longer than 30 s"),
     "partial_swap": ("ve_swap", "partial swap"),
@@ -45,41 +42,43 @@ KINDS = {
 def break_it(site: Site, kind: str, jobs: list[int]) -> None:
     for job in jobs:
         if kind == "checkpoint fails":
-            site.slurm.behave(job, Launched(on_usr1=OnUsr1.FAIL))
-        elif kind == "launcher hangs":
-            site.slurm.behave(job, Launched(on_usr1=OnUsr1.IGNORE))
-    if kind not in ("checkpoint fails", "launcher hangs"):
-        site.nodes.fail(Do.OUT, kind)
+            site.slurm.behave(job, OmfsRunBehaviour(on_usr1=OnUsr1.FAIL))
+        elif kind == "omfs-run hangs":
+            site.slurm.behave(job, OmfsRunBehaviour(on_usr1=OnUsr1.IGNORE))
+    if kind not in ("checkpoint fails", "omfs-run hangs"):
+        site.nodes.fail(NodeAction.OUT, kind)
 
 
-def told(site: Site, job: int) -> str:
-    return " / ".join(event.text for event in site.story.of_job(str(job)))
+def recorded(site: Site, job: int) -> str:
+    return " / ".join(event.text for event in site.history_database.of_job(str(job)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stop_that_fails_is_undone_and_the_job_is_spared(kind: str, tmp_path: Path) -> None:
     method, why = KINDS[kind]
-    site = methods_site(tmp_path, stop_timeout=30.0)
+    site = methods_site(tmp_path, preempt_timeout=30.0)
     jobs = victims(site, method, run_time=300)
     break_it(site, kind, jobs)
-    urgent = beneficiary(site, method)
-    site.run_until(lambda: bool(site.story.stops(10, 0.0)), limit=120)
-    (stop,) = site.story.stops(10, 0.0)
-    assert stop.outcome == "victim_did_not_stop"
-    assert why in told(site, urgent)
-    chosen = str(stop.victims[0]["job"])
+    urgent = preemptor(site, method)
+    site.run_until(lambda: bool(site.history_database.preemptions(10, 0.0)), limit=120)
+    (preemption,) = site.history_database.preemptions(10, 0.0)
+    assert preemption.outcome == "victim_not_preempted"
+    assert why in recorded(site, urgent)
+    chosen = str(preemption.victims[0]["job"])
     assert site.journal.state.spared[chosen] > site.now + 200
-    site.run_until(lambda: len(site.story.stops(10, 0.0)) == 4, limit=400)
-    assert len({str(stop.victims[0]["job"]) for stop in site.story.stops(10, 0.0)}) == 4, "another one each time"
+    site.run_until(lambda: len(site.history_database.preemptions(10, 0.0)) == 4, limit=400)
+    assert len({str(preemption.victims[0]["job"]) for preemption in site.history_database.preemptions(10, 0.0)}) == 4, (
+        "another one each time"
+    )
     site.run(5)
     if kind != "checkpoint fails":
         check_running_as_before(site, *jobs)
     assert site.runs(*jobs)
     assert site.state(urgent) is JobState.PENDING
     assert lost(site, jobs) == 0
-    site.nodes.mend()
+    site.nodes.fix()
     for job in jobs if method == "dmtcp" else ():
-        site.slurm.behave(job, Launched())
+        site.slurm.behave(job, OmfsRunBehaviour())
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
     assert lost(site, jobs) == 0
@@ -87,16 +86,16 @@ def test_a_stop_that_fails_is_undone_and_the_job_is_spared(kind: str, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_where_its_class_says_so_a_job_is_requeued_in_the_end_and_told(kind: str, tmp_path: Path) -> None:
+def test_where_its_class_says_so_a_job_is_requeued_in_the_end(kind: str, tmp_path: Path) -> None:
     method, _ = KINDS[kind]
-    site = methods_site(tmp_path, last_resort="requeue", stop_timeout=30.0)
+    site = methods_site(tmp_path, last_resort="requeue", preempt_timeout=30.0)
     jobs = victims(site, method, run_time=300)
     break_it(site, kind, jobs)
-    urgent = beneficiary(site, method)
+    urgent = preemptor(site, method)
     site.run_until(lambda: site.runs(urgent), limit=120)
     site.run(1)
     (requeued,) = [job for job in jobs if not site.runs(job)]
-    assert "stopped (requeue)" in told(site, requeued)
+    assert "preempted (requeue)" in recorded(site, requeued)
     site.run_until(lambda: site.runs(*jobs), limit=120)
     site.run(70)
     assert site.job(requeued).licenses == site.slurm.records[requeued].what.licenses
@@ -107,23 +106,23 @@ def test_where_its_class_says_so_a_job_is_requeued_in_the_end_and_told(kind: str
     check_peace(site)
 
 
-def why_not(site: Site, job_id: int, method: str) -> WhyNot | None:
+def why_not(site: Site, job_id: int, method: str) -> WhyUnavailable | None:
     snapshot = site.reports[-1].snapshot
     assert snapshot is not None
     rules, job = site.settings.rules, snapshot.jobs[job_id]
-    ways = Ways(rules, snapshot.facts, snapshot.sizes).all(job, classify(rules, job))
-    return {way.method: way.why_not for way in ways}[method]
+    methods = MethodAvailability(rules, snapshot.facts, snapshot.sizes).all(job, classify(rules, job))
+    return {option.method: option.why_not for option in methods}[method]
 
 
 @pytest.mark.parametrize("method", LAUNCHED)
 def test_a_job_that_is_not_ready_is_not_signalled(method: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
-    job = victim(site, method, run_time=100, launched=Launched(method, ready_after=30))
+    job = victim(site, method, run_time=100, launched=OmfsRunBehaviour(method, ready_after=30))
     site.run(2)
-    urgent = beneficiary(site, method)
+    urgent = preemptor(site, method)
     site.run(20)
     assert site.slurm.history[job].signals == []
-    assert why_not(site, job, method) is WhyNot.NOT_READY
+    assert why_not(site, job, method) is WhyUnavailable.NOT_READY
     site.run_until(lambda: site.runs(urgent), limit=30)
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
@@ -134,31 +133,34 @@ def test_ready_in_an_earlier_run_is_not_ready_now(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
     job = victim(site, "dmtcp", run_time=100)
     site.run(2)
-    site.slurm.behave(job, Launched(ready_after=1e6))
+    site.slurm.behave(job, OmfsRunBehaviour(ready_after=1e6))
     site.gateway.requeue_hold([str(job)])
     site.gateway.release([str(job)])
     site.now += 10
     site.run_until(lambda: site.runs(job), limit=20)
     assert "omfs:run=0:ready" in site.job(job).comment
     signals = len(site.slurm.history[job].signals)
-    beneficiary(site, "dmtcp")
+    preemptor(site, "dmtcp")
     site.run(20)
     assert len(site.slurm.history[job].signals) == signals
-    assert why_not(site, job, "dmtcp") is WhyNot.NOT_READY
+    assert why_not(site, job, "dmtcp") is WhyUnavailable.NOT_READY
 
 
 def test_a_failure_of_an_earlier_attempt_is_none_of_this_one(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1, retry_after=20.0)
-    job = victim(site, "dmtcp", run_time=200, launched=Launched(on_usr1=OnUsr1.FAIL))
+    job = victim(site, "dmtcp", run_time=200, launched=OmfsRunBehaviour(on_usr1=OnUsr1.FAIL))
     site.run(2)
-    urgent = beneficiary(site, "dmtcp")
+    urgent = preemptor(site, "dmtcp")
     site.run_until(lambda: "failed" in site.job(job).comment, limit=20)
-    site.run_until(lambda: not site.journal.state.stops, limit=20)
+    site.run_until(lambda: not site.journal.state.preemptions, limit=20)
     assert site.runs(job)
-    site.slurm.behave(job, Launched(seconds=3))
+    site.slurm.behave(job, OmfsRunBehaviour(seconds=3))
     site.run_until(lambda: site.runs(urgent), limit=60)
     site.run(2)
-    assert [stop.outcome for stop in site.story.stops(10, 0.0)] == ["started", "victim_did_not_stop"]
+    assert [preemption.outcome for preemption in site.history_database.preemptions(10, 0.0)] == [
+        "started",
+        "victim_not_preempted",
+    ]
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
     assert lost(site, [job]) == 0
@@ -166,21 +168,21 @@ def test_a_failure_of_an_earlier_attempt_is_none_of_this_one(tmp_path: Path) -> 
 
 def test_a_second_failure_is_told_as_soon_as_the_first(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1, retry_after=20.0)
-    victim(site, "dmtcp", run_time=200, launched=Launched(on_usr1=OnUsr1.FAIL))
+    victim(site, "dmtcp", run_time=200, launched=OmfsRunBehaviour(on_usr1=OnUsr1.FAIL))
     site.run(2)
-    beneficiary(site, "dmtcp")
-    site.run_until(lambda: len(site.story.stops(10, 0.0)) == 3, limit=90)
-    assert {stop.outcome for stop in site.story.stops(10, 0.0)} == {"victim_did_not_stop"}
+    preemptor(site, "dmtcp")
+    site.run_until(lambda: len(site.history_database.preemptions(10, 0.0)) == 3, limit=90)
+    assert {preemption.outcome for preemption in site.history_database.preemptions(10, 0.0)} == {"victim_not_preempted"}
 
 
 def test_a_lie_in_the_comment_gains_and_loses_nothing(tmp_path: Path) -> None:
-    """The owner writes that his job is stopped, or has failed: the exit code alone counts."""
+    """The owner writes that their job is stopped, or has failed: the exit code alone counts."""
     site = methods_site(tmp_path, hosts=1)
-    job = victim(site, "dmtcp", run_time=60, launched=Launched(seconds=3))
+    job = victim(site, "dmtcp", run_time=60, launched=OmfsRunBehaviour(seconds=3))
     site.run(2)
-    urgent = beneficiary(site, "dmtcp")
+    urgent = preemptor(site, "dmtcp")
     site.run_until(lambda: "stopping" in site.job(job).comment, limit=10)
-    site.slurm.set_comment(job, with_word(site.job(job).comment, 0, "stopped", method="dmtcp", bytes=10**16))
+    site.slurm.set_comment(job, with_run_comment(site.job(job).comment, 0, "stopped", method="dmtcp", bytes=10**16))
     site.step()
     assert site.runs(job)
     assert not site.runs(urgent)
@@ -191,16 +193,16 @@ def test_a_lie_in_the_comment_gains_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_launcher_that_ends_long_after_the_stop_was_undone_is_let_go(tmp_path: Path) -> None:
-    """Its checkpoint took longer than the time-out: it waits, held, and nobody remembers a stop."""
-    site = methods_site(tmp_path, hosts=1, stop_timeout=10.0, retry_after=1000.0)
-    job = victim(site, "dmtcp", run_time=100, launched=Launched(seconds=40))
+    """Its checkpoint took longer than the time-out: it waits, held, and no preemption is remembered."""
+    site = methods_site(tmp_path, hosts=1, preempt_timeout=10.0, retry_after=1000.0)
+    job = victim(site, "dmtcp", run_time=100, launched=OmfsRunBehaviour(seconds=40))
     site.run(2)
-    urgent = beneficiary(site, "dmtcp", run_time=5)
-    site.run_until(lambda: bool(site.story.stops(10, 0.0)), limit=120)
+    urgent = preemptor(site, "dmtcp", run_time=5)
+    site.run_until(lambda: bool(site.history_database.preemptions(10, 0.0)), limit=120)
     assert site.runs(job)
     site.run_until(lambda: site.state(job) is JobState.PENDING, limit=60)
     site.run(3)
-    assert site.job(job).hold is Hold.NONE, site.picture()
+    assert site.job(job).hold is Hold.NONE, site.observation()
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
     assert lost(site, [job]) == 0
@@ -209,10 +211,10 @@ def test_a_launcher_that_ends_long_after_the_stop_was_undone_is_let_go(tmp_path:
 
 
 def test_the_owners_own_hold_afterwards_is_his(tmp_path: Path) -> None:
-    site = methods_site(tmp_path, hosts=1, stop_timeout=10.0, retry_after=1000.0)
-    job = victim(site, "dmtcp", run_time=100, launched=Launched(seconds=40))
+    site = methods_site(tmp_path, hosts=1, preempt_timeout=10.0, retry_after=1000.0)
+    job = victim(site, "dmtcp", run_time=100, launched=OmfsRunBehaviour(seconds=40))
     site.run(2)
-    beneficiary(site, "dmtcp", run_time=200)
+    preemptor(site, "dmtcp", run_time=200)
     site.run_until(lambda: site.state(job) is JobState.PENDING, limit=120)
     site.run(3)
     assert site.slurm.user_hold(job)
@@ -225,17 +227,17 @@ def test_the_owners_own_hold_afterwards_is_his(tmp_path: Path) -> None:
 
 def test_a_job_that_cannot_be_restarted_stays_held_for_its_owner(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
-    job = victim(site, "dmtcp", run_time=60, launched=Launched(on_restart=OnRestart.HELD, why="not_verified"))
+    job = victim(site, "dmtcp", run_time=60, launched=OmfsRunBehaviour(on_restart=OnRestart.HELD, why="not_verified"))
     site.run(2)
-    urgent = beneficiary(site, "dmtcp", run_time=5)
+    urgent = preemptor(site, "dmtcp", run_time=5)
     site.run_until(lambda: bool(site.slurm.history[urgent].outcome), limit=60)
     site.run_until(lambda: ":held:" in site.job(job).comment, limit=120)
     site.run(200, step=2)
     assert site.state(job) is JobState.PENDING
-    assert site.job(job).hold is Hold.USER, "he may release it himself"
+    assert site.job(job).hold is Hold.USER, "its owner may release it"
     assert len(site.slurm.history[job].starts) == 2, "it is not tried again and again"
     assert site.slurm.user_release(job)
-    site.slurm.behave(job, Launched())
+    site.slurm.behave(job, OmfsRunBehaviour())
     site.rest()
     assert site.outcomes()[job] == "COMPLETED"
 
@@ -246,7 +248,7 @@ def test_a_job_that_cannot_be_restarted_stays_held_for_its_owner(tmp_path: Path)
 def test_slurm_is_away_for_a_while_in_the_middle(method: str, after: float, tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=2)
     jobs = victims(site, method, count=2, run_time=60)
-    urgent = beneficiary(site, method, run_time=5)
+    urgent = preemptor(site, method, run_time=5)
     site.run(after)
     site.gateway.faults.inject(Fault.DEAD)
     site.run(120, step=5)
@@ -265,7 +267,7 @@ def test_an_order_that_gets_lost_is_given_again(method: str, order: str, fault: 
     site = methods_site(tmp_path, hosts=2)
     jobs = victims(site, method, count=2, run_time=60)
     site.gateway.faults.inject(fault, (order,), times=1)
-    urgent = beneficiary(site, method, run_time=5)
+    urgent = preemptor(site, method, run_time=5)
     site.run_until(lambda: bool(site.slurm.history[urgent].starts), limit=90)
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
@@ -279,16 +281,18 @@ def test_an_order_that_gets_lost_is_given_again(method: str, order: str, fault: 
 def test_a_node_is_away_for_a_while_when_it_is_asked_to_move_memory_out(
     method: str, after: float, tmp_path: Path
 ) -> None:
-    """Also when it has done so and cannot say it: the job stands still until the node is back, not longer."""
-    site = methods_site(tmp_path, hosts=1, stop_timeout=200.0)
+    """Also when it has done so and cannot report it: the job stays stopped until the node is back, not longer."""
+    site = methods_site(tmp_path, hosts=1, preempt_timeout=200.0)
     (job,) = victims(site, method, count=1, run_time=900, size=24 * GB)
-    urgent = beneficiary(site, method, run_time=5)
+    urgent = preemptor(site, method, run_time=5)
     site.run(after)
     site.nodes.cut("n1")
     site.run(200, step=1)
     assert not site.slurm.history[urgent].starts
-    assert bool(site.story.stops(10, 0.0)) == (after > 0), "a node that cannot be reached is not chosen"
-    assert ("n1: " in told(site, urgent)) == (after > 0)
+    assert bool(site.history_database.preemptions(10, 0.0)) == (after > 0), (
+        "a node that cannot be reached is not chosen"
+    )
+    assert ("n1: " in recorded(site, urgent)) == (after > 0)
     site.nodes.join("n1")
     site.run_until(lambda: bool(site.slurm.history[urgent].starts), limit=600)
     site.rest()
@@ -298,11 +302,11 @@ def test_a_node_is_away_for_a_while_when_it_is_asked_to_move_memory_out(
 
 
 @pytest.mark.parametrize("method", ON_NODES)
-def test_a_node_that_is_away_for_ever_keeps_no_beneficiary(method: str, tmp_path: Path) -> None:
+def test_a_node_that_is_away_for_ever_keeps_no_preemptor(method: str, tmp_path: Path) -> None:
     """Its job stands still as long as nobody reaches it, but the urgent one gets another node."""
-    site = methods_site(tmp_path, hosts=2, stop_timeout=40.0)
+    site = methods_site(tmp_path, hosts=2, preempt_timeout=40.0)
     jobs = victims(site, method, count=2, run_time=60, size=24 * GB)
-    urgent = beneficiary(site, method, run_time=5)
+    urgent = preemptor(site, method, run_time=5)
     site.run_until(lambda: bool(site.nodes.stopped()), limit=10)
     (first,) = site.nodes.stopped()
     node = site.job(first).on_nodes[0]
@@ -324,13 +328,13 @@ def test_a_node_that_is_away_for_ever_keeps_no_beneficiary(method: str, tmp_path
 def test_a_job_that_cannot_be_brought_in_for_a_while_comes_back_later(method: str, how: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
     (job,) = victims(site, method, count=1, run_time=60, size=24 * GB)
-    urgent = beneficiary(site, method, run_time=5)
+    urgent = preemptor(site, method, run_time=5)
     site.run_until(lambda: site.runs(urgent), limit=45)
-    (site.nodes.cut("n1") if how == "cut" else site.nodes.fail(Do.IN, "no_ve_memory"))
+    (site.nodes.cut("n1") if how == "cut" else site.nodes.fail(NodeAction.IN, "no_ve_memory"))
     site.run(100, step=1)
     assert site.state(job) is JobState.SUSPENDED
     site.nodes.join("n1")
-    site.nodes.mend()
+    site.nodes.fix()
     site.run_until(lambda: site.runs(job), limit=60)
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
@@ -346,10 +350,10 @@ def test_a_job_whose_undo_fails_for_a_while_runs_on_later(method: str, tmp_path:
     job = victim(site, method, "n1", hosts=2, cpus=8, run_time=100, **more)
     site.run(3)
     assert site.runs(job)
-    site.nodes.fail(Do.OUT, "refused", times=1, node="n2")
-    site.nodes.fail(Do.IN, "no_ve_memory", times=20, node="n1")
-    urgent = beneficiary(site, "", run_time=5)
-    site.run_until(lambda: bool(site.story.stops(10, 0.0)), limit=60)
+    site.nodes.fail(NodeAction.OUT, "refused", times=1, node="n2")
+    site.nodes.fail(NodeAction.IN, "no_ve_memory", times=20, node="n1")
+    urgent = preemptor(site, "", run_time=5)
+    site.run_until(lambda: bool(site.history_database.preemptions(10, 0.0)), limit=60)
     assert site.nodes.stopped() == [job]
     site.run_until(lambda: not site.nodes.stopped(), limit=200)
     site.run(3)
@@ -367,14 +371,14 @@ def test_an_urgent_job_whose_owner_cancels_it_in_the_middle_costs_nobody_anythin
         directory = tmp_path / method
         directory.mkdir()
         site = methods_site(directory, hosts=1)
-        slow = {"launched": replace(Launched(method), seconds=5)} if method in LAUNCHED else {"size": 30 * GB}
+        slow = {"launched": replace(OmfsRunBehaviour(method), seconds=5)} if method in LAUNCHED else {"size": 30 * GB}
         (job,) = victims(site, method, count=1, run_time=60, **slow)
-        urgent = beneficiary(site, method)
+        urgent = preemptor(site, method)
         site.run(3)
-        assert site.journal.state.stops
+        assert site.journal.state.preemptions
         site.slurm.cancel(urgent)
         site.submitted.remove(urgent)
-        site.run_until(lambda site=site: not site.journal.state.stops, limit=90)
+        site.run_until(lambda site=site: not site.journal.state.preemptions, limit=90)
         site.run(10)  # a checkpoint under way is not called off
         site.run_until(lambda site=site, job=job: site.runs(job), limit=60)
         site.run(3)

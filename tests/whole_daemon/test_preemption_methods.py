@@ -1,4 +1,4 @@
-"""Each careful method from outside: what is promised to victims and beneficiaries when nothing goes wrong."""
+"""Each careful method from outside: what is promised to victims and preemptors when nothing goes wrong."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.preemption.methods.node_work import Do
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import Launched
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnUsr1
-from tests.whole_daemon.fake_omfs_node import GB
-from tests.whole_daemon.fake_site import Site
-from tests.whole_daemon.preemption_cases import CAREFUL
-from tests.whole_daemon.preemption_cases import LAUNCHED
-from tests.whole_daemon.preemption_cases import ON_NODES
-from tests.whole_daemon.preemption_cases import VE_SIZE
-from tests.whole_daemon.preemption_cases import beneficiary
-from tests.whole_daemon.preemption_cases import check_peace
-from tests.whole_daemon.preemption_cases import check_running_as_before
-from tests.whole_daemon.preemption_cases import lost
-from tests.whole_daemon.preemption_cases import methods_site
-from tests.whole_daemon.preemption_cases import used
-from tests.whole_daemon.preemption_cases import victim
-from tests.whole_daemon.preemption_cases import victims
+from omfs_daemon.preemption.methods.node_work import NodeAction
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnUsr1
+from tests.support.fake_omfs_node import GB
+from tests.support.fake_site import Site
+from tests.support.preemption_cases import (
+    CAREFUL,
+    LAUNCHED,
+    ON_NODES,
+    VE_SIZE,
+    check_peace,
+    check_running_as_before,
+    lost,
+    methods_site,
+    preemptor,
+    used,
+    victim,
+    victims,
+)
 
 
 @pytest.mark.parametrize("method", CAREFUL)
 def test_a_job_gives_way_and_goes_on_without_losing_anything(method: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path)
     jobs = victims(site, method)
-    urgent = beneficiary(site, method)
+    urgent = preemptor(site, method)
     site.run_until(lambda: site.runs(urgent), limit=45)
-    (stopped,) = [job for job in jobs if not site.runs(job)]
-    state = site.state(stopped)
+    (preempted,) = [job for job in jobs if not site.runs(job)]
+    state = site.state(preempted)
     assert state is (JobState.PENDING if method in LAUNCHED else JobState.SUSPENDED)
     site.run_until(lambda: site.runs(*jobs), limit=60)
     site.run(5)
@@ -43,18 +44,21 @@ def test_a_job_gives_way_and_goes_on_without_losing_anything(method: str, tmp_pa
     assert set(site.outcomes().values()) == {"COMPLETED"}
     assert lost(site, jobs) == 0
     check_peace(site)
-    (stop,) = site.story.stops(10, 0.0)
-    assert (stop.beneficiary, stop.outcome) == (str(urgent), "started")
-    assert [(paid.method, paid.way) for paid in site.story.costs(0.0)] == [(method, "out"), (method, "in")]
-    events = [event.event for event in site.story.of_job(str(stopped))]
-    assert events == ["stopped", "runs_again"]
+    (preemption,) = site.history_database.preemptions(10, 0.0)
+    assert (preemption.preemptor, preemption.outcome) == (str(urgent), "started")
+    assert [(paid.method, paid.direction) for paid in site.history_database.costs(0.0)] == [
+        (method, "out"),
+        (method, "in"),
+    ]
+    events = [event.event for event in site.history_database.of_job(str(preempted))]
+    assert events == ["preempted", "runs_again"]
 
 
 @pytest.mark.parametrize("method", sorted(LAUNCHED))
 def test_a_job_that_slurm_would_not_requeue_keeps_its_work_all_the_same(method: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path)
     jobs = victims(site, method, requeue=False)
-    urgent = beneficiary(site, method)
+    urgent = preemptor(site, method)
     site.run_until(lambda: site.runs(urgent), limit=45)
     site.run_until(lambda: site.runs(*jobs), limit=60)
     site.rest()
@@ -68,7 +72,7 @@ def test_twice_in_a_row(method: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path)
     jobs = victims(site, method, run_time=200)
     for _ in range(2):
-        urgent = beneficiary(site, method)
+        urgent = preemptor(site, method)
         site.run_until(lambda job=urgent: site.runs(job), limit=45)
         site.run_until(lambda: site.runs(*jobs), limit=90)
         site.run(5)
@@ -76,7 +80,7 @@ def test_twice_in_a_row(method: str, tmp_path: Path) -> None:
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
     assert lost(site, jobs) == 0
-    assert len(site.story.stops(10, 0.0)) == 2
+    assert len(site.history_database.preemptions(10, 0.0)) == 2
     check_peace(site)
 
 
@@ -84,11 +88,11 @@ def test_twice_in_a_row(method: str, tmp_path: Path) -> None:
 def test_sixteen_at_once_for_one_wide_job(method: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=16)
     jobs = victims(site, method, count=16, run_time=100)
-    licences = {"licenses": (("ve", 16),)} if method == "ve_swap" else {}
-    urgent = beneficiary(site, method, cpus=64, hosts=16, **licences)
+    licenses = {"licenses": (("ve", 16),)} if method == "ve_swap" else {}
+    urgent = preemptor(site, method, cpus=64, hosts=16, **licenses)
     begun = site.now
     site.run_until(lambda: site.runs(urgent), limit=60)
-    assert site.now - begun < 30, "they are stopped side by side"
+    assert site.now - begun < 30, "they are preempted side by side"
     assert not any(site.runs(job) for job in jobs)
     site.run_until(lambda: site.runs(*jobs), limit=120)
     site.run(5)
@@ -105,7 +109,7 @@ def mixed(site: Site) -> list[int]:
     jobs = [
         site.submit("bio", method="requeue", on="n1", run_time=200),
         site.submit("bio", method="suspend", on="n2", run_time=200),
-        victim(site, "dmtcp", on="n3", run_time=200, launched=Launched(seconds=20)),
+        victim(site, "dmtcp", on="n3", run_time=200, launched=OmfsRunBehaviour(seconds=20)),
         victim(site, "ve_swap", "n4", run_time=200),
     ]
     site.run(3)
@@ -116,7 +120,7 @@ def mixed(site: Site) -> list[int]:
 def test_the_quick_ones_are_stopped_only_when_the_careful_ones_are_safe(tmp_path: Path) -> None:
     site = methods_site(tmp_path)
     requeued, suspended, launched, swapped = mixed(site)
-    urgent = beneficiary(site, "", cpus=16, hosts=4)
+    urgent = preemptor(site, "", cpus=16, hosts=4)
     site.run_until(lambda: swapped in site.nodes.out(), limit=25)
     site.run(2)
     assert site.runs(requeued, suspended, launched, swapped), "dmtcp is still at it"
@@ -134,22 +138,22 @@ def test_if_a_careful_one_fails_nobody_has_lost_anything(bad: str, tmp_path: Pat
     site = methods_site(tmp_path)
     jobs = mixed(site)
     if bad == "dmtcp":
-        site.slurm.behave(jobs[2], Launched(seconds=20, on_usr1=OnUsr1.FAIL))
+        site.slurm.behave(jobs[2], OmfsRunBehaviour(seconds=20, on_usr1=OnUsr1.FAIL))
     else:
-        site.nodes.fail(Do.OUT, "partial_swap")
-    urgent = beneficiary(site, "", cpus=16, hosts=4)
-    site.run_until(lambda: bool(site.story.stops(10, 0.0)), limit=90)
+        site.nodes.fail(NodeAction.OUT, "partial_swap")
+    urgent = preemptor(site, "", cpus=16, hosts=4)
+    site.run_until(lambda: bool(site.history_database.preemptions(10, 0.0)), limit=90)
     site.run_until(lambda: site.runs(*jobs), limit=60)
     site.run(3)
-    (stop,) = site.story.stops(10, 0.0)
-    assert stop.outcome == "victim_did_not_stop"
+    (preemption,) = site.history_database.preemptions(10, 0.0)
+    assert preemption.outcome == "victim_not_preempted"
     check_running_as_before(site, *(job for job in jobs if job != jobs[2]))
     assert lost(site, jobs) == 0
     assert site.state(urgent) is JobState.PENDING
     assert site.job(urgent).request.required_nodes == frozenset()
     assert str(jobs[2 if bad == "dmtcp" else 3]) in site.journal.state.spared
-    site.nodes.mend()
-    site.slurm.behave(jobs[2], Launched())
+    site.nodes.fix()
+    site.slurm.behave(jobs[2], OmfsRunBehaviour())
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
     check_peace(site)
@@ -161,63 +165,63 @@ def test_no_two_are_chosen_that_do_not_fit_into_the_swap_area_together(tmp_path:
     others = [site.submit("bio", method="", run_time=300) for _ in range(3)]
     site.run(2)
     assert site.runs(*jobs, *others)
-    wide = beneficiary(site, "pageout", cpus=4)
+    wide = preemptor(site, "pageout", cpus=4)
     site.run(20)
     assert site.runs(*jobs), "there is room for one only, and one is not enough"
-    assert not site.story.stops(10, 0.0)
+    assert not site.history_database.preemptions(10, 0.0)
     site.slurm.cancel(wide)
     site.submitted.remove(wide)
-    narrow = beneficiary(site, "pageout", cpus=2, run_time=100)
-    second = beneficiary(site, "pageout", cpus=2, run_time=100)
+    narrow = preemptor(site, "pageout", cpus=2, run_time=100)
+    second = preemptor(site, "pageout", cpus=2, run_time=100)
     site.run_until(lambda: site.runs(narrow), limit=20)
     site.run(20)
     assert sum(site.runs(job) for job in jobs) == 1
     assert site.state(second) is JobState.PENDING
-    assert not any("no_swap_space" in event.text for event in site.story.of_job(str(second)))
+    assert not any("no_swap_space" in event.text for event in site.history_database.of_job(str(second)))
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
     check_peace(site)
 
 
-def test_a_ve_licence_moves_to_the_urgent_job_and_back(tmp_path: Path) -> None:
+def test_a_ve_license_moves_to_the_urgent_job_and_back(tmp_path: Path) -> None:
     site = methods_site(tmp_path)
     jobs = victims(site, "ve_swap", run_time=100)
     assert used(site) == {f"ve_n{number}": 1 for number in range(1, 5)}
-    urgent = beneficiary(site, "ve_swap")
+    urgent = preemptor(site, "ve_swap")
     site.run_until(lambda: site.runs(urgent), limit=45)
     (node,) = site.job(urgent).on_nodes
     assert site.job(urgent).licenses == ((f"ve_{node}", 1),)
-    (stopped,) = [job for job in jobs if not site.runs(job)]
-    assert site.job(stopped).licenses == ()
+    (preempted,) = [job for job in jobs if not site.runs(job)]
+    assert site.job(preempted).licenses == ()
     assert used(site) == {f"ve_n{number}": 1 for number in range(1, 5)}
     back: list[str] = []
     give = site.gateway.set_licenses
 
     def watched(refs: list[str], licenses: tuple[tuple[str, int], ...]) -> object:
-        back.append(f"{refs[0]}: {site.state(stopped)}, remembered: {refs[0] in site.journal.state.stopped}")
+        back.append(f"{refs[0]}: {site.state(preempted)}, remembered: {refs[0] in site.journal.state.preempted}")
         return give(refs, licenses)
 
     site.gateway.set_licenses = watched  # type: ignore[method-assign, assignment]
     site.run_until(lambda: site.runs(*jobs), limit=60)
     site.run(3)
-    assert back == [f"{stopped}: RUNNING, remembered: True"], "once it runs, before it is forgotten"
+    assert back == [f"{preempted}: RUNNING, remembered: True"], "once it runs, before it is forgotten"
     check_running_as_before(site, *jobs)
 
 
-def test_a_stripped_job_that_is_requeued_waits_for_its_licences(tmp_path: Path) -> None:
+def test_a_stripped_job_that_is_requeued_waits_for_its_licenses(tmp_path: Path) -> None:
     """Its node dies while it is suspended: Slurm puts it back in the queue, asking for nothing."""
     site = methods_site(tmp_path)
     jobs = victims(site, "ve_swap", run_time=100)
-    urgent = beneficiary(site, "ve_swap", run_time=60)
+    urgent = preemptor(site, "ve_swap", run_time=60)
     site.run_until(lambda: site.runs(urgent), limit=45)
     (node,) = site.job(urgent).on_nodes
-    (stopped,) = [job for job in jobs if not site.runs(job)]
+    (preempted,) = [job for job in jobs if not site.runs(job)]
     site.slurm.cancel(urgent)
     site.submitted.remove(urgent)
     site.slurm.node_down(node)
     site.run(3)
-    assert site.state(stopped) is JobState.PENDING
-    assert site.job(stopped).licenses == ((f"ve_{node}", 1),)
+    assert site.state(preempted) is JobState.PENDING
+    assert site.job(preempted).licenses == ((f"ve_{node}", 1),)
     site.slurm.node_up(node)
     site.run_until(lambda: site.runs(*jobs), limit=60)
     site.run(5)
@@ -232,10 +236,10 @@ def test_memory_that_came_in_for_a_turn_that_is_over_goes_out_again(method: str,
     """Another urgent job comes just when the victim is being brought in."""
     site = methods_site(tmp_path, hosts=1)
     (job,) = victims(site, method, count=1, run_time=300, size=20 * GB)
-    first = beneficiary(site, method)
+    first = preemptor(site, method)
     site.run_until(lambda: site.runs(first), limit=45)
     site.run_until(lambda: site.nodes.asked[-1][1] == "in", limit=60)
-    second = beneficiary(site, method)
+    second = preemptor(site, method)
     site.run_until(lambda: site.runs(second), limit=60)
     site.run_until(lambda: [do for _, do, _, _ in site.nodes.asked] == ["out", "in", "out"], limit=20)
     site.rest()

@@ -9,23 +9,19 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.cluster.nodes import Partition
-from omfs_daemon.config.load import parse
-from omfs_daemon.daemon.api.callers import Caller
-from omfs_daemon.daemon.api.callers import Role
+from omfs_daemon.cluster.jobs import JobRequest
+from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.config.load import parse_config
+from omfs_daemon.daemon.api.callers import Caller, Role
 from omfs_daemon.daemon.failsafe import rescue
 from omfs_daemon.daemon.heartbeat import age
-from omfs_daemon.daemon.store.directory_lock import LockError
 from omfs_daemon.daemon.process import Service
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import ControlError
-from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
-from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
-from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
-from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
+from omfs_daemon.daemon.store.directory_lock import LockError
+from omfs_daemon.errors import ConfigError, ControlError
 from omfs_daemon.slurm.gateway import AccountRow
+from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
+from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway, Fault
+from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 
 ROOT = Caller(0, 0, "root", Role.OPERATOR)
 ALICE = Caller(1000, 1000, "alice", Role.USER)
@@ -55,7 +51,7 @@ class Stand:
         self.now = 1_000_000.0
         self.path = directory / "omfs.toml"
         self.path.write_text(TEXT.format(directory=directory))
-        self.config = parse(self.path.read_text(), str(self.path))
+        self.config = parse_config(self.path.read_text(), str(self.path))
         names = frozenset(f"n{i}" for i in range(1, 5))
         nodes = [Node(name, 4, 8000 << 20) for name in sorted(names)]
         self.slurm = FakeSlurm(lambda: self.now, nodes, [Partition("main", names)])
@@ -72,7 +68,7 @@ class Stand:
             self.now += 0.5
 
     def submit(self, user: str, account: str, method: str = "requeue", run_time: float = 100) -> int:
-        request = Request(4, partitions=("main",), max_nodes=1)
+        request = JobRequest(4, partitions=("main",), max_nodes=1)
         comment = f"omfs:method={method}" if method else ""
         return self.slurm.submit(Submission(request, user=user, account=account, run_time=run_time, comment=comment))
 
@@ -94,56 +90,56 @@ def reclaimed(stand: Stand) -> tuple[list[int], int]:
 
 def test_status_shows_shares_to_all_and_jobs_to_operators(stand: Stand) -> None:
     reclaimed(stand)
-    rows = {row["account"]: row for row in stand.service.status(ALICE)["accounts"]}
+    rows = {row["account"]: row for row in stand.service.answers.status(ALICE)["accounts"]}
     assert (rows["bio"]["used"], rows["bio"]["borrowed"], rows["physics"]["lent"]) == (12, 4, 4)
-    assert stand.service.status(ALICE)["stopped"] == []
-    assert len(stand.service.status(ROOT)["stopped"]) == 1
+    assert stand.service.answers.status(ALICE)["preempted"] == []
+    assert len(stand.service.answers.status(ROOT)["preempted"]) == 1
 
 
-def test_a_story_is_told_to_its_owner_and_to_operators_only(stand: Stand) -> None:
+def test_the_history_of_a_job_is_shown_to_its_owner_and_to_operators_only(stand: Stand) -> None:
     _bio, physics = reclaimed(stand)
-    (stop,) = stand.service.history(ROOT, 10, 0)["stops"]
-    victim = stop["victims"][0]["job"]
-    assert stand.service.why(ALICE, victim)["events"][0]["event"] == "stopped"
-    assert stand.service.why(ROOT, str(physics))["state"] == "RUNNING"
+    (preemption,) = stand.service.answers.history(ROOT, 10, 0)["preemptions"]
+    victim = preemption["victims"][0]["job"]
+    assert stand.service.answers.why(ALICE, victim)["events"][0]["event"] == "preempted"
+    assert stand.service.answers.why(ROOT, str(physics))["state"] == "RUNNING"
     with pytest.raises(ControlError, match="not yours"):
-        stand.service.why(BOB, victim)
+        stand.service.answers.why(BOB, victim)
     with pytest.raises(ControlError, match="does not list it"):
-        stand.service.why(ROOT, "4711")
-    assert len(stand.service.history(BOB, 10, 0)["stops"]) == 1, "his job was the beneficiary"
-    assert stand.service.history(Caller(9, 9, "eve", Role.USER), 10, 0)["stops"] == []
+        stand.service.answers.why(ROOT, "4711")
+    assert len(stand.service.answers.history(BOB, 10, 0)["preemptions"]) == 1, "their job was the preemptor"
+    assert stand.service.answers.history(Caller(9, 9, "eve", Role.USER), 10, 0)["preemptions"] == []
 
 
 def test_a_plan_is_foreseen_without_being_carried_out(stand: Stand) -> None:
     for _ in range(4):
         stand.submit("alice", "bio")
     stand.run(1)
-    stand.service.pause(ROOT, "")
+    stand.service.answers.pause(ROOT, "")
     stand.submit("bob", "physics")
     stand.run(1)
-    view = stand.service.plan(ROOT)
+    view = stand.service.answers.plan(ROOT)
     assert [action["job"] for action in view["refused"]] == ["5"]
-    stand.service.resume(ROOT)
+    stand.service.answers.resume(ROOT)
     stand.service.close()
     stand.service = stand.serve(dry_run=True)
     stand.run(1)
-    (action,) = [action for action in stand.service.plan(ROOT)["actions"] if action["kind"] == "stop for"]
+    (action,) = [action for action in stand.service.answers.plan(ROOT)["actions"] if action["kind"] == "preempt for"]
     assert (action["job"], action["victims"][0]["account"]) == ("5", "bio")
-    assert stand.service.plan(Caller(9, 9, "eve", Role.USER))["actions"] == []
+    assert stand.service.answers.plan(Caller(9, 9, "eve", Role.USER))["actions"] == []
 
 
 def test_entitlements_change_at_once_with_an_audit_line(stand: Stand, tmp_path: Path) -> None:
     stand.run(1)
-    stand.service.change_entitlements(ROOT, {"op": "set", "account": "bio", "percent": "25"})
+    stand.service.answers.change_entitlements(ROOT, {"op": "set", "account": "bio", "percent": "25"})
     stand.run(0.5)
-    rows = {row["account"]: row["entitled"] for row in stand.service.status(ROOT)["accounts"]}
+    rows = {row["account"]: row["entitled"] for row in stand.service.answers.status(ROOT)["accounts"]}
     assert rows == {"bio": 4, "physics": 8, "(others)": 4}
     audit = json.loads((tmp_path / "state" / "audit.jsonl").read_text())
     assert (audit["user"], audit["time"]) == ("root", stand.now - 0.5)
     with pytest.raises(ConfigError, match="at most 100"):
-        stand.service.change_entitlements(ROOT, {"op": "set", "account": "bio", "percent": "60"})
+        stand.service.answers.change_entitlements(ROOT, {"op": "set", "account": "bio", "percent": "60"})
     with pytest.raises(ConfigError, match="chemistry"):
-        stand.service.change_entitlements(ROOT, {"op": "set", "account": "chemistry", "percent": "10"})
+        stand.service.answers.change_entitlements(ROOT, {"op": "set", "account": "chemistry", "percent": "10"})
 
 
 def test_a_release_of_slurm_that_nobody_has_tried_is_told_once(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,56 +147,57 @@ def test_a_release_of_slurm_that_nobody_has_tried_is_told_once(stand: Stand, mon
     monkeypatch.setattr(stand.gateway, "settings", lambda: settings._replace(version="25.11.2"))
     with capture_logs() as logs:
         stand.run(3)
-    (told,) = (entry for entry in logs if "25.11.2" in entry["event"])
-    assert told["log_level"] == "warning" and "24.11" in told["event"]
-    assert stand.service.status(ROOT)["slurm_version"] == "25.11.2", "and it works"
+    (logged,) = (entry for entry in logs if entry["event"] == "slurm_release_untested")
+    assert (logged["log_level"], logged["version"]) == ("warning", "25.11.2")
+    assert "25.11.2" in logged["message"] and "24.11" in logged["message"]
+    assert stand.service.answers.status(ROOT)["slurm_version"] == "25.11.2", "and it works"
 
 
 def test_a_bad_file_leaves_the_running_configuration_in_force(stand: Stand) -> None:
     good = stand.path.read_text()
     stand.path.write_text(good.replace("percent = 50", "percent = 51"))
     with pytest.raises(ConfigError, match="at most 100"):
-        stand.service.reload(ROOT)
+        stand.service.answers.reload(ROOT)
     stand.path.write_text(good.replace("run_dir", "run_dir_"))
     with pytest.raises(ConfigError, match="run_dir_"):
-        stand.service.reload(ROOT)
+        stand.service.answers.reload(ROOT)
     stand.path.write_text(good.replace("/run", "/elsewhere"))
     with pytest.raises(ConfigError, match="restart"):
-        stand.service.reload(ROOT)
+        stand.service.answers.reload(ROOT)
     stand.run(0.5)
-    assert stand.service.status(ROOT)["accounts"][0]["entitled"] == 8
+    assert stand.service.answers.status(ROOT)["accounts"][0]["entitled"] == 8
     stand.path.write_text(good.replace("percent = 50", "percent = 25"))
-    stand.service.reload(ROOT)
+    stand.service.answers.reload(ROOT)
     stand.run(0.5)
-    assert stand.service.status(ROOT)["accounts"][0]["entitled"] == 4
+    assert stand.service.answers.status(ROOT)["accounts"][0]["entitled"] == 4
 
 
 def test_accounts_that_change_in_mid_cycle_do_no_harm(stand: Stand) -> None:
     stand.run(1)
-    look = stand.gateway.jobs
+    poll = stand.gateway.jobs
 
     def changing() -> object:
-        stand.service.change_entitlements(ROOT, {"op": "remove", "account": "physics"})
-        stand.gateway.jobs = look  # type: ignore[method-assign]
-        return look()
+        stand.service.answers.change_entitlements(ROOT, {"op": "remove", "account": "physics"})
+        stand.gateway.jobs = poll  # type: ignore[method-assign]
+        return poll()
 
     stand.gateway.jobs = changing  # type: ignore[method-assign, assignment]
     stand.run(0.5)
-    assert stand.service.status(ROOT)["last_error"] is None
-    stand.service.change_entitlements(ROOT, {"op": "set", "account": "physics", "percent": "10"})
-    assert stand.service.status(ROOT)["accounts"], "the last report is shown by the rules it was made by"
+    assert stand.service.answers.status(ROOT)["last_error"] is None
+    stand.service.answers.change_entitlements(ROOT, {"op": "set", "account": "physics", "percent": "10"})
+    assert stand.service.answers.status(ROOT)["accounts"], "the last report is shown by the rules it was made by"
 
 
 def test_a_fault_of_ours_is_logged_and_the_daemon_goes_on(stand: Stand) -> None:
-    look = stand.gateway.jobs
+    poll = stand.gateway.jobs
 
     def faulty() -> object:
         raise ZeroDivisionError
 
     stand.gateway.jobs = faulty  # type: ignore[method-assign, assignment]
     report = stand.service.once()
-    assert "a fault in omfsd itself (ZeroDivisionError)" in report.sentence
-    stand.gateway.jobs = look  # type: ignore[method-assign]
+    assert "internal error in omfsd (ZeroDivisionError)" in report.summary
+    stand.gateway.jobs = poll  # type: ignore[method-assign]
     assert stand.service.once().error is None
 
 
@@ -209,14 +206,14 @@ def test_dry_run_can_be_switched_in_the_file(stand: Stand) -> None:
         stand.submit("alice", "bio")
     good = stand.path.read_text()
     stand.path.write_text(good.replace("[daemon]", "[daemon]\ndry_run = true"))
-    stand.service.reload(ROOT)
+    stand.service.answers.reload(ROOT)
     stand.run(1)
     physics = stand.submit("bob", "physics")
     stand.run(2)
-    assert stand.service.status(ROOT)["dry_run"]
+    assert stand.service.answers.status(ROOT)["dry_run"]
     assert stand.slurm.history[physics].starts == []
     stand.path.write_text(good)
-    stand.service.reload(ROOT)
+    stand.service.answers.reload(ROOT)
     stand.run(3)
     assert stand.slurm.history[physics].starts
 
@@ -228,7 +225,7 @@ def test_an_unfit_slurm_is_refused_also_when_it_comes_late(stand: Stand, tmp_pat
     stand.gateway.faults.inject(Fault.DEAD)
     assert stand.service.once().error is not None
     stand.gateway.faults.clear()
-    assert "must be priority/multifactor" in stand.service.once().sentence
+    assert "must be priority/multifactor" in stand.service.once().summary
     assert age(stand.config.daemon.heartbeat, stand.now) is None
 
 
@@ -237,7 +234,7 @@ def test_a_damaged_history_is_moved_aside(stand: Stand, tmp_path: Path) -> None:
     (tmp_path / "state" / "history.sqlite").write_bytes(b"not a database at all" * 100)
     stand.service = stand.serve()
     reclaimed(stand)
-    assert len(stand.service.history(ROOT, 10, 0)["stops"]) == 1
+    assert len(stand.service.answers.history(ROOT, 10, 0)["preemptions"]) == 1
     assert (tmp_path / "state" / "history.damaged").exists()
 
 
@@ -264,11 +261,11 @@ def test_the_heart_beats_only_while_it_acts(stand: Stand) -> None:
     assert age(heartbeat, stand.now) == pytest.approx(0.5, abs=1)
     stand.gateway.faults.inject(Fault.DEAD)
     stand.run(30)
-    assert "Slurm does not answer" in stand.service.status(ROOT)["sentence"]
-    assert stand.service.status(ROOT)["last_poll"] == beaten - 0.5
+    assert "Slurm does not answer" in stand.service.answers.status(ROOT)["summary"]
+    assert stand.service.answers.status(ROOT)["last_poll"] == beaten - 0.5
     assert (age(heartbeat, stand.now) or 0) >= 30
     stand.gateway.faults.clear()
-    stand.service.pause(ROOT, "")
+    stand.service.answers.pause(ROOT, "")
     stand.run(30)
     assert (age(heartbeat, stand.now) or 0) >= 60
 
@@ -283,7 +280,7 @@ def test_the_failsafe_waits_for_its_grace_time_and_then_lets_everything_go(stand
     stand.run(1)
     owned = [stand.submit("bob", "physics", "", run_time=100) for _ in range(3)]
     stand.run(3)
-    assert stand.service.status(ROOT)["held"] == 1
+    assert stand.service.answers.status(ROOT)["held"] == 1
     assert rescue(stand.config, stand.gateway, lambda: stand.now) == 0
     stand.service.close()
     stand.now += 30

@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.preemption.methods.node_work import Do
-from tests.whole_daemon.fake_omfs_node import GB
-from tests.whole_daemon.fake_site import Site
-from tests.whole_daemon.preemption_cases import ON_NODES
-from tests.whole_daemon.preemption_cases import beneficiary
-from tests.whole_daemon.preemption_cases import check_peace
-from tests.whole_daemon.preemption_cases import check_running_as_before
-from tests.whole_daemon.preemption_cases import lost
-from tests.whole_daemon.preemption_cases import methods_site
-from tests.whole_daemon.preemption_cases import victim
+from omfs_daemon.preemption.methods.node_work import NodeAction
+from tests.support.fake_omfs_node import GB
+from tests.support.fake_site import Site
+from tests.support.preemption_cases import (
+    ON_NODES,
+    check_peace,
+    check_running_as_before,
+    lost,
+    methods_site,
+    preemptor,
+    victim,
+)
 
 
 def stopped_job_with_borrowers_in_its_place(site: Site, method: str) -> tuple[int, list[int], int]:
@@ -25,7 +27,7 @@ def stopped_job_with_borrowers_in_its_place(site: Site, method: str) -> tuple[in
     bio = [site.submit("bio", method="requeue", on="n2", run_time=300, time_limit=500)]
     site.run(2)
     assert site.runs(job, *bio)
-    urgent = beneficiary(site, method, run_time=10)
+    urgent = preemptor(site, method, run_time=10)
     site.run_until(lambda: site.runs(urgent), limit=30)
     assert site.state(job) is JobState.SUSPENDED
     return job, bio, urgent
@@ -57,7 +59,7 @@ def test_an_entitled_job_takes_its_place_back_from_borrowers(method: str, tmp_pa
 
 @pytest.mark.parametrize("method", ON_NODES)
 def test_a_backlog_gets_none_of_its_cpus_while_its_memory_comes_in(method: str, tmp_path: Path) -> None:
-    """Its memory is moved in before the borrower is stopped; so the borrower is stopped once, and not in vain."""
+    """Its memory is moved in before the borrower is preempted; so the borrower is preempted once, and not in vain."""
     site = methods_site(tmp_path, hosts=2)
     job, bio, _ = stopped_job_with_borrowers_in_its_place(site, method)
     site.die()
@@ -85,13 +87,13 @@ def test_a_borrower_is_not_stopped_for_a_job_that_cannot_be_moved_in(method: str
     borrower = site.submit("bio", method="requeue", on="n1", run_time=300, time_limit=500)
     site.now += 15
     site.slurm.catch_up()
-    site.nodes.fail(Do.IN, "no_ve_memory")
+    site.nodes.fail(NodeAction.IN, "no_ve_memory")
     site.start_daemon()
     site.run(100, step=1)
     assert site.runs(borrower)
     assert site.slurm.history[borrower].lost == 0
-    assert site.story.stops(10, 0.0)[0].outcome == "not_started_in_time"
-    site.nodes.mend()
+    assert site.history_database.preemptions(10, 0.0)[0].outcome == "not_started_in_time"
+    site.nodes.fix()
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
     assert lost(site, [job]) == 0

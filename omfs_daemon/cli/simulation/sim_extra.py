@@ -1,4 +1,4 @@
-"""The extra ``[sim]``, which a head node does not need and so does not install."""
+"""The extra ``[sim]``, which a head node does not need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from omfs_daemon.errors import ConfigError
 
 
 def require_simulator(with_slurm: bool = False) -> None:
-    """ConfigError that says how to install it, if anything of the extra is missing that is needed.
+    """ConfigError that says how to install it, if a needed package of the extra is missing.
 
     with_slurm: for simulations as an array job.
     """

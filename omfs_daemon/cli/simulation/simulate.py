@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omfs_daemon.cli.simulation.sim_extra import require_simulator
-from omfs_daemon.terminal.output import directory
-from omfs_daemon.terminal.output import print_json
-from omfs_daemon.terminal.output import show
+from omfs_daemon.terminal.output import directory_option, print_json, show
 from omfs_daemon.terminal.progress_bar import progress
-from omfs_daemon.terminal.session import session_of
+from omfs_daemon.terminal.session import AsJson, session_of
 
 # What needs the extra, or loads slowly, is imported where it is used: the other commands must stay quick.
 if TYPE_CHECKING:
-    from omfs_daemon.simulate.options import Asked
+    from omfs_daemon.simulate.options import SimulationOptions
     from omfs_daemon.simulate.workload.source import Source
 
 
@@ -24,17 +22,18 @@ def simulate(
     context: typer.Context,
     policy: Annotated[str, typer.Option(metavar="NAME", help="fcfs, easy, omfs, ...; a wrong name lists all.")],
     out: Annotated[
-        Path, typer.Option(parser=directory, metavar="DIR", help="Where jobs.csv, summary.json and the rest go.")
+        Path, typer.Option(parser=directory_option, metavar="DIR", help="Where jobs.csv, summary.json and the rest go.")
     ],
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A workload: SWF, Mira's CSV, or our own CSV or Parquet; .gz too."),
     ] = None,
     generate: Annotated[
-        int | None, typer.Option(metavar="JOBS", help="Instead of a trace: so many jobs of the Lublin-Feitelson model.")
+        int | None,
+        typer.Option(metavar="JOBS", help="Instead of a trace: JOBS jobs of the Lublin-Feitelson model."),
     ] = None,
-    procs: Annotated[int | None, typer.Option(help="CPUs of the machine; else as the trace's header says.")] = None,
-    nodes: Annotated[int, typer.Option(help="So many equal nodes, whole ones for each job; 0: CPUs are counted.")] = 0,
+    procs: Annotated[int | None, typer.Option(help="CPUs of the machine; else from the trace's header.")] = None,
+    nodes: Annotated[int, typer.Option(help="Number of equal nodes, each job gets whole ones; 0: count CPUs.")] = 0,
     estimates: Annotated[
         str, typer.Option(metavar="user|exact", help="What the policy takes run times to be: the limits, or exact.")
     ] = "user",
@@ -47,7 +46,7 @@ def simulate(
     ] = None,
     method: Annotated[
         str,
-        typer.Option(metavar="never|kill|checkpoint|swap", help="How regular jobs are stopped if the trace is silent."),
+        typer.Option(metavar="never|kill|checkpoint|swap", help="How regular jobs are preempted, if not in the trace."),
     ] = "swap",
     swap_out: Annotated[
         str | None,
@@ -72,7 +71,7 @@ def simulate(
         Path | None, typer.Option(metavar="FILE", help="Entitlements, quantum and limits of a daemon's configuration.")
     ] = None,
     quantum: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="How long a job runs before it may be stopped; else 1800.")
+        float | None, typer.Option(metavar="SECONDS", help="How long a job runs before it may be preempted; else 1800.")
     ] = None,
     processors: Annotated[
         str, typer.Option(metavar="allocated|requested", help="Which number of an SWF trace counts.")
@@ -83,24 +82,23 @@ def simulate(
     load: Annotated[float, typer.Option(help="Of a generated workload: the offered load.")] = 0.8,
     accounts: Annotated[int, typer.Option(help="Of a generated workload: how many accounts.")] = 4,
     urgent_share: Annotated[float, typer.Option(help="Of a generated workload: share of urgent jobs, 0 to 1.")] = 0.0,
-    bound: Annotated[float, typer.Option(metavar="SECONDS", help="Of the bounded slowdown.")] = 10.0,
-    seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
+    bound: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Run times below this count as this in the bounded slowdown.")
+    ] = 10.0,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a trace with malformed lines.")] = False,
     plots: Annotated[bool, typer.Option("--plots", help="Draw plots too, as PNG and SVG.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Replay a recorded or generated workload under a policy, and say what comes of it.
+    """Replay a recorded or generated workload under a policy, and report the results.
 
     Writes jobs.csv (Batsim's columns), summary.json, jobs.parquet and segments.parquet; no daemon and no Slurm
     are needed.
     """
     require_simulator()
-    from omfs_daemon.simulate.options import Asked
-    from omfs_daemon.simulate.options import estimates_named
-    from omfs_daemon.simulate.options import site_rules
-    from omfs_daemon.simulate.workload.read_report import Options
-    from omfs_daemon.simulate.workload.source import Source
-    from omfs_daemon.simulate.workload.source import way_named
+    from omfs_daemon.simulate.options import SimulationOptions, estimates_named, site_rules
+    from omfs_daemon.simulate.workload.read_report import ReadOptions
+    from omfs_daemon.simulate.workload.source import Source, mode_named
 
     configured = config or session_of(context).config_path
     _run(
@@ -108,11 +106,11 @@ def simulate(
         Source(
             trace=trace,
             generate=generate,
-            options=Options(
+            options=ReadOptions(
                 processors=processors,  # type: ignore[arg-type]  # Options checks both words
                 accounts=accounts_from,  # type: ignore[arg-type]
                 urgent_queues=tuple(urgent_queue) if urgent_queue else None,
-                way=way_named(method),
+                mode=mode_named(method),
                 strict=strict,
                 rules=site_rules(configured),
             ),
@@ -121,7 +119,7 @@ def simulate(
             urgent_share=urgent_share,
             urgent=urgent,
         ),
-        Asked(
+        SimulationOptions(
             procs=procs,
             nodes=nodes,
             estimates=estimates_named(estimates),
@@ -143,32 +141,32 @@ def simulate(
     )
 
 
-def _run(policy: str, source: Source, asked: Asked, out: Path, plots: bool, as_json: bool) -> None:
+def _run(policy: str, source: Source, options: SimulationOptions, out: Path, plots: bool, as_json: bool) -> None:
     from omfs_daemon.cli.simulation import simulation_tables
-    from omfs_daemon.simulate.results import result_files as record
-    from omfs_daemon.simulate.options import setting_for
-    from omfs_daemon.simulate.results.measure import measure
+    from omfs_daemon.simulate.assumptions import assumption_sentences, refused_sentences, summary_json
+    from omfs_daemon.simulate.options import scenario_for
     from omfs_daemon.simulate.policies.policy_table import policy_named
+    from omfs_daemon.simulate.results.measure import measure
+    from omfs_daemon.simulate.results.result_files import prepare, write_outcome
     from omfs_daemon.simulate.workload.source import sourced
-    from omfs_daemon.simulate.assumptions import refusals
-    from omfs_daemon.simulate.assumptions import sentences
-    from omfs_daemon.simulate.assumptions import summary
 
     chosen = policy_named(policy)
-    record.prepare(out)
+    prepare(out)
     with progress() as bars:
         loading = bars.add_task("loading", total=1.0)
-        found = sourced(source, asked.procs, asked.seed, lambda part: bars.update(loading, completed=part))
+        found = sourced(source, options.procs, options.seed, lambda part: bars.update(loading, completed=part))
         bars.remove_task(loading)
-        setting, decided = setting_for(asked, found.workload, found.cpus)
+        scenario, decided = scenario_for(options, found.workload, found.cpus)
         bars.add_task(f"{len(found.workload):,} jobs under {chosen.name}", total=None)
-        outcome = chosen.simulate(setting)
-    measures = measure(outcome, setting.rules.tree)
-    told, refused = (*found.notes, *decided, *sentences(setting, chosen)), refusals(outcome)
-    result = summary(setting, chosen, (*told, *refused), measures)
-    record.write(out, outcome, result)
+        outcome = chosen.simulate(scenario)
+    measures = measure(outcome, scenario.rules.tree)
+    sentences, refused = (*found.notes, *decided, *assumption_sentences(scenario, chosen)), refused_sentences(outcome)
+    result = summary_json(scenario, chosen, (*sentences, *refused), measures)
+    write_outcome(out, outcome, result)
     if plots:
-        from omfs_daemon.simulate.results.plots import draw
+        from omfs_daemon.simulate.results.plots import draw_outcome
 
-        draw(out, outcome, setting.rules.tree)
-    print_json(result) if as_json else show(*simulation_tables.result(outcome, measures, refused, told, out))
+        draw_outcome(out, outcome, scenario.rules.tree)
+    print_json(result) if as_json else show(
+        *simulation_tables.simulation_table(outcome, measures, refused, sentences, out)
+    )

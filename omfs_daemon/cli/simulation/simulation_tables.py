@@ -1,4 +1,4 @@
-"""The figures of a simulation as tables for people."""
+"""The figures of a simulation as tables."""
 
 from __future__ import annotations
 
@@ -10,22 +10,17 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import clean
-from omfs_daemon.terminal.output import span
-from omfs_daemon.terminal.output import table
-from omfs_daemon.simulate.results.measure import AccountFigures
-from omfs_daemon.simulate.results.measure import JobFigures
-from omfs_daemon.simulate.results.measure import Measures
 from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.results.measure import AccountFigures, JobFigures, Measures
+from omfs_daemon.terminal.output import cell, clean, span, table
 
 _ACCOUNTS = 20
 
 
-def result(
+def simulation_table(
     outcome: Outcome, measures: Measures, refusals: Iterable[str], conventions: Iterable[str], out: Path
 ) -> Iterator[RenderableType]:
-    """What ``omfs simulate`` prints."""
+    """The output of ``omfs simulate``."""
     title = f"{clean(outcome.workload.name)} under {outcome.policy}"
     yield Text(f"{title}: {measures.jobs:,} jobs, {measures.rejected:,} refused, {measures.cut:,} ended at their limit")
     if measures.all.jobs:
@@ -63,15 +58,15 @@ def _rows(made: Table, name: str, figures: JobFigures) -> None:
 
 
 def _machine(measures: Measures) -> str:
-    told = [
+    sentences = [
         f"utilisation {measures.utilisation:.2%}, productive {measures.productive_utilisation:.2%}",
         f"makespan {measures.makespan:.0f} s ({span(measures.makespan)})",
         f"{measures.preemptions:,} preemptions of {measures.preempted_jobs:,} jobs",
         f"{measures.lost_cpu_hours:,.1f} CPU-hours lost",
     ]
     if measures.urgent.jobs:
-        told.append(f"U_L {_number(measures.u_l)} (greatest slowdown of an urgent job)")
-    return "; ".join(told)
+        sentences.append(f"U_L {_number(measures.u_l)} (greatest slowdown of an urgent job)")
+    return "; ".join(sentences)
 
 
 def _accounts(accounts: tuple[AccountFigures, ...]) -> Table:
@@ -107,7 +102,7 @@ def _accounts(accounts: tuple[AccountFigures, ...]) -> Table:
 
 
 def _number(value: float) -> str:
-    """With more digits for what is small: slowdowns of urgent jobs differ behind the point."""
+    """With more digits for small numbers: slowdowns of urgent jobs differ after the decimal point."""
     if isnan(value):
         return ""
     return f"{value:,.4f}" if 0 < abs(value) < 10 else f"{value:,.2f}"

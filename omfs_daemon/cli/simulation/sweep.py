@@ -1,4 +1,4 @@
-"""``omfs sweep``: a workload under several policies and settings, crossed."""
+"""``omfs sweep``: a workload under several policies and options, crossed."""
 
 from __future__ import annotations
 
@@ -10,23 +10,18 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from omfs_daemon.cli.simulation.experiment import Partition
-from omfs_daemon.cli.simulation.experiment import Workers
+from omfs_daemon.cli.simulation.experiment import Partition, Workers
 from omfs_daemon.cli.simulation.sim_extra import require_simulator
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import directory
-from omfs_daemon.terminal.output import print_json
-from omfs_daemon.terminal.output import show
-from omfs_daemon.terminal.output import table
+from omfs_daemon.terminal.output import cell, directory_option, print_json, show, table
 from omfs_daemon.terminal.progress_bar import progress
-from omfs_daemon.terminal.session import session_of
+from omfs_daemon.terminal.session import AsJson, session_of
 
 # What needs the extra, or loads slowly, is imported where it is used: the other commands must stay quick.
 if TYPE_CHECKING:
-    from omfs_daemon.simulate.run_cases import Slurm
     from omfs_daemon.simulate.parameter_sweep import Combination
+    from omfs_daemon.simulate.run_cases import SlurmArray
 
-# As many as `omfs simulate` gives a generated workload if it is not told.
+# The default of `omfs simulate` for a generated workload.
 _ACCOUNTS = 4
 
 
@@ -35,22 +30,23 @@ def sweep(
     policy: Annotated[
         list[str], typer.Option(metavar="NAME", help="fcfs, omfs, ...; repeatable; a wrong name lists all.")
     ],
-    out: Annotated[Path, typer.Option(parser=directory, metavar="DIR", help="Where results.csv goes.")],
+    out: Annotated[Path, typer.Option(parser=directory_option, metavar="DIR", help="Where results.csv goes.")],
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A workload, as of `omfs simulate`; it is read once.")
     ] = None,
     generate: Annotated[
-        int | None, typer.Option(metavar="JOBS", help="Instead of a trace: so many jobs of the Lublin-Feitelson model.")
+        int | None,
+        typer.Option(metavar="JOBS", help="Instead of a trace: JOBS jobs of the Lublin-Feitelson model."),
     ] = None,
     quantum: Annotated[
         list[float] | None,
-        typer.Option(metavar="SECONDS", help="How long a job runs before it may be stopped; else 1800; repeatable."),
+        typer.Option(metavar="SECONDS", help="How long a job runs before it may be preempted; else 1800; repeatable."),
     ] = None,
     seed: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Of all that is drawn; else 0; repeatable.")
     ] = None,
     procs: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="CPUs; else as the trace's header says; repeatable.")
+        list[int] | None, typer.Option(metavar="N", help="CPUs; else from the trace's header; repeatable.")
     ] = None,
     estimates: Annotated[
         list[str] | None,
@@ -65,7 +61,7 @@ def sweep(
     ] = None,
     method: Annotated[
         str,
-        typer.Option(metavar="never|kill|checkpoint|swap", help="How regular jobs are stopped if the trace is silent."),
+        typer.Option(metavar="never|kill|checkpoint|swap", help="How regular jobs are preempted, if not in the trace."),
     ] = "swap",
     entitlement: Annotated[
         list[str] | None,
@@ -83,23 +79,19 @@ def sweep(
     swap_in: Annotated[str | None, typer.Option(metavar="LO:HI", help="The same of a swap-in.")] = None,
     workers: Workers = 1,
     slurm: Partition = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Simulate every combination of the options that are repeated, and put the figures in one table.
 
-    DIR/results.csv has one row a combination: the columns of an experiment, then the parameters. A policy that stops
-    nobody is not repeated for each quantum and latency. With --slurm, DIR must be seen by the nodes.
+    DIR/results.csv has one row per combination: the columns of an experiment, then the parameters. A policy without
+    preemption is not repeated for each quantum and latency. With --slurm, DIR must be visible to the nodes.
     """
     require_simulator(with_slurm=slurm is not None)
-    from omfs_daemon.simulate.options import Asked
-    from omfs_daemon.simulate.options import estimates_named
-    from omfs_daemon.simulate.options import site_rules
-    from omfs_daemon.simulate.workload.read_report import Options
-    from omfs_daemon.simulate.workload.source import Source
-    from omfs_daemon.simulate.workload.source import way_named
-    from omfs_daemon.simulate.run_cases import Slurm
-    from omfs_daemon.simulate.parameter_sweep import Axes
-    from omfs_daemon.simulate.parameter_sweep import combinations
+    from omfs_daemon.simulate.options import SimulationOptions, estimates_named, site_rules
+    from omfs_daemon.simulate.parameter_sweep import Axes, combinations
+    from omfs_daemon.simulate.run_cases import SlurmArray
+    from omfs_daemon.simulate.workload.read_report import ReadOptions
+    from omfs_daemon.simulate.workload.source import Source, mode_named
 
     configured = config or session_of(context).config_path
     axes = Axes(
@@ -111,37 +103,40 @@ def sweep(
         seed=tuple(seed or (0,)),
         load=tuple(load or ()),
     )
-    asked = Asked(swap_out=swap_out, swap_in=swap_in, entitlement=tuple(entitlement or ()), config=configured)
-    options = Options(way=way_named(method), rules=site_rules(configured))
+    simulation_options = SimulationOptions(
+        swap_out=swap_out, swap_in=swap_in, entitlement=tuple(entitlement or ()), config=configured
+    )
+    options = ReadOptions(mode=mode_named(method), rules=site_rules(configured))
     source = Source(trace=trace, generate=generate, options=options, accounts=_ACCOUNTS, urgent=urgent)
-    where = workers if slurm is None else Slurm(out / "slurm", slurm)
-    _run(combinations(axes, asked, source), out, where, as_json)
+    where = workers if slurm is None else SlurmArray(out / "slurm", slurm)
+    _run(combinations(axes, simulation_options, source), out, where, as_json)
 
 
-def _run(every: Sequence[Combination], out: Path, where: int | Slurm, as_json: bool) -> None:
-    from omfs_daemon.simulate import parameter_sweep as sweeping
-    from omfs_daemon.simulate.results.result_files import prepare
-    from omfs_daemon.simulate.results.result_files import save
+def _run(every: Sequence[Combination], out: Path, where: int | SlurmArray, as_json: bool) -> None:
+    from omfs_daemon.simulate import parameter_sweep
+    from omfs_daemon.simulate.results.result_files import prepare, save
     from omfs_daemon.simulate.run_cases import run_all
 
     prepare(out)
     with progress() as bars:
         bar = bars.add_task("loading", total=1.0)
-        plans = sweeping.planned(every, lambda part: bars.update(bar, completed=part))
+        plans = parameter_sweep.planned(every, lambda part: bars.update(bar, completed=part))
         bars.update(bar, completed=0, total=len(plans), description=f"{len(plans):,} simulations")
 
-        def tell(done: int, total: int, name: str) -> None:
+        def report_progress(done: int, total: int, name: str) -> None:
             bars.update(bar, completed=done, description=name)
 
-        results = run_all([plan.case for plan in plans], sweeping.result, where, tell)
-    made, told = sweeping.table(plans, results), sweeping.conventions(plans, results)
+        results = run_all([plan.case for plan in plans], parameter_sweep.sweep_result, where, report_progress)
+    made, sentences = parameter_sweep.sweep_table(plans, results), parameter_sweep.sweep_conventions(plans, results)
     save(out / "results.csv", lambda file: made.write_csv(file))
     rows = made.to_dicts()
-    print_json({"results": rows, "conventions": list(told)}) if as_json else show(*_told(rows, told, out))
+    print_json({"results": rows, "conventions": list(sentences)}) if as_json else show(
+        *_sweep_tables(rows, sentences, out)
+    )
 
 
-def _told(rows: Sequence[dict[str, Any]], conventions: Sequence[str], out: Path) -> Iterator[RenderableType]:
-    """A table of what differs and of all figures; beneath it what is the same in all rows."""
+def _sweep_tables(rows: Sequence[dict[str, Any]], conventions: Sequence[str], out: Path) -> Iterator[RenderableType]:
+    """A table of the parameters that differ and of all figures; below it what is the same in all rows."""
     from omfs_daemon.simulate.parameter_sweep import PARAMETERS
 
     given = ("workload", "jobs", "urgent_jobs", *PARAMETERS)

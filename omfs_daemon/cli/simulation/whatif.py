@@ -11,33 +11,28 @@ import typer
 
 from omfs_daemon import __version__
 from omfs_daemon.cli.simulation.sim_extra import require_simulator
-from omfs_daemon.daemon.api.client import UnreachableError
-from omfs_daemon.terminal.output import print_json
-from omfs_daemon.terminal.output import show
-from omfs_daemon.terminal.progress_bar import progress
-from omfs_daemon.terminal.session import Session
-from omfs_daemon.terminal.session import session_of
-from omfs_daemon.terminal.times import seconds_since_epoch
-from omfs_daemon.config.load import DEFAULT_PATH
-from omfs_daemon.config.schema import Config
+from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.config.build import rules
 from omfs_daemon.config.entitlement_text import from_rows
+from omfs_daemon.config.schema import Config
+from omfs_daemon.config.socket_path import DEFAULT_PATH
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.errors import ConfigError, GatewayError, UnreachableError
+from omfs_daemon.terminal.output import print_json, show
+from omfs_daemon.terminal.progress_bar import progress
+from omfs_daemon.terminal.session import AsJson, Session, session_of
+from omfs_daemon.terminal.times import seconds_since_epoch
 
 # What needs the extra, or loads slowly, is imported where it is used: the other commands must stay quick.
 if TYPE_CHECKING:
-    from omfs_daemon.simulate.workload.read_report import Loaded
-    from omfs_daemon.simulate.workload.read_report import Options
+    from omfs_daemon.simulate.workload.read_report import Loaded, ReadOptions
 
 
 def whatif(
     context: typer.Context,
-    settings: Annotated[
+    overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A key of the configuration set otherwise; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A configuration key to change; repeatable."),
     ] = None,
     policy: Annotated[
         str | None, typer.Option(metavar="NAME", help="Another policy than omfs: easy, capping, ...")
@@ -51,12 +46,12 @@ def whatif(
     ] = None,
     until: Annotated[str | None, typer.Option(help="With --since: up to then; else up to now.")] = None,
     procs: Annotated[
-        int | None, typer.Option(min=1, help="CPUs of the machine; else as the trace says, else as Slurm says.")
+        int | None, typer.Option(min=1, help="CPUs of the machine; else from the trace, else from Slurm.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a trace with malformed lines.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Replay a recorded period as things are and with something changed; print what it makes of each account.
+    """Replay a recorded period with the present configuration and with a changed one; compare the accounts.
 
     Waits, shares, preemptions: before, after, difference. Nothing is written and nothing is changed. A period for
     --trace is saved as FILE.sacct with
@@ -68,86 +63,89 @@ def whatif(
     """
     require_simulator()
     from omfs_daemon.cli.simulation import whatif_tables
-    from omfs_daemon.simulate.overrides import changed
-    from omfs_daemon.simulate.overrides import changes
-    from omfs_daemon.simulate.overrides import in_force
+    from omfs_daemon.simulate.comparison import Side, compare, comparison_conventions, replayed
+    from omfs_daemon.simulate.overrides import changed_lines, in_force, with_overrides
     from omfs_daemon.simulate.policies.policy_table import policy_named
-    from omfs_daemon.simulate.workload.read_report import Options
-    from omfs_daemon.simulate.comparison import Side
-    from omfs_daemon.simulate.comparison import compare
-    from omfs_daemon.simulate.comparison import conventions
-    from omfs_daemon.simulate.comparison import replayed
+    from omfs_daemon.simulate.workload.read_report import ReadOptions
 
-    if not settings and policy is None:
+    if not overrides and policy is None:
         raise ConfigError("nothing to compare: --set KEY=VALUE or --policy NAME is needed")
     session = session_of(context)
     owned = _entitlements(session)
-    before = in_force(session.config(), owned.shares)
-    after = changed(before, settings or ())
+    before = in_force(session.config(), owned.entitlements)
+    after = with_overrides(before, overrides or ())
     policies = policy_named("omfs"), policy_named(policy or "omfs")
-    differs = [*changes(before, after)] + ([f"policy: omfs -> {policy}"] if policies[0] != policies[1] else [])
+    differs = [*changed_lines(before, after)] + ([f"policy: omfs -> {policy}"] if policies[0] != policies[1] else [])
     if not differs:
         raise ConfigError("nothing to compare: --set and --policy leave everything as it is")
     period = _period(trace, since, until, before)
     with progress() as bars:
         loading = bars.add_task("loading", total=1.0)
-        options = Options(strict=strict, rules=rules(before, before.shares))
+        options = ReadOptions(strict=strict, rules=rules(before, before.all_entitlements))
         loaded = period.load(options, lambda part: bars.update(loading, completed=part))
         bars.remove_task(loading)
         machine = _machine(procs, loaded, before)
         one, other = (
-            Side(replayed(loaded.workload, machine.cpus, rules(config, config.shares)), chosen)
+            Side(replayed(loaded.workload, machine.cpus, rules(config, config.all_entitlements)), chosen)
             for config, chosen in zip((before, after), policies, strict=True)
         )
         bars.add_task(f"{len(loaded.workload):,} jobs, twice", total=None)
         found = compare(one, other)
-    told = (*loaded.report.sentences(), period.source, machine.source, owned.source, *conventions(one, other, found))
+    sentences = (
+        *loaded.report.sentences(),
+        period.source,
+        machine.source,
+        owned.source,
+        *comparison_conventions(one, other, found),
+    )
     if as_json:
         head = {"version": __version__, "workload": loaded.workload.name, "changes": differs}
-        print_json(head | {"conventions": list(told)} | found.as_json())
+        print_json(head | {"conventions": list(sentences)} | found.as_json())
     else:
-        show(*whatif_tables.result(found, f"{loaded.workload.name}: what if {'; '.join(differs)}", told))
+        show(
+            *whatif_tables.comparison_tables(found, f"{loaded.workload.name}: what if {'; '.join(differs)}", sentences)
+        )
 
 
 class _Owned(NamedTuple):
-    shares: tuple[AccountShare, ...]
+    entitlements: tuple[Entitlement, ...]
     source: str
 
 
 def _entitlements(session: Session) -> _Owned:
-    """Those in force: as the daemon says, else as it would find them at its next start."""
+    """The entitlements in force: from the daemon, else as it would load them at its next start."""
     try:
         view = session.client().entitlements()
         return _Owned(from_rows(view["entitlements"]), f"entitlements before: as omfsd has them now ({view['source']})")
     except UnreachableError:
         config, path = session.config(), session.config_path or DEFAULT_PATH
     try:
-        store = EntitlementStore(config.daemon.state_dir, config.shares, time.time)
+        store = EntitlementStore(config.daemon.state_dir, config.all_entitlements, time.time)
     except PermissionError:
         unseen = f"those changed since, in {config.daemon.state_dir}, cannot be read"
-        return _Owned(config.shares, f"entitlements before: of {path}, for omfsd does not answer; {unseen}")
+        return _Owned(config.all_entitlements, f"entitlements before: of {path}, for omfsd does not answer; {unseen}")
     source = str(path) if store.source == "configuration file" else store.source
-    return _Owned(store.shares, f"entitlements before: of {source}, for omfsd does not answer")
+    return _Owned(store.entitlements, f"entitlements before: of {source}, for omfsd does not answer")
 
 
 _BY_CLASSES = (
-    "who is urgent and how jobs are stopped: by the classes of the configuration; accounting does not say which jobs "
+    "who is urgent and how jobs are preempted: by the classes of the configuration; accounting does not say which jobs "
     "may not be requeued: all may"
 )
-_BY_TRACE = "who is urgent and how jobs are stopped: as the trace says; where it does not, nobody and by suspending"
+_BY_TRACE = "who is urgent and how jobs are preempted: as the trace says; where it does not, nobody and by suspending"
 
 
 class _Period(NamedTuple):
-    """``load`` takes what is to be called with the fraction that has been read."""
+    """``load`` takes the read options and a callback for the fraction that has been read."""
 
-    load: Callable[[Options, Callable[[float], None]], Loaded]
+    load: Callable[[ReadOptions, Callable[[float], None]], Loaded]
     source: str
 
 
 def _period(trace: Path | None, since: str | None, until: str | None, config: Config) -> _Period:
-    """How to read what was asked for; ConfigError if that is not one period."""
-    from omfs_daemon.simulate.workload import load_trace as readers
+    """How to read the requested period; ConfigError if that is not one period."""
     from omfs_daemon.simulate.workload import sacct
+    from omfs_daemon.simulate.workload.load_trace import load_trace
 
     if (trace is None) == (since is None):
         raise ConfigError("either --trace FILE or --since TIME is needed, and not both")
@@ -155,7 +153,7 @@ def _period(trace: Path | None, since: str | None, until: str | None, config: Co
         if until is not None:
             raise ConfigError("--until goes with --since: a trace is replayed whole")
         by_classes = sacct.is_accounting(trace)
-        return _Period(lambda *how: readers.load(trace, *how), _BY_CLASSES if by_classes else _BY_TRACE)
+        return _Period(lambda *how: load_trace(trace, *how), _BY_CLASSES if by_classes else _BY_TRACE)
     now = time.time()
     begin = seconds_since_epoch(since or "", now)
     end = now if until is None else seconds_since_epoch(until, now, "--until")
@@ -170,7 +168,7 @@ class _Machine(NamedTuple):
 
 
 def _machine(procs: int | None, loaded: Loaded, config: Config) -> _Machine:
-    """Its CPUs, and who says so; ConfigError if nobody does."""
+    """Its CPUs, and their source; ConfigError if there is none."""
     if procs is not None:
         return _Machine(procs, f"CPUs of the machine: {procs:,}, as asked for")
     if loaded.facts.cpus is not None:

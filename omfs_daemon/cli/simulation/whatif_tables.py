@@ -1,4 +1,4 @@
-"""What ``omfs whatif`` prints for people."""
+"""The tables of ``omfs whatif``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from omfs_daemon.terminal.output import cell
-from omfs_daemon.terminal.output import clean
-from omfs_daemon.terminal.output import table
 from omfs_daemon.policy.rules.laws import HOUR
-from omfs_daemon.simulate.comparison import Account
-from omfs_daemon.simulate.comparison import Difference
-from omfs_daemon.simulate.comparison import Row
-from omfs_daemon.simulate.comparison import Totals
+from omfs_daemon.simulate.comparison import Account, ComparedRow, Difference, Totals
+from omfs_daemon.terminal.output import cell, clean, table
 
 _ACCOUNTS = 20
 _COLUMNS = ("before", "after", "difference")
@@ -28,7 +23,7 @@ _Text = Callable[[float, float], str]
 
 
 class _Line(NamedTuple):
-    """A figure's name in the tables and in the tuples, and how it is written."""
+    """A figure's title in the tables, its field name, and its format."""
 
     title: str
     name: str
@@ -87,19 +82,19 @@ _IF_ANY = (
 )
 
 
-def result(found: Difference, title: str, told: Iterable[str]) -> Iterator[RenderableType]:
-    """``title``: what is compared; ``told``: what the figures rest on."""
+def comparison_tables(found: Difference, title: str, sentences: Iterable[str]) -> Iterator[RenderableType]:
+    """``title``: what is compared; ``sentences``: the assumptions of the figures."""
     yield cell(title, "bold")
     made = table("", ("", *_COLUMNS), _COLUMNS)
     _fill(made, (), _TOTALS, found.before, found.after)
     yield made
     yield _accounts(found.accounts)
     yield Text("What these figures rest on:")
-    for sentence in told:
+    for sentence in sentences:
         yield cell(f"  - {sentence}")
 
 
-def _accounts(rows: tuple[Row, ...]) -> Table:
+def _accounts(rows: tuple[ComparedRow, ...]) -> Table:
     shown = sorted(rows, key=lambda row: -max(row.before.jobs, row.after.jobs))[:_ACCOUNTS]
     more = f"; the {_ACCOUNTS} with the most jobs, all {len(rows)} with --json" if len(rows) > _ACCOUNTS else ""
     made = table(f"By account{more}", ("account", "", *_COLUMNS), _COLUMNS)
@@ -114,7 +109,7 @@ def _accounts(rows: tuple[Row, ...]) -> Table:
 def _fill(
     made: Table, head: tuple[str, ...], lines: Iterable[_Line], before: Totals | Account, after: Totals | Account
 ) -> None:
-    """A row for each line that has a figure on either side; ``head`` stands in the first one."""
+    """A row for each line that has a figure on either side; ``head`` appears in the first one only."""
     for line in lines:
         values = (getattr(before, line.name), getattr(after, line.name))
         known = [value for value in values if not isnan(value)]
@@ -127,7 +122,7 @@ def _fill(
 
 
 def _change(line: _Line, before: float, after: float) -> Text:
-    """With its sign; 0 if it cannot be seen in so few digits. That of a percentage is in points."""
+    """With its sign; 0 if it is below the displayed precision. The change of a percentage is in points."""
     greatest = max(before, after)
     text = line.text(abs(after - before), greatest)
     if text == line.text(0.0, greatest):

@@ -1,6 +1,6 @@
-"""Who is at the other end of the control socket, and what he may do.
+"""Who is at the other end of the control socket, and what they may do.
 
-The kernel says who connected (SO_PEERCRED, unix(7)); nothing that the client writes is believed.
+The kernel reports who connected (SO_PEERCRED, unix(7)); nothing that the client writes is trusted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CREDENTIALS = struct.Struct("iII")
 
 
 class Role(StrEnum):
-    """A user may look at his own jobs; an operator sees all and may change things."""
+    """A user sees their own jobs; an operator sees all and may change things."""
 
     USER = "user"
     OPERATOR = "operator"
@@ -32,7 +32,7 @@ class Peer(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """Who asks. ``user`` is the number as text when the user database does not know it."""
+    """Who sent a request. ``user``: the uid as text where the user database has no name for it."""
 
     uid: int
     gid: int
@@ -77,7 +77,7 @@ def _group_id(group: str) -> int | None:
 
 
 def _groups_of(peer: Peer) -> set[int]:
-    """His groups by the databases, since SO_PEERCRED tells the first one only."""
+    """The peer's groups from the databases: SO_PEERCRED reports only the first one."""
     try:
         name = pwd.getpwuid(peer.uid).pw_name
     except KeyError:

@@ -1,38 +1,33 @@
-"""The other end of the daemon's control socket."""
+"""The client of the daemon's control socket."""
 
 from __future__ import annotations
 
-from omfs_daemon.errors import ControlError
 import json
 import socket
 import time
 from pathlib import Path
-from typing import Any, cast
-from omfs_daemon.daemon.api.operations import DeniedError
-from omfs_daemon.daemon.api.history_view import CostsView
-from omfs_daemon.daemon.api.operations import DoneView
-from omfs_daemon.daemon.api.entitlements_view import EntitlementChange
-from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
-from omfs_daemon.daemon.api.history_view import HistoryView
-from omfs_daemon.daemon.api.methods_view import MethodsView
-from omfs_daemon.daemon.api.plan_view import PlanView
-from omfs_daemon.daemon.api.status_view import StatusView
-from omfs_daemon.daemon.api.why_view import WhyView
-from omfs_daemon.errors import ConfigError
+from typing import TYPE_CHECKING, Any, cast
 
+from omfs_daemon.errors import ConfigError, ControlError, DeniedError, UnreachableError
 
-class UnreachableError(ControlError):
-    """Nobody answers on the control socket."""
+if TYPE_CHECKING:
+    from omfs_daemon.daemon.api.entitlements_view import EntitlementChange, EntitlementsView
+    from omfs_daemon.daemon.api.history_view import CostsView, HistoryView
+    from omfs_daemon.daemon.api.methods_view import MethodsView
+    from omfs_daemon.daemon.api.operations import DoneView
+    from omfs_daemon.daemon.api.plan_view import PlanView
+    from omfs_daemon.daemon.api.status_view import StatusView
+    from omfs_daemon.daemon.api.why_view import WhyView
 
 LONGEST_ANSWER = 64 << 20
 TIMEOUT_SECONDS = 30.0
 
 
 class Client:
-    """Asks the daemon; each call is a connection of its own.
+    """Sends requests to the daemon, each over its own connection.
 
-    UnreachableError when nobody answers within ``timeout`` seconds, DeniedError when the caller may not,
-    ConfigError when the daemon finds the input wrong, ControlError when it says no.
+    UnreachableError when there is no answer within ``timeout`` seconds, DeniedError when the caller lacks permission,
+    ConfigError when the input is wrong, ControlError when the daemon refuses.
     """
 
     def __init__(self, path: Path, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -40,36 +35,36 @@ class Client:
         self._timeout = timeout
 
     def status(self) -> StatusView:
-        return cast(StatusView, self._ask("status"))
+        return cast("StatusView", self._request("status"))
 
     def plan(self) -> PlanView:
-        return cast(PlanView, self._ask("plan"))
+        return cast("PlanView", self._request("plan"))
 
     def why(self, job: str) -> WhyView:
-        return cast(WhyView, self._ask("why", job=job))
+        return cast("WhyView", self._request("why", job=job))
 
     def history(self, limit: int, since: float) -> HistoryView:
-        return cast(HistoryView, self._ask("history", limit=limit, since=since))
+        return cast("HistoryView", self._request("history", limit=limit, since=since))
 
     def costs(self, limit: int, since: float) -> CostsView:
-        return cast(CostsView, self._ask("costs", limit=limit, since=since))
+        return cast("CostsView", self._request("costs", limit=limit, since=since))
 
     def methods(self) -> MethodsView:
-        return cast(MethodsView, self._ask("methods"))
+        return cast("MethodsView", self._request("methods"))
 
     def entitlements(self) -> EntitlementsView:
-        return cast(EntitlementsView, self._ask("entitlements"))
+        return cast("EntitlementsView", self._request("entitlements"))
 
     def change_entitlements(self, change: EntitlementChange) -> EntitlementsView:
-        return cast(EntitlementsView, self._ask("change_entitlements", change=change))
+        return cast("EntitlementsView", self._request("change_entitlements", change=change))
 
     def pause(self, reason: str) -> DoneView:
-        return cast(DoneView, self._ask("pause", reason=reason))
+        return cast("DoneView", self._request("pause", reason=reason))
 
     def resume(self) -> DoneView:
-        return cast(DoneView, self._ask("resume"))
+        return cast("DoneView", self._request("resume"))
 
-    def _ask(self, operation: str, **arguments: object) -> Any:
+    def _request(self, operation: str, **arguments: object) -> Any:
         request = json.dumps({"op": operation, "args": arguments}).encode() + b"\n"
         try:
             line = self._exchange(request)
@@ -101,7 +96,7 @@ def _result(line: bytes, path: Path) -> object:
     try:
         answer = json.loads(line)
     except ValueError:
-        raise UnreachableError(f"{path}: the answer was cut off or is not omfsd's") from None
+        raise UnreachableError(f"{path}: the answer is truncated or not omfsd's") from None
     if "ok" in answer:
         return answer["ok"]
     text = str(answer.get("error", "no answer"))

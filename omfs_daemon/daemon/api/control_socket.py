@@ -1,7 +1,7 @@
 """The control socket: one JSON request line in, one JSON answer line out, then the connection ends.
 
 Answers are ``{"ok": {...}}`` or ``{"error": LINE, "kind": "refused" | "input" | "denied" | "fault"}``. Anybody
-may connect; :mod:`~omfs_daemon.daemon.api.operations` says who may do what.
+may connect; :mod:`~omfs_daemon.daemon.api.operations` lists who may do what.
 """
 
 from __future__ import annotations
@@ -17,17 +17,9 @@ from threading import Lock, Thread
 
 import structlog
 
-from omfs_daemon.daemon.api.callers import Caller
-from omfs_daemon.daemon.api.callers import Peer
-from omfs_daemon.daemon.api.callers import Role
-from omfs_daemon.daemon.api.callers import peer_of
-from omfs_daemon.daemon.api.callers import user_name
-from omfs_daemon.daemon.api.operations import Control
-from omfs_daemon.daemon.api.operations import DeniedError
-from omfs_daemon.daemon.api.operations import perform
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import ControlError
-from omfs_daemon.errors import OmfsError
+from omfs_daemon.daemon.api.callers import Caller, Peer, Role, peer_of, user_name
+from omfs_daemon.daemon.api.operations import Control, perform
+from omfs_daemon.errors import ConfigError, ControlError, DeniedError, OmfsError
 
 LONGEST_REQUEST = 1 << 20
 REQUEST_SECONDS = 5.0
@@ -38,8 +30,8 @@ CONNECTIONS_PER_USER = 8
 class ControlServer:
     """Listens on ``path`` from ``start`` to ``close``; each request is served by a thread of its own.
 
-    ``may_operate`` decides by the peer's ids; ``peer`` finds them (tests pass their own). A stale socket of a
-    dead daemon is replaced; ControlError if another one answers there or the place is not writable.
+    ``may_operate`` decides by the peer's ids, which ``peer`` finds. A dead daemon's socket is replaced; ControlError
+    if another daemon answers there or the directory is not writable.
     """
 
     def __init__(
@@ -54,7 +46,7 @@ class ControlServer:
         _clear_stale(path)
         try:
             self._server = _Server(path, handler, may_operate, peer, request_seconds)
-            path.chmod(0o666)  # whoever may connect is asked for his name, not for a file permission
+            path.chmod(0o666)  # anybody may connect: access is decided by uid, not by file permission
         except OSError as error:
             raise ControlError(f"{path}: cannot listen: {error.strerror or error}") from error
         self._inode = path.stat().st_ino
@@ -64,7 +56,7 @@ class ControlServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening and take the socket away, unless somebody else's stands there by now."""
+        """Stop listening and remove the socket, unless another daemon's is there by now."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join(timeout=2.0)
@@ -84,7 +76,7 @@ def _clear_stale(path: Path) -> None:
     """Remove the socket of a daemon that is gone."""
     if not path.is_socket():
         if path.exists():
-            raise ControlError(f"{path}: is in the way: not a socket")
+            raise ControlError(f"{path}: exists and is not a socket")
         return
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(2.0)
@@ -93,7 +85,7 @@ def _clear_stale(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
         except OSError as error:
-            raise ControlError(f"{path}: cannot tell whether an omfsd listens there: {error}") from error
+            raise ControlError(f"{path}: cannot find out whether an omfsd listens there: {error}") from error
         else:
             raise ControlError(f"{path}: another omfsd listens there already")
 
@@ -115,27 +107,27 @@ class _Server(socketserver.ThreadingUnixStreamServer):
         self.may_operate = may_operate
         self.peer = peer
         self.request_seconds = request_seconds
-        self.places = _Places(CONNECTIONS_PER_USER)
+        self.connections = _ConnectionLimit(CONNECTIONS_PER_USER)
         self.log = structlog.get_logger("control")
-        super().__init__(str(path), _Conversation)
+        super().__init__(str(path), _Connection)
 
     def caller(self, peer: Peer) -> Caller:
         role = Role.OPERATOR if self.may_operate(peer) else Role.USER
         return Caller(peer.uid, peer.gid, user_name(peer.uid), role)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        self.log.exception("a conversation on the control socket failed")
+        self.log.exception("control_connection_failed")
 
 
-class _Conversation(socketserver.BaseRequestHandler):
-    """One connection. A client that hangs up or dawdles costs its own thread only, and not for long."""
+class _Connection(socketserver.BaseRequestHandler):
+    """One connection. A client that hangs up or is slow costs only its own thread, and not for long."""
 
     server: _Server
     request: socket.socket
 
     def handle(self) -> None:
         peer = self.server.peer(self.request)
-        if not self.server.places.take(peer.uid):
+        if not self.server.connections.take(peer.uid):
             self._answer(_failure(ControlError("too many requests at once: try again"), "refused"))
             return
         try:
@@ -144,7 +136,7 @@ class _Conversation(socketserver.BaseRequestHandler):
         except (TimeoutError, ConnectionError):
             return
         finally:
-            self.server.places.give(peer.uid)
+            self.server.connections.give(peer.uid)
 
     def _result(self, peer: Peer, line: bytes | None) -> dict[str, object]:
         try:
@@ -158,34 +150,34 @@ class _Conversation(socketserver.BaseRequestHandler):
         except OmfsError as error:
             return _failure(error, "refused")
         except Exception:
-            self.server.log.exception("a request on the control socket failed")
-            return _failure(ControlError("an internal error: the daemon's log has it"), "fault")
+            self.server.log.exception("control_request_failed")
+            return _failure(ControlError("internal error: see the daemon's log"), "fault")
 
     def _answer(self, answer: dict[str, object]) -> None:
         self.request.settimeout(ANSWER_SECONDS)
         self.request.sendall(json.dumps(answer).encode() + b"\n")
 
 
-class _Places:
-    """How many conversations each user has, so that none can keep the others out."""
+class _ConnectionLimit:
+    """How many connections each user has, so that none can keep the others out."""
 
     def __init__(self, per_user: int) -> None:
         self._per_user = per_user
-        self._taken: Counter[int] = Counter()
+        self._open: Counter[int] = Counter()
         self._lock = Lock()
 
     def take(self, uid: int) -> bool:
         with self._lock:
-            if self._taken[uid] >= self._per_user:
+            if self._open[uid] >= self._per_user:
                 return False
-            self._taken[uid] += 1
+            self._open[uid] += 1
             return True
 
     def give(self, uid: int) -> None:
         with self._lock:
-            self._taken[uid] -= 1
-            if not self._taken[uid]:
-                del self._taken[uid]
+            self._open[uid] -= 1
+            if not self._open[uid]:
+                del self._open[uid]
 
 
 def _failure(error: Exception, kind: str) -> dict[str, object]:

@@ -1,39 +1,39 @@
-"""The one human sentence about a cycle, which is logged, shown by ``omfs status`` and asserted by tests."""
+"""What one cycle did: its report, and the summary that is logged and shown by ``omfs status``."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from omfs_daemon.preemption.state import State
-from omfs_daemon.policy.validator import REFUSAL_TEXT
-from omfs_daemon.policy.validator import Verdict
-from omfs_daemon.policy.plan import Plan
-from omfs_daemon.policy.plan import Reclaim
 from dataclasses import dataclass, field
+
 from omfs_daemon.cluster.snapshot import Snapshot
-from omfs_daemon.policy.planner import plan
+from omfs_daemon.policy.plan import Plan, PlannedPreemption
 from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.validator import REFUSAL_TEXT, Verdict
+from omfs_daemon.preemption.state import State
 
 _MANY = 3
 
 
-def sentence(plan: Plan, verdict: Verdict, state: State, dry_run: bool = False) -> str:
-    """What is done now and what goes on, most urgent first; or that there is nothing to do."""
-    parts = [_reclaim(reclaim, dry_run) for reclaim in verdict.reclaims[:_MANY]]
-    if len(verdict.reclaims) > _MANY:
-        parts.append(f"and so for {len(verdict.reclaims) - _MANY} more")
+def cycle_summary(plan: Plan, verdict: Verdict, state: State, dry_run: bool = False) -> str:
+    """What is done now and what is under way, most urgent first; or that there is nothing to do."""
+    parts = [_reclaim(planned, dry_run) for planned in verdict.preemptions[:_MANY]]
+    if len(verdict.preemptions) > _MANY:
+        parts.append(f"and so for {len(verdict.preemptions) - _MANY} more")
     if verdict.resumes:
         parts.append(f"resuming {_names(resume.ref for resume in verdict.resumes)}")
     if plan.holds:
         parts.append(f"holding {_names(hold.ref for hold in plan.holds)}, beyond their accounts' entitlements")
     if plan.releases:
-        parts.append(f"letting go {_names(release.ref for release in plan.releases)}")
-    under_way = Counter(stop.step.value for stop in state.stops.values())
+        parts.append(f"releasing {_names(release.ref for release in plan.releases)}")
+    under_way = Counter(preemption.step.value for preemption in state.preemptions.values())
     if under_way:
-        parts.append("stops under way: " + ", ".join(f"{count} {step}" for step, count in sorted(under_way.items())))
+        parts.append(
+            "preemptions under way: " + ", ".join(f"{count} {step}" for step, count in sorted(under_way.items()))
+        )
     if verdict.refused:
         first = verdict.refused[0]
-        parts.append(f"the safety gate refused {len(verdict.refused)} ({first.ref}: {REFUSAL_TEXT[first.reason]})")
+        parts.append(f"the validator refused {len(verdict.refused)} ({first.ref}: {REFUSAL_TEXT[first.reason]})")
     waiting = sum(row.pending for row in plan.accounts if not row.parent)
     if not parts:
         parts.append("nothing to do" + (f", {waiting} CPUs' worth of jobs wait" if waiting else ""))
@@ -43,11 +43,11 @@ def sentence(plan: Plan, verdict: Verdict, state: State, dry_run: bool = False) 
     return f"dry run: {text}" if dry_run else text
 
 
-def _reclaim(reclaim: Reclaim, dry_run: bool) -> str:
-    kind = "urgent" if reclaim.urgent else "entitled"
-    victims = _names(f"{victim.ref} ({victim.account}, {victim.method})" for victim in reclaim.victims)
-    verb = "would stop" if dry_run else "stopping"
-    return f"{verb} {victims} for job {reclaim.beneficiary} ({reclaim.account}, {kind})"
+def _reclaim(planned: PlannedPreemption, dry_run: bool) -> str:
+    kind = "urgent" if planned.urgent else "entitled"
+    victims = _names(f"{victim.ref} ({victim.account}, {victim.method})" for victim in planned.victims)
+    verb = "would preempt" if dry_run else "preempting"
+    return f"{verb} {victims} for job {planned.preemptor} ({planned.account}, {kind})"
 
 
 def _names(names: Iterable[str]) -> str:
@@ -58,13 +58,16 @@ def _names(names: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What one cycle saw and did, by which rules. ``error``: why it saw or did nothing; ``seen`` and ``decided``: when
-    Slurm had answered, and when it was clear what to do."""
+class CycleReport:
+    """What one cycle observed and did, by which rules.
+
+    error            why it observed or did nothing; slurm_answers: False where that is why
+    seen, decided    when Slurm had answered, and when the decision was made
+    """
 
     at: float
-    sentence: str
-    rules: Rules = field(default_factory=Rules)
+    summary: str
+    rules: Rules = field(default_factory=lambda: Rules(methods={}))
     snapshot: Snapshot | None = None
     plan: Plan | None = None
     verdict: Verdict | None = None
@@ -72,3 +75,15 @@ class Report:
     took: float = 0.0
     seen: float = 0.0
     decided: float = 0.0
+    slurm_answers: bool = True
+
+
+@dataclass(slots=True)
+class LatestPoll:
+    """Written by the loop, read by other threads: the newest report, when Slurm last answered in full, and Slurm's
+    version and SlurmUser once they are known."""
+
+    report: CycleReport
+    last_poll: float | None = None
+    slurm_version: str = ""
+    slurm_uid: int | None = None

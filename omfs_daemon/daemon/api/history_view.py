@@ -1,34 +1,34 @@
-"""What stops have cost, as it is answered on the socket; pure."""
+"""The answers to ``omfs history``: past preemptions and their costs."""
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
-from omfs_daemon.daemon.api.plan_view import VictimView
 from collections.abc import Iterable, Sequence
-from omfs_daemon.preemption.records import Paid
-from omfs_daemon.daemon.store.history_database import PastStop
-from omfs_daemon.policy.plan import TEXT
-from omfs_daemon.policy.plan import Reason
+from typing import NotRequired, TypedDict
+
+from omfs_daemon.daemon.api.plan_view import VictimView
+from omfs_daemon.daemon.store.history_database import PastPreemption
+from omfs_daemon.policy.plan import TEXT, Reason
+from omfs_daemon.preemption.records import PaidCost
 
 
 class PastVictimView(VictimView):
-    """What its stop has cost; left out where nothing is known, or to be known by the caller.
+    """With what its preemption has cost; left out where unknown, or not for the caller to see.
 
-    stop_seconds    from the order until it had let go
-    bytes           that were written, or moved out
-    resume_seconds  until it computed again, once it has
-    lost_seconds    of work thrown away
+    preempt_seconds  from the order until it had freed its resources
+    bytes            written, or moved out
+    resume_seconds   until it computed again, once it does
+    lost_seconds     of work thrown away
     """
 
-    stop_seconds: NotRequired[float]
+    preempt_seconds: NotRequired[float]
     bytes: NotRequired[int]
     resume_seconds: NotRequired[float]
     lost_seconds: NotRequired[float]
 
 
-class PastStopView(TypedDict):
+class PastPreemptionView(TypedDict):
     time: float
-    beneficiary: str
+    preemptor: str
     account: str
     urgent: bool
     reason: str
@@ -38,14 +38,14 @@ class PastStopView(TypedDict):
 
 
 class HistoryView(TypedDict):
-    stops: list[PastStopView]
+    preemptions: list[PastPreemptionView]
 
 
 class CostView(TypedDict):
-    """What one stop of a job (``way`` "out") or its return ("in") has cost.
+    """What one preemption of a job (``direction`` "out") or its return ("in") has cost.
 
     ``moving_seconds``: of ``seconds``, those for moving its memory (0: unknown); ``bytes``: on all of its ``nodes``
-    (a job that left its nodes counts as one).
+    (a job without nodes counts as one).
     """
 
     time: float
@@ -53,7 +53,7 @@ class CostView(TypedDict):
     user: str
     account: str
     method: str
-    way: str
+    direction: str
     seconds: float
     moving_seconds: float
     bytes: int
@@ -62,62 +62,63 @@ class CostView(TypedDict):
 
 
 class CostsView(TypedDict):
-    """Newest first, as stops are."""
+    """Newest first."""
 
     costs: list[CostView]
+
 
 OUT, IN = "out", "in"
 
 
 class Costs:
-    """Rows by job, to be found by the stop that they belong to."""
+    """Finds the costs of one preemption of a job."""
 
-    def __init__(self, rows: Iterable[Paid]) -> None:
+    def __init__(self, rows: Iterable[PaidCost]) -> None:
         """``rows``: oldest first."""
-        self._of_job: dict[str, list[Paid]] = {}
+        self._of_job: dict[str, list[PaidCost]] = {}
         for row in rows:
             self._of_job.setdefault(row.job, []).append(row)
 
-    def of(self, job: str, begun: float) -> tuple[Paid | None, Paid | None]:
-        """The stop of a job that began then, and its return: before it is stopped again, if it has come back."""
+    def of(self, job: str, begun: float) -> tuple[PaidCost | None, PaidCost | None]:
+        """Of the job's preemption that began then: its cost, and that of the job's return, if it has returned since."""
         rows = [row for row in self._of_job.get(job, ()) if row.time >= begun]
-        stopped = next((row for row in rows if row.way == OUT), None)
-        if stopped is None:
+        out = next((row for row in rows if row.direction == OUT), None)
+        if out is None:
             return None, None
-        after = next((row for row in rows[rows.index(stopped) + 1 :]), None)
-        return stopped, after if after is not None and after.way == IN else None
+        after = next((row for row in rows[rows.index(out) + 1 :]), None)
+        return out, after if after is not None and after.direction == IN else None
 
 
-def past_victims(stop: PastStop, costs: Costs) -> list[PastVictimView]:
-    return [_past_victim(victim, stop.time, costs) for victim in stop.victims]
+def victim_views(preemption: PastPreemption, costs: Costs) -> list[PastVictimView]:
+    return [_past_victim(victim, preemption.time, costs) for victim in preemption.victims]
 
 
 def _past_victim(victim: dict[str, object], begun: float, costs: Costs) -> PastVictimView:
     job = str(victim["job"])
     view = PastVictimView(job=job, account=str(victim["account"]), method=str(victim["method"]))
-    stopped, back = costs.of(job, begun)
-    if stopped is not None:
-        view["stop_seconds"] = stopped.seconds
-        view["bytes"] = stopped.size
-        view["lost_seconds"] = stopped.lost + (back.lost if back is not None else 0.0)
+    out, back = costs.of(job, begun)
+    if out is not None:
+        view["preempt_seconds"] = out.seconds
+        view["bytes"] = out.size
+        view["lost_seconds"] = out.lost + (back.lost if back is not None else 0.0)
     if back is not None:
         view["resume_seconds"] = back.seconds
     return view
 
 
-def costs_view(rows: Sequence[Paid], limit: int) -> CostsView:
+def costs_view(rows: Sequence[PaidCost], limit: int) -> CostsView:
     """The newest ``limit`` of the rows, which come oldest first."""
     return CostsView(costs=[_cost_view(row) for row in reversed(rows[-limit:])])
 
 
-def _cost_view(row: Paid) -> CostView:
+def _cost_view(row: PaidCost) -> CostView:
     return CostView(
         time=row.time,
         job=row.job,
         user=row.user,
         account=row.account,
         method=row.method,
-        way=row.way,
+        direction=row.direction,
         seconds=row.seconds,
         moving_seconds=row.moving,
         bytes=row.size,
@@ -126,16 +127,16 @@ def _cost_view(row: Paid) -> CostView:
     )
 
 
-def paid(views: Iterable[CostView]) -> list[Paid]:
+def costs_from_views(views: Iterable[CostView]) -> list[PaidCost]:
     """The rows that were answered, oldest first again."""
     rows = [
-        Paid(
+        PaidCost(
             view["time"],
             view["job"],
             view["user"],
             view["account"],
             view["method"],
-            view["way"],
+            view["direction"],
             view["seconds"],
             view["moving_seconds"],
             view["bytes"],
@@ -147,19 +148,19 @@ def paid(views: Iterable[CostView]) -> list[Paid]:
     return rows[::-1]
 
 
-def past_stops(stops: list[PastStop], paid: list[Paid]) -> list[PastStopView]:
+def past_preemptions(preemptions: list[PastPreemption], paid: list[PaidCost]) -> list[PastPreemptionView]:
     """``paid``: what the caller may see of their costs, oldest first."""
     costs = Costs(paid)
     return [
-        PastStopView(
-            time=stop.time,
-            beneficiary=stop.beneficiary,
-            account=stop.account,
-            urgent=stop.urgent,
-            reason=TEXT[Reason(stop.reason)],
-            victims=past_victims(stop, costs),
-            waited_seconds=stop.waited,
-            outcome=stop.outcome,
+        PastPreemptionView(
+            time=preemption.time,
+            preemptor=preemption.preemptor,
+            account=preemption.account,
+            urgent=preemption.urgent,
+            reason=TEXT[Reason(preemption.reason)],
+            victims=victim_views(preemption, costs),
+            waited_seconds=preemption.waited,
+            outcome=preemption.outcome,
         )
-        for stop in stops
+        for preemption in preemptions
     ]

@@ -1,18 +1,16 @@
-"""The shape behind --json beside what makes it."""
+"""The answer to ``omfs methods``."""
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
 from math import isfinite
-from omfs_daemon.cluster import run_report as launched
-from omfs_daemon.cluster.run_report import RunState
-from omfs_daemon.cluster.preempt_methods import BUILT_IN
-from omfs_daemon.cluster.preempt_methods import Method
-from omfs_daemon.cluster.preempt_methods import Pace
-from omfs_daemon.cluster.snapshot import Snapshot
-from omfs_daemon.preemption.settings import Settings
-from omfs_daemon.daemon.node_client.probes import Probed
+from typing import Literal, NotRequired, TypedDict
 
+from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
+from omfs_daemon.cluster.run_report import RunState, run_report
+from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.daemon.node_client.probes import Probed
+from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
+from omfs_daemon.preemption.settings import Settings
 
 # -- methods -----------------------------------------------------------------------------------------
 
@@ -20,10 +18,10 @@ from omfs_daemon.daemon.node_client.probes import Probed
 class PaceView(TypedDict):
     """Seconds whatever the size, and bytes per second of one node; None: the size does not matter."""
 
-    stop_seconds: float
-    stop_bytes_per_second: float | None
-    back_seconds: float
-    back_bytes_per_second: float | None
+    preempt_seconds: float
+    preempt_bytes_per_second: float | None
+    resume_seconds: float
+    resume_bytes_per_second: float | None
 
 
 class WhyNotView(TypedDict):
@@ -47,10 +45,10 @@ class MethodView(TypedDict):
     """A method that is installed.
 
     comes_back  "anywhere" or "same nodes"
-    frees       of "cpus", "memory", "devices", what others may have of a job that it stopped
+    frees       of "cpus", "memory", "devices", which of a preempted job's resources others may use
     done_by     "slurm", "omfs-run" (in the job) or "omfs-node" (on its nodes)
     built_in    whether it is one of ours, not of a site's package
-    now         where it can be used now; left out where no daemon was asked
+    now         where it can be used now; left out where no daemon answered
     """
 
     name: str
@@ -60,45 +58,46 @@ class MethodView(TypedDict):
     frees: list[str]
     done_by: Literal["slurm", "omfs-run", "omfs-node"]
     pace: PaceView
-    stop_timeout_seconds: float
+    preempt_timeout_seconds: float
     now: NotRequired[MethodNowView]
 
 
 class MethodsView(TypedDict):
-    """``source``: whose configuration they are told by: "omfsd", or the name of a file."""
+    """``source``: whose configuration is shown: "omfsd", or the name of a file."""
 
     source: str
     methods: list[MethodView]
 
+
 NAMED = 5
-"""So many nodes are named for each reason."""
+"""How many nodes are named for each reason at most."""
 
 WHY_TEXT = {
     "no_swap": "it has no swap",
     "not_usable": "omfs-node cannot do it there",
     "unreachable": "it cannot be reached",
     "timeout": "it did not answer in time",
-    "bad_answer": "what it answered makes no sense",
+    "bad_answer": "its answer is not understood",
 }
-_NO_WAY = "no way to the nodes is configured (nodes.worker)"
+_NO_WORKER = "no worker for the nodes is configured (nodes.worker)"
 _NO_CLASS = "no class of jobs has it (class.methods)"
-_NOT_YET = "it has not been looked at yet"
+_NOT_YET = "it has not been probed yet"
 
 
 def methods_view(settings: Settings, source: str) -> MethodsView:
-    """What holds whatever the nodes are like."""
-    paces, limits = settings.rules.paces, settings.stop_by
+    """The part that does not depend on the nodes."""
+    paces, limits = settings.rules.paces, settings.preempt_timeouts
     return MethodsView(
         source=source,
         methods=[
-            _method_view(method.traits, paces.get(name, method.pace), limits.get(name, settings.stop_timeout))
+            _method_view(method.traits, paces.get(name, method.pace), limits.get(name, settings.preempt_timeout))
             for name, method in settings.methods.items()
         ],
     )
 
 
 def methods_now(settings: Settings, snapshot: Snapshot | None, probed: Probed) -> MethodsView:
-    """And where each can be used; nothing of that is told before Slurm has been looked at."""
+    """Also where each can be used; left out before the first poll of Slurm."""
     view = methods_view(settings, "omfsd")
     if snapshot is not None:
         for method in view["methods"]:
@@ -106,21 +105,21 @@ def methods_now(settings: Settings, snapshot: Snapshot | None, probed: Probed) -
     return view
 
 
-def _method_view(traits: Method, pace: Pace, stop_timeout: float) -> MethodView:
+def _method_view(traits: MethodTraits, pace: MethodSpeed, preempt_timeout: float) -> MethodView:
     return MethodView(
         name=traits.name,
-        built_in=traits.name in BUILT_IN,
+        built_in=traits.name in BUILT_IN_TRAITS,
         keeps_work=traits.keeps_work,
         comes_back="same nodes" if traits.same_nodes else "anywhere",
         frees=["cpus", "memory", "devices"] if traits.leaves else ["cpus", *sorted(traits.frees, reverse=True)],
         done_by="omfs-run" if traits.launched else "omfs-node" if traits.on_nodes else "slurm",
         pace=PaceView(
-            stop_seconds=pace.stop_seconds,
-            stop_bytes_per_second=_rate(pace.stop_rate),
-            back_seconds=pace.back_seconds,
-            back_bytes_per_second=_rate(pace.back_rate),
+            preempt_seconds=pace.preempt_seconds,
+            preempt_bytes_per_second=_rate(pace.preempt_rate),
+            resume_seconds=pace.resume_seconds,
+            resume_bytes_per_second=_rate(pace.resume_rate),
         ),
-        stop_timeout_seconds=stop_timeout,
+        preempt_timeout_seconds=preempt_timeout,
     )
 
 
@@ -128,7 +127,7 @@ def _rate(rate: float) -> float | None:
     return rate if isfinite(rate) else None
 
 
-def _now(traits: Method, snapshot: Snapshot, probed: Probed) -> MethodNowView:
+def _now(traits: MethodTraits, snapshot: Snapshot, probed: Probed) -> MethodNowView:
     if traits.launched:
         return MethodNowView(ready=_ready(traits.name, snapshot), why_not=[])
     up = sorted(node.name for node in snapshot.nodes.values() if node.up)
@@ -144,15 +143,15 @@ def _now(traits: Method, snapshot: Snapshot, probed: Probed) -> MethodNowView:
 
 
 def _ready(name: str, snapshot: Snapshot) -> int:
-    """Running jobs in which omfs-run has said that they can be stopped so."""
-    said = (launched.of(job) for job in snapshot.jobs.values() if job.runs)
-    return sum(run is not None and run.method == name and run.state is RunState.READY for run in said)
+    """Running jobs whose omfs-run has reported that they can be preempted by this method."""
+    reports = (run_report(job) for job in snapshot.jobs.values() if job.runs)
+    return sum(run is not None and run.method == name and run.state is RunState.READY for run in reports)
 
 
 def _why_not(node: str, name: str, probed: Probed) -> str:
-    """In words, "" if it can be used there; as the probes have it, which is what the policy goes by."""
+    """Why the method cannot be used there by the latest probes, which the policy goes by; "" if it can."""
     if probed.methods is None:
-        return _NO_WAY
+        return _NO_WORKER
     if name not in probed.methods:
         return _NO_CLASS
     facts = probed.facts.get(node)

@@ -1,42 +1,38 @@
-"""What may be asked on the control socket: one table of operation → who may, which arguments, which method."""
+"""The operations of the control socket: who may request each, its arguments, and its method."""
 
 from __future__ import annotations
 
-from typing import TypedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Protocol
-from omfs_daemon.daemon.api.callers import Caller
-from omfs_daemon.daemon.api.callers import Role
-from omfs_daemon.daemon.api.history_view import CostsView
-from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
-from omfs_daemon.daemon.api.history_view import HistoryView
-from omfs_daemon.daemon.api.methods_view import MethodsView
-from omfs_daemon.daemon.api.plan_view import PlanView
-from omfs_daemon.daemon.api.status_view import StatusView
-from omfs_daemon.daemon.api.why_view import WhyView
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import ControlError
+from typing import TYPE_CHECKING, Protocol, TypedDict
+
+from omfs_daemon.daemon.api.callers import Caller, Role
+from omfs_daemon.errors import ConfigError, DeniedError
+
+if TYPE_CHECKING:
+    from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
+    from omfs_daemon.daemon.api.history_view import CostsView, HistoryView
+    from omfs_daemon.daemon.api.methods_view import MethodsView
+    from omfs_daemon.daemon.api.plan_view import PlanView
+    from omfs_daemon.daemon.api.status_view import StatusView
+    from omfs_daemon.daemon.api.why_view import WhyView
 
 
 class DoneView(TypedDict):
-    """The answer to ``pause``, ``resume`` and ``reload``: one sentence that says what holds now."""
+    """The answer to ``pause``, ``resume``, and ``reload``: one sentence on what is in force now."""
 
     done: str
+
 
 LONGEST_HISTORY = 10_000
 
 
-class DeniedError(ControlError):
-    """The caller may not do that."""
-
-
 class Control(Protocol):
-    """What the daemon does for the socket. Called from several threads at once.
+    """What the daemon does for requests. Called from several threads at once.
 
-    Filters what a caller who is not an operator may see (jobs other than his own). Raises ControlError for a
-    "no", ConfigError for a wrong input; both reach the caller as one line.
+    Hides other users' jobs from callers who are not operators. Raises ControlError to refuse, ConfigError for wrong
+    input; both reach the caller as one line.
     """
 
     def status(self, caller: Caller) -> StatusView: ...
@@ -44,16 +40,16 @@ class Control(Protocol):
     def why(self, caller: Caller, job: str) -> WhyView: ...
 
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
-        """The newest ``limit`` stops since a time (seconds since the epoch), newest first."""
+        """The newest ``limit`` preemptions since a time (seconds since the epoch), newest first."""
 
     def costs(self, caller: Caller, limit: int, since: float) -> CostsView:
-        """The newest ``limit`` stops and returns of jobs since a time, with what they have cost, newest first."""
+        """The costs of the newest ``limit`` preemptions and returns since a time, newest first."""
 
     def methods(self, caller: Caller) -> MethodsView: ...
     def entitlements(self, caller: Caller) -> EntitlementsView: ...
 
     def change_entitlements(self, caller: Caller, change: dict[str, object]) -> EntitlementsView:
-        """``change`` is unchecked; ``omfs_daemon.daemon.entitlements.apply`` checks it."""
+        """``change`` is unchecked; ``store.entitlement_store.apply_change`` checks it."""
 
     def pause(self, caller: Caller, reason: str) -> DoneView: ...
     def resume(self, caller: Caller) -> DoneView: ...
@@ -66,7 +62,7 @@ Answer = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``names``: the arguments it knows. ``call`` takes them from the request, checked."""
+    """``names``: its arguments; ``call`` checks them and takes them from the request."""
 
     role: Role
     names: frozenset[str]

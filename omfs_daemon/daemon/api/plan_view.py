@@ -1,25 +1,19 @@
-"""The shape behind --json beside what makes it."""
+"""The answer to ``omfs plan``."""
 
 from __future__ import annotations
 
 from typing import NotRequired, TypedDict
+
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
-from omfs_daemon.preemption.observation import Picture
-from omfs_daemon.policy.validator import REFUSAL_TEXT
-from omfs_daemon.policy.validator import Verdict
-from omfs_daemon.policy.plan import TEXT
-from omfs_daemon.policy.plan import Plan
-from omfs_daemon.policy.plan import Reason
-from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.policy.victims.method_availability import Ways
-
+from omfs_daemon.policy.plan import TEXT, Plan, Reason
+from omfs_daemon.policy.validator import REFUSAL_TEXT, Verdict
 
 # -- plan --------------------------------------------------------------------------------------------
 
 
 class VictimView(TypedDict):
-    """``cost_seconds``: what its stop is estimated to cost, of a plan."""
+    """``cost_seconds``: the estimated cost of the preemption, in a plan."""
 
     job: str
     account: str
@@ -28,7 +22,7 @@ class VictimView(TypedDict):
 
 
 class ActionView(TypedDict):
-    """One thing that would happen now, or that the safety gate refused; ``reason`` says why in words."""
+    """One thing that would happen now, or that the validator refused; ``reason`` says why in words."""
 
     kind: str
     job: str
@@ -40,29 +34,31 @@ class ActionView(TypedDict):
 
 class PlanView(TypedDict):
     time: float
-    sentence: str
+    summary: str
     actions: list[ActionView]
     refused: list[ActionView]
 
 
-def plan_view(
-    time: float, sentence: str, suggested: Plan, verdict: Verdict, snapshot: Snapshot, rules: Rules
-) -> PlanView:
-    """Every suggestion that would be enacted, and what the gate refuses."""
-    costs = _costs(verdict, snapshot, rules)
+def plan_view(time: float, summary: str, suggested: Plan, verdict: Verdict) -> PlanView:
+    """Every suggestion that would be enacted, and what the validator refuses."""
     actions = [
         ActionView(
-            kind="stop for",
-            job=reclaim.beneficiary,
-            account=reclaim.account,
-            reason=TEXT[reclaim.reason],
-            numbers=dict(reclaim.numbers),
+            kind="preempt for",
+            job=planned.preemptor,
+            account=planned.account,
+            reason=TEXT[planned.reason],
+            numbers=dict(planned.numbers),
             victims=[
-                VictimView(job=v.ref, account=v.account, method=v.method, cost_seconds=costs[v.ref, v.method])
-                for v in reclaim.victims
+                VictimView(
+                    job=victim.ref,
+                    account=victim.account,
+                    method=victim.method,
+                    cost_seconds=round(verdict.costs[victim.ref, victim.method].total, 1),
+                )
+                for victim in planned.victims
             ],
         )
-        for reclaim in verdict.reclaims
+        for planned in verdict.preemptions
     ]
     actions += [_action("resume", resume.ref, resume.account, Reason.CPUS_FREE_AGAIN) for resume in verdict.resumes]
     actions += [_action("start", start.ref, start.account, start.reason) for start in suggested.starts]
@@ -72,17 +68,7 @@ def plan_view(
         ActionView(kind="refused", job=r.ref, account=r.account, reason=REFUSAL_TEXT[r.reason], numbers={})
         for r in verdict.refused
     ]
-    return PlanView(time=time, sentence=sentence, actions=actions, refused=refused)
-
-
-def _costs(verdict: Verdict, snapshot: Snapshot, rules: Rules) -> dict[tuple[str, str], float]:
-    """What each stop is estimated to cost, in seconds."""
-    picture, ways = Picture(snapshot), Ways(rules, snapshot.facts, snapshot.sizes)
-    found = {}
-    for victim in (victim for reclaim in verdict.reclaims for victim in reclaim.victims):
-        job = picture.job(victim.ref)
-        found[victim.ref, victim.method] = round(ways.cost(job, victim.method).total, 1) if job is not None else 0.0
-    return found
+    return PlanView(time=time, summary=summary, actions=actions, refused=refused)
 
 
 def _action(kind: str, job: str, account: str, reason: Reason) -> ActionView:
@@ -98,7 +84,7 @@ def only_of(caller: Caller, view: PlanView, snapshot: Snapshot) -> PlanView:
 
     return {
         **view,
-        "sentence": "",
+        "summary": "",
         "actions": [action for action in view["actions"] if concerns(action)],
         "refused": [action for action in view["refused"] if concerns(action)],
     }

@@ -1,13 +1,14 @@
-"""The shape behind --json beside what makes it."""
+"""The answer to ``omfs status``."""
 
 from __future__ import annotations
 
 from typing import TypedDict
-from omfs_daemon.daemon.api.cycle_report import Report
-from omfs_daemon.preemption.state import State
+
 from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.policy.arrays.usage import AccountUse
 from omfs_daemon.cluster.holds import is_held_by_us
+from omfs_daemon.daemon.api.cycle_report import CycleReport
+from omfs_daemon.policy.arrays.usage import AccountUsage
+from omfs_daemon.preemption.state import State
 
 # -- status ------------------------------------------------------------------------------------------
 
@@ -27,11 +28,11 @@ class ClusterView(TypedDict):
 
 
 class AccountView(TypedDict):
-    """One account; ``parent`` is "" at the top. ``percent`` is of the parent, the CPUs are of the machine.
+    """One account; ``parent`` is "" at the top. ``percent`` is of the parent, CPUs are of the cluster.
 
     borrowed  CPUs used above the entitlement
     lent      CPUs of the entitlement that others use
-    pending   CPUs that its waiting jobs ask for
+    pending   CPUs that its pending jobs request
     """
 
     account: str
@@ -49,8 +50,8 @@ class StepVictimView(TypedDict):
     method: str
 
 
-class StopUnderWayView(TypedDict):
-    beneficiary: str
+class PreemptionView(TypedDict):
+    preemptor: str
     account: str
     urgent: bool
     step: str
@@ -58,11 +59,11 @@ class StopUnderWayView(TypedDict):
     since: float
 
 
-StoppedView = TypedDict("StoppedView", {"job": str, "method": str, "since": float, "for": str})
+PreemptedJobView = TypedDict("PreemptedJobView", {"job": str, "method": str, "since": float, "for": str})
 
 
 class StatusView(TypedDict):
-    """``last_poll``: the last look at Slurm that succeeded; ``held``: jobs that wait in a hold of ours."""
+    """``last_poll``: when Slurm last answered in full; ``held``: jobs that the daemon or the submit plug-in holds."""
 
     version: str
     time: float
@@ -72,25 +73,25 @@ class StatusView(TypedDict):
     dry_run: bool
     last_poll: float | None
     last_error: str | None
-    sentence: str
+    summary: str
     cluster: ClusterView
     accounts: list[AccountView]
-    stops_under_way: list[StopUnderWayView]
-    stopped: list[StoppedView]
+    preemptions_under_way: list[PreemptionView]
+    preempted: list[PreemptedJobView]
     held: int
     entitlements_source: str
 
 
-def account_views(rows: tuple[AccountUse, ...], tree: AccountTree) -> list[AccountView]:
-    """One row an account, ``(others)`` only where it owns, uses or wants something."""
-    percent = {share.name: float(share.percent) for share in tree.shares}
+def account_views(rows: tuple[AccountUsage, ...], tree: AccountTree) -> list[AccountView]:
+    """One row per account; ``(others)`` only where it is entitled to, uses, or requests something."""
+    percent = {entitlement.name: float(entitlement.percent) for entitlement in tree.entitlements}
     views = []
     for row, entity in zip(rows, tree.entities, strict=True):
         if row.account in percent:
             part = percent[row.account]
         elif row.entitled or row.used or row.pending:
-            above = tree.entities[entity.path[1]].share if len(entity.path) > 1 else 1
-            part = round(float(entity.share / above * 100), 6) if above else 0.0
+            above = tree.entities[entity.path[1]].entitlement if len(entity.path) > 1 else 1
+            part = round(float(entity.entitlement / above * 100), 6) if above else 0.0
         else:
             continue
         views.append(
@@ -108,12 +109,12 @@ def account_views(rows: tuple[AccountUse, ...], tree: AccountTree) -> list[Accou
     return views
 
 
-def cluster_view(report: Report) -> ClusterView:
+def cluster_view(report: CycleReport) -> ClusterView:
     snapshot = report.snapshot
     if snapshot is None:
         return ClusterView(nodes=0, nodes_up=0, cpus=0, cpus_used=0, cpus_idle=0)
     up = [node for node in snapshot.nodes.values() if node.up]
-    used = sum(share.cpus for job in snapshot.jobs.values() if job.holds_cpus for share in job.shares)
+    used = sum(allocation.cpus for job in snapshot.jobs.values() if job.holds_cpus for allocation in job.allocations)
     cpus = sum(node.cpus for node in snapshot.nodes.values())
     idle = max(0, sum(node.cpus for node in up) - used)
     return ClusterView(nodes=len(snapshot.nodes), nodes_up=len(up), cpus=cpus, cpus_used=used, cpus_idle=idle)
@@ -124,28 +125,28 @@ def pause_view(state: State) -> PauseView | None:
     return None if pause is None else PauseView(by=pause.by, since=pause.at, reason=pause.reason)
 
 
-def stops_under_way(state: State) -> list[StopUnderWayView]:
+def preemptions_under_way(state: State) -> list[PreemptionView]:
     return [
-        StopUnderWayView(
-            beneficiary=stop.beneficiary.ref,
-            account=stop.beneficiary.account,
-            urgent=stop.beneficiary.urgent,
-            step=stop.step.value,
-            victims=[{"job": victim.ref, "method": victim.method} for victim in stop.victims],
-            since=stop.begun,
+        PreemptionView(
+            preemptor=preemption.preemptor.ref,
+            account=preemption.preemptor.account,
+            urgent=preemption.preemptor.urgent,
+            step=preemption.step.value,
+            victims=[{"job": victim.ref, "method": victim.method} for victim in preemption.victims],
+            since=preemption.begun,
         )
-        for _, stop in sorted(state.stops.items())
+        for _, preemption in sorted(state.preemptions.items())
     ]
 
 
-def stopped_jobs(state: State) -> list[StoppedView]:
+def preempted_jobs(state: State) -> list[PreemptedJobView]:
     return [
-        {"job": ref, "method": stopped.method, "since": stopped.at, "for": stopped.beneficiary}
-        for ref, stopped in sorted(state.stopped.items(), key=lambda item: item[1].at)
+        {"job": ref, "method": job.method, "since": job.at, "for": job.preemptor}
+        for ref, job in sorted(state.preempted.items(), key=lambda item: item[1].at)
     ]
 
 
-def held_count(report: Report) -> int:
+def held_count(report: CycleReport) -> int:
     if report.snapshot is None:
         return 0
     return sum(job.tasks for job in report.snapshot.jobs.values() if is_held_by_us(job))

@@ -1,30 +1,22 @@
-"""The shape behind --json beside what makes it."""
+"""The answer to ``omfs why``."""
 
 from __future__ import annotations
 
-from typing import TypedDict
 from collections.abc import Mapping
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
+from typing import TypedDict
+
+from omfs_daemon.cluster.holds import could_start, is_held_by_us, is_held_for_owner
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
-from omfs_daemon.daemon.api.cycle_report import Report
-from omfs_daemon.preemption.observation import Picture
-from omfs_daemon.preemption.state import State
-from omfs_daemon.daemon.store.history_database import Story
+from omfs_daemon.daemon.api.cycle_report import CycleReport
+from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.errors import ControlError
-from omfs_daemon.policy.plan import TEXT
-from omfs_daemon.policy.plan import Plan
-from omfs_daemon.policy.plan import Reason
-from omfs_daemon.cluster.holds import could_start
-from omfs_daemon.cluster.holds import is_held_by_us
-from omfs_daemon.cluster.holds import is_held_for_owner
-from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.policy.rules.classes import classify
-from omfs_daemon.policy.victims.method_availability import WHY_NOT_TEXT
-from omfs_daemon.policy.victims.method_availability import Ways
-
+from omfs_daemon.policy.plan import TEXT, Plan, Reason
+from omfs_daemon.policy.rules.classes import Rules, classify
+from omfs_daemon.policy.victims.method_availability import WHY_NOT_TEXT, MethodAvailability
+from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.state import State
 
 # -- why and history ---------------------------------------------------------------------------------
 
@@ -36,12 +28,12 @@ class EventView(TypedDict):
     data: dict[str, object]
 
 
-class WayView(TypedDict):
-    """A method by which the job may be stopped; ``why_not`` is "" where it could be now. Seconds are estimates."""
+class MethodOptionView(TypedDict):
+    """A method by which the job may be preempted; ``why_not`` is "" if it could be now. Seconds are estimates."""
 
     method: str
-    stop_seconds: float
-    back_seconds: float
+    preempt_seconds: float
+    resume_seconds: float
     lost_seconds: float
     why_not: str
 
@@ -55,21 +47,27 @@ WhyView = TypedDict(
         "class": str,
         "state": str,
         "now": str,
-        "ways": list[WayView],
+        "methods": list[MethodOptionView],
         "events": list[EventView],
     },
 )
 
 
 def why_view(
-    caller: Caller, ref: str, report: Report, state: State, rules: Rules, story: Story, suggested: Plan | None
+    caller: Caller,
+    ref: str,
+    report: CycleReport,
+    state: State,
+    rules: Rules,
+    history_database: HistoryDatabase,
+    suggested: Plan | None,
 ) -> WhyView:
-    """A job's story; ControlError if nothing is known of it, or if it is somebody else's."""
+    """A job's history; ControlError if nothing is known of it, or if it is another user's."""
     job = _find(report, state, ref)
-    events = story.of_job(job.ref if job is not None else ref)
+    events = history_database.of_job(job.ref if job is not None else ref)
     users = {job.user} if job is not None else {event.user for event in events if event.user}
     if job is None and not events:
-        raise ControlError(f"job {ref}: Slurm does not list it, and nothing was ever done about it")
+        raise ControlError(f"job {ref}: Slurm does not list it, and omfsd has never acted on it")
     if not caller.is_operator and caller.user not in users:
         raise ControlError(f"job {ref}: is not yours")
     return {
@@ -79,37 +77,37 @@ def why_view(
         "class": _class_text(rules, job) if job is not None else "",
         "state": job.state.value if job is not None else "ENDED",
         "now": _now(job, ref, state, suggested, report.at) if job is not None else "Slurm lists it no longer",
-        "ways": _ways(rules, job, report.snapshot) if job is not None and job.runs else [],
+        "methods": _methods(rules, job, report.snapshot) if job is not None and job.runs else [],
         "events": [
             {"time": event.time, "event": event.event, "text": event.text, "data": dict(event.data)} for event in events
         ],
     }
 
 
-def _find(report: Report, state: State, ref: str) -> Job | None:
+def _find(report: CycleReport, state: State, ref: str) -> Job | None:
     if report.snapshot is None:
         raise ControlError("Slurm has not answered yet: try again")
-    picture = Picture(report.snapshot)
-    found = picture.job(ref)
+    observation = Observation(report.snapshot)
+    found = observation.job(ref)
     if found is None and ref.isdecimal():
         found = report.snapshot.jobs.get(int(ref))
     return found
 
 
-def _ways(rules: Rules, job: Job, snapshot: Snapshot | None) -> list[WayView]:
+def _methods(rules: Rules, job: Job, snapshot: Snapshot | None) -> list[MethodOptionView]:
     """Cheapest first of those that could be used now, then the others."""
     if snapshot is None:
         return []
-    found = Ways(rules, snapshot.facts, snapshot.sizes).all(job, classify(rules, job))
+    found = MethodAvailability(rules, snapshot.facts, snapshot.sizes).all(job, classify(rules, job))
     return [
-        WayView(
-            method=way.method,
-            stop_seconds=round(way.cost.stop, 1),
-            back_seconds=round(way.cost.back, 1),
-            lost_seconds=round(way.cost.lost, 1),
-            why_not="" if way.why_not is None else WHY_NOT_TEXT[way.why_not],
+        MethodOptionView(
+            method=option.method,
+            preempt_seconds=round(option.cost.preempt, 1),
+            resume_seconds=round(option.cost.resume, 1),
+            lost_seconds=round(option.cost.lost, 1),
+            why_not="" if option.why_not is None else WHY_NOT_TEXT[option.why_not],
         )
-        for way in sorted(found, key=lambda way: (way.why_not is not None, way.cost.total))
+        for option in sorted(found, key=lambda option: (option.why_not is not None, option.cost.total))
     ]
 
 
@@ -122,13 +120,13 @@ def _class_text(rules: Rules, job: Job) -> str:
 
 
 def _now(job: Job, ref: str, state: State, suggested: Plan | None, now: float) -> str:
-    stop = next((stop for stop in state.stops.values() if ref in stop.refs), None)
-    if stop is not None and stop.beneficiary.ref == ref:
-        return f"room is being made for it (step: {stop.step.value})"
-    if stop is not None:
-        return f"is being stopped for job {stop.beneficiary.ref} (step: {stop.step.value})"
+    preemption = next((preemption for preemption in state.preemptions.values() if ref in preemption.refs), None)
+    if preemption is not None and preemption.preemptor.ref == ref:
+        return f"jobs are being preempted for it (step: {preemption.step.value})"
+    if preemption is not None:
+        return f"is being preempted for job {preemption.preemptor.ref} (step: {preemption.step.value})"
     if job.state is JobState.SUSPENDED:
-        return "suspended; it runs on when its CPUs are free" if ref in state.stopped else "suspended, not by us"
+        return "suspended; it runs on when its CPUs are free" if ref in state.preempted else "suspended, not by us"
     if job.state is not JobState.PENDING:
         return "runs" if job.runs else job.state.value.lower()
     return _why_it_waits(job, ref, suggested, now)

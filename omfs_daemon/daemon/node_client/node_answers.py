@@ -1,4 +1,4 @@
-"""What omfs-node answers, checked: a node may be broken or taken over, so nothing odd is believed."""
+"""omfs-node's answers, validated: a node may be broken or compromised."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MethodFacts:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes that a job holds on a node: memory that page-out would free, and vector engines' memory."""
+    """Bytes that a job has on a node: memory that page-out would free, and vector engines' memory."""
 
     resident: int = 0
     ve: int = 0
@@ -49,9 +49,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One node's answer. Where ``ok`` is false only ``why`` (a code), ``message`` (a line) and ``state`` count.
+    """One node's answer. Where ``ok`` is false, only ``why`` (a code), ``message`` (a line), and ``state`` count.
 
-    Codes of this side: unreachable, timeout, bad_answer; all others are omfs-node's. ``moved`` and ``freed`` are bytes,
+    Codes set here: unreachable, timeout, bad_answer; others are omfs-node's. ``moved`` and ``freed`` are bytes,
     ``slowest`` the seconds of the slowest process. ``methods`` and ``jobs`` (by raw id) answer a probe.
     """
 
@@ -70,16 +70,16 @@ class Answer:
 
 
 def failed(why: str, message: str) -> Answer:
-    """An answer that stands for one that did not come."""
-    return Answer(ok=False, why=why, message=one_line(message))
+    """Stands for an answer that did not come."""
+    return Answer(ok=False, why=why, message=printable_line(message))
 
 
-def one_line(text: str) -> str:
+def printable_line(text: str) -> str:
     """The text as one printable line of at most 500 characters."""
     return "".join(letter if letter.isprintable() else " " for letter in " ".join(text.split()))[:_LINE]
 
 
-def read(printed: bytes) -> Answer:
+def read_answer(printed: bytes) -> Answer:
     """The answer in what omfs-node printed; ``bad_answer`` if it is anything but one."""
     if len(printed) > LIMIT:
         return failed("bad_answer", f"more than {LIMIT} bytes")
@@ -94,7 +94,7 @@ def _answer(raw: dict[str, object]) -> Answer:
     ok = _flag(raw, "ok")
     state = _one_of(raw, "state", _STATES)
     if not ok:
-        return Answer(False, _code(raw, "why") or "bad_answer", one_line(_text(raw, "message")), state)
+        return Answer(False, _code(raw, "why") or "bad_answer", printable_line(_text(raw, "message")), state)
     return Answer(
         ok=True,
         state=state,
@@ -118,7 +118,7 @@ def _facts(raw: dict[str, object]) -> MethodFacts:
 
 
 def _known(raw: dict[str, object]) -> dict[str, object]:
-    """What a node does not know of itself (null) is left out, and so counts as none: nothing is promised on it."""
+    """Without what the node does not know of itself (null), which then counts as none."""
     return {name: value for name, value in raw.items() if value is not None}
 
 
@@ -189,11 +189,11 @@ def _one_of(raw: dict[str, object], name: str, allowed: tuple[str, ...]) -> str:
 
 def _name(value: str) -> str:
     if not _CODE.match(value):
-        raise ValueError("a method's name is odd")
+        raise ValueError("a method's name is not valid")
     return value
 
 
 def _job(value: str) -> int:
     if not _JOB.match(value):
-        raise ValueError("a job's number is odd")
+        raise ValueError("a job's number is not valid")
     return int(value)

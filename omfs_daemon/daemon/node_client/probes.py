@@ -1,4 +1,4 @@
-"""What nodes can and what is free on them, looked at again and again in the background."""
+"""Probes the nodes in the background: usable methods, free space, and sizes of jobs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-import structlog
-from omfs_daemon.daemon.node_client.node_answers import Answer
-from omfs_daemon.daemon.node_client.node_answers import Held
-from omfs_daemon.daemon.node_client.node_answers import MethodFacts
-from omfs_daemon.daemon.node_client.transport import Transport
-from collections.abc import Mapping
 from typing import NamedTuple
+
+import structlog
+
+from omfs_daemon.daemon.node_client.node_answers import Answer, Held, MethodFacts
+from omfs_daemon.daemon.node_client.transport import Transport
 
 _TIMEOUT = 20.0
 _STALE_AFTER = 3  # intervals
@@ -20,8 +19,8 @@ _SOON = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
-    """One node as it was last seen; ``jobs`` by raw id."""
+class ProbedNode:
+    """One node as of its last answer; ``jobs`` by raw id."""
 
     at: float
     methods: Mapping[str, MethodFacts]
@@ -29,10 +28,10 @@ class NodeFacts:
 
 
 class Probes:
-    """Asks all nodes every so many seconds. Without ``options`` (no method of nodes is configured) nothing runs.
+    """Probes all nodes every ``every`` seconds; without ``options`` (no node-level method is configured), never.
 
-    ``nodes`` is called in the background thread for the names to ask. ``options``: by method, as for its work.
-    ``clock`` must be monotonic. A node that has not answered for three intervals has no facts any more.
+    ``nodes`` is called in the background thread for their names. ``options``: by method, as for its work. ``clock``
+    must be monotonic. The facts of a node that has not answered for three intervals are dropped.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Probes:
             "options": {name: dict(value) for name, value in options.items()},
             "slurm": dict(slurm or {}),
         }
-        self._facts: Mapping[str, NodeFacts] = MappingProxyType({})
+        self._facts: Mapping[str, ProbedNode] = MappingProxyType({})
         self._unseen: Mapping[str, Answer] = MappingProxyType({})
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -61,7 +60,7 @@ class Probes:
             self._thread = threading.Thread(target=self._serve, name="omfs-probes", daemon=True)
             self._thread.start()
 
-    def facts(self) -> Mapping[str, NodeFacts]:
+    def facts(self) -> Mapping[str, ProbedNode]:
         """The facts that are not too old, by node."""
         oldest = self._clock() - _STALE_AFTER * self._every
         facts = self._facts
@@ -72,15 +71,15 @@ class Probes:
         return self._unseen
 
     def close(self) -> None:
-        """Ask no more; does not wait for what is under way."""
+        """Probe no more; does not wait for a probe under way."""
         self._closed.set()
 
     def refresh(self) -> None:
-        """Ask all nodes now, in this thread."""
+        """Probe all nodes now, in this thread."""
         nodes = list(self._nodes())
-        asked_at = self._clock()
+        started_at = self._clock()
         answers = self._transport.run(nodes, self._request, _TIMEOUT) if nodes else {}
-        good = {node: NodeFacts(asked_at, a.methods, a.jobs) for node, a in answers.items() if a.ok}
+        good = {node: ProbedNode(started_at, a.methods, a.jobs) for node, a in answers.items() if a.ok}
         kept = {node: found for node, found in self._facts.items() if node in nodes}
         self._facts = MappingProxyType(kept | good)
         self._unseen = MappingProxyType({node: answer for node, answer in answers.items() if not answer.ok})
@@ -88,21 +87,21 @@ class Probes:
     def _serve(self) -> None:
         while not self._closed.is_set():
             try:
-                if not self._nodes():  # before the daemon's first look at Slurm
+                if not self._nodes():  # before the daemon's first poll
                     self._closed.wait(min(_SOON, self._every))
                     continue
                 self.refresh()
             except Exception:  # the daemon goes on without facts, which become stale; the next round tries again
-                structlog.get_logger("nodes").exception("nodes could not be asked what they can do")
+                structlog.get_logger("nodes").exception("node_probe_failed")
                 self._closed.wait(self._every)
                 continue
             self._closed.wait(self._every)
 
 
 class Probed(NamedTuple):
-    """What is known of nodes. ``methods``: those that are looked for, None without a way to the nodes; ``facts`` of
-    those that answered, ``unseen``: what went wrong with the others."""
+    """The latest probes. ``methods``: those that are probed, None without a transport; ``facts``: of nodes that
+    answered; ``unseen``: the failures of the others."""
 
     methods: frozenset[str] | None = None
-    facts: Mapping[str, NodeFacts] = {}
+    facts: Mapping[str, ProbedNode] = {}
     unseen: Mapping[str, Answer] = {}

@@ -1,4 +1,4 @@
-"""The daemon's way to its nodes, as the configuration has it: a desk for work, and probes of what nodes can."""
+"""The daemon's access to its nodes, from the configuration: work queue and probes."""
 
 from __future__ import annotations
 
@@ -6,97 +6,94 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from omfs_daemon.cluster.preempt_methods import VE_SWAP
-from omfs_daemon.cluster.snapshot import NodeFacts
+from omfs_daemon.cluster.snapshot import NodeObservations, NodeRoom
 from omfs_daemon.config.schema import Config
-from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue as Desk
-from omfs_daemon.daemon.node_client.work_queue import NoDesk
-from omfs_daemon.daemon.node_client.probes import Probed
-from omfs_daemon.cluster.snapshot import Facts
-from omfs_daemon.preemption.methods.base import StopMethod
-from omfs_daemon.daemon.node_client import work_queue as desk
-from omfs_daemon.daemon.node_client import probes
-from omfs_daemon.daemon.node_client.node_answers import Held
-from omfs_daemon.daemon.node_client.node_answers import MethodFacts
-from omfs_daemon.daemon.node_client.transport import Local
-from omfs_daemon.daemon.node_client.transport import Remote
-from omfs_daemon.daemon.node_client.transport import Transport
+from omfs_daemon.daemon.node_client.node_answers import Held, MethodFacts
+from omfs_daemon.daemon.node_client.probes import Probed, ProbedNode, Probes
+from omfs_daemon.daemon.node_client.transport import Local, Transport
+from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue, NoNodeWorkQueue, ThreadedWorkQueue
+from omfs_daemon.preemption.methods.base import PreemptMethod
+from omfs_daemon.preemption.methods.swap_out import VE_SWAP
 
 _WORKERS = 32
-"""Jobs that are moved at the same time: a user's slow ones must not keep others' waiting."""
+"""Jobs moved at the same time: one user's slow ones must not delay others."""
 
 
 class NodeService(NamedTuple):
-    """``facts``: the newest that the probes have found; ``probed``: the same as nodes told it, for people; ``close``
-    ends all threads."""
+    """``facts``: the latest, for the policy; ``probed``: the same in detail, for views; ``close`` ends all threads."""
 
-    desk: Desk
-    facts: Callable[[], Facts]
+    work_queue: NodeWorkQueue
+    facts: Callable[[], NodeObservations]
     close: Callable[[], None]
     probed: Callable[[], Probed] = Probed
 
 
 def transport(config: Config) -> Transport | None:
-    """None where no way is configured. ConfigError if the command is none that can be used."""
+    """None where no worker is configured. ConfigError if the command cannot be used."""
     nodes = config.nodes
     if nodes.worker == "none":
         return None
     if nodes.worker == "local":
         return Local(nodes.command, nodes.fanout)
+    # Imported here: ClusterShell's workers are slow to import, and most sites have no node-level methods.
+    from omfs_daemon.daemon.node_client.remote_transport import Remote
+
     return Remote(nodes.command, worker=nodes.worker, fanout=nodes.fanout)
 
 
 def slurm_on_nodes(config: Config) -> dict[str, str]:
-    """What omfs-node must know of Slurm besides what it finds by itself."""
+    """What omfs-node must know of Slurm besides what it finds itself."""
     return {} if config.slurm.conf is None else {"conf": str(config.slurm.conf)}
 
 
-def options(config: Config, methods: Mapping[str, StopMethod]) -> dict[str, dict[str, object]]:
-    """Of each method of the classes that works on nodes."""
-    named = {name for section in config.classes for name in section.methods} or set(methods)
+def options(config: Config, methods: Mapping[str, PreemptMethod]) -> dict[str, dict[str, object]]:
+    """The options of each node-level method that a class names."""
+    named = {
+        name for section in config.classes for name in (methods if section.methods is None else section.methods)
+    } or set(methods)
     on_nodes = [name for name in named if name in methods and methods[name].traits.on_nodes]
     return {name: dict(config.methods[name].options) if name in config.methods else {} for name in sorted(on_nodes)}
 
 
 def open_nodes(
-    config: Config, methods: Mapping[str, StopMethod], wake: Callable[[], None], nodes: Callable[[], Sequence[str]]
+    config: Config, methods: Mapping[str, PreemptMethod], wake: Callable[[], None], nodes: Callable[[], Sequence[str]]
 ) -> NodeService:
-    """``nodes``: the names of those that are up, called in another thread. What it goes by is read once."""
-    way = transport(config)
-    if way is None:
-        return NodeService(NoDesk(), Facts, lambda: None)
-    working = desk.Desk(way, time.time, wake, _WORKERS)
-    every, asked = config.nodes.probe_seconds, options(config, methods)
-    looking = probes.Probes(way, time.monotonic, every, nodes, asked, slurm_on_nodes(config))
+    """``nodes`` returns the names of nodes that are up; called in another thread. The configuration is read once."""
+    connection = transport(config)
+    if connection is None:
+        return NodeService(NoNodeWorkQueue(), NodeObservations, lambda: None)
+    work_queue = ThreadedWorkQueue(connection, time.time, wake, _WORKERS)
+    interval, probed_methods = config.nodes.probe_seconds, options(config, methods)
+    probes = Probes(connection, time.monotonic, interval, nodes, probed_methods, slurm_on_nodes(config))
 
     def close() -> None:
-        looking.close()
-        working.close()
+        probes.close()
+        work_queue.close()
 
     def probed() -> Probed:
-        return Probed(frozenset(asked), looking.facts(), looking.unseen())
+        return Probed(frozenset(probed_methods), probes.facts(), probes.unseen())
 
-    return NodeService(working, lambda: facts(looking.facts()), close, probed)
+    return NodeService(work_queue, lambda: facts(probes.facts()), close, probed)
 
 
-def facts(found: Mapping[str, probes.NodeFacts]) -> Facts:
+def facts(found: Mapping[str, ProbedNode]) -> NodeObservations:
     """Probes in the policy's terms. A job's size is that of its largest part on one node."""
     rooms = {
-        node: NodeFacts({name: _room(method) for name, method in seen.methods.items() if method.usable})
-        for node, seen in found.items()
+        node: NodeRoom({name: _room(method) for name, method in probed.methods.items() if method.usable})
+        for node, probed in found.items()
     }
     sizes: dict[tuple[int, str], int] = {}
-    for seen in found.values():
-        for job, held in seen.jobs.items():
-            for name in seen.methods:
+    for probed in found.values():
+        for job, held in probed.jobs.items():
+            for name in probed.methods:
                 sizes[job, name] = max(sizes.get((job, name), 0), _held(held, name))
-    return Facts(rooms, sizes)
+    return NodeObservations(rooms, sizes)
 
 
 def _room(method: MethodFacts) -> int:
-    """Of several vector engines the one with the least: it may be the one that the job is on."""
+    """The least of several vector engines: the job may be on that one."""
     return min((ve.swap_free for ve in method.ves), default=method.free)
 
 
 def _held(held: Held, method: str) -> int:
-    return held.ve if method == VE_SWAP.name else held.resident
+    return held.ve if method == VE_SWAP.traits.name else held.resident

@@ -1,4 +1,4 @@
-"""Only one process may act on a state directory: the daemon, or the failsafe while no daemon runs."""
+"""Lock of the state directory: the daemon, or the failsafe while no daemon runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from omfs_daemon.errors import OmfsError
 
 
 class LockError(OmfsError):
-    """Somebody else acts already."""
+    """Another process has the lock."""
 
 
 class DirectoryLock:

@@ -1,34 +1,33 @@
-"""Entitlements in force and their audit log."""
+"""The entitlements in force, and the audit log of their changes.
+
+Those of the configuration hold until the first change; from then on ``entitlements.toml`` holds as a whole.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
+
+from omfs_daemon.cluster.accounts import AccountTree, Entitlement
+from omfs_daemon.config.entitlement_text import differences, entitlement_from, from_rows, from_toml, to_rows, to_toml
 from omfs_daemon.config.load import read_text
-from omfs_daemon.daemon.store.disk import sync_directory
-from omfs_daemon.config.entitlement_text import from_rows
-from omfs_daemon.config.entitlement_text import from_toml
-from omfs_daemon.config.entitlement_text import share_from
-from omfs_daemon.config.entitlement_text import to_rows
-from omfs_daemon.config.entitlement_text import to_toml
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import ControlError
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.config.entitlement_text import differences
-from omfs_daemon.daemon.store.disk import _write_synced
-from omfs_daemon.daemon.store.disk import _append_synced
+from omfs_daemon.daemon.store.disk import append_synced, sync_directory, write_synced
+from omfs_daemon.daemon.store.file_format import ENTITLEMENTS_FORMAT, refusal
+from omfs_daemon.errors import ConfigError, ControlError, FormatError
 
 _HEAD = "# Written by omfsd: the entitlements in force. Change them with `omfs entitlements`, not here.\n"
+_FORMAT_LINE = re.compile(r"^format = ([0-9]{1,9})\n", re.MULTILINE)
+_ADVICE = "move it away, start omfsd, and put it into force again with `omfs entitlements import FILE`"
 
 
 class Changer(Protocol):
-    """Who changes something; the control socket's ``Caller`` is one."""
+    """Who makes a change, such as the control socket's ``Caller``."""
 
     @property
     def uid(self) -> int: ...
@@ -39,80 +38,84 @@ class Changer(Protocol):
 class EntitlementStore:
     """All methods may be called from any thread; a change that fails leaves everything as it was.
 
-    ``state_dir`` must exist. ``clock`` gives seconds since the epoch. Opening raises ConfigError when the file of
-    changed entitlements cannot be read or is not right: guessing would hand out someone's share.
+    ``state_dir`` must exist. ``clock`` returns seconds since the epoch. Opening raises ConfigError when the file of
+    changed entitlements cannot be read or is wrong, and FormatError when another version wrote it.
     """
 
-    def __init__(self, state_dir: Path, config_shares: Iterable[AccountShare], clock: Callable[[], float]) -> None:
+    def __init__(self, state_dir: Path, in_configuration: Iterable[Entitlement], clock: Callable[[], float]) -> None:
         self._file = state_dir / "entitlements.toml"
         self._audit = state_dir / "audit.jsonl"
         self._clock = clock
         self._lock = Lock()
-        self._own: tuple[AccountShare, ...] | None = None
-        self._configured: tuple[AccountShare, ...] = ()
-        self.configured(config_shares)
+        self._own: tuple[Entitlement, ...] | None = None
+        self._configured: tuple[Entitlement, ...] = ()
+        self.configured(in_configuration)
         if self._file.exists():
-            self._own = from_toml(read_text(self._file), str(self._file))
+            self._own = from_toml(_without_format(self._file, read_text(self._file)), str(self._file))
 
     @property
-    def shares(self) -> tuple[AccountShare, ...]:
+    def entitlements(self) -> tuple[Entitlement, ...]:
         """The entitlements in force."""
         return self._configured if self._own is None else self._own
 
     @property
     def source(self) -> str:
-        """Where they come from, for people."""
+        """Where they come from: the configuration, or the path of the file."""
         return "configuration file" if self._own is None else str(self._file)
 
-    def configured(self, shares: Iterable[AccountShare]) -> None:
-        """Take over the entitlements of a configuration that was read again; changed ones stay in force."""
-        self._configured = AccountTree(shares).shares
+    def configured(self, entitlements: Iterable[Entitlement]) -> None:
+        """Take over the entitlements of a reloaded configuration; changed ones stay in force."""
+        self._configured = AccountTree(entitlements).entitlements
 
     def set(self, name: str, percent: Fraction, parent: str | None, who: Changer) -> list[str]:
-        """Give an account its entitlement. ``parent``: None leaves it where it is (a new one: at the top)."""
+        """Set an account's entitlement. ``parent``: None leaves it where it is (a new one: at the top)."""
         with self._lock:
-            old = next((share for share in self.shares if share.name == name), None)
+            old = next((entitlement for entitlement in self.entitlements if entitlement.name == name), None)
             above = parent if parent is not None else old.parent if old else ""
-            new = AccountShare(name, percent, above)
+            new = Entitlement(name, percent, above)
             if old:
-                return self._change(tuple(new if share is old else share for share in self.shares), who)
-            return self._change((*self.shares, new), who)
+                return self._change(
+                    tuple(new if entitlement is old else entitlement for entitlement in self.entitlements), who
+                )
+            return self._change((*self.entitlements, new), who)
 
     def remove(self, name: str, who: Changer) -> list[str]:
-        """Take an account's entitlement away; its jobs then count under the others."""
+        """Remove an account's entitlement; its jobs then count under ``(others)``."""
         with self._lock:
-            if all(share.name != name for share in self.shares):
-                known = ", ".join(share.name for share in self.shares) or "none"
+            if all(entitlement.name != name for entitlement in self.entitlements):
+                known = ", ".join(entitlement.name for entitlement in self.entitlements) or "none"
                 raise ConfigError(f"account = {name!r}: must be one that has an entitlement: {known}")
-            if below := [share.name for share in self.shares if share.parent == name]:
+            if below := [entitlement.name for entitlement in self.entitlements if entitlement.parent == name]:
                 raise ConfigError(f"account = {name!r}: has accounts below it ({', '.join(below)}): remove them first")
-            return self._change(tuple(share for share in self.shares if share.name != name), who)
+            return self._change(
+                tuple(entitlement for entitlement in self.entitlements if entitlement.name != name), who
+            )
 
-    def replace_all(self, shares: Iterable[AccountShare], who: Changer) -> list[str]:
-        """Put a whole new set into force."""
+    def replace_all(self, entitlements: Iterable[Entitlement], who: Changer) -> list[str]:
+        """Put a whole new set of entitlements into force."""
         with self._lock:
-            return self._change(tuple(shares), who)
+            return self._change(tuple(entitlements), who)
 
-    def _change(self, shares: tuple[AccountShare, ...], who: Changer) -> list[str]:
-        """Check, record, put into force; the lines that say what changed.
+    def _change(self, entitlements: tuple[Entitlement, ...], who: Changer) -> list[str]:
+        """Check, record, and put into force; returns a line for each change.
 
-        The audit line is on disk before the change is: a crash may leave a record of a change that did not
-        come about, but never a change without a record.
+        The audit line is synced first: a crash may leave a record of a change that was not made, never a change
+        without a record.
         """
-        AccountTree(shares)
-        changed = differences(self.shares, shares)
+        AccountTree(entitlements)
+        changed = differences(self.entitlements, entitlements)
         draft = self._file.with_suffix(".new")
         try:
-            _write_synced(draft, _HEAD + to_toml(shares))
-            self._record(changed, shares, who)
+            write_synced(draft, f"{_HEAD}format = {ENTITLEMENTS_FORMAT}\n\n{to_toml(entitlements)}")
+            self._record(changed, entitlements, who)
             draft.replace(self._file)
         except OSError as error:
             raise ControlError(f"nothing was changed: {self._file.parent}: {error.strerror}") from error
-        self._own = shares
+        self._own = entitlements
         sync_directory(self._file.parent)
         return changed
 
-    def _record(self, changed: Sequence[str], shares: Sequence[AccountShare], who: Changer) -> None:
+    def _record(self, changed: Sequence[str], entitlements: Sequence[Entitlement], who: Changer) -> None:
         now = self._clock()
         line = json.dumps(
             {
@@ -121,34 +124,41 @@ class EntitlementStore:
                 "uid": who.uid,
                 "user": who.user,
                 "changed": list(changed),
-                "old": to_rows(self.shares),
-                "new": to_rows(shares),
+                "old": to_rows(self.entitlements),
+                "new": to_rows(entitlements),
             }
         )
-        _append_synced(self._audit, line)
+        append_synced(self._audit, line)
 
 
-def apply(store: EntitlementStore, change: Mapping[str, object], who: Changer) -> list[str]:
-    """Do what a request (:class:`~omfs_daemon.daemon.views.EntitlementChange`) asks; the lines of what changed.
+def _without_format(path: Path, text: str) -> str:
+    """The text as the configuration has it."""
+    line = _FORMAT_LINE.search(text)
+    found = int(line.group(1)) if line is not None else 1
+    if line is None or found != ENTITLEMENTS_FORMAT:
+        raise FormatError(refusal(path, found, ENTITLEMENTS_FORMAT, _ADVICE))
+    return text[: line.start()] + "\n" + text[line.end() :]
 
-    ConfigError, and nothing is changed, when the request is not one or the whole would not be right.
-    """
+
+def apply_change(store: EntitlementStore, change: Mapping[str, object], who: Changer) -> list[str]:
+    """Carry out a request (:class:`~omfs_daemon.daemon.api.entitlements_view.EntitlementChange`); returns a line for
+    each change. ConfigError, and nothing is changed, when the request or the outcome would be wrong."""
     match change:
         case {"op": "set", "account": str(account), "percent": _}:
-            new = named(change)[0]
+            new = entitlements_in(change)[0]
             return store.set(account, new.percent, new.parent if "parent" in change else None, who)
         case {"op": "remove", "account": str(account)}:
             return store.remove(account, who)
-        case {"op": "replace", "shares": _}:
-            return store.replace_all(named(change), who)
-    raise ConfigError("change: must be set (account, percent), remove (account) or replace (shares)")
+        case {"op": "replace", "entitlements": _}:
+            return store.replace_all(entitlements_in(change), who)
+    raise ConfigError("change: must be set (account, percent), remove (account) or replace (entitlements)")
 
 
-def named(change: Mapping[str, object]) -> tuple[AccountShare, ...]:
-    """The shares that a request gives, to be checked against slurmdbd before :func:`apply`."""
+def entitlements_in(change: Mapping[str, object]) -> tuple[Entitlement, ...]:
+    """The entitlements that a request names, to be checked against slurmdbd before :func:`apply_change`."""
     match change:
         case {"op": "set"}:
-            return (share_from(change, f"account {change.get('account')!r}"),)
+            return (entitlement_from(change, f"account {change.get('account')!r}"),)
         case {"op": "replace"}:
-            return from_rows(change.get("shares"))
+            return from_rows(change.get("entitlements"))
     return ()

@@ -1,31 +1,35 @@
-"""The journal: an append-only file, one record a line, on disk before anything is done.
+"""The journal: an append-only file, one record per line, synced before anything is done.
 
-A line is ``CRC32 JSON``. A last line that is torn (the machine died while it was written) is cut off, for what it
-announced was never begun; damage anywhere else stops the daemon rather than let it guess.
+A line is ``FORMAT CRC32 JSON``. A torn last line (the machine died while it was written) is cut off: what it announced
+was never begun. Damage anywhere else, or another format, stops the daemon.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from pathlib import Path
 
 from omfs_daemon.daemon.store.disk import sync_directory
-from omfs_daemon.preemption.state import Record
-from omfs_daemon.preemption.state import Remembered
-from omfs_daemon.preemption.state import State
-from omfs_daemon.preemption.state import apply
-from omfs_daemon.preemption.state import from_json
-from omfs_daemon.preemption.state import to_json
+from omfs_daemon.daemon.store.file_format import JOURNAL_FORMAT, refusal
 from omfs_daemon.errors import JournalError
+from omfs_daemon.preemption.state import Record, State, WholeState, apply, from_json, to_json
 
 COMPACT_AT = 4 << 20
-"""Bytes after which the file is replaced by one record that holds the whole state."""
+"""Bytes; a larger file is replaced by one record that holds the whole state."""
+
+_FIRST_FORMAT = re.compile(rb"[0-9a-f]{8} ")
+_NUMBERED = re.compile(rb"([0-9]{1,9}) ([0-9a-f]{8}) ")
+_ADVICE = (
+    "move it away and start again; what is held or suspended is then found by its mark in Slurm, "
+    "and `omfs failsafe` releases it if omfsd cannot run"
+)
 
 
 class Journal:
-    """Owns the file and the state that it adds up to."""
+    """Owns the file and the state that its records add up to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +50,7 @@ class Journal:
             self._cut_back()
         try:
             if self._is_torn:
-                raise OSError(5, "a half line cannot be cut off")
+                raise OSError(5, "a torn line cannot be cut off")
             written = os.write(self._fd, data)
             if written != len(data):
                 raise OSError(28, "No space left on device")
@@ -54,14 +58,14 @@ class Journal:
         except OSError as error:
             self._cut_back()
             raise JournalError(
-                f"{self.path}: cannot be written ({error.strerror}): nothing is stopped until it can"
+                f"{self.path}: cannot be written ({error.strerror}): no job is preempted until it can"
             ) from error
         self._size += len(data)
         for record in records:
             self.state = apply(self.state, record)
 
     def _cut_back(self) -> None:
-        """Leave no half line behind; until that succeeds nothing more is written."""
+        """Cut off a torn line; until that succeeds nothing more is written."""
         try:
             os.ftruncate(self._fd, self._size)
         except OSError:
@@ -70,11 +74,11 @@ class Journal:
             self._is_torn = False
 
     def compact_if_large(self, at: int = COMPACT_AT) -> bool:
-        """Replace a large file by one that holds the present state only; atomic."""
+        """Replace a large file by one that holds only the present state; atomic."""
         if self._size < at:
             return False
         temporary = self.path.with_suffix(".new")
-        data = _line(Remembered(self.state))
+        data = _line(WholeState(self.state))
         try:
             temporary.unlink(missing_ok=True)
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -99,13 +103,17 @@ class Journal:
 
 
 def replay(path: Path) -> tuple[State, int, bool]:
-    """The state that the file adds up to, the bytes of whole lines, and whether a torn line follows them."""
+    """The state that the file adds up to, the size of its whole lines in bytes, and whether a torn line follows.
+
+    Changes nothing. JournalError if the file cannot be read, is damaged, or has another format.
+    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         return State(), 0, False
     except OSError as error:
         raise JournalError(f"{path}: cannot be read: {error.strerror}") from error
+    _refuse_other_format(path, content)
     state, size = State(), 0
     lines = content.splitlines(keepends=True)
     for number, line in enumerate(lines, start=1):
@@ -122,13 +130,27 @@ def replay(path: Path) -> tuple[State, int, bool]:
     return state, size, False
 
 
+def _refuse_other_format(path: Path, content: bytes) -> None:
+    """By its first line: a journal is never written in two formats."""
+    numbered = _NUMBERED.match(content)
+    if numbered is not None:
+        found = int(numbered.group(1))
+    elif _FIRST_FORMAT.match(content):
+        found = 1
+    else:
+        return
+    if found != JOURNAL_FORMAT:
+        raise JournalError(refusal(path, found, JOURNAL_FORMAT, _ADVICE))
+
+
 def _line(record: Record) -> bytes:
     text = json.dumps(to_json(record), separators=(",", ":"), ensure_ascii=True).encode()
-    return b"%08x %s\n" % (zlib.crc32(text), text)
+    return b"%d %08x %s\n" % (JOURNAL_FORMAT, zlib.crc32(text), text)
 
 
 def _record(line: bytes) -> Record:
-    checksum, _, text = line.rstrip(b"\n").partition(b" ")
-    if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(text):
+    number, checksum, text = [*line.rstrip(b"\n").split(b" ", 2), b"", b""][:3]
+    is_whole = line.endswith(b"\n") and number == b"%d" % JOURNAL_FORMAT
+    if not is_whole or checksum != b"%08x" % zlib.crc32(text):
         raise JournalError("the line is damaged")
     return from_json(json.loads(text))

@@ -1,8 +1,8 @@
-"""Page-out: the memory of stopped processes goes to swap by process_madvise(MADV_PAGEOUT), and that is proved.
+"""Page-out: moves the memory of stopped processes to swap by process_madvise(MADV_PAGEOUT), and verifies it.
 
-The kernel takes the advice and tells nothing: with too little swap, under a cgroup's swap limit, for locked pages and
-for pages that processes share it "succeeds" and moves nothing. So free swap is looked at before, and what is left in
-memory after. Pages shared since a fork are such: a job that shares much of its memory cannot be paged out.
+The kernel accepts the advice and reports nothing: with too little swap, at a cgroup's swap limit, for locked pages and
+for shared pages it "succeeds" and moves nothing. So free swap is checked before, and what is left in memory after.
+Pages shared since a fork are shared pages: a job that shares much of its memory cannot be paged out.
 """
 
 import contextlib
@@ -13,37 +13,29 @@ from array import array
 from queue import Empty, Queue
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from omfs_daemon.omfs_node.movers import system_calls as kernel
-from omfs_daemon.omfs_node.movers import smaps
-from omfs_daemon.omfs_node.movers.mover import IN
-from omfs_daemon.omfs_node.movers.mover import MIXED
-from omfs_daemon.omfs_node.movers.mover import NONE
-from omfs_daemon.omfs_node.movers.mover import OUT
-from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.omfs_node.movers.mover import Moved
-from omfs_daemon.omfs_node.movers.mover import Mover
-from omfs_daemon.omfs_node.movers.mover import Process
+from omfs_daemon.omfs_node.movers import smaps, system_calls
+from omfs_daemon.omfs_node.movers.mover import IN, MIXED, NONE, OUT, CannotMove, HeldProcess, Moved, Mover
 
 _MIB = 1024 * 1024
-# One system call cannot be interrupted: this much takes a tenth of a second on a slow disk, and deadlines hold.
+# A system call cannot be interrupted; this much takes a tenth of a second on a slow disk, so deadlines hold.
 _CHUNK = 64 * _MIB
-# The last dirty pages of a stack or of the loader stay in memory whatever is tried.
+# The last dirty pages of a stack or of the loader always stay in memory.
 _SLACK = _MIB
 _PASSES = 4
 _MAX_THREADS = 8
-_LOOK = 10.0  # seconds to tell where the memory is
+_STATE_SECONDS = 10.0  # to determine where the memory is
 # Source: pagemap.rst of the kernel.
 _PAGEMAP_ENTRY = 8
 _PAGEMAP_SWAPPED = 1 << 62
 
 
-class Options(NamedTuple):
-    """The site's settings.
+class PageoutOptions(NamedTuple):
+    """The site's options.
 
-    min_share  part of the memory that must be out, or the job runs on (0.5 to 1)
+    min_share  part of the memory that must be out, or else the job continues (0.5 to 1)
     margin     bytes of swap to leave free for the rest of the node
-    prefault   read the memory back before the job is continued, instead of page by page as it is needed
-    threads    how many work at once; 0: as many as there are CPUs, at most 8
+    prefault   read the memory back before the job continues, instead of page by page on demand
+    threads    number of threads; 0: the number of CPUs, at most 8
     """
 
     min_share: float = 0.9
@@ -53,20 +45,20 @@ class Options(NamedTuple):
 
 
 class Pageout(Mover):
-    """The mover of that name."""
+    """Moves memory to the node's swap."""
 
     name = "pageout"
     held_name = "resident"
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = read_options(options)
+        self._options = read_pageout_options(options)
 
-    def out(self, processes: Sequence[Process], deadline: float) -> Moved:
-        before = _Held.by(processes, deadline)
+    def out(self, processes: Sequence[HeldProcess], deadline: float) -> Moved:
+        before = _Usage.by(processes, deadline)
         need = before.resident + self._options.margin
         free = free_swap()[1]
         if not self._is_out(before) and free < need:
-            message = "{} of swap free, needed {} and {} as margin".format(
+            message = "{} of swap free, {} needed plus a margin of {}".format(
                 _mib(free), _mib(before.resident), _mib(self._options.margin)
             )
             raise CannotMove("no_swap_space", message)
@@ -76,32 +68,32 @@ class Pageout(Mover):
             if self._is_out(now):
                 break
             last, slowest_now = now, self._page_out(processes, deadline)
-            slowest, now = slowest + slowest_now, _Held.by(processes, deadline)
+            slowest, now = slowest + slowest_now, _Usage.by(processes, deadline)
             if now.resident >= last.resident:
                 break
         if not self._is_out(now):
-            raise CannotMove("not_verified", self._left(before, now))
+            raise CannotMove("not_verified", self._not_out(before, now))
         return Moved(max(0, now.swapped - before.swapped), max(0, before.resident - now.resident), slowest)
 
-    def bring_in(self, processes: Sequence[Process], deadline: float) -> Moved:
-        """With ``prefault`` reads back as much as memory and time allow; the rest comes when it is needed."""
+    def bring_in(self, processes: Sequence[HeldProcess], deadline: float) -> Moved:
+        """With ``prefault``, read back as much as memory and time allow; the rest comes on demand."""
         if not self._options.prefault:
             return Moved(0, 0, 0.0)
         begun = time.monotonic()
         try:
-            before = _Held.by(processes, deadline)
+            before = _Usage.by(processes, deadline)
             if not before.swapped or available_memory() < before.swapped + self._options.margin:
                 return Moved(0, 0, 0.0)
             with contextlib.suppress(CannotMove, OSError):
-                self._in_chunks(processes, lambda mapping: mapping.swapped > 0, _prefault, deadline)
+                self._by_chunks(processes, lambda mapping: mapping.swapped > 0, _prefault, deadline)
             slowest = time.monotonic() - begun
-            after = _Held.by(processes, deadline)
-        except CannotMove:  # no time to look at so many mappings: it is brought in all the same
+            after = _Usage.by(processes, deadline)
+        except CannotMove:  # no time to read so many mappings; the memory comes in nevertheless
             return Moved(0, 0, time.monotonic() - begun)
         return Moved(max(0, before.swapped - after.swapped), max(0, after.resident - before.resident), slowest)
 
-    def state(self, processes: Sequence[Process]) -> str:
-        held = _Held.by(processes, time.monotonic() + _LOOK)
+    def state(self, processes: Sequence[HeldProcess]) -> str:
+        held = _Usage.by(processes, time.monotonic() + _STATE_SECONDS)
         if not held.processes:
             return NONE
         if self._is_out(held):
@@ -110,62 +102,62 @@ class Pageout(Mover):
 
     def probe(self) -> Dict[str, Any]:
         total, free = free_swap()
-        why = "not_usable" if kernel.can_page_out() else "no_swap" if total == 0 else ""
+        why = "not_usable" if system_calls.can_page_out() else "no_swap" if total == 0 else ""
         return {"usable": not why, "why": why, "free": max(0, free - self._options.margin)}
 
     def held(self, pids: List[int]) -> int:
         total = 0
         for pid in pids:
             try:
-                total += smaps.resident(pid)
+                total += smaps.resident_now(pid)
             except OSError:
                 continue
         return total
 
-    def _is_out(self, held: "_Held") -> bool:
+    def _is_out(self, held: "_Usage") -> bool:
         allowed = (held.resident + held.swapped) * (1 - self._options.min_share)
         return held.resident <= allowed + _SLACK * held.processes
 
-    def _left(self, before: "_Held", now: "_Held") -> str:
+    def _not_out(self, before: "_Usage", now: "_Usage") -> str:
         text = "{} of {} stayed in memory".format(_mib(now.resident), _mib(before.resident))
         if now.unmovable:
             text += ", {} of it locked".format(_mib(now.unmovable))
-        return text + "; swap free {} (a swap limit, or memory shared since a fork?)".format(_mib(free_swap()[1]))
+        return text + "; {} of swap free (a swap limit, or memory shared since a fork?)".format(_mib(free_swap()[1]))
 
-    def _page_out(self, processes: Sequence[Process], deadline: float) -> float:
-        return self._in_chunks(processes, lambda mapping: mapping.movable and mapping.resident > 0, _advise, deadline)
+    def _page_out(self, processes: Sequence[HeldProcess], deadline: float) -> float:
+        return self._by_chunks(processes, lambda mapping: mapping.movable and mapping.resident > 0, _advise, deadline)
 
-    def _in_chunks(
+    def _by_chunks(
         self,
-        processes: Sequence[Process],
+        processes: Sequence[HeldProcess],
         wanted: Callable[[smaps.Mapping], bool],
-        work: "Callable[[Process, List[kernel.Range]], None]",
+        work: "Callable[[HeldProcess, List[system_calls.Range]], None]",
         deadline: float,
     ) -> float:
-        """Do ``work`` for all wanted mappings, several chunks at once; returns the seconds of the slowest process."""
-        todo: "Queue[Tuple[Process, List[kernel.Range]]]" = Queue()
-        # A round of each process in turn, so that all advance together.
+        """Do ``work`` for all wanted mappings in parallel; returns the seconds of the slowest process."""
+        queue: "Queue[Tuple[HeldProcess, List[system_calls.Range]]]" = Queue()
+        # Chunks of the processes alternate, so that all advance together.
         plans = []
         for process in processes:
             if time.monotonic() > deadline:
-                raise CannotMove("timeout", "the time ran out while the mappings of {} were read".format(process.pid))
-            found = chunks([mapping for mapping in smaps.read(process.pid) if wanted(mapping)])
+                raise CannotMove("timeout", "timed out while reading the mappings of {}".format(process.pid))
+            found = chunks([mapping for mapping in smaps.read_mappings(process.pid) if wanted(mapping)])
             plans.append([(process, chunk) for chunk in found])
         for turn in range(max(map(len, plans), default=0)):
             for plan in plans:
                 if turn < len(plan):
-                    todo.put(plan[turn])
-        return _work_off(todo, work, self._options.threads or min(_MAX_THREADS, os.cpu_count() or 1), deadline)
+                    queue.put(plan[turn])
+        return _process_queue(queue, work, self._options.threads or min(_MAX_THREADS, os.cpu_count() or 1), deadline)
 
 
-def chunks(mappings: Sequence[smaps.Mapping]) -> "List[List[kernel.Range]]":
-    """The mappings cut so that one system call's share is at most 64 MiB and IOV_MAX ranges."""
-    found: List[List[kernel.Range]] = []
+def chunks(mappings: Sequence[smaps.Mapping]) -> "List[List[system_calls.Range]]":
+    """The mappings in chunks of at most 64 MiB and IOV_MAX ranges, one for each system call."""
+    found: List[List[system_calls.Range]] = []
     room = 0
     for mapping in mappings:
         start, left = mapping.start, mapping.length
         while left > 0:
-            if room <= 0 or len(found[-1]) >= kernel.IOV_MAX:
+            if room <= 0 or len(found[-1]) >= system_calls.IOV_MAX:
                 found.append([])
                 room = _CHUNK
             length = min(left, room)
@@ -175,26 +167,26 @@ def chunks(mappings: Sequence[smaps.Mapping]) -> "List[List[kernel.Range]]":
 
 
 def free_swap() -> Tuple[int, int]:
-    """Bytes of swap on this node: all, and what can be filled.
+    """Bytes of swap on this node: total and free.
 
-    A page that was brought back keeps its place in swap until it is written to or swap becomes scarce (SwapCached in
-    proc(5)): such places are had again, so they count as free.
+    A page that was read back keeps its slot in swap until it is written to or swap becomes scarce (SwapCached in
+    proc(5)): such slots can be reclaimed, so they count as free.
     """
     fields = _meminfo()
     return fields.get("SwapTotal", 0), fields.get("SwapFree", 0) + fields.get("SwapCached", 0)
 
 
 def available_memory() -> int:
-    """Bytes that can be had without swapping."""
+    """Bytes that can be allocated without swapping."""
     return _meminfo().get("MemAvailable", 0)
 
 
-def read_options(options: Mapping[str, Any]) -> Options:
-    """The options of a request; CannotMove("bad_options") names what is wrong."""
-    unknown = sorted(set(options) - set(Options._fields))
+def read_pageout_options(options: Mapping[str, Any]) -> PageoutOptions:
+    """Read the options of a request; CannotMove("bad_options") names what is wrong."""
+    unknown = sorted(set(options) - set(PageoutOptions._fields))
     if unknown:
-        raise _bad("unknown {!r}; known: {}".format(unknown[0], ", ".join(Options._fields)))
-    read = Options()._replace(**options)
+        raise _bad("unknown {!r}; known: {}".format(unknown[0], ", ".join(PageoutOptions._fields)))
+    read = PageoutOptions()._replace(**options)
     if not _is_number(read.min_share) or not 0.5 <= read.min_share <= 1:
         raise _bad("min_share must be a number from 0.5 to 1")
     if type(read.margin) is not int or read.margin < 0:
@@ -206,8 +198,8 @@ def read_options(options: Mapping[str, Any]) -> Options:
     return read
 
 
-class _Held(NamedTuple):
-    """What the living processes hold, in bytes."""
+class _Usage(NamedTuple):
+    """What the running and stopped processes hold, in bytes."""
 
     processes: int
     resident: int
@@ -215,14 +207,14 @@ class _Held(NamedTuple):
     unmovable: int
 
     @classmethod
-    def by(cls, processes: Sequence[Process], deadline: float) -> "_Held":
-        """Reading the mappings takes as long as a user likes to make it: some 10,000 a second, of each process."""
+    def by(cls, processes: Sequence[HeldProcess], deadline: float) -> "_Usage":
+        """Read all mappings, some 10,000 a second: a user decides how many there are."""
         count = resident = swapped = unmovable = 0
         for process in processes:
             if time.monotonic() > deadline:
-                raise CannotMove("timeout", "the time ran out while the mappings of {} were read".format(process.pid))
-            mappings = smaps.read(process.pid)
-            if kernel.has_ended(process.fd):
+                raise CannotMove("timeout", "timed out while reading the mappings of {}".format(process.pid))
+            mappings = smaps.read_mappings(process.pid)
+            if system_calls.has_ended(process.fd):
                 continue
             count += 1
             resident += sum(mapping.resident for mapping in mappings)
@@ -231,20 +223,20 @@ class _Held(NamedTuple):
         return cls(count, resident, swapped, unmovable)
 
 
-def _work_off(
-    todo: "Queue[Tuple[Process, List[kernel.Range]]]",
-    work: "Callable[[Process, List[kernel.Range]], None]",
+def _process_queue(
+    queue: "Queue[Tuple[HeldProcess, List[system_calls.Range]]]",
+    work: "Callable[[HeldProcess, List[system_calls.Range]], None]",
     threads: int,
     deadline: float,
 ) -> float:
     begun = time.monotonic()
-    last = [begun]  # the slowest process is the one that is done last, as all begin together
+    last = [begun]  # all processes begin together, so the slowest one is the last one
     errors: List[Exception] = []
 
     def run() -> None:
         while not errors and time.monotonic() < deadline:
             try:
-                process, ranges = todo.get_nowait()
+                process, ranges = queue.get_nowait()
             except Empty:
                 return
             try:
@@ -256,24 +248,24 @@ def _work_off(
                 return
             last.append(time.monotonic())
 
-    workers = [threading.Thread(target=run, daemon=True) for _ in range(min(threads, todo.qsize()))]
+    workers = [threading.Thread(target=run, daemon=True) for _ in range(min(threads, queue.qsize()))]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     if errors:
         raise errors[0]
-    if not todo.empty():
-        raise CannotMove("timeout", "the time ran out while memory was moved")
+    if not queue.empty():
+        raise CannotMove("timeout", "timed out while moving memory")
     return max(last) - begun
 
 
-def _advise(process: Process, ranges: "List[kernel.Range]") -> None:
-    """Page out one chunk. The kernel stops at a range that it cannot take: that one is left out, the rest goes on."""
+def _advise(process: HeldProcess, ranges: "List[system_calls.Range]") -> None:
+    """Page out one chunk, without the ranges that the kernel refuses."""
     left = list(ranges)
     while left:
         try:
-            done = kernel.pageout(process.fd, left)
+            done = system_calls.pageout(process.fd, left)
         except PermissionError as error:
             raise CannotMove("not_permitted", "process_madvise: {}".format(error.strerror)) from None
         except ProcessLookupError:
@@ -290,15 +282,15 @@ def _advise(process: Process, ranges: "List[kernel.Range]") -> None:
             left[0] = (left[0][0] + done, left[0][1] - done)
 
 
-def _prefault(process: Process, ranges: "List[kernel.Range]") -> None:
-    """Touch the pages of one chunk that are in swap, and only those: others of a sparse mapping would come to be."""
+def _prefault(process: HeldProcess, ranges: "List[system_calls.Range]") -> None:
+    """Touch only the pages of one chunk that are in swap: in a sparse mapping, others would be allocated."""
     with open("/proc/{}/pagemap".format(process.pid), "rb") as pagemap:
         for start, length in ranges:
-            pagemap.seek(start // kernel.PAGE * _PAGEMAP_ENTRY)
-            entries = array("Q", pagemap.read(length // kernel.PAGE * _PAGEMAP_ENTRY))
-            pages = [start + index * kernel.PAGE for index, entry in enumerate(entries) if entry & _PAGEMAP_SWAPPED]
-            if not kernel.has_ended(process.fd):
-                kernel.touch(process.pid, pages)
+            pagemap.seek(start // system_calls.PAGE * _PAGEMAP_ENTRY)
+            entries = array("Q", pagemap.read(length // system_calls.PAGE * _PAGEMAP_ENTRY))
+            swapped = [index for index, entry in enumerate(entries) if entry & _PAGEMAP_SWAPPED]
+            if not system_calls.has_ended(process.fd):
+                system_calls.touch(process.pid, [start + index * system_calls.PAGE for index in swapped])
 
 
 def _meminfo() -> Dict[str, int]:

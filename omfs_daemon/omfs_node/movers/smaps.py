@@ -1,6 +1,6 @@
-"""What a process holds in memory and in swap, mapping by mapping: /proc/PID/smaps (proc(5)).
+"""What a process holds in memory and in swap, by mapping: /proc/PID/smaps (proc(5)).
 
-smaps and not maps, because only it tells which mappings are locked or on huge pages, and what of each is out.
+Unlike maps, smaps tells which mappings are locked or on huge pages, and how much of each is swapped out.
 """
 
 import re
@@ -23,10 +23,10 @@ _ROLLUP = (b"Pss_Anon", b"Pss_Shmem", b"Private_Hugetlb", b"Shared_Hugetlb")
 class Mapping(NamedTuple):
     """One mapping of the process that holds memory or swap.
 
-    resident  bytes of it in memory that only swap can take (what belongs to a file needs no swap); of pages that
-              several processes share, each has its part, so that the sum over a job is right
-    swapped   bytes of it in swap, counted alike
-    movable   whether the kernel takes advice for it
+    resident  bytes in memory that only swap can take (file pages need no swap); shared pages count for each process
+              in proportion, so that the sum over a job is right
+    swapped   bytes in swap, counted in the same way
+    movable   whether the kernel accepts advice for it
     """
 
     start: int
@@ -36,18 +36,20 @@ class Mapping(NamedTuple):
     movable: bool
 
 
-def read(pid: int) -> List[Mapping]:
-    """The mappings of a process; [] if it has ended. PermissionError if it may not be read."""
+def read_mappings(pid: int) -> List[Mapping]:
+    """The mappings of a process; [] if it has ended. PermissionError if it must not be read."""
     try:
         with open("/proc/{}/smaps".format(pid), "rb") as stream:
-            return parse(stream)
+            return parse_smaps(stream)
     except (FileNotFoundError, ProcessLookupError):
         return []
 
 
-def resident(pid: int) -> int:
-    """As the sum of ``Mapping.resident``, but in one number of the kernel's: it costs the same for a process that was
-    cut into a million mappings. 0 if it has ended. Files in tmpfs count too, wherever they are."""
+def resident_now(pid: int) -> int:
+    """The sum of ``Mapping.resident`` as the kernel computes it, which is cheap even for a million mappings.
+
+    0 if the process has ended. Files in tmpfs count too, wherever they are mounted.
+    """
     try:
         with open("/proc/{}/smaps_rollup".format(pid), "rb") as stream:
             found = {value.group(1): int(value.group(2)) for value in map(_VALUE.match, stream) if value is not None}
@@ -56,8 +58,8 @@ def resident(pid: int) -> int:
     return sum(found.get(name, 0) for name in _ROLLUP) * _KIB
 
 
-def parse(lines: Iterable[bytes]) -> List[Mapping]:
-    """The mappings in the text of smaps."""
+def parse_smaps(lines: Iterable[bytes]) -> List[Mapping]:
+    """Parse the text of smaps."""
     found: List[Mapping] = []
     entry: Optional[_Entry] = None
     for line in lines:
@@ -78,7 +80,7 @@ def parse(lines: Iterable[bytes]) -> List[Mapping]:
 
 
 class _Entry:
-    """One mapping while its lines are read."""
+    """A mapping while its lines are read."""
 
     def __init__(self, header: "re.Match[bytes]") -> None:
         self.start = int(header.group(1), 16)

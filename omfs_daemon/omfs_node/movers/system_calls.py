@@ -1,7 +1,7 @@
-"""The system calls that Python 3.6 does not have: pidfds, advice for another process's memory, reading it.
+"""System calls that Python 3.6 lacks: pidfds, and advice for and reads of another process's memory.
 
-Source: pidfd_open(2), pidfd_send_signal(2), process_madvise(2), process_vm_readv(2). Their numbers from 424 on are the
-same on all architectures but Alpha.
+Source: pidfd_open(2), pidfd_send_signal(2), process_madvise(2), process_vm_readv(2). Numbers from 424 on are the same
+on all architectures except Alpha.
 """
 
 import ctypes
@@ -31,14 +31,14 @@ class _Iovec(ctypes.Structure):
 
 
 def pidfd_open(pid: int) -> int:
-    """A descriptor that stands for this very process, whoever has its pid later; OSError (ESRCH: no such process)."""
+    """A descriptor for this process, even if its pid is reused later; OSError (ESRCH: no such process)."""
     descriptor = _checked(_libc.syscall(_long(_PIDFD_OPEN), _long(pid), _long(0)))
     os.set_inheritable(descriptor, False)
     return descriptor
 
 
 def pidfd_send_signal(descriptor: int, number: int) -> None:
-    """Signal the process of a pidfd; ProcessLookupError if it has ended and was waited for."""
+    """Signal the process of a pidfd; ProcessLookupError if it has ended and was reaped."""
     _checked(_libc.syscall(_long(_PIDFD_SEND_SIGNAL), _long(descriptor), _long(number), None, _long(0)))
 
 
@@ -50,10 +50,10 @@ def has_ended(descriptor: int) -> bool:
 
 
 def pageout(descriptor: int, ranges: Sequence[Range]) -> int:
-    """Advise the kernel to write these pages of a process out; returns for how many bytes it looked at the advice.
+    """Advise the kernel to write these pages of a process out; returns the number of bytes that it considered.
 
-    That is no proof that a page was moved. At most IOV_MAX ranges. OSError: ESRCH if the process has ended, EINVAL if
-    the first range cannot be paged out at all (locked, or pages of a device).
+    That does not prove that a page was moved. At most IOV_MAX ranges. OSError: ESRCH if the process has ended, EINVAL
+    if the first range cannot be paged out at all (locked, or pages of a device).
     """
     vector = _vector(ranges)
     return _checked(
@@ -64,9 +64,9 @@ def pageout(descriptor: int, ranges: Sequence[Range]) -> int:
 
 
 def touch(pid: int, pages: Sequence[int]) -> None:
-    """Read one byte at each of these addresses of a process, so that its page comes back into memory.
+    """Read one byte at each of these addresses of a process, which brings its page back into memory.
 
-    Ends at the first page that cannot be read (the process has ended, or unmapped it).
+    Stops at the first page that cannot be read (the process has ended, or unmapped it).
     """
     scratch = ctypes.create_string_buffer(IOV_MAX)
     for first in range(0, len(pages), IOV_MAX):
@@ -80,7 +80,7 @@ def touch(pid: int, pages: Sequence[int]) -> None:
 
 
 def can_page_out() -> str:
-    """ "" if this kernel and these rights allow all that page-out needs, else why not: tried on a page of our own."""
+    """Try on a page of our own what page-out needs; returns "" or why the kernel or our rights do not allow it."""
     page = mmap.mmap(-1, PAGE)
     try:
         page[0] = 1
@@ -96,13 +96,13 @@ def can_page_out() -> str:
     return ""
 
 
-def stop(descriptor: int) -> None:
-    """SIGSTOP; ProcessLookupError if the process is gone."""
+def send_stop(descriptor: int) -> None:
+    """SIGSTOP; ProcessLookupError if the process has ended."""
     pidfd_send_signal(descriptor, signal.SIGSTOP)
 
 
-def let_run(descriptor: int) -> None:
-    """SIGCONT; ProcessLookupError if the process is gone."""
+def send_cont(descriptor: int) -> None:
+    """SIGCONT; ProcessLookupError if the process has ended."""
     pidfd_send_signal(descriptor, signal.SIGCONT)
 
 

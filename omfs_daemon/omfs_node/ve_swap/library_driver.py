@@ -1,7 +1,7 @@
 """VEOS through libveosinfo's public interface.
 
-Each engine has a child process that makes the calls: the library has no time-outs, and it calls abort() when it and
-VEOS are of different versions. The child is asked and answers in lines of JSON.
+Each engine has a child process that makes the calls: the library has no timeouts, and it calls abort() when it and VEOS
+are of different versions. Requests and responses are lines of JSON.
 """
 
 import contextlib
@@ -17,14 +17,10 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.omfs_node.ve_swap.ve_driver import VeDriver
-from omfs_daemon.omfs_node.ve_swap.ve_driver import VeProcess
-from omfs_daemon.omfs_node.ve_swap.ve_driver import batches
-from omfs_daemon.omfs_node.ve_swap.ve_driver import check_trusted
-from omfs_daemon.omfs_node.ve_swap.ve_driver import refusal
+from omfs_daemon.omfs_node.ve_swap.ve_driver import VeDriver, VeProcess, batches, check_trusted, veos_refusal
 
 _MOST = 256  # pids in the library's structures
-_END = -1  # stands behind the last pid, or the call is refused (ECANCELED)
+_END = -1  # must follow the last pid, or the call is refused (ECANCELED)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -51,7 +47,7 @@ class _NodeInfo(ctypes.Structure):
 
 
 class _MemInfo(ctypes.Structure):
-    # Kilobytes. The rest of the structure does not concern us, but the library writes it: room to spare.
+    # Kilobytes. We ignore the rest of the structure, but the library writes it: leave ample room.
     _fields_ = [
         ("kb_main_total", ctypes.c_ulong),
         ("kb_main_used", ctypes.c_ulong),
@@ -69,7 +65,7 @@ class LibraryDriver(VeDriver):
         self._children: Dict[int, _Child] = {}
 
     def open(self, ves: Sequence[int]) -> None:
-        """Start the children that are missing; before any thread is started, for they are forked."""
+        """Start missing children; call it before any thread is started, as they are forked."""
         check_trusted(self._path)
         for ve in ves:
             child = self._children.get(ve)
@@ -83,41 +79,41 @@ class LibraryDriver(VeDriver):
         self._children = {}
 
     def processes(self, ve: int, pids: Sequence[int]) -> List[VeProcess]:
-        """As VeDriver's."""
+        """See VeDriver."""
         rows: List[VeProcess] = []
-        for some in batches(pids):
-            code, found = self._ask(ve, "info", some)
+        for batch in batches(pids):
+            code, found = self._ask(ve, "info", batch)
             if code:
-                raise refusal(ve, "ve_swap_info", code)
+                raise veos_refusal(ve, "ve_swap_info", code)
             rows.extend(VeProcess(*row) for row in found)
         return rows
 
     def swap_out(self, ve: int, pids: Sequence[int]) -> int:
-        """As VeDriver's."""
+        """See VeDriver."""
         return int(self._ask(ve, "out", pids)[0])
 
     def swap_in(self, ve: int, pids: Sequence[int]) -> int:
-        """As VeDriver's."""
+        """See VeDriver."""
         return int(self._ask(ve, "in", pids)[0])
 
     def memory(self, ve: int) -> Optional[Tuple[int, int]]:
-        """As VeDriver's."""
+        """See VeDriver."""
         code, found = self._ask(ve, "memory")
         if code:
-            raise refusal(ve, "ve_mem_info", code)
+            raise veos_refusal(ve, "ve_mem_info", code)
         return found[0], found[1]
 
     def area_used(self, ve: int) -> Optional[int]:
-        """As VeDriver's."""
+        """See VeDriver."""
         code, found = self._ask(ve, "node")
         if code:
-            raise refusal(ve, "ve_swap_nodeinfo", code)
+            raise veos_refusal(ve, "ve_swap_nodeinfo", code)
         return int(found[0])
 
     def _ask(self, ve: int, what: str, pids: Sequence[int] = ()) -> Any:
         child = self._children.get(ve)
         if child is None or child.dead:
-            raise CannotMove("not_usable", "VE %d: %s: the library was given up before" % (ve, self._path))
+            raise CannotMove("not_usable", "VE %d: %s: an earlier call failed" % (ve, self._path))
         return child.ask([what, list(pids)], self._limit)
 
 
@@ -138,11 +134,11 @@ class _Child:
                 _serve(other, path, ve)
                 code = 0
             finally:
-                os._exit(code)  # never back into the caller's stack
+                os._exit(code)  # never return to the caller's code
         other.close()
 
     def ask(self, request: Any, limit: float) -> Any:
-        """The answer; raises CannotMove if there is none within ``limit`` seconds or the child dies."""
+        """Send a request; raises CannotMove if there is no response within ``limit`` seconds or the child dies."""
         end = time.monotonic() + limit
         try:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
@@ -150,7 +146,7 @@ class _Child:
                 left = end - time.monotonic()
                 if left <= 0 or not _can_be_read(self._socket, left):
                     self.end()
-                    raise CannotMove("tool_hung", "%s: %s: no answer within %g s" % (self._what, request[0], limit))
+                    raise CannotMove("tool_hung", "%s: %s: no response within %g s" % (self._what, request[0], limit))
                 part = self._socket.recv(1 << 16)
                 if not part:
                     raise OSError
@@ -161,13 +157,13 @@ class _Child:
                 "tool_failed", "%s: %s: the library ended its process" % (self._what, request[0])
             ) from None
         line, self._rest = self._rest.split(b"\n", 1)
-        answer = json.loads(line.decode())
-        if isinstance(answer, str):
-            raise CannotMove("not_usable", "%s: %s" % (self._what, answer))
-        return answer
+        response = json.loads(line.decode())
+        if isinstance(response, str):
+            raise CannotMove("not_usable", "%s: %s" % (self._what, response))
+        return response
 
     def end(self) -> None:
-        """Kill it; nothing is lost by that, for all that VEOS was asked to do is in VEOS."""
+        """Kill it; nothing is lost, as requests that VEOS accepted are in VEOS."""
         if not self.dead:
             self.dead = True
             self._socket.close()
@@ -176,20 +172,20 @@ class _Child:
 
 
 def _can_be_read(connection: socket.socket, seconds: float) -> bool:
-    # Not select(): a job of a thousand processes has us hold more descriptors than that can take.
+    # Not select(): with a job of a thousand processes, descriptors exceed its limit.
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
 
 
 def _serve(connection: socket.socket, path: str, ve: int) -> None:
-    # In the child. Standard output carries omfs-node's answer, so the library must not write there.
+    # In the child. Standard output is for omfs-node's response, so the library must not write there.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     for descriptor in [int(name) for name in os.listdir("/proc/self/fd")]:
         if descriptor > 2 and descriptor != connection.fileno():
-            with contextlib.suppress(OSError):  # the one of this very listing is closed already
+            with contextlib.suppress(OSError):  # that of this listing is already closed
                 os.close(descriptor)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -204,8 +200,8 @@ def _serve(connection: socket.socket, path: str, ve: int) -> None:
     with connection.makefile("rwb") as stream:
         for line in stream:
             what, pids = json.loads(line.decode())
-            answer = problem or _call(library, ve, what, pids)
-            stream.write(json.dumps(answer).encode() + b"\n")
+            response = problem or _call(library, ve, what, pids)
+            stream.write(json.dumps(response).encode() + b"\n")
             stream.flush()
 
 
@@ -229,7 +225,7 @@ def _call(library: Any, ve: int, what: str, pids: List[int]) -> Tuple[int, List[
     info = _SwapInfo()
     code = library.ve_swap_info(ve, ctypes.byref(given), ctypes.byref(info))
     rows = [
-        # The pid as it was asked, for VEOS answers with the one of its own namespace.
+        # The pid of the request: VEOS returns that of its own namespace.
         [pid, row.proc_state, row.proc_substate, row.swapped_sz, row.swappable_sz]
         for pid, row in ((pid, info.ve_swap[place]) for place, pid in enumerate(pids))
     ]

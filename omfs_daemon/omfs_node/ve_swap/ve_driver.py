@@ -1,4 +1,4 @@
-"""What a way of talking to VEOS must be able to do, one engine at a time."""
+"""The interface of drivers for VEOS; each call is about one engine."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from omfs_daemon.omfs_node.movers.mover import CannotMove
 
 # Sub-states of a VE process (libveosinfo).
 ACTIVE, SWAPPING_OUT, SWAPPED_OUT, SWAPPING_IN = 1, 2, 3, 4
-# State of a VE process whose threads are all stopped; -1 stands for "this pid cannot be told about".
+# State of a VE process whose threads are all stopped, and of a pid that VEOS cannot report on.
 STOPPED = 3
 BAD = -1
 
@@ -27,40 +27,40 @@ class VeProcess(NamedTuple):
 
 
 class VeDriver:
-    """Calls raise CannotMove for what the caller cannot mend: a VEOS that is away (not_usable) or hangs (tool_hung).
+    """Calls raise CannotMove if VEOS is not running (not_usable) or hangs (tool_hung).
 
-    Calls for different engines may come from different threads, those for one engine come one after the other.
+    Calls for different engines may come from different threads; calls for one engine never overlap.
     """
 
     def open(self, ves: Sequence[int]) -> None:
-        """Get ready to ask about these engines, from the main thread; may be called again."""
+        """Prepare for calls about these engines; called from the main thread, possibly repeatedly."""
 
     def close(self) -> None:
-        """Let go of what ``open`` made."""
+        """Release what ``open`` acquired."""
 
     def processes(self, ve: int, pids: Sequence[int]) -> List[VeProcess]:
-        """One for each pid, in any order."""
+        """The processes with these pids, in any order."""
         raise NotImplementedError
 
     def swap_out(self, ve: int, pids: Sequence[int]) -> int:
-        """Order it: 0 (queued, nothing more) or a negative errno; with EPERM some of them are queued."""
+        """Request it; returns 0 (queued, not done) or a negative errno. After EPERM some of them are queued."""
         raise NotImplementedError
 
     def swap_in(self, ve: int, pids: Sequence[int]) -> int:
-        """Order it; as ``swap_out``."""
+        """Request it; see ``swap_out``."""
         raise NotImplementedError
 
     def memory(self, ve: int) -> Optional[Tuple[int, int]]:
-        """Bytes of the engine's memory: total and free; None if this driver cannot tell."""
+        """Bytes of the engine's memory: total and free; None if this driver does not know."""
         raise NotImplementedError
 
     def area_used(self, ve: int) -> Optional[int]:
-        """Bytes in the engine's swap area; None if this driver cannot tell."""
+        """Bytes in the engine's swap area; None if this driver does not know."""
         raise NotImplementedError
 
 
 def check_trusted(path: str) -> None:
-    """Raises CannotMove("not_usable") unless only root can write this file: root will load or run it."""
+    """Raises CannotMove("not_usable") unless only root can write this file, which root will load or run."""
     try:
         found = os.stat(path)
     except OSError as error:
@@ -70,14 +70,14 @@ def check_trusted(path: str) -> None:
 
 
 def batches(pids: Sequence[int]) -> List[List[int]]:
-    """The pids in lists that VEOS takes."""
+    """The pids in lists of a length that VEOS accepts."""
     return [list(pids[start : start + BATCH]) for start in range(0, len(pids), BATCH)]
 
 
-def refusal(ve: int, what: str, code: int) -> CannotMove:
-    """What a negative answer of VEOS to a question means."""
+def veos_refusal(ve: int, what: str, code: int) -> CannotMove:
+    """The error for a negative return value of VEOS."""
     if code == -errno.ENOTSUP:
         return CannotMove("not_usable", "VE %d: partial process swapping is switched off" % ve)
-    if code == -1:  # also what the library says when it cannot reach VEOS
-        return CannotMove("not_usable", "VE %d: VEOS does not answer (%s)" % (ve, what))
+    if code == -1:  # also the library's value when it cannot reach VEOS
+        return CannotMove("not_usable", "VE %d: VEOS does not respond (%s)" % (ve, what))
     return CannotMove("tool_failed", "VE %d: %s: %s" % (ve, what, os.strerror(-code) if code < 0 else code))

@@ -1,8 +1,8 @@
 """The mover for NEC vector engines: VEOS's partial process swapping, on all engines of a job at once.
 
-A swap is an order: VEOS queues it and one thread an engine works it off, so the sub-status is polled. That it says
-"swapped out" proves nothing (a full swap area ends a swap in the same way): what counts is what is left on the engine.
-Everything that was ordered is in VEOS, so a call that is killed half-way is healed by the next one.
+VEOS queues a swap, and one thread for each engine carries it out, so the sub-status is polled. The sub-status "swapped
+out" proves nothing (a full swap area ends a swap in the same way): what counts is what is left on the engine. Requests
+stay in VEOS, so the next call completes one that was killed halfway.
 """
 
 import contextlib
@@ -10,50 +10,32 @@ import os
 import threading
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, TypeVar
 
-from omfs_daemon.omfs_node.movers.mover import IN
-from omfs_daemon.omfs_node.movers.mover import MIXED
-from omfs_daemon.omfs_node.movers.mover import NONE
-from omfs_daemon.omfs_node.movers.mover import OUT
-from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.omfs_node.movers.mover import Moved
-from omfs_daemon.omfs_node.movers.mover import Mover
-from omfs_daemon.omfs_node.movers.mover import Process
+from omfs_daemon.omfs_node.movers.mover import IN, MIXED, NONE, OUT, CannotMove, HeldProcess, Moved, Mover
 from omfs_daemon.omfs_node.ve_swap.command_driver import CommandDriver
-from omfs_daemon.omfs_node.ve_swap.ve_driver import ACTIVE
-from omfs_daemon.omfs_node.ve_swap.ve_driver import BAD
-from omfs_daemon.omfs_node.ve_swap.ve_driver import SWAPPED_OUT
-from omfs_daemon.omfs_node.ve_swap.ve_driver import VeDriver
-from omfs_daemon.omfs_node.ve_swap.ve_driver import VeProcess
-from omfs_daemon.omfs_node.ve_swap.engine import SwapIn
-from omfs_daemon.omfs_node.ve_swap.engine import SwapOut
-from omfs_daemon.omfs_node.ve_swap.engine import ended
-from omfs_daemon.omfs_node.ve_swap.engine import gone
-from omfs_daemon.omfs_node.ve_swap.engine import unreachable
+from omfs_daemon.omfs_node.ve_swap.engine import SwapIn, SwapOut, ended, gone, unreachable
 from omfs_daemon.omfs_node.ve_swap.library_driver import LibraryDriver
-from omfs_daemon.omfs_node.ve_swap.ve_options import VeOptions
-from omfs_daemon.omfs_node.ve_swap.ve_options import read_options
-from omfs_daemon.omfs_node.ve_swap.ve_options import swap_area
+from omfs_daemon.omfs_node.ve_swap.ve_driver import ACTIVE, BAD, SWAPPED_OUT, VeDriver, VeProcess
+from omfs_daemon.omfs_node.ve_swap.ve_options import VeOptions, read_ve_options, swap_area
 
 _T = TypeVar("_T")
 
 
 class VeSwap(Mover):
-    """See Mover. Codes beyond the usual ones: partial_swap, refused, no_swap_area, no_ve_memory, killed_by_veos,
-    tool_hung."""
+    """See Mover. Further codes: partial_swap, refused, no_swap_area, no_ve_memory, killed_by_veos, tool_hung."""
 
     name = "ve_swap"
     held_name = "ve"
 
     def __init__(self, options: Mapping[str, Any], driver: Optional[VeDriver] = None) -> None:
-        self._options = read_options(options)
+        self._options = read_ve_options(options)
         self._driver = driver or _driver(self._options)
-        self._is_usable = True  # until a probe says otherwise
+        self._is_usable = True  # until a probe fails
 
-    def out(self, processes: Sequence[Process], deadline: float) -> Moved:
-        """Swap out on all engines at once; ``slowest`` is Equation 3 of the UJFB paper. A job without a process on an
-        engine has nothing to move.
+    def out(self, processes: Sequence[HeldProcess], deadline: float) -> Moved:
+        """Swap out on all engines at once; ``slowest`` is Equation 3 of the UJFB paper.
 
-        Bytes are what is in the swap area in the end, freed is no more than the engines' free memory was seen to grow.
+        A job without a process on an engine has nothing to move. Bytes are those in the swap area at the end; freed is
+        at most the observed growth of the engines' free memory.
         """
         with self._session():
             found = self._find(processes)
@@ -69,11 +51,11 @@ class VeSwap(Mover):
             max([part.slowest for part in parts.values()], default=0.0),
         )
 
-    def bring_in(self, processes: Sequence[Process], deadline: float) -> Moved:
-        """Swap in on all engines at once. A failure on one does not keep the others from coming in.
+    def bring_in(self, processes: Sequence[HeldProcess], deadline: float) -> Moved:
+        """Swap in on all engines at once. A failure on one does not affect the others.
 
-        no_ve_memory: too little is free on an engine; what is out stays out, or comes in as soon as VEOS finds room.
-        killed_by_veos: all others are in; the next call does not say it again.
+        no_ve_memory: an engine has too little free memory; what is out stays out, or comes in when VEOS has space.
+        killed_by_veos: all others are in; the next call does not report it again.
         """
         with self._session():
             found = self._find(processes)
@@ -86,8 +68,8 @@ class VeSwap(Mover):
             max([part.slowest for part in parts.values()], default=0.0),
         )
 
-    def state(self, processes: Sequence[Process]) -> str:
-        """See Mover. A partial swap is MIXED; processes of which none has memory on an engine are OUT."""
+    def state(self, processes: Sequence[HeldProcess]) -> str:
+        """See Mover. A partial swap is MIXED; if no process has memory on an engine, the state is OUT."""
         if all(ended(process) for process in processes):
             return NONE
         with self._session():
@@ -98,7 +80,7 @@ class VeSwap(Mover):
         return IN if all(row.state == BAD or row.sub == ACTIVE for row in rows) else MIXED
 
     def probe(self) -> Dict[str, Any]:
-        """Usable if every engine answers. ``ves``: memory, memory_free and swap_free of each, null if unknown."""
+        """Usable if every engine responds. ``ves``: memory, memory_free and swap_free of each, null if unknown."""
         try:
             with self._session():
                 free = _on_each(self._options.ves, self._probe_one)
@@ -111,10 +93,9 @@ class VeSwap(Mover):
         return {"usable": True, "why": "", "free": known, "ves": ves}
 
     def held(self, pids: List[int]) -> int:
-        """See Mover: swappable bytes on the engine where they hold most, for all engines swap at the same time, each to
-        an area of its own."""
+        """See Mover: swappable bytes on the engine that has most, as engines swap in parallel, each to its own area."""
         if not self._is_usable:
-            return 0  # a VEOS that hangs need not be waited for once a job
+            return 0  # do not wait for a hanging VEOS once for each job
         try:
             with self._session():
                 rows = _on_each(self._options.ves, lambda ve: self._driver.processes(ve, pids))
@@ -130,8 +111,8 @@ class VeSwap(Mover):
         finally:
             self._driver.close()
 
-    def _find(self, processes: Sequence[Process]) -> Dict[int, List[VeProcess]]:
-        # The processes that VEOS knows on each engine (engines without any are left out).
+    def _find(self, processes: Sequence[HeldProcess]) -> Dict[int, List[VeProcess]]:
+        # The processes that VEOS has on each engine that has any.
         pids = [process.pid for process in processes if not ended(process)]
         if not pids:
             return {}
@@ -171,8 +152,8 @@ def _driver(options: VeOptions) -> VeDriver:
 
 
 def _on_each(ves: Sequence[int], work: Callable[[int], _T], stop: Optional[threading.Event] = None) -> Dict[int, _T]:
-    # The same on several engines at the same time; the first failure (by engine) is raised when all have ended. A
-    # signal's exception comes in this thread: it too waits for the others, who are told to stop.
+    # The same on several engines in parallel; the first failure (by engine) is raised when all have ended. A signal's
+    # exception is raised in this thread, which then tells the others to stop and waits for them.
     results: Dict[int, _T] = {}
     failures: Dict[int, BaseException] = {}
 

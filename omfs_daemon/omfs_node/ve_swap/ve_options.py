@@ -1,4 +1,4 @@
-"""The site's options for VE swapping, and what VEOS's own option files say of the swap area."""
+"""The site's options for VE swapping, and the swap area from VEOS's own option files."""
 
 import os
 import re
@@ -24,7 +24,7 @@ _KNOWN = (
 )
 _COMMANDS = ("out", "in", "status", "memory", "area")
 _NEEDED_COMMANDS = ("out", "in", "status")
-# What a pattern must catch by name, and may.
+# Named groups that a pattern must have, and may have.
 _GROUPS: Dict[str, Any] = {
     "status": ({"pid", "sub", "swapped", "swappable"}, {"state"}),
     "memory": ({"total", "free"}, set()),
@@ -47,16 +47,16 @@ class VeOptions(NamedTuple):
     library: str
     commands: Dict[str, List[str]]  # argument vectors with {ve} and {pids}
     patterns: Dict[str, Pattern[str]]
-    poll: float  # longest pause between two looks
+    poll: float  # longest pause between two polls
     call: float  # limit of one call to VEOS
-    settle: float  # how long VEOS may take to see that processes have been stopped
-    area: Optional[int]  # swap area of each engine; None: what VEOS's option files say
+    settle: float  # how long VEOS may take to notice that processes are stopped
+    area: Optional[int]  # swap area of each engine; None: from VEOS's option files
     veos_options: str
     tolerance: int  # swappable bytes of a process that may stay on the engine
 
 
-def read_options(options: Mapping[str, Any]) -> VeOptions:
-    """The options of a request; raises CannotMove("bad_options") with the name and what is allowed."""
+def read_ve_options(options: Mapping[str, Any]) -> VeOptions:
+    """Read the options of a request; CannotMove("bad_options") has the name and what is allowed."""
     unknown = sorted(set(options) - set(_KNOWN))
     if unknown:
         raise _bad(unknown[0], "unknown; known are " + ", ".join(_KNOWN))
@@ -81,9 +81,9 @@ def read_options(options: Mapping[str, Any]) -> VeOptions:
 
 
 def swap_area(options: VeOptions, ve: int) -> Optional[int]:
-    """Bytes of one engine's swap area: as configured, else by VEOS's option files; None if neither says.
+    """Bytes of one engine's swap area: as configured, else from VEOS's option files; None if neither has it.
 
-    ``N/veswap.options`` holds for engine N alone and goes before ``veswap.options``. Sizes there are in MB.
+    ``N/veswap.options`` is for engine N and takes precedence over ``veswap.options``. Sizes there are in MB.
     """
     if options.area is not None:
         return options.area
@@ -99,7 +99,7 @@ def swap_area(options: VeOptions, ve: int) -> Optional[int]:
 
 
 def area_of(text: str) -> Optional[int]:
-    """The swap area that a veswap.options file gives, memory and file together; None if it gives no size."""
+    """The swap area in a veswap.options file, memory and file together; None if it has no size."""
     sizes = [int(number) for number in re.findall(r"--ve-swap-(?:mem|file)-max[=\s]\s*(\d+)\b", text)]
     return sum(sizes) * _MEGABYTE if sizes else None
 
@@ -130,8 +130,8 @@ def _commands(value: Any, needed: bool) -> Dict[str, List[str]]:
     for name, vector in value.items():
         where = "commands.%s" % name
         if not isinstance(vector, list) or not vector or not all(_plain(word) for word in vector):
-            raise _bad(where, "must be a list of words without control characters")
-        _path(where + " (first word)", vector[0])
+            raise _bad(where, "must be a list of strings without control characters")
+        _path(where + " (first item)", vector[0])
         places = set(re.findall(r"\{([^{}]*)\}", " ".join(vector[1:])))
         if places - {"ve", "pids"}:
             raise _bad(where, "only {ve} and {pids} are replaced")
@@ -156,10 +156,10 @@ def _patterns(value: Any) -> Dict[str, Pattern[str]]:
         try:
             compiled[name] = re.compile(text, re.MULTILINE)
         except re.error as error:
-            raise _bad("patterns.%s" % name, "is no regular expression: %s" % error) from None
+            raise _bad("patterns.%s" % name, "is not a regular expression: %s" % error) from None
         missing = sorted(_GROUPS[name][0] - set(compiled[name].groupindex))
         if missing:
-            raise _bad("patterns.%s" % name, "must catch (?P<%s>...)" % missing[0])
+            raise _bad("patterns.%s" % name, "must have the group (?P<%s>...)" % missing[0])
     return compiled
 
 

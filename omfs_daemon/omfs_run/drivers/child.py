@@ -1,4 +1,4 @@
-"""A program as our own child: plainly, and for the way in which programs checkpoint themselves."""
+"""A program as our own child, without a checkpoint tool."""
 
 import contextlib
 import os
@@ -7,15 +7,14 @@ import subprocess
 from typing import Mapping, Optional, Sequence
 
 from omfs_daemon.omfs_run.drivers import processes
-from omfs_daemon.omfs_run.drivers.driver import CannotStart
-from omfs_daemon.omfs_run.drivers.driver import Program
+from omfs_daemon.omfs_run.drivers.driver import CannotStart, Program
 
 
 class Child(Program):
-    """A program under nothing at all."""
+    """A program without a checkpoint tool."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], own_session: bool) -> None:
-        """``own_session``: so that all of it can be found and ended. CannotStart."""
+        """``own_session``: so that all its processes can be found and killed. Raises CannotStart."""
         try:
             self._process = subprocess.Popen(list(command), env=dict(environment), start_new_session=own_session)
         except FileNotFoundError as error:
@@ -34,11 +33,11 @@ class Child(Program):
         return code if code >= 0 else 128 - code
 
     def signal(self, number: int) -> None:
-        self._process.send_signal(number)  # does nothing once it was waited for
+        self._process.send_signal(number)  # does nothing once it was reaped
 
     def kill(self) -> None:
-        members = processes.tree(self.pid) if self.wait(0) is None else []
-        processes.end(members)
+        members = processes.process_tree(self.pid) if self.wait(0) is None else []
+        processes.kill_processes(members)
         if self._own_session:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)

@@ -1,16 +1,16 @@
-"""What every way of checkpointing from inside a job must be able to do.
+"""The interface of checkpoint drivers.
 
-A driver is a class made without arguments and named in the table of ``drivers.py`` (``dmtcp.Dmtcp``, ``criu.Criu``).
-Before ``checkpoint`` the core has seen that the directory takes files and has room (``space.require_room``).
+A driver is a class made without arguments and named in ``driver_table.py``. Before ``checkpoint`` the caller checks
+that the directory is writable and has enough space (``disk_space.require_space``).
 """
 
 from typing import List, NamedTuple, Optional, Sequence
 
 
 class CannotStop(Exception):
-    """The program could not be stopped with its work kept.
+    """The program could not be stopped without losing its work.
 
-    why      a code of the job's comment ([a-z_]+), such as no_space, not_writable, tool_hung, not_verified
+    why      a code of ``protocol.reason_codes``, such as no_space, not_writable, tool_hung, not_verified
     message  one line for the job's output
     alive    whether the program still runs
     """
@@ -23,9 +23,9 @@ class CannotStop(Exception):
 
 
 class Ended(CannotStop):
-    """The program surely ended by itself while it was to be stopped; ``code``: its own exit code, which is kept.
+    """The program certainly ended by itself while it was being stopped; ``code``: its exit code, which is kept.
 
-    An exit code that may be the tool's (DMTCP's 0 after a kill, 99) is no such proof: raise CannotStop then.
+    An exit code that may be the tool's (DMTCP's 0 after a kill, or 99) proves nothing: raise CannotStop then.
     """
 
     def __init__(self, code: int) -> None:
@@ -34,7 +34,7 @@ class Ended(CannotStop):
 
 
 class CannotStart(Exception):
-    """The program could not be started, or not be restarted from an image; ``why`` and ``message`` as above."""
+    """The program could not be started, or restarted from an image; ``why`` and ``message`` as in CannotStop."""
 
     def __init__(self, why: str, message: str) -> None:
         super().__init__(message)
@@ -51,50 +51,50 @@ class Image(NamedTuple):
 
 
 class Program:
-    """A program under a driver. One instance a run of the job."""
+    """A program under a driver; one instance for each run of the job."""
 
     pid = 0  # the real program's pid where there is one (under mpirun: mpirun's), for signals
 
     def wait(self, timeout: float) -> Optional[int]:
-        """The program's exit code (128 + N if signal N ended it), or None if it runs on after ``timeout`` seconds.
+        """The program's exit code (128 + N if signal N ended it), or None if it still runs after ``timeout`` seconds.
 
-        Raises CannotStop (not alive) if the program is gone and that was not its own end: it was killed through the
-        tool, or the tool has failed.
+        Raises CannotStop (not alive) if the program did not end by itself: it was killed through the tool, or the tool
+        failed.
         """
         raise NotImplementedError
 
     def ready(self) -> bool:
-        """Whether it can be checkpointed already; asked again until it is true."""
+        """Whether it can be checkpointed yet; asked again until it can."""
         return True
 
     def signal(self, number: int) -> None:
-        """Pass on a signal that the batch shell was sent."""
+        """Pass on a signal that was sent to the batch shell."""
         raise NotImplementedError
 
     def checkpoint(self, directory: str, timeout: float) -> Image:
         """Write a checkpoint into the new, empty, 0700 ``directory`` and end the program.
 
-        Returns only what was verified to be complete and is on disk (fsync); raises CannotStop otherwise.
+        Returns only an image that was verified to be complete and is on disk (fsync); otherwise raises CannotStop.
         """
         raise NotImplementedError
 
     def salvage(self, directory: str) -> Image:
-        """A checkpoint into ``directory`` that was given up as ``tool_hung`` and came later, when the program is gone.
+        """A checkpoint that was given up as ``tool_hung`` and completed later, after the program has ended.
 
-        As ``checkpoint``; raises CannotStop if there is none.
+        As ``checkpoint``; CannotStop if there is none.
         """
         raise CannotStop("not_verified", "there is no complete checkpoint", alive=False)
 
     def kill(self) -> None:
-        """End the program and all that belongs to it (coordinators too); when this returns nothing is left."""
+        """Kill the program and all that belongs to it (coordinators too); nothing is left when this returns."""
         raise NotImplementedError
 
 
 class Driver:
-    """A way of checkpointing. ``scratch``: a private directory of this run of the job, gone when it ends."""
+    """A checkpoint driver. ``scratch``: a private directory of this run of the job, removed at its end."""
 
     name = ""
-    makes_image = True  # False: the program keeps its checkpoints itself; asked for neither room nor files
+    makes_image = True  # False: the program writes its checkpoints itself; neither space nor files are checked
 
     def version(self) -> str:
         """The tool and its version, e.g. ``dmtcp 4.2.0``; raises CannotStart if it cannot be used here."""
@@ -105,8 +105,8 @@ class Driver:
         raise NotImplementedError
 
     def restart(self, directory: str, image: Image, scratch: str, timeout: float) -> Program:
-        """Bring the program back from a verified image and watch until all of it runs; raises CannotStart.
+        """Restart the program from a verified image and wait until all of it runs; raises CannotStart.
 
-        After CannotStart nothing of the attempt is left running, and the image is as it was.
+        After CannotStart nothing of the attempt is left running, and the image is unchanged.
         """
         raise NotImplementedError

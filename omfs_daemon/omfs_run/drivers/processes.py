@@ -1,23 +1,24 @@
 """Processes of this node as /proc shows them."""
 
-import os
 import contextlib
+import os
 import signal
 import time
 from typing import Dict, List
 
 
 def catches(pid: int, number: int, proc: str = "/proc") -> bool:
-    """Whether the process has a handler for the signal; a process that is gone or not ours to look at has none."""
-    return bool(_number(proc, pid, "SigCgt", 16) >> (number - 1) & 1)
+    """Whether the process has a handler for the signal; False if it has ended or must not be read."""
+    return bool(status_number(proc, pid, "SigCgt", 16) >> (number - 1) & 1)
 
 
 def survives(pid: int, number: int, proc: str = "/proc") -> bool:
-    """Whether the process takes the signal without dying: by a handler, or as `srun` does, blocked and waited for."""
-    return catches(pid, number, proc) or bool(_number(proc, pid, "SigBlk", 16) >> (number - 1) & 1)
+    """Whether the process survives the signal: it has a handler or, as `srun`, blocks it and waits for it."""
+    return catches(pid, number, proc) or bool(status_number(proc, pid, "SigBlk", 16) >> (number - 1) & 1)
 
 
-def _number(proc: str, pid: int, name: str, base: int) -> int:
+def status_number(proc: str, pid: int, name: str, base: int) -> int:
+    """A number in /proc/PID/status; 0 if the process has ended."""
     try:
         with open(os.path.join(proc, str(pid), "status")) as status:
             for line in status:
@@ -27,11 +28,12 @@ def _number(proc: str, pid: int, name: str, base: int) -> int:
         pass
     return 0
 
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def tree(pid: int) -> List[int]:
-    """The process and all its descendants, parents first; without those that are gone."""
+def process_tree(pid: int) -> List[int]:
+    """The process and all its descendants that still exist, parents first."""
     children: Dict[int, List[int]] = {}
     found = set()
     for name in os.listdir("/proc"):
@@ -46,8 +48,8 @@ def tree(pid: int) -> List[int]:
     return members
 
 
-def resident(pid: int) -> int:
-    """Bytes of memory that the process holds now; 0 if it is gone."""
+def resident_bytes(pid: int) -> int:
+    """Resident memory of the process in bytes; 0 if it has ended."""
     try:
         with open("/proc/{}/statm".format(pid)) as statm:
             return int(statm.read().split()[1]) * _PAGE
@@ -60,14 +62,14 @@ def alive(pid: int) -> bool:
     return _state(pid) not in ("", "Z", "X")
 
 
-def end(pids: List[int], limit: float = 10.0) -> bool:
-    """SIGKILL to processes of ours; True when none of them runs any more."""
+def kill_processes(pids: List[int], limit: float = 10.0) -> bool:
+    """Send SIGKILL to our own processes; False if one still runs after ``limit`` seconds."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    stop = time.monotonic() + limit
+    end = time.monotonic() + limit
     while any(alive(pid) for pid in pids):
-        if time.monotonic() > stop:
+        if time.monotonic() > end:
             return False
         time.sleep(0.02)
     return True
@@ -76,7 +78,7 @@ def end(pids: List[int], limit: float = 10.0) -> bool:
 def _fields(pid: int) -> List[str]:
     try:
         with open("/proc/{}/stat".format(pid), errors="replace") as stat:
-            # The name stands in parentheses and may hold anything, parentheses too.
+            # The name is in parentheses and may itself hold parentheses.
             return stat.read().rpartition(")")[2].split()
     except OSError:
         return []
@@ -88,6 +90,6 @@ def _state(pid: int) -> str:
 
 
 def parent(pid: int) -> int:
-    """-1 if the process is gone."""
+    """The parent's pid; -1 if the process has ended."""
     fields = _fields(pid)
     return int(fields[1]) if len(fields) > 1 else -1

@@ -1,10 +1,10 @@
-"""The directory of a job's checkpoints, opened so that no other user can have us write or read elsewhere."""
+"""The directory of a job's checkpoints, opened so that no other user can redirect our reads and writes."""
 
 import os
 import stat
 from typing import List, Tuple
 
-_LINKS = 40  # as the kernel follows
+_LINKS = 40  # the kernel's limit
 _OTHERS_WRITE = stat.S_IWOTH
 _WALK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -14,12 +14,12 @@ class BadDirectory(Exception):
 
 
 def open_private(path: str, uid: int) -> Tuple[int, str]:
-    """Open the directory, made (0700) if it does not exist; returns its descriptor and its path without links.
+    """Open the directory, created (0700) if missing; returns its descriptor and its path without links.
 
-    It must be absolute and ours, and nobody else may write in it. On the way a symbolic link is followed only if it is
-    root's or ours, and nothing may lie below a directory in which anybody may exchange what is not his (writable for
-    others, without the sticky bit): tools are given paths, and could be made to restart what another user has put
-    there between our look and theirs.
+    The path must be absolute, and the directory ours and writable by nobody else. Symbolic links on the way are
+    followed only if they are root's or ours, and no parent may let others replace its entries (writable for others,
+    without the sticky bit): tools are given paths, and could be made to restart what another user put there after our
+    check.
     """
     if not path.startswith("/"):
         raise BadDirectory("{}: not an absolute path".format(path))
@@ -37,12 +37,12 @@ def open_private(path: str, uid: int) -> Tuple[int, str]:
     if state.st_uid != uid or stat.S_IMODE(state.st_mode) & 0o022:
         os.close(descriptor)
         owner = "owned by uid {}, mode {:04o}".format(state.st_uid, stat.S_IMODE(state.st_mode))
-        raise BadDirectory("{} ({}): must be yours and writable for nobody else".format(path, owner))
+        raise BadDirectory("{} ({}): must be yours and writable by nobody else".format(path, owner))
     return descriptor, walk.path()
 
 
 class _Walk:
-    """A walk from the root, one component at a time, each opened below the one before."""
+    """A walk from the root, one component at a time, each opened relative to its parent."""
 
     def __init__(self, uid: int) -> None:
         self._uid = uid
@@ -79,7 +79,7 @@ class _Walk:
     def _step(self, name: str) -> None:
         mode = os.fstat(self.here).st_mode
         if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
-            text = "{}: below a directory in which anybody may write, without the sticky bit"
+            text = "{}: below a directory that anybody may write to, without the sticky bit"
             raise BadDirectory(text.format(os.path.join(self.path(), name)))
         try:
             state = os.stat(name, dir_fd=self.here, follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""Files below an open directory: written so that after a power failure they are there whole or not at all."""
+"""Files below an open directory, written so that a power failure leaves them complete or absent."""
 
 import contextlib
 import os
@@ -8,8 +8,8 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def write(directory: int, name: str, text: str) -> None:
-    """Write a file and rename it into place, on disk when this returns."""
+def write_file(directory: int, name: str, text: str) -> None:
+    """Write a file and rename it into place; it is on disk when this returns."""
     new = name + ".new"
     descriptor = os.open(new, _WRITE, 0o600, dir_fd=directory)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
@@ -20,8 +20,8 @@ def write(directory: int, name: str, text: str) -> None:
     os.fsync(directory)
 
 
-def read(directory: int, name: str, limit: int) -> str:
-    """The text of a plain file of at most ``limit`` bytes; OSError if it is none."""
+def read_file(directory: int, name: str, limit: int) -> str:
+    """The text of a regular file of at most ``limit`` bytes; OSError otherwise."""
     with os.fdopen(open_file(directory, name), "rb") as stream:
         data = stream.read(limit + 1)
     if len(data) > limit:
@@ -30,7 +30,7 @@ def read(directory: int, name: str, limit: int) -> str:
 
 
 def open_file(directory: int, name: str) -> int:
-    """Open a plain file for reading; ``name`` may have folders, of which none is a link. OSError if it is none."""
+    """Open a regular file for reading; ``name`` may have folders, none of them a link. OSError otherwise."""
     with contextlib.ExitStack() as stack:
         *folders, last = name.split("/")
         for folder in folders:
@@ -39,12 +39,12 @@ def open_file(directory: int, name: str) -> int:
         descriptor = os.open(last, _READ | os.O_NONBLOCK, dir_fd=directory)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise OSError("{} is no plain file".format(name))
+            raise OSError("{} is not a regular file".format(name))
         return descriptor
 
 
 def remove_tree(directory: int, name: str) -> None:
-    """Remove a directory and what is in it, following no link; nothing to do if it is gone."""
+    """Remove a directory and its contents without following links; does nothing if it is missing."""
     try:
         inner = os.open(name, _READ | os.O_DIRECTORY, dir_fd=directory)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """The checkpoints of a job, one directory each, and which of them are good.
 
-``gen-0007/`` with ``manifest.json`` written last; ``good`` names the good ones, newest first; ``failed-0008/`` could
-not be restarted and is kept until the next restart. A generation newer than ``good`` whose manifest is there is good
-too: the power failed between the two.
+In ``gen-0007/`` the file ``manifest.json`` is written last; ``good`` lists the good generations, newest first;
+``failed-0008/`` could not be restarted and is kept until the next restart. A generation that has a manifest and is
+newer than those in ``good`` is good as well: power failed between the two writes.
 """
 
 import contextlib
@@ -14,13 +14,11 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from omfs_daemon.omfs_run.store import files
-from omfs_daemon.omfs_run.store import manifest
 from omfs_daemon.omfs_run.drivers.driver import Image
-from omfs_daemon.omfs_run.store.manifest import Manifest
-from omfs_daemon.omfs_run.store.manifest import Refused
+from omfs_daemon.omfs_run.store import files, manifest
+from omfs_daemon.omfs_run.store.manifest import BadManifest, Manifest
 
-SCRATCH = "scratch-"  # how the names of scratch directories begin that must be seen by all nodes
+SCRATCH = "scratch-"  # prefix of scratch directories that must be visible to all nodes
 
 _GOOD, _LOCK = "good", "lock"
 _GENERATION = re.compile(r"gen-([0-9]{4,9})$")
@@ -33,15 +31,15 @@ class Busy(Exception):
     """Another run of the job still uses the directory."""
 
 
-class Place(NamedTuple):
-    """A generation: its name, and the path that a tool is given."""
+class GenerationPath(NamedTuple):
+    """A generation: its name, and its path for tools."""
 
     name: str
     path: str
 
 
 class Generations:
-    """``directory``: the open one; ``path``: where it is."""
+    """``directory``: the open descriptor; ``path``: its path."""
 
     def __init__(self, directory: int, path: str) -> None:
         self._directory = directory
@@ -50,7 +48,7 @@ class Generations:
         self._ahead: Optional[Tuple[str, "Future[Manifest]"]] = None
 
     def lock(self, limit: float, sleep: Callable[[float], None] = time.sleep) -> bool:
-        """Keep other runs out as long as this process lives; Busy after ``limit`` seconds.
+        """Lock out other runs while this process lives; Busy after ``limit`` seconds.
 
         False if the file system has no locks (Lustre mounted without ``flock``).
         """
@@ -71,7 +69,7 @@ class Generations:
                 raise
 
     def candidates(self) -> List[str]:
-        """The generations to restart from, best first; a ``good`` that cannot be read is as none."""
+        """The generations to restart from, best first; an unreadable ``good`` counts as none."""
         listed = [name for name in self._listed() if _GENERATION.match(name)]
         newest = _number(listed[0]) if listed else 0
         unlisted = [name for name in self._named(_GENERATION) if _number(name) > newest and self._sealed(name)]
@@ -81,17 +79,17 @@ class Generations:
         """The most seconds of computing that a candidate holds; 0 without one."""
         most = 0.0
         for name in self.candidates():
-            with contextlib.suppress(Refused, OSError):
+            with contextlib.suppress(BadManifest, OSError):
                 most = max(most, self.manifest(name).computed)
         return most
 
     def manifest(self, name: str) -> Manifest:
-        """Refused or OSError if there is none."""
+        """BadManifest or OSError if there is none."""
         with self._opened(name) as inner:
-            return manifest.read(inner, name)
+            return manifest.read_manifest(inner, name)
 
     def verify_ahead(self) -> None:
-        """Begin to verify the best candidate while the caller does something else; ``verify`` has its result once."""
+        """Begin to verify the best candidate in the background; the next ``verify`` of it returns the result."""
         names = self.candidates()[:1]
         if names:
             pool = ThreadPoolExecutor(1)
@@ -99,7 +97,7 @@ class Generations:
             pool.shutdown(wait=False)
 
     def verify(self, name: str) -> Manifest:
-        """Check every file of a generation; Refused if it is not what its manifest says."""
+        """Check every file of a generation; BadManifest if one differs from the manifest."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == name:
             return ahead[1].result()
@@ -108,38 +106,38 @@ class Generations:
     def _verify(self, name: str) -> Manifest:
         try:
             with self._opened(name) as inner:
-                return manifest.check(inner, name)
+                return manifest.verify_files(inner, name)
         except OSError as error:
-            raise Refused(error.strerror or str(error)) from None
+            raise BadManifest(error.strerror or str(error)) from None
 
-    def new(self) -> Place:
-        """Make the next generation, empty. OSError."""
+    def new(self) -> GenerationPath:
+        """Create the next generation, empty. OSError."""
         self._require_same()
         number = max([_number(name) for name in self._named(_ANY)] + [0]) + 1
         name = "gen-{:04d}".format(number)
         os.mkdir(name, 0o700, dir_fd=self._directory)
         os.fsync(self._directory)
-        return self.place(name)
+        return self.generation(name)
 
-    def place(self, name: str) -> Place:
-        """Where a generation is. OSError if the directory was exchanged for another."""
+    def generation(self, name: str) -> GenerationPath:
+        """The path of a generation; OSError if the directory was replaced by another."""
         self._require_same()
-        return Place(name, os.path.join(self.path, name))
+        return GenerationPath(name, os.path.join(self.path, name))
 
     def seal(self, name: str, method: str, image: Image, computed: float, facts: Mapping[str, Any]) -> int:
-        """Make a complete generation the good one; the one before it stays good as well. Returns its bytes."""
+        """Make a complete generation the best one; the one before it stays good. Returns its bytes."""
         before = self.candidates()[:1]
         with self._opened(name) as inner:
-            size = manifest.write(inner, name, method, image, computed, facts)
+            size = manifest.write_manifest(inner, name, method, image, computed, facts)
         os.fsync(self._directory)
         self._write_good([name, *before])
         return size
 
     def settle(self, used: str, failed: Sequence[str]) -> None:
-        """After a verified restart: ``used`` is the only good one, older ones are removed.
+        """After a verified restart: ``used`` becomes the only good one, and older ones are removed.
 
-        Those that failed just now are kept for a look at them, under another name: the program goes on from an
-        earlier state, so they must never be restarted again.
+        Those that just failed are kept for inspection, under another name: the program continues from an earlier
+        state, so they must never be restarted.
         """
         kept = {used} | self._set_aside(failed)
         self._write_good([used])
@@ -148,27 +146,27 @@ class Generations:
                 files.remove_tree(self._directory, name)
 
     def start_over(self) -> None:
-        """None of them is good any more; they stay until the next restart."""
+        """Mark all generations as failed; they are kept until the next restart."""
         self._set_aside(self._named(_GENERATION))
         self._write_good([])
 
     def discard(self, name: str) -> None:
-        """Remove a generation that has not become one."""
+        """Remove a generation that was not completed."""
         files.remove_tree(self._directory, name)
 
-    def tidy(self) -> None:
-        """Remove scratch directories, of runs that ended without doing so too."""
+    def remove_scratch(self) -> None:
+        """Remove scratch directories, also those that earlier runs left behind."""
         for name in self._named(_SCRATCH):
             files.remove_tree(self._directory, name)
 
     def clear(self) -> None:
-        """Remove everything, the directory too if nothing of others is in it: the program has ended well."""
+        """Remove everything after the program's success, also the directory unless it has other files."""
         for name in (_GOOD, _GOOD + ".new", "run", "run.new"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._directory)
         for name in self._named(_ANY):
             files.remove_tree(self._directory, name)
-        self.tidy()
+        self.remove_scratch()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_LOCK, dir_fd=self._directory)
         with contextlib.suppress(OSError):
@@ -186,11 +184,11 @@ class Generations:
         return aside
 
     def _write_good(self, names: Sequence[str]) -> None:
-        files.write(self._directory, _GOOD, "".join(name + "\n" for name in names))
+        files.write_file(self._directory, _GOOD, "".join(name + "\n" for name in names))
 
     def _listed(self) -> List[str]:
         try:
-            return files.read(self._directory, _GOOD, _GOOD_LIMIT).split()
+            return files.read_file(self._directory, _GOOD, _GOOD_LIMIT).split()
         except OSError:
             return []
 
@@ -200,7 +198,7 @@ class Generations:
     def _sealed(self, name: str) -> bool:
         try:
             self.manifest(name)
-        except (Refused, OSError):
+        except (BadManifest, OSError):
             return False
         return True
 
@@ -215,7 +213,7 @@ class Generations:
 
     def _require_same(self) -> None:
         if not os.path.samestat(os.fstat(self._directory), os.lstat(self.path)):
-            raise OSError(errno.ESTALE, "{} is another directory now".format(self.path))
+            raise OSError(errno.ESTALE, "{} was replaced by another directory".format(self.path))
 
 
 def _number(name: str) -> int:

@@ -1,6 +1,6 @@
-"""What a generation consists of: made when it is complete, checked before anything is restarted from it.
+"""The manifest of a generation: written when it is complete, verified before a restart.
 
-SHA-256 is taken of each block of ``BLOCK`` bytes, so that a big image is hashed by several threads at once.
+It has a SHA-256 of each block of ``BLOCK`` bytes, so that several threads can hash one large image.
 """
 
 import hashlib
@@ -9,8 +9,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from omfs_daemon.omfs_run.store import files
 from omfs_daemon.omfs_run.drivers.driver import Image
+from omfs_daemon.omfs_run.store import files
 
 NAME = "manifest.json"
 BLOCK = 16 * 1024 * 1024
@@ -20,12 +20,12 @@ _LIMIT = 64 * 1024 * 1024  # bytes of a manifest
 _THREADS = 8
 
 
-class Refused(Exception):
-    """A generation that is not what its manifest says, or a manifest that is none; the text says what is wrong."""
+class BadManifest(Exception):
+    """A manifest is invalid, or a generation differs from it; the text says how."""
 
 
 class Manifest(NamedTuple):
-    """``computed``: seconds that the program had computed up to this checkpoint, over all runs of the job."""
+    """``computed``: seconds that the program had computed at this checkpoint, over all runs of the job."""
 
     method: str
     image: Image
@@ -33,10 +33,12 @@ class Manifest(NamedTuple):
     argv: List[str]
 
 
-def write(directory: int, generation: str, method: str, image: Image, computed: float, facts: Mapping[str, Any]) -> int:
-    """Hash all files, put them on disk, and write the manifest last; returns their bytes.
+def write_manifest(
+    directory: int, generation: str, method: str, image: Image, computed: float, facts: Mapping[str, Any]
+) -> int:
+    """Hash all files, write them to disk, and write the manifest last; returns their bytes.
 
-    ``facts`` are for people (host, kernel, argv, …). Refused if a file is missing or is none of ours; OSError.
+    ``facts`` are for people (host, kernel, argv, …). BadManifest if a file is missing or not ours; OSError.
     """
     folders = {os.path.dirname(name) for name in image.files}
     described = _describe(directory, image.files)
@@ -54,12 +56,12 @@ def write(directory: int, generation: str, method: str, image: Image, computed: 
         "files": described,
     }
     content.update((name, value) for name, value in facts.items() if name not in content)
-    files.write(directory, NAME, json.dumps(content, indent=1) + "\n")
+    files.write_file(directory, NAME, json.dumps(content, indent=1) + "\n")
     return size
 
 
-def check(directory: int, generation: str) -> Manifest:
-    """Read the manifest and verify every file, sizes first; Refused if anything is not as it says."""
+def verify_files(directory: int, generation: str) -> Manifest:
+    """Read the manifest and verify every file, sizes first; BadManifest if anything differs."""
     manifest, content = _read(directory, generation)
     try:
         for each in content["files"]:
@@ -70,29 +72,29 @@ def check(directory: int, generation: str) -> Manifest:
             finally:
                 os.close(descriptor)
             if size != each["size"]:
-                raise Refused("{}: {} bytes instead of {}".format(each["name"], size, each["size"]))
+                raise BadManifest("{}: {} bytes instead of {}".format(each["name"], size, each["size"]))
         found = {each["name"]: each["sha256"] for each in _describe(directory, manifest.image.files, sync=False)}
         for each in content["files"]:
             if found[each["name"]] != each["sha256"]:
-                raise Refused("{}: its contents have changed (SHA-256)".format(each["name"]))
+                raise BadManifest("{}: its contents have changed (SHA-256)".format(each["name"]))
     except OSError as error:
-        raise Refused(str(error)) from None
+        raise BadManifest(str(error)) from None
     return manifest
 
 
-def read(directory: int, generation: str) -> Manifest:
-    """The manifest alone, its files not looked at; Refused if it is none."""
+def read_manifest(directory: int, generation: str) -> Manifest:
+    """Read the manifest without checking the files; BadManifest if it is invalid."""
     return _read(directory, generation)[0]
 
 
 def _read(directory: int, generation: str) -> Tuple[Manifest, Dict[str, Any]]:
     try:
-        content = json.loads(files.read(directory, NAME, _LIMIT))
+        content = json.loads(files.read_file(directory, NAME, _LIMIT))
     except (OSError, ValueError, RecursionError) as error:
-        raise Refused("{}: {}".format(NAME, error)) from None
+        raise BadManifest("{}: {}".format(NAME, error)) from None
     fault = _fault(content, generation)
     if fault:
-        raise Refused("{}: {}".format(NAME, fault))
+        raise BadManifest("{}: {}".format(NAME, fault))
     names = [each["name"] for each in content["files"]]
     image = Image(names, content["tool"], sum(each["size"] for each in content["files"]))
     argv = [str(each) for each in content["argv"]] if isinstance(content.get("argv"), list) else []
@@ -100,16 +102,16 @@ def _read(directory: int, generation: str) -> Tuple[Manifest, Dict[str, Any]]:
 
 
 def _fault(content: Any, generation: str) -> str:
-    """What is wrong with a manifest as it was read, or ""."""
+    """What is wrong with the content of a manifest, or ""."""
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         return "not of format {}".format(_FORMAT)
     if content.get("generation") != generation:
         return "of another generation"
     if not all(isinstance(content.get(name), str) for name in ("method", "tool")):
-        return "method and tool must be texts"
+        return "method and tool must be strings"
     computed = content.get("computed")
     if not isinstance(computed, (int, float)) or isinstance(computed, bool) or not 0 <= computed < 1e12:
-        return "computed must be seconds"
+        return "computed must be a number of seconds"
     if content.get("block") != BLOCK or not isinstance(content.get("files"), list):
         return "files must be listed, hashed by blocks of {} bytes".format(BLOCK)
     seen: Set[str] = set()
@@ -127,19 +129,19 @@ def _fault(content: Any, generation: str) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a file's name is relative, inside, and printable."""
+    """Whether a file's name is relative, inside the generation, and printable."""
     return name.isprintable() and all(part not in ("", ".", "..") for part in name.split("/")) and name != NAME
 
 
 def _describe(directory: int, names: Sequence[str], sync: bool = True) -> List[Dict[str, Any]]:
-    """Name, size and hashes of each file; with ``sync`` each is on disk when this returns."""
-    # One more for the fsync, which waits for the disk while the others hash.
+    """Name, size and hashes of each file; with ``sync`` all are on disk when this returns."""
+    # One more for fsync, which waits for the disk while the others hash.
     threads = max(1, min(_THREADS, len(os.sched_getaffinity(0)))) + int(sync)
     described = []
     with ThreadPoolExecutor(threads) as pool:
         for name in names:
             if not is_plain(name):
-                raise Refused("a file's name must be plain and relative: {!r:.80}".format(name))
+                raise BadManifest("a file's name must be plain and relative: {!r:.80}".format(name))
             descriptor = files.open_file(directory, name)
             try:
                 _require_ours(descriptor, name)
@@ -169,7 +171,7 @@ def _digest(descriptor: int, start: int) -> str:
 def _require_ours(descriptor: int, name: str) -> None:
     owner = os.fstat(descriptor).st_uid
     if owner != os.geteuid():
-        raise Refused("{}: belongs to uid {}".format(name, owner))
+        raise BadManifest("{}: belongs to uid {}".format(name, owner))
 
 
 def _sync_folder(directory: int, name: str) -> None:

@@ -1,12 +1,12 @@
-"""What is free now, and what will be when everything is gone that is about to go.
+"""What is free now, and what will be free once the preemptions under way are done.
 
-Two books over the same nodes:
+Two counts over the same nodes:
 
-- ``now``: idle at this instant. Slurm may start jobs here, and suspended jobs may be resumed here.
-- ``then``: what is left when completing jobs and the victims of stops are gone and all for whom that is done are
-  there. Never less than nothing is promised twice: a beneficiary is written off ``then`` once.
+- ``now``: idle at this instant. Slurm may start jobs here, and suspended jobs may resume here.
+- ``then``: free once completing jobs and victims have freed their resources and all preemptors run. Each preemptor is
+  subtracted once, so nothing is promised twice.
 
-``now`` never exceeds ``then``, so nothing is lent that somebody is promised.
+``now`` never exceeds ``then``, so nothing is lent that is promised to a job.
 """
 
 from __future__ import annotations
@@ -15,124 +15,122 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.cluster.preempt_methods import Method
-from omfs_daemon.cluster.snapshot import Commitment
-from omfs_daemon.cluster.snapshot import Ledger
-from omfs_daemon.policy.arrays.job_arrays import Crowd
-from omfs_daemon.policy.arrays.free_resources import Free
-from omfs_daemon.policy.arrays.free_resources import Parcel
-from omfs_daemon.policy.arrays.free_resources import parcel
-from omfs_daemon.policy.arrays.free_resources import parcel_of
-from omfs_daemon.policy.arrays.node_arrays import Ints
-from omfs_daemon.policy.arrays.node_arrays import Machine
-from omfs_daemon.policy.arrays.snapshot_arrays import Scene
+from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest, JobState
+from omfs_daemon.cluster.preempt_methods import MethodTraits
+from omfs_daemon.cluster.snapshot import PreemptionHistory, PreemptionUnderWay
+from omfs_daemon.policy.arrays.free_resources import FreeResources, JobResources, freed_resources, job_resources
+from omfs_daemon.policy.arrays.job_arrays import JobArrays
+from omfs_daemon.policy.arrays.node_arrays import Ints, NodeArrays
+from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 
 
 class Capacity:
-    """The two books of one snapshot. Errors: none; nodes and jobs that do not fit together are left out."""
+    """The two counts for one snapshot. Errors: none; allocations on unknown nodes are ignored."""
 
-    def __init__(self, scene: Scene, ledger: Ledger) -> None:
-        self.machine, crowd = scene.machine, scene.crowd
-        self._stopped = ledger.stopped
-        leaving = {ref for commitment in ledger.commitments for ref in commitment.victims}
-        ways = {ref: way for commitment in ledger.commitments for ref, way in commitment.ways.items()}
-        self.now, soon = self._count(crowd, leaving, ways)
-        self._trust_lower_books(_unsettled(crowd, ledger, leaving))
+    def __init__(self, arrays: SnapshotArrays, history: PreemptionHistory) -> None:
+        self.node_arrays, job_arrays = arrays.node_arrays, arrays.job_arrays
+        self._preempted = history.preempted
+        leaving = {ref for preemption in history.under_way for ref in preemption.victims}
+        methods = {ref: method for preemption in history.under_way for ref, method in preemption.methods.items()}
+        self.now, soon = self._count(job_arrays, leaving, methods)
+        self._lower_to_slurms_count(_unsettled(job_arrays, history, leaving))
         self.then = self.now.copy()
         for coming in soon:
             self.then.give(coming)
-        beneficiaries = crowd.find(commitment.beneficiary for commitment in ledger.commitments)
-        for commitment in ledger.commitments:
-            self._promise_again(commitment, beneficiaries.get(commitment.beneficiary))
+        preemptors = job_arrays.find(preemption.preemptor for preemption in history.under_way)
+        for preemption in history.under_way:
+            self._take_for_preemptor(preemption, preemptors.get(preemption.preemptor))
 
-    # -- the books of the snapshot --------------------------------------------------------------------------
-    def _count(self, crowd: Crowd, leaving: set[str], ways: Mapping[str, Method]) -> tuple[Free, list[Parcel]]:
-        """What is idle now, and what is about to be."""
-        machine = self.machine
-        places = crowd.places(machine)
-        used_cpus: Ints = np.zeros(len(machine.names), dtype=np.int64)
-        used_memory: Ints = np.zeros(len(machine.names), dtype=np.int64)
-        np.add.at(used_cpus, places.nodes, places.cpus)
-        np.add.at(used_memory, places.nodes, places.memory)
-        for job in crowd.others:  # suspended jobs "free their CPUs, not their memory" (scontrol(1), suspend)
-            for node, cpus, memory in job.shares:
-                i = machine.index.get(node)
+    # -- the counts for the snapshot ------------------------------------------------------------------------
+    def _count(
+        self, job_arrays: JobArrays, leaving: set[str], methods: Mapping[str, MethodTraits]
+    ) -> tuple[FreeResources, list[JobResources]]:
+        """What is idle now, and what is about to be freed."""
+        node_arrays = self.node_arrays
+        allocations = job_arrays.allocations_on(node_arrays)
+        used_cpus: Ints = np.zeros(len(node_arrays.names), dtype=np.int64)
+        used_memory: Ints = np.zeros(len(node_arrays.names), dtype=np.int64)
+        np.add.at(used_cpus, allocations.nodes, allocations.cpus)
+        np.add.at(used_memory, allocations.nodes, allocations.memory)
+        for job in job_arrays.others:  # suspended jobs "free their CPUs, not their memory" (scontrol(1), suspend)
+            for node, cpus, memory in job.allocations:
+                i = node_arrays.index.get(node)
                 if i is not None:
                     used_cpus[i] += cpus if job.holds_cpus else 0
                     used_memory[i] += memory
-        running = crowd.running.jobs.tolist()
-        soon = crowd.completing + ([job for job in running if job.ref in leaving] if leaving else [])
-        now = Free(
-            machine,
-            np.where(machine.up, machine.cpus - used_cpus, 0),
-            machine.memory - used_memory,
-            {name: total.copy() for name, total in machine.gres.items()},
+        running = job_arrays.running.jobs.tolist()
+        soon = job_arrays.completing + ([job for job in running if job.ref in leaving] if leaving else [])
+        now = FreeResources(
+            node_arrays,
+            np.where(node_arrays.up, node_arrays.cpus - used_cpus, 0),
+            node_arrays.memory - used_memory,
+            {name: total.copy() for name, total in node_arrays.gres.items()},
         )
-        for job in (*running, *crowd.others):
+        for job in (*running, *job_arrays.others):
             if job.request.gres:
-                now.take(parcel(machine, [Share(node, 0, 0) for node, _, _ in job.shares], job.request.gres))
-        return now, [parcel_of(machine, job, ways.get(job.ref) if job.runs else None) for job in soon]
+                now.take(
+                    job_resources(
+                        node_arrays, [Allocation(node, 0, 0) for node, _, _ in job.allocations], job.request.gres
+                    )
+                )
+        return now, [freed_resources(node_arrays, job, methods.get(job.ref) if job.runs else None) for job in soon]
 
-    def _trust_lower_books(self, unsettled: set[str]) -> None:
-        """Where Slurm's own books say that less is free than the jobs tell, believe the books."""
-        machine = self.machine
-        settled = machine.up & (machine.cpus_taken > 0) & ~machine.mask_of(unsettled)
-        by_books = machine.cpus - machine.cpus_taken
-        for i in np.flatnonzero(settled & (by_books < self.now.cpus)):
-            self.now.take(Parcel(((int(i), int(self.now.cpus[i] - by_books[i]), 0),), ()))
+    def _lower_to_slurms_count(self, unsettled: set[str]) -> None:
+        """Use Slurm's own count on nodes where less is free than the jobs' allocations suggest."""
+        node_arrays = self.node_arrays
+        settled = node_arrays.up & (node_arrays.cpus_taken > 0) & ~node_arrays.mask_of(unsettled)
+        free_in_slurm = node_arrays.cpus - node_arrays.cpus_taken
+        for i in np.flatnonzero(settled & (free_in_slurm < self.now.cpus)):
+            self.now.take(JobResources(((int(i), int(self.now.cpus[i] - free_in_slurm[i]), 0),), ()))
 
-    def _promise_again(self, commitment: Commitment, beneficiary: Job | None) -> None:
-        """The beneficiary of a stop under way, unless it is there already."""
-        if beneficiary is None:
-            self.take_later(parcel(self.machine, commitment.shares, ()))
-        elif beneficiary.state is JobState.SUSPENDED:
-            stopped = self._stopped.get(beneficiary.ref)
-            here = [share._replace(memory=0) for share in beneficiary.shares]
-            self.take_later(parcel(self.machine, here, stopped.gres if stopped else ()))
-        elif beneficiary.state is JobState.PENDING:
-            self.take_later(parcel(self.machine, commitment.shares, beneficiary.request.gres))
+    def _take_for_preemptor(self, preemption: PreemptionUnderWay, preemptor: Job | None) -> None:
+        """Subtract the preemptor of a preemption under way, unless it runs already."""
+        if preemptor is None:
+            self.take_later(job_resources(self.node_arrays, preemption.allocations, ()))
+        elif preemptor.state is JobState.SUSPENDED:
+            preempted = self._preempted.get(preemptor.ref)
+            here = [allocation._replace(memory=0) for allocation in preemptor.allocations]
+            self.take_later(job_resources(self.node_arrays, here, preempted.gres if preempted else ()))
+        elif preemptor.state is JobState.PENDING:
+            self.take_later(job_resources(self.node_arrays, preemption.allocations, preemptor.request.gres))
 
-    # -- going on from there ------------------------------------------------------------------------------------
-    def take_now(self, taken: Parcel) -> None:
-        """A job starts on what is idle."""
+    # -- updates ------------------------------------------------------------------------------------------------
+    def take_now(self, taken: JobResources) -> None:
+        """A job starts on idle resources."""
         self.now.take(taken)
         self.then.take(taken)
 
-    def take_later(self, taken: Parcel) -> None:
-        """A job will start on what is being freed."""
+    def take_later(self, taken: JobResources) -> None:
+        """A job will start on resources that are being freed."""
         self.then.take(taken)
-        self.now.cap(self.then, [i for i, _, _ in taken.shares])
+        self.now.cap(self.then, [i for i, _, _ in taken.allocations])
 
-    def give_later(self, given: Parcel) -> None:
-        """A job is being stopped."""
+    def give_later(self, given: JobResources) -> None:
+        """A job is being preempted."""
         self.then.give(given)
 
     # -- questions ------------------------------------------------------------------------------------------------
-    def cpus_of(self, request: Request) -> int:
-        """CPUs that the request will count for: whole nodes if it is exclusive."""
-        return self.machine.cpus_of(request)
+    def cpus_of(self, request: JobRequest) -> int:
+        """The CPUs for which the request counts: whole nodes if it is exclusive."""
+        return self.node_arrays.cpus_of(request)
 
 
-def size_of(machine: Machine, crowd: Crowd) -> int:
-    """CPUs that are shared out: those of nodes that are up, and those of others on which jobs still run."""
-    total = int(machine.cpus[machine.up].sum())
-    if bool(machine.up.all()):
+def size_of(node_arrays: NodeArrays, job_arrays: JobArrays) -> int:
+    """The CPUs to which entitlements apply: those of nodes that are up, and those still in use on other nodes."""
+    total = int(node_arrays.cpus[node_arrays.up].sum())
+    if bool(node_arrays.up.all()):
         return total
-    places = crowd.places(machine)
-    used: Ints = np.zeros(len(machine.names), dtype=np.int64)
-    np.add.at(used, places.nodes, places.cpus)
-    return total + int(np.minimum(used, machine.cpus)[~machine.up].sum())
+    allocations = job_arrays.allocations_on(node_arrays)
+    used: Ints = np.zeros(len(node_arrays.names), dtype=np.int64)
+    np.add.at(used, allocations.nodes, allocations.cpus)
+    return total + int(np.minimum(used, node_arrays.cpus)[~node_arrays.up].sum())
 
 
-def _unsettled(crowd: Crowd, ledger: Ledger, leaving: set[str]) -> set[str]:
-    """Nodes on which stops are under way: there the books are about to change."""
-    nodes = {share.node for commitment in ledger.commitments for share in commitment.shares}
+def _unsettled(job_arrays: JobArrays, history: PreemptionHistory, leaving: set[str]) -> set[str]:
+    """Nodes with preemptions under way, where Slurm's count is about to change."""
+    nodes = {allocation.node for preemption in history.under_way for allocation in preemption.allocations}
     if leaving:
-        for job in (*crowd.running.jobs.tolist(), *crowd.others):
+        for job in (*job_arrays.running.jobs.tolist(), *job_arrays.others):
             if job.ref in leaving:
                 nodes.update(job.on_nodes)
     return nodes

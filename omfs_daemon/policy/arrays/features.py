@@ -11,11 +11,11 @@ _TOKEN = re.compile(r"[&|,()\[\]]|[^&|,()\[\]\s]+")
 
 @lru_cache(maxsize=4096)
 def satisfies(expression: str, features: frozenset[str]) -> bool:
-    """Whether one node has what the expression asks for.
+    """Whether a node with these features satisfies the expression.
 
-    ``&`` and ``,`` are AND, ``|`` is OR, AND binds as Slurm binds it: left to right. A count (``a*2``) and the
-    brackets of "all nodes alike" (``[rack1|rack2]``) are read as the feature itself, for each node by itself.
-    An expression that cannot be read satisfies nothing: such a job is left to Slurm.
+    ``&`` and ``,`` are AND, ``|`` is OR, evaluated left to right as in Slurm. Counts (``a*2``) and the brackets of
+    matching OR (``[rack1|rack2]``) are ignored: each node is checked by itself. No node satisfies an expression that
+    cannot be parsed; such a job is left to Slurm.
     """
     tokens = _TOKEN.findall(_COUNT.sub("", expression))
     value, rest = _expression(tokens, features)

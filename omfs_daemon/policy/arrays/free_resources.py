@@ -1,4 +1,4 @@
-"""What is free on every node at one moment: CPUs, bytes, generic resources."""
+"""What is free on each node at one instant: CPUs, bytes of memory, generic resources."""
 
 from __future__ import annotations
 
@@ -7,98 +7,107 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.cluster.preempt_methods import Method
-from omfs_daemon.policy.arrays.node_arrays import Ints
-from omfs_daemon.policy.arrays.node_arrays import Machine
+from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest
+from omfs_daemon.cluster.preempt_methods import MethodTraits
+from omfs_daemon.policy.arrays.node_arrays import Ints, NodeArrays
 
 
-class Parcel(NamedTuple):
-    """What one job takes or gives back: ``(index of node, CPUs, bytes)``, and generic resources on each node."""
+class JobResources(NamedTuple):
+    """What one job takes or frees: ``(index of node, CPUs, bytes)``, and generic resources on each node."""
 
-    shares: tuple[tuple[int, int, int], ...]
+    allocations: tuple[tuple[int, int, int], ...]
     gres: tuple[tuple[str, int], ...]
 
 
-def parcel(machine: Machine, shares: Iterable[Share], gres: tuple[tuple[str, int], ...]) -> Parcel:
-    """Nodes that are not up have nothing to give, so they are left out."""
-    index, up = machine.index, machine.up
+def job_resources(
+    node_arrays: NodeArrays, allocations: Iterable[Allocation], gres: tuple[tuple[str, int], ...]
+) -> JobResources:
+    """The resources on nodes that are up; nothing can be used on the others."""
+    index, up = node_arrays.index, node_arrays.up
     found = []
-    for node, cpus, memory in shares:
+    for node, cpus, memory in allocations:
         i = index.get(node)
         if i is not None and up[i]:
             found.append((i, cpus, memory))
-    return Parcel(tuple(found), gres)
+    return JobResources(tuple(found), gres)
 
 
-def parcel_of(machine: Machine, job: Job, way: Method | None) -> Parcel:
-    """What a running job gives back when it is stopped in this way (None: when it ends).
+def freed_resources(node_arrays: NodeArrays, job: Job, method: MethodTraits | None) -> JobResources:
+    """What a running job frees when it is preempted by this method (None: when it ends).
 
-    A job that stays, suspended, keeps its memory and generic resources in Slurm's books; of our own books
-    (docs/books.md) it gives what the method frees.
+    A job that stays, suspended, keeps its memory and generic resources in Slurm; of the node licenses
+    (docs/node-licenses.md) it gives up those that the method frees.
     """
-    if way is None or way.leaves:
-        return parcel(machine, job.shares, job.request.gres)
-    return parcel(machine, [share._replace(memory=0) for share in job.shares], freed_gres(job, way))
-
-
-def freed_gres(job: Job, way: Method) -> tuple[tuple[str, int], ...]:
-    """What of our own books the method frees, although the job stays where it is."""
-    return tuple((name, count) for name, count in job.request.gres if name.partition("/")[0] in way.frees)
-
-
-def has_place(free: Free, shares: Sequence[Share], gres: tuple[tuple[str, int], ...]) -> bool:
-    """Whether a suspended job could run on where it is: its CPUs are free, and what it had given back besides. Its
-    memory is still its own."""
-    machine = free.machine
-    index = machine.index
-    return all(
-        share.node in index and bool(machine.up[index[share.node]]) and free.cpus[index[share.node]] >= share.cpus
-        for share in shares
-    ) and all(
-        name in free.gres and free.gres[name][index[share.node]] >= count for name, count in gres for share in shares
+    if method is None or method.leaves:
+        return job_resources(node_arrays, job.allocations, job.request.gres)
+    return job_resources(
+        node_arrays, [allocation._replace(memory=0) for allocation in job.allocations], freed_gres(job, method)
     )
 
 
-class Free:
-    """The free part of a machine. Counts may be below zero where books are overdrawn, so that all that is taken can
-    be given back; ``total`` counts only what is there."""
+def freed_gres(job: Job, method: MethodTraits) -> tuple[tuple[str, int], ...]:
+    """The node licenses that the method frees although the job stays on its nodes."""
+    return tuple((name, count) for name, count in job.request.gres if name.partition("/")[0] in method.frees)
 
-    def __init__(self, machine: Machine, cpus: Ints, memory: Ints, gres: dict[str, Ints]) -> None:
-        self.machine, self.cpus, self.memory, self.gres = machine, cpus, memory, gres
+
+def has_place(free: FreeResources, allocations: Sequence[Allocation], gres: tuple[tuple[str, int], ...]) -> bool:
+    """Whether a suspended job could resume: its CPUs and the ``gres`` it gave up are free; it still has its memory."""
+    node_arrays = free.node_arrays
+    index = node_arrays.index
+    return all(
+        allocation.node in index
+        and bool(node_arrays.up[index[allocation.node]])
+        and free.cpus[index[allocation.node]] >= allocation.cpus
+        for allocation in allocations
+    ) and all(
+        name in free.gres and free.gres[name][index[allocation.node]] >= count
+        for name, count in gres
+        for allocation in allocations
+    )
+
+
+class FreeResources:
+    """The free resources of all nodes.
+
+    Counts go below zero where more is taken than there is, so that it can be given back; ``total`` counts free CPUs.
+    """
+
+    def __init__(self, node_arrays: NodeArrays, cpus: Ints, memory: Ints, gres: dict[str, Ints]) -> None:
+        self.node_arrays, self.cpus, self.memory, self.gres = node_arrays, cpus, memory, gres
         self.total = int(np.maximum(cpus, 0).sum())
-        self.refused = Frontier()
+        self.refused = RefusedRequests()
 
-    def copy(self) -> Free:
-        return Free(
-            self.machine, self.cpus.copy(), self.memory.copy(), {name: free.copy() for name, free in self.gres.items()}
+    def copy(self) -> FreeResources:
+        return FreeResources(
+            self.node_arrays,
+            self.cpus.copy(),
+            self.memory.copy(),
+            {name: free.copy() for name, free in self.gres.items()},
         )
 
-    def take(self, taken: Parcel) -> None:
-        """What did not fit before fits still less, so refusals stay known."""
+    def take(self, taken: JobResources) -> None:
+        """What did not fit before still does not, so refused requests stay known."""
         self._move(taken, -1)
 
-    def give(self, given: Parcel) -> None:
+    def give(self, given: JobResources) -> None:
         self._move(given, +1)
         self.refused.clear()
 
-    def _move(self, moved: Parcel, sign: int) -> None:
-        for i, cpus, memory in moved.shares:
+    def _move(self, moved: JobResources, sign: int) -> None:
+        for i, cpus, memory in moved.allocations:
             before = int(self.cpus[i])
             after = before + sign * cpus
             self.cpus[i] = after
             self.total += max(0, after) - max(0, before)
             self.memory[i] += sign * memory
         for name, count in moved.gres:
-            for known in self.machine.same_gres(name):
+            for known in self.node_arrays.same_gres(name):
                 free = self.gres[known]
-                for i, _, _ in moved.shares:
+                for i, _, _ in moved.allocations:
                     free[i] += sign * count
 
-    def cap(self, other: Free, nodes: Iterable[int]) -> None:
-        """On these nodes, no more than what the other one has."""
+    def cap(self, other: FreeResources, nodes: Iterable[int]) -> None:
+        """Limit these nodes to what is free in ``other``."""
         for i in nodes:
             cpus = min(int(self.cpus[i]), int(other.cpus[i]))
             self.total += max(0, cpus) - max(0, int(self.cpus[i]))
@@ -107,24 +116,24 @@ class Free:
             for name, free in self.gres.items():
                 free[i] = min(free[i], other.gres[name][i])
 
-    def has(self, wanted: Parcel) -> bool:
-        """Whether exactly this is free."""
-        return all(self.cpus[i] >= cpus and self.memory[i] >= memory for i, cpus, memory in wanted.shares) and all(
-            name in self.gres and all(self.gres[name][i] >= count for i, _, _ in wanted.shares)
+    def has(self, wanted: JobResources) -> bool:
+        """Whether all of this is free."""
+        return all(self.cpus[i] >= cpus and self.memory[i] >= memory for i, cpus, memory in wanted.allocations) and all(
+            name in self.gres and all(self.gres[name][i] >= count for i, _, _ in wanted.allocations)
             for name, count in wanted.gres
         )
 
 
-class Frontier:
-    """Requests that did not fit, so that those which ask for as much or more need not be tried.
+class RefusedRequests:
+    """Requests that did not fit, so that requests for as much or more need not be tried.
 
-    Comparable are requests that differ in CPUs and memory only: more nodes may fit where fewer do not.
+    Only requests that differ in nothing but CPUs and memory are compared: more nodes may fit where fewer do not.
     """
 
     def __init__(self) -> None:
         self._least: dict[tuple[object, ...], list[tuple[int, int, int]]] = {}
 
-    def covers(self, request: Request) -> bool:
+    def covers(self, request: JobRequest) -> bool:
         if not self._least:
             return False
         least = self._least.get(_signature(request))
@@ -133,7 +142,7 @@ class Frontier:
         cpus, per_cpu, per_node = request.cpus, request.memory_per_cpu, request.memory_per_node
         return any(cpus >= c and per_cpu >= p and per_node >= n for c, p, n in least)
 
-    def add(self, request: Request) -> None:
+    def add(self, request: JobRequest) -> None:
         size = (request.cpus, request.memory_per_cpu, request.memory_per_node)
         key = _signature(request)
         kept = [
@@ -147,7 +156,7 @@ class Frontier:
         self._least.clear()
 
 
-def _signature(request: Request) -> tuple[object, ...]:
+def _signature(request: JobRequest) -> tuple[object, ...]:
     return (
         request.nodes,
         request.max_nodes,

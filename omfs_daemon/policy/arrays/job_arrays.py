@@ -1,7 +1,7 @@
-"""The jobs of a snapshot, sorted by what they do, with what a plan asks of each and every one of them in arrays.
+"""The jobs of a snapshot as arrays, by state.
 
-A site may have a hundred thousand jobs, of which few change from one snapshot to the next: so each crowd is made from
-the one before, and only jobs that are not the very same objects are looked at.
+A site may have 100,000 jobs, few of which change from one snapshot to the next, so the arrays are made from the
+previous ones, and only new ``Job`` objects are read.
 """
 
 from __future__ import annotations
@@ -12,23 +12,17 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.policy.arrays.node_arrays import Bools
-from omfs_daemon.policy.arrays.node_arrays import Ints
-from omfs_daemon.policy.arrays.node_arrays import Machine
-from omfs_daemon.policy.rules.queue_order import has_band
-from omfs_daemon.policy.rules.queue_order import in_turn
-from omfs_daemon.policy.rules.queue_order import own_priorities
 from omfs_daemon.cluster.holds import ready_from
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.policy.arrays.node_arrays import Bools, Ints, NodeArrays
+from omfs_daemon.policy.rules.queue_order import has_band, own_priorities, sorted_indices
 
 Floats = NDArray[np.float64]
 Jobs = NDArray[Any]
 
 
-class Patterns:
-    """Numbers for jobs that are alike in request, account and all that rules go by; ``first``: one job of each."""
+class JobPatterns:
+    """Numbers for jobs that are alike in request, account, and all that the rules use; ``first``: one job of each."""
 
     def __init__(self) -> None:
         self.first: list[Job] = []
@@ -38,7 +32,7 @@ class Patterns:
         known, pending, none, user = self._known, JobState.PENDING, Hold.NONE, Hold.USER
         numbers = []
         for job in jobs:
-            # Parsers share equal requests, so identity is a good key (and only costs time where they do not).
+            # Parsers share equal requests, so identity is a good key; where they do not, it only costs time.
             waits, hold = job.state is pending, job.hold
             key = (
                 id(job.request), job.account, job.comment, job.partition, job.qos, waits, hold is none, hold is user,
@@ -52,9 +46,12 @@ class Patterns:
         return np.array(numbers, dtype=np.int64)
 
 
-class Waiting(NamedTuple):
-    """``alike``: numbers of patterns; ``priority``: Slurm's own; ``ready``: from when on only nodes are missing;
-    ``banded``: we put it into a band."""
+class WaitingJobs(NamedTuple):
+    """Waiting jobs.
+
+    ``alike``: pattern numbers; ``priority``: Slurm's, without our band; ``ready``: when the job will wait for nodes
+    only; ``banded``: we put it into a band.
+    """
 
     jobs: Jobs
     ids: Ints
@@ -66,8 +63,8 @@ class Waiting(NamedTuple):
     banded: Bools
 
     @staticmethod
-    def of(jobs: Sequence[Job], patterns: Patterns) -> Waiting:
-        return Waiting(
+    def of(jobs: Sequence[Job], patterns: JobPatterns) -> WaitingJobs:
+        return WaitingJobs(
             jobs=np.fromiter(jobs, dtype=object, count=len(jobs)),
             ids=np.array([job.id for job in jobs], dtype=np.int64),
             alike=patterns.of(jobs),
@@ -78,13 +75,13 @@ class Waiting(NamedTuple):
             banded=np.array([job.nice != 0 and has_band(job) for job in jobs], dtype=bool),
         )
 
-    def in_turn(self, places: Ints) -> Ints:
-        """Some of the jobs, by their places, in the order in which they are looked at."""
-        return places[in_turn(self.priority[places], self.submit[places], self.ids[places])]
+    def in_queue_order(self, indices: Ints) -> Ints:
+        """These indices in queue order."""
+        return indices[sorted_indices(self.priority[indices], self.submit[indices], self.ids[indices])]
 
 
-class Running(NamedTuple):
-    """Jobs that run or are about to. ``since``: when they started; ``cpus``: what they hold."""
+class RunningJobs(NamedTuple):
+    """Running and configuring jobs. ``since``: start times; ``cpus``: allocated CPUs."""
 
     jobs: Jobs
     ids: Ints
@@ -94,19 +91,19 @@ class Running(NamedTuple):
     cpus: Ints
 
     @staticmethod
-    def of(jobs: Sequence[Job], patterns: Patterns) -> Running:
-        return Running(
+    def of(jobs: Sequence[Job], patterns: JobPatterns) -> RunningJobs:
+        return RunningJobs(
             jobs=np.fromiter(jobs, dtype=object, count=len(jobs)),
             ids=np.array([job.id for job in jobs], dtype=np.int64),
             alike=patterns.of(jobs),
             priority=own_priorities(jobs),
-            since=np.array([started(job) for job in jobs], dtype=np.float64),
+            since=np.array([start_time(job) for job in jobs], dtype=np.float64),
             cpus=np.array([cpus_held(job) for job in jobs], dtype=np.int64),
         )
 
 
-class Places(NamedTuple):
-    """All shares of the running jobs: node and job by index, CPUs, bytes. Shares on unknown nodes are left out."""
+class RunningAllocations(NamedTuple):
+    """The allocations of running jobs: index of node and of job, CPUs, bytes; those on unknown nodes are left out."""
 
     nodes: Ints
     owners: Ints
@@ -114,24 +111,24 @@ class Places(NamedTuple):
     memory: Ints
 
     @staticmethod
-    def of(running: Running, machine: Machine) -> Places:
-        index = machine.index
+    def of(running: RunningJobs, node_arrays: NodeArrays) -> RunningAllocations:
+        index = node_arrays.index
         found = [
             (index[node], at, cpus, memory)
             for at, job in enumerate(running.jobs.tolist())
-            for node, cpus, memory in job.shares
+            for node, cpus, memory in job.allocations
             if node in index
         ]
-        return Places(*np.array(found, dtype=np.int64).reshape(-1, 4).T)
+        return RunningAllocations(*np.array(found, dtype=np.int64).reshape(-1, 4).T)
 
 
-class Crowd:
-    """``waiting``; ``running`` (or about to); ``completing``; ``suspended``: all in ascending order of the job id,
-    whatever the order in the snapshot was."""
+class JobArrays:
+    """The jobs by state, each in ascending order of job id: ``waiting``, ``running`` (and configuring), ``completing``,
+    ``suspended``."""
 
-    def __init__(self, jobs: Mapping[int, Job], before: Crowd | None = None) -> None:
+    def __init__(self, jobs: Mapping[int, Job], before: JobArrays | None = None) -> None:
         self._jobs = jobs
-        self.patterns: Patterns = before.patterns if before is not None else Patterns()
+        self.patterns: JobPatterns = before.patterns if before is not None else JobPatterns()
         old: Mapping[int, Job] = before._jobs if before is not None else {}
         new = [number for number, job in jobs.items() if old.get(number) is not job]
         gone = [number for number in new if number in old]
@@ -152,30 +149,30 @@ class Crowd:
         for number in sorted(new):
             job = jobs[number]
             by_state[job.state].append(job)
-        self.waiting = Waiting.of(waiting, self.patterns)
-        self.running = Running.of(running, self.patterns)
-        self._places: tuple[Machine, Running, Places] | None = None
+        self.waiting = WaitingJobs.of(waiting, self.patterns)
+        self.running = RunningJobs.of(running, self.patterns)
+        self._allocations: tuple[NodeArrays, RunningJobs, RunningAllocations] | None = None
         if before is not None:
             self.waiting = _merged(before.waiting, gone, self.waiting)
             self.running = _merged(before.running, gone, self.running)
             self.suspended = _same(before.suspended, jobs, self.suspended)
             self.completing = _same(before.completing, jobs, self.completing)
-            self._places = before._places
+            self._allocations = before._allocations
 
-    def places(self, machine: Machine) -> Places:
-        """Where the running jobs are; kept for as long as neither nodes nor running jobs change."""
-        known = self._places
-        if known is None or known[0] is not machine or known[1] is not self.running:
-            known = self._places = (machine, self.running, Places.of(self.running, machine))
+    def allocations_on(self, node_arrays: NodeArrays) -> RunningAllocations:
+        """The allocations of the running jobs; kept for as long as neither nodes nor running jobs change."""
+        known = self._allocations
+        if known is None or known[0] is not node_arrays or known[1] is not self.running:
+            known = self._allocations = (node_arrays, self.running, RunningAllocations.of(self.running, node_arrays))
         return known[2]
 
     @property
     def others(self) -> list[Job]:
-        """Those that are on nodes, but do not run: completing and suspended ones."""
+        """Jobs that are on nodes but do not run: completing and suspended."""
         return [*self.completing, *self.suspended]
 
     def find(self, refs: Iterable[str]) -> dict[str, Job]:
-        """The jobs with these references; for a task that waits in its array, the array's record."""
+        """The jobs with these references; for a waiting array task, the record of its array."""
         wanted = set(refs)
         found: dict[str, Job] = {}
         if not wanted:
@@ -192,11 +189,11 @@ class Crowd:
         return found
 
 
-Roll = TypeVar("Roll", Waiting, Running)
+Columns = TypeVar("Columns", WaitingJobs, RunningJobs)
 
 
-def _merged(old: Roll, gone: Sequence[int], new: Roll) -> Roll:
-    """Some jobs taken out and others put in; the very same object if nothing changes."""
+def _merged(old: Columns, gone: Sequence[int], new: Columns) -> Columns:
+    """``old`` without the jobs ``gone`` and with those of ``new``; the same object if nothing changes."""
     kept = ~np.isin(old.ids, np.array(gone, dtype=np.int64))
     if not len(new.ids) and kept.all():
         return old
@@ -208,25 +205,25 @@ def _merged(old: Roll, gone: Sequence[int], new: Roll) -> Roll:
 
 
 def _same(old: Iterable[Job], jobs: Mapping[int, Job], new: Sequence[Job]) -> list[Job]:
-    """The old ones that are still the very same, and the new ones."""
+    """The old jobs that are still the same objects, and the new ones."""
     return sorted([*(job for job in old if jobs.get(job.id) is job), *new], key=lambda job: job.id)
 
 
 def task_refs(job: Job) -> list[str]:
-    """References of the single tasks of a waiting array, or of the job itself."""
+    """References of the tasks of a waiting array, or of the job itself."""
     if len(job.task_ids) < 2 or job.state is not JobState.PENDING:
         return [job.ref]
     return [f"{job.array_id}_{task}" for task in job.task_ids]
 
 
 def cpus_held(job: Job) -> int:
-    """CPUs that a running job holds: whole nodes for an exclusive one."""
-    shares = job.shares
-    if len(shares) == 1:
-        return shares[0][1]
-    return sum([share[1] for share in shares]) or job.request.cpus
+    """The CPUs allocated to a running job; whole nodes if it is exclusive."""
+    allocations = job.allocations
+    if len(allocations) == 1:
+        return allocations[0][1]
+    return sum([allocation[1] for allocation in allocations]) or job.request.cpus
 
 
-def started(job: Job) -> float:
-    """When a running job started; one that is about to has no time yet."""
+def start_time(job: Job) -> float:
+    """When a running job started; the submit time of one that has no start time yet."""
     return job.start if job.start is not None else job.submit

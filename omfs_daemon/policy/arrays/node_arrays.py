@@ -1,4 +1,4 @@
-"""The nodes as arrays: what each has, and which of them suit a request. Says nothing about who is there."""
+"""The nodes as arrays: what each has, and which of them suit a request; without the jobs on them."""
 
 from __future__ import annotations
 
@@ -9,44 +9,43 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.cluster.jobs import JobRequest
+from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.policy.arrays.features import satisfies
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-class Suitable(NamedTuple):
-    """The nodes of one partition that are up and have what a request names: as a mask, and as indices."""
+class SuitableNodes(NamedTuple):
+    """The nodes of one partition that are up and have the requested features, as a mask and as indices."""
 
     mask: Bools
     nodes: Ints
 
 
-class Machine:
-    """CPUs, memory (bytes) and generic resources that each node has; nodes are known by their index."""
+class NodeArrays:
+    """CPUs, memory (bytes), and generic resources of each node; nodes are given by their index."""
 
     def __init__(self, nodes: Mapping[str, Node], partitions: Mapping[str, Partition]) -> None:
         self._nodes, self._partitions = nodes, partitions
-        every = list(nodes.values())
-        self.names = [node.name for node in every]
+        all_nodes = list(nodes.values())
+        self.names = [node.name for node in all_nodes]
         self.index = {name: i for i, name in enumerate(self.names)}
-        self.up: Bools = np.array([node.up for node in every], dtype=bool)
-        self.cpus: Ints = np.array([node.cpus for node in every], dtype=np.int64)
-        self.memory: Ints = np.array([node.memory for node in every], dtype=np.int64)
-        self.cpus_taken: Ints = np.array([node.cpus_taken for node in every], dtype=np.int64)
+        self.up: Bools = np.array([node.up for node in all_nodes], dtype=bool)
+        self.cpus: Ints = np.array([node.cpus for node in all_nodes], dtype=np.int64)
+        self.memory: Ints = np.array([node.memory for node in all_nodes], dtype=np.int64)
+        self.cpus_taken: Ints = np.array([node.cpus_taken for node in all_nodes], dtype=np.int64)
         self.gres: dict[str, Ints] = {}
-        for i, node in enumerate(every):
+        for i, node in enumerate(all_nodes):
             for name, count in node.gres:
-                self.gres.setdefault(name, np.zeros(len(every), dtype=np.int64))[i] += count
-        self._suitable: dict[tuple[object, ...], tuple[Suitable, ...]] = {}
+                self.gres.setdefault(name, np.zeros(len(all_nodes), dtype=np.int64))[i] += count
+        self._suitable: dict[tuple[object, ...], tuple[SuitableNodes, ...]] = {}
         self._named: dict[tuple[str, str], Bools] = {}
         self._exclusive: dict[tuple[str, ...], bool] = {}
 
     def is_of(self, nodes: Mapping[str, Node], partitions: Mapping[str, Partition]) -> bool:
-        """Whether it was made from these very objects."""
+        """Whether it was made from the same objects."""
         return self._nodes is nodes and self._partitions is partitions
 
     def mask_of(self, names: Iterable[str]) -> Bools:
@@ -55,14 +54,14 @@ class Machine:
         return mask
 
     def indices_of(self, names: Iterable[str]) -> Ints:
-        """In the order of the nodes, each once; names that no node has are left out."""
+        """The indices of these nodes, ascending, each once; unknown names are left out."""
         return np.array(sorted({self.index[name] for name in names if name in self.index}), dtype=np.int64)
 
     def same_gres(self, name: str) -> list[str]:
-        """The books that a generic resource is written in: ``gpu:a100`` also counts as ``gpu``.
+        """The names under which a generic resource counts: ``gpu:a100`` also counts as ``gpu``.
 
-        A job that asks for ``gpu`` has some type or other, so it is written off all types: rather too little is
-        free than too much.
+        A job that requests ``gpu`` may get any type, so it is subtracted from all types: better too little is free than
+        too much.
         """
         general = name.partition(":")[0]
         if name == general:
@@ -70,8 +69,8 @@ class Machine:
         return [known for known in (name, general) if known in self.gres]
 
     # -- requests ---------------------------------------------------------------------------------------
-    def normal(self, request: Request) -> Request:
-        """The request as its partitions treat it: exclusive where they are, and on all nodes that it names
+    def normalized(self, request: JobRequest) -> JobRequest:
+        """The request as its partitions treat it: exclusive if they are, and on at least as many nodes as it names
         (sbatch(1), --nodelist)."""
         exclusive = request.exclusive or self._is_exclusive(request.partitions)
         nodes = max(1, request.nodes, len(request.required_nodes))
@@ -87,11 +86,11 @@ class Machine:
             self._exclusive[partitions] = known
         return known
 
-    def cpus_of(self, request: Request) -> int:
-        """The most CPUs that a job with this request can come to hold: whole nodes if it is exclusive."""
+    def cpus_of(self, request: JobRequest) -> int:
+        """The most CPUs that a job with this request may be allocated: whole nodes if it is exclusive."""
         if not request.exclusive and not self._is_exclusive(request.partitions):
             return request.cpus
-        request = self.normal(request)
+        request = self.normalized(request)
         sizes = [self.cpus[suitable.nodes] for suitable in self.suitable(request) if len(suitable.nodes)]
         if not sizes:
             return request.cpus
@@ -103,16 +102,16 @@ class Machine:
         most = max(request.nodes * largest, request.cpus + largest - 1)
         return min(most, request.max_nodes * largest) if request.max_nodes else most
 
-    def suitable(self, request: Request) -> tuple[Suitable, ...]:
-        """The nodes that suit a (normal) request, for each of its partitions."""
+    def suitable(self, request: JobRequest) -> tuple[SuitableNodes, ...]:
+        """The nodes that suit a (normalized) request, for each of its partitions."""
         key = (request.partitions, request.features, request.excluded_nodes)
         found = self._suitable.get(key)
         if found is None:
             masks = [self._mask(partition, request) for partition in request.partitions or ("",)]
-            found = self._suitable[key] = tuple(Suitable(mask, np.flatnonzero(mask)) for mask in masks)
+            found = self._suitable[key] = tuple(SuitableNodes(mask, np.flatnonzero(mask)) for mask in masks)
         return found
 
-    def _mask(self, partition: str, request: Request) -> Bools:
+    def _mask(self, partition: str, request: JobRequest) -> Bools:
         key = (partition, request.features)
         if key not in self._named:
             self._named[key] = self._partition_mask(partition, request.features)

@@ -1,8 +1,8 @@
-"""Where a request fits on what is free.
+"""Where a request fits on free resources.
 
-Whatever this says "fits" must fit in Slurm too; where Slurm is cleverer (sockets, topology, unequal shares of a fixed
-number of nodes), this errs on the side of "does not fit". It is *complete* and *monotone*: it finds a place if there
-is one by its own rules, and whatever fits still fits when more is free. The choice of victims rests on that.
+What fits here must fit in Slurm too; where Slurm knows more (sockets, topology, uneven allocations on a fixed number of
+nodes), this errs towards "does not fit". It is *complete* and *monotone*: it finds a placement if its own rules allow
+one, and what fits still fits when more is free. The choice of victims depends on that.
 """
 
 from __future__ import annotations
@@ -11,68 +11,70 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.policy.arrays.free_resources import Free
-from omfs_daemon.policy.arrays.free_resources import parcel
+from omfs_daemon.cluster.jobs import Allocation, JobRequest
+from omfs_daemon.policy.arrays.free_resources import FreeResources, job_resources
 from omfs_daemon.policy.arrays.node_arrays import Ints
 
-Shares = tuple[Share, ...]
+Allocations = tuple[Allocation, ...]
 
 
-def place(request: Request, free: Free, prefer: Free | None = None, only: Ints | None = None) -> Shares | None:
-    """The shares on which the request fits, or None.
+def place(
+    request: JobRequest, free: FreeResources, prefer: FreeResources | None = None, only: Ints | None = None
+) -> Allocations | None:
+    """The allocations on which the request fits, or None.
 
-    ``prefer``: nodes on which this has more free come first (else the fullest ones, so that large holes stay).
-    ``only``: indices of the nodes to look at, ascending.
+    ``prefer``: nodes with more free CPUs in it come first (default: the fullest nodes first, which keeps large gaps).
+    ``only``: indices of the nodes to consider, ascending.
     """
     if request.cpus > free.total or (only is None and free.refused.covers(request)):
         return None
-    normal = free.machine.normal(request)
-    for suitable in free.machine.suitable(normal):
+    normalized = free.node_arrays.normalized(request)
+    for suitable in free.node_arrays.suitable(normalized):
         nodes = suitable.nodes if only is None else only[suitable.mask[only]]
-        shares = _within(normal, free, nodes, prefer)
-        if shares is not None:
-            return shares
+        allocations = _within(normalized, free, nodes, prefer)
+        if allocations is not None:
+            return allocations
     if only is None:
         free.refused.add(request)
     return None
 
 
-def serves(request: Request, free: Free, shares: Sequence[Share]) -> bool:
-    """Whether exactly these shares are what the request asks for, and are free."""
-    machine = free.machine
-    request = machine.normal(request)
-    nodes = machine.indices_of(share.node for share in shares)
-    cpus = sum(share.cpus for share in shares)
+def serves(request: JobRequest, free: FreeResources, allocations: Sequence[Allocation]) -> bool:
+    """Whether these allocations satisfy the request and are free."""
+    node_arrays = free.node_arrays
+    request = node_arrays.normalized(request)
+    nodes = node_arrays.indices_of(allocation.node for allocation in allocations)
+    cpus = sum(allocation.cpus for allocation in allocations)
     least = max(1, request.min_cpus_per_node)
-    if len(nodes) != len(shares) or len(nodes) < request.nodes or cpus < request.cpus:
+    if len(nodes) != len(allocations) or len(nodes) < request.nodes or cpus < request.cpus:
         return False
     if request.max_nodes and len(nodes) > request.max_nodes:
         return False
-    if any(share.cpus < least or share.memory < _memory(request, share.cpus) for share in shares):
+    if any(
+        allocation.cpus < least or allocation.memory < _memory(request, allocation.cpus) for allocation in allocations
+    ):
         return False
-    if not request.required_nodes <= {share.node for share in shares}:
+    if not request.required_nodes <= {allocation.node for allocation in allocations}:
         return False
-    if not any(suitable.mask[nodes].all() for suitable in machine.suitable(request)):
+    if not any(suitable.mask[nodes].all() for suitable in node_arrays.suitable(request)):
         return False
     if request.exclusive and not _whole(free, nodes).all():
         return False
-    return free.has(parcel(machine, shares, request.gres))
+    return free.has(job_resources(node_arrays, allocations, request.gres))
 
 
-def _memory(request: Request, cpus: int) -> int:
+def _memory(request: JobRequest, cpus: int) -> int:
     return request.memory_per_node or cpus * request.memory_per_cpu
 
 
-def _whole(free: Free, nodes: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which of the nodes nobody is on; a suspended job's memory keeps its node from being whole."""
-    machine = free.machine
-    whole = (free.cpus[nodes] == machine.cpus[nodes]) & (free.memory[nodes] == machine.memory[nodes])
+def _whole(free: FreeResources, nodes: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which of the nodes are empty; the memory of a suspended job counts as used."""
+    node_arrays = free.node_arrays
+    whole = (free.cpus[nodes] == node_arrays.cpus[nodes]) & (free.memory[nodes] == node_arrays.memory[nodes])
     return np.asarray(whole, dtype=bool)
 
 
-def _within(request: Request, free: Free, nodes: Ints, prefer: Free | None) -> Shares | None:
+def _within(request: JobRequest, free: FreeResources, nodes: Ints, prefer: FreeResources | None) -> Allocations | None:
     least = max(1, request.min_cpus_per_node)
     if request.nodes >= request.max_nodes > 0 and not request.exclusive:
         least = max(least, request.cpus // request.nodes)  # evenly or not at all
@@ -100,17 +102,19 @@ def _within(request: Request, free: Free, nodes: Ints, prefer: Free | None) -> S
     return _evenly(request, free, nodes, usable, by, required) or _unevenly(request, free, nodes, usable, required)
 
 
-def _required(request: Request, free: Free, nodes: Ints) -> Ints | None:
-    """1 at each node that the request names, else 0; None if one that it names is not among the nodes."""
+def _required(request: JobRequest, free: FreeResources, nodes: Ints) -> Ints | None:
+    """1 for each node that the request names, else 0; None if one of these is not among the nodes."""
     if not request.required_nodes:
         return np.zeros(len(nodes), dtype=np.int64)
-    named = free.machine.mask_of(request.required_nodes)[nodes]
+    named = free.node_arrays.mask_of(request.required_nodes)[nodes]
     return named.astype(np.int64) if int(named.sum()) == len(request.required_nodes) else None
 
 
-def _whole_nodes(request: Request, free: Free, nodes: Ints, usable: Ints, required: Ints) -> Shares | None:
-    """Whole nodes, the largest first, as many as the CPUs need; its memory counts for each of a node's CPUs."""
-    whole = usable == free.machine.cpus[nodes]
+def _whole_nodes(
+    request: JobRequest, free: FreeResources, nodes: Ints, usable: Ints, required: Ints
+) -> Allocations | None:
+    """Whole nodes, the largest first, as many as the CPUs need; memory per CPU counts for every CPU of a node."""
+    whole = usable == free.node_arrays.cpus[nodes]
     nodes, usable, required = nodes[whole], usable[whole], required[whole]
     order = np.lexsort((nodes, -usable, -required))
     enough = int(np.searchsorted(np.cumsum(usable[order]), request.cpus)) + 1
@@ -119,12 +123,14 @@ def _whole_nodes(request: Request, free: Free, nodes: Ints, usable: Ints, requir
         return None
     if request.required_nodes and int(required.sum()) < len(request.required_nodes):
         return None
-    machine = free.machine
+    node_arrays = free.node_arrays
     chosen = [int(i) for i in nodes[order[:count]]]
-    return _shares(request, free, chosen, [int(machine.cpus[i]) for i in chosen])
+    return _allocations(request, free, chosen, [int(node_arrays.cpus[i]) for i in chosen])
 
 
-def _evenly(request: Request, free: Free, nodes: Ints, usable: Ints, by: Ints, required: Ints) -> Shares | None:
+def _evenly(
+    request: JobRequest, free: FreeResources, nodes: Ints, usable: Ints, by: Ints, required: Ints
+) -> Allocations | None:
     """The same number of CPUs on each node, one more on some."""
     base, more = divmod(request.cpus, request.nodes)
     if base < max(1, request.min_cpus_per_node):
@@ -135,7 +141,7 @@ def _evenly(request: Request, free: Free, nodes: Ints, usable: Ints, by: Ints, r
             fitting = fitting[required[fitting] == 1]
         if not len(fitting):
             return None
-        return _shares(request, free, [int(nodes[fitting[np.argmin(by[fitting])]])], [base])
+        return _allocations(request, free, [int(nodes[fitting[np.argmin(by[fitting])]])], [base])
     order = np.lexsort((nodes, by, -required))
     high = order[usable[order] > base][:more]
     left = usable >= base
@@ -145,11 +151,13 @@ def _evenly(request: Request, free: Free, nodes: Ints, usable: Ints, by: Ints, r
     if len(high) < more or len(chosen) < request.nodes or required[chosen].sum() < required.sum():
         return None
     amounts = [base + 1] * len(high) + [base] * len(low)
-    return _shares(request, free, [int(i) for i in nodes[chosen]], amounts)
+    return _allocations(request, free, [int(i) for i in nodes[chosen]], amounts)
 
 
-def _unevenly(request: Request, free: Free, nodes: Ints, usable: Ints, required: Ints) -> Shares | None:
-    """Where the number of nodes is open: as few as will do, the emptiest first."""
+def _unevenly(
+    request: JobRequest, free: FreeResources, nodes: Ints, usable: Ints, required: Ints
+) -> Allocations | None:
+    """For a variable number of nodes: as few as possible, the emptiest first."""
     if request.max_nodes and request.max_nodes <= request.nodes:
         return None
     least = max(1, request.min_cpus_per_node)
@@ -163,9 +171,9 @@ def _unevenly(request: Request, free: Free, nodes: Ints, usable: Ints, required:
         extra = min(left, int(room) - least)
         amounts.append(least + extra)
         left -= extra
-    return _shares(request, free, [int(i) for i in nodes[order[:count]]], amounts)
+    return _allocations(request, free, [int(i) for i in nodes[order[:count]]], amounts)
 
 
-def _shares(request: Request, free: Free, nodes: Iterable[int], cpus: Iterable[int]) -> Shares:
-    names = free.machine.names
-    return tuple(Share(names[i], count, _memory(request, count)) for i, count in zip(nodes, cpus, strict=True))
+def _allocations(request: JobRequest, free: FreeResources, nodes: Iterable[int], cpus: Iterable[int]) -> Allocations:
+    names = free.node_arrays.names
+    return tuple(Allocation(names[i], count, _memory(request, count)) for i, count in zip(nodes, cpus, strict=True))

@@ -1,23 +1,25 @@
-"""A snapshot laid out in arrays, for planner and gate alike."""
+"""A snapshot as arrays, for the planner and the validator."""
 
 from __future__ import annotations
 
 from omfs_daemon.cluster.snapshot import Snapshot
-from omfs_daemon.policy.arrays.job_arrays import Crowd
-from omfs_daemon.policy.arrays.node_arrays import Machine
+from omfs_daemon.policy.arrays.job_arrays import JobArrays
+from omfs_daemon.policy.arrays.node_arrays import NodeArrays
 
 
-class Scene:
-    """``machine``: the nodes; ``crowd``: the jobs; ``taken``, ``facts`` and ``sizes``: the snapshot's own.
+class SnapshotArrays:
+    """``node_arrays``, ``job_arrays``; ``taken``, ``facts``, and ``sizes`` as in the snapshot.
 
-    Made from the scene ``before``, it costs only what has changed since: nodes and jobs that are the very same objects
-    are not looked at again. Scenes in a row belong to one thread.
+    With the arrays ``before``, only changed nodes and jobs are read: those that are not the same objects. Arrays made
+    from each other belong to one thread.
     """
 
-    def __init__(self, snapshot: Snapshot, before: Scene | None = None) -> None:
+    def __init__(self, snapshot: Snapshot, before: SnapshotArrays | None = None) -> None:
         self.taken, self.facts, self.sizes = snapshot.taken, snapshot.facts, snapshot.sizes
-        same = before is not None and before.machine.is_of(snapshot.nodes, snapshot.partitions)
-        self.machine: Machine = before.machine if before and same else Machine(snapshot.nodes, snapshot.partitions)
-        # Once most patterns have no jobs any more, it is time to begin anew.
-        keeps = before is not None and len(before.crowd.patterns.first) <= 2 * len(snapshot.jobs)
-        self.crowd: Crowd = Crowd(snapshot.jobs, before.crowd if before and keeps else None)
+        same = before is not None and before.node_arrays.is_of(snapshot.nodes, snapshot.partitions)
+        self.node_arrays: NodeArrays = (
+            before.node_arrays if before and same else NodeArrays(snapshot.nodes, snapshot.partitions)
+        )
+        # Start over once most patterns have no jobs left.
+        keeps = before is not None and len(before.job_arrays.patterns.first) <= 2 * len(snapshot.jobs)
+        self.job_arrays: JobArrays = JobArrays(snapshot.jobs, before.job_arrays if before and keeps else None)

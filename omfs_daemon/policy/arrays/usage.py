@@ -1,23 +1,23 @@
-"""Who uses how much now. Memoryless: only what runs at this instant counts (OMFS, section II)."""
+"""What each account uses now; only jobs that run at this instant count (OMFS, section II)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
+
+from omfs_daemon.cluster.accounts import AccountNode, AccountTree
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.snapshot import Ledger
+from omfs_daemon.cluster.snapshot import PreemptionHistory
+from omfs_daemon.policy.arrays.job_arrays import JobArrays, cpus_held
 from omfs_daemon.policy.rules import laws
-from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.cluster.accounts import Entity
-from omfs_daemon.policy.arrays.job_arrays import Crowd
-from omfs_daemon.policy.arrays.job_arrays import cpus_held
-from omfs_daemon.policy.rules.job_kinds import Kinds
+from omfs_daemon.policy.rules.job_kinds import JobKinds
 
 
 @dataclass(frozen=True, slots=True)
-class AccountUse:
-    """CPUs of one account: of ``entitled``, ``used`` ones run; ``borrowed`` is beyond, ``lent`` is used by others."""
+class AccountUsage:
+    """CPUs of one account; ``borrowed``: used beyond ``entitled``; ``lent``: unused and used by others."""
 
     account: str
     parent: str
@@ -29,95 +29,98 @@ class AccountUse:
 
 
 class Usage:
-    """CPUs per entity of the tree: ``real`` that run at this instant; ``all`` that run when all stops under way are
-    through; ``fixed`` those of jobs that are never stopped.
+    """CPUs by entity of the account tree.
 
-    A job counts at its account and at every account above. Victims of a stop under way no longer count in ``all``,
-    its beneficiary does already. A non-preemptible job that nothing holds counts in ``fixed`` before it runs,
-    for Slurm may start it at any moment.
+    real             used at this instant
+    all              used once all preemptions under way are done: without their victims, with their preemptors
+    non_preemptible  of non-preemptible jobs: running, or waiting without a hold, since Slurm may start them any moment
+
+    A job counts at its account and at every account above.
     """
 
     def __init__(self, tree: AccountTree, cpus: int) -> None:
         self.tree = tree
         self.entitled = tree.entitled(cpus)
         self.all = [0] * len(tree.entities)
-        self.fixed = [0] * len(tree.entities)
+        self.non_preemptible = [0] * len(tree.entities)
         self.real = [0] * len(tree.entities)
 
-    def add(self, leaf: Entity, cpus: int) -> None:
-        laws.add(self.all, leaf.path, cpus)
+    def add(self, leaf: AccountNode, cpus: int) -> None:
+        laws.add_cpus(self.all, leaf.path, cpus)
 
-    def add_fixed(self, leaf: Entity, cpus: int) -> None:
-        laws.add(self.fixed, leaf.path, cpus)
+    def add_non_preemptible(self, leaf: AccountNode, cpus: int) -> None:
+        laws.add_cpus(self.non_preemptible, leaf.path, cpus)
 
-    def remove(self, leaf: Entity, cpus: int) -> None:
+    def remove(self, leaf: AccountNode, cpus: int) -> None:
         self.add(leaf, -cpus)
 
-    def entitles(self, leaf: Entity, cpus: int) -> bool:
-        """Whether some account on the path reaches at most its entitlement with so many CPUs more."""
+    def entitles(self, leaf: AccountNode, cpus: int) -> bool:
+        """Whether some account on the path stays within its entitlement with so many CPUs more."""
         return cpus <= self.room(leaf)
 
-    def room(self, leaf: Entity) -> int:
-        """The most CPUs that the entitlement of some account on the path still has room for."""
+    def room(self, leaf: AccountNode) -> int:
+        """The most CPUs that some account on the path may still use within its entitlement."""
         return laws.room(self.all, self.entitled, leaf.path)
 
-    def admits_fixed(self, leaf: Entity, cpus: int) -> bool:
-        """Whether a job that is never stopped fits into the entitlement on every level (Algorithm 1, line 23)."""
-        return laws.admits_fixed(self.fixed, self.entitled, leaf.path, cpus)
+    def admits_non_preemptible(self, leaf: AccountNode, cpus: int) -> bool:
+        """Whether a non-preemptible job fits into the entitlement on every level (Algorithm 1, line 23)."""
+        return laws.admits_non_preemptible(self.non_preemptible, self.entitled, leaf.path, cpus)
 
 
-def count_running(usage: Usage, crowd: Crowd, ledger: Ledger, kinds: Kinds) -> None:
-    """Fill in what runs, and the stops under way."""
+def count_running(usage: Usage, job_arrays: JobArrays, history: PreemptionHistory, kinds: JobKinds) -> None:
+    """Count the running jobs and the preemptions under way."""
     held = [0] * len(usage.all)
-    held_fixed = [0] * len(usage.all)
-    cpus = np.bincount(crowd.running.alike, weights=crowd.running.cpus)
+    held_non_preemptible = [0] * len(usage.all)
+    cpus = np.bincount(job_arrays.running.alike, weights=job_arrays.running.cpus)
     for number in np.flatnonzero(cpus).tolist():
-        kind = kinds.of(crowd.patterns.first[number])
-        (held_fixed if kind.fixed else held)[kind.leaf.index] += int(cpus[number])
+        kind = kinds.of(job_arrays.patterns.first[number])
+        (held_non_preemptible if kind.non_preemptible else held)[kind.leaf.index] += int(cpus[number])
     for entity in usage.tree.entities:
-        fixed = held_fixed[entity.index]
-        usage.add(entity, held[entity.index] + fixed)
-        usage.add_fixed(entity, fixed)
+        non_preemptible = held_non_preemptible[entity.index]
+        usage.add(entity, held[entity.index] + non_preemptible)
+        usage.add_non_preemptible(entity, non_preemptible)
     usage.real[:] = usage.all
-    if ledger.commitments:
-        _count_stops(usage, crowd, ledger, kinds)
+    if history.under_way:
+        _count_under_way(usage, job_arrays, history, kinds)
 
 
-def _count_stops(usage: Usage, crowd: Crowd, ledger: Ledger, kinds: Kinds) -> None:
-    known = crowd.find(ref for stop in ledger.commitments for ref in (stop.beneficiary, *stop.victims))
-    for ref in {ref for stop in ledger.commitments for ref in stop.victims}:
+def _count_under_way(usage: Usage, job_arrays: JobArrays, history: PreemptionHistory, kinds: JobKinds) -> None:
+    known = job_arrays.find(
+        ref for preemption in history.under_way for ref in (preemption.preemptor, *preemption.victims)
+    )
+    for ref in {ref for preemption in history.under_way for ref in preemption.victims}:
         job = known.get(ref)
         if job is not None and job.runs:
             usage.remove(kinds.of(job).leaf, cpus_held(job))
-    for stop in ledger.commitments:
-        job = known.get(stop.beneficiary)
-        cpus = sum(share.cpus for share in stop.shares)
+    for preemption in history.under_way:
+        job = known.get(preemption.preemptor)
+        cpus = sum(allocation.cpus for allocation in preemption.allocations)
         if job is None:
-            usage.add(usage.tree.leaf(stop.account), cpus)
+            usage.add(usage.tree.leaf(preemption.account), cpus)
         elif job.state is JobState.PENDING or job.state is JobState.SUSPENDED:
             kind = kinds.of(job)
             usage.add(kind.leaf, cpus)
-            if kind.fixed:
-                usage.add_fixed(kind.leaf, cpus)
+            if kind.non_preemptible:
+                usage.add_non_preemptible(kind.leaf, cpus)
 
 
-def account_rows(usage: Usage, pending: Sequence[int]) -> tuple[AccountUse, ...]:
-    """One row per entity, for people and metrics; ``used`` is what runs now, ``pending`` the CPUs that wait.
+def account_rows(usage: Usage, pending: Sequence[int]) -> tuple[AccountUsage, ...]:
+    """One row per entity, for status and metrics; ``pending``: CPUs that waiting jobs request.
 
-    ``lent`` shares out what leaf accounts borrow among those that leave part of their entitlement unused, in
-    proportion; so over the leaves, lent adds up to at most borrowed.
+    ``lent``: what leaf accounts borrow, divided among the leaf accounts with unused entitlement in proportion to it; so
+    over the leaves, lent adds up to at most borrowed.
     """
     tree, real = usage.tree, usage.real
     unused = [max(0, usage.entitled[e.index] - real[e.index]) if e.is_leaf else 0 for e in tree.entities]
     borrowed = [max(0, real[e.index] - usage.entitled[e.index]) for e in tree.entities]
     total_borrowed = sum(borrowed[e.index] for e in tree.entities if e.is_leaf)
-    lent = _shared_out(unused, min(total_borrowed, sum(unused)))
+    lent = _apportion(unused, min(total_borrowed, sum(unused)))
     for entity in tree.entities:
         if entity.is_leaf:
             for above in entity.path[1:]:
                 lent[above] += lent[entity.index]
     return tuple(
-        AccountUse(
+        AccountUsage(
             entity.name,
             tree.entities[entity.path[1]].name if len(entity.path) > 1 else "",
             usage.entitled[entity.index],
@@ -130,7 +133,7 @@ def account_rows(usage: Usage, pending: Sequence[int]) -> tuple[AccountUse, ...]
     )
 
 
-def _shared_out(weights: Sequence[int], amount: int) -> list[int]:
+def _apportion(weights: Sequence[int], amount: int) -> list[int]:
     """``amount`` in proportion to the weights, in whole CPUs, never above a weight."""
     total = sum(weights)
     if not total:

@@ -1,8 +1,8 @@
-"""What the site has decided: classes of jobs, quantum, limits; and which class a job is in.
+"""The site's rules: job classes, quantum, and limits; and the class of a job.
 
-Who may be urgent is decided by partition, QOS or account, never by what a user writes in a job; a user chooses
-only how his job may be stopped, with ``omfs:method=NAME[,NAME]`` in the job's comment, and for how long after a start
-rather not, with ``omfs:min_runtime=SECONDS``, as far as the site grants it.
+Partition, QOS, and account decide which jobs are urgent, never what a user writes in a job. In the job's comment, users
+choose only the preemption methods of their jobs (``omfs:method=NAME[,NAME]``) and how long a job should run before it
+is preempted (``omfs:min_runtime=SECONDS``), as far as the site allows.
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.preempt_methods import BUILT_IN
-from omfs_daemon.cluster.preempt_methods import Cost
-from omfs_daemon.cluster.preempt_methods import Method
-from omfs_daemon.cluster.preempt_methods import Pace
 from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits, PreemptionCost
 
 _MIN_RUNTIME_IN_COMMENT = re.compile(r"(?:^|\s)omfs:min_runtime=(\d{1,9})(?=\s|$)")
 _METHOD_IN_COMMENT = re.compile(r"(?:^|\s)omfs:method=([a-z0-9_]+(?:,[a-z0-9_]+)*)(?=\s|$)")
@@ -33,12 +29,12 @@ class Preemptibility(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ClassRule:
-    """Which jobs it is for (empty: any) and how they are treated. The first rule that matches counts.
+class JobClassRule:
+    """Which jobs a class contains (empty: any) and how they are treated. The first rule that matches applies.
 
-    methods  what a user may choose for his job
-    default  what a job is stopped by that chooses nothing; empty: it is never stopped
-    last_resort  what it is stopped by when no method of its own works ("": it is left running)
+    methods      methods that users may choose for their jobs
+    default      methods of a job that chooses none; empty: it is non-preemptible
+    last_resort  method to use when no method of the job itself works ("": the job keeps running)
     """
 
     name: str
@@ -60,9 +56,13 @@ class ClassRule:
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """How one job is treated. ``methods`` as its owner lists them; none: it is never stopped. ``keeps_work``: one of
-    them at least does; ``last_resort``: what it is stopped by when they do not work, "" if it is then left alone;
-    ``quantum``: seconds that it runs undisturbed before it may be stopped for an entitled job."""
+    """How one job is treated.
+
+    methods      in the owner's order; empty: the job is non-preemptible
+    keeps_work   at least one of them keeps the job's work
+    last_resort  method to use when these do not work; "": the job keeps running
+    quantum      seconds that the job runs before it may be preempted for an entitled job
+    """
 
     name: str
     urgent: bool
@@ -78,51 +78,55 @@ class JobClass:
         return Preemptibility.CHECKPOINTABLE if self.keeps_work else Preemptibility.PREEMPTABLE
 
 
-UNMATCHED = ClassRule("regular", methods=tuple(BUILT_IN))
+_UNMATCHED = JobClassRule("regular")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Everything that the policy goes by.
+    """All settings of the policy.
 
-    quantum              seconds that a job runs undisturbed before it may be stopped for an entitled job (OMFS, II)
-    min_runtime_max      seconds that a job may ask for instead of the quantum, where that is less
-    max_stops_per_hour   stops of one job within an hour; more are refused
-    max_stops_per_cycle  jobs that may be stopped by one plan; the rest follows in the next one
-    urgent_may_take_entitled  whether an urgent job may stop jobs of accounts at or below their entitlement
-                         when what borrowers hold is not enough
-    rank_depth           how many waiting jobs at most get a rank of ours; the rest keep Slurm's priority
-    methods              the methods that are installed, by name
-    paces                how fast they are; one that is not there takes no time
+    quantum                    seconds that a job runs before it may be preempted for an entitled job (OMFS, II)
+    min_runtime_max            most seconds that a job may request instead of a shorter quantum
+    max_preemptions_per_hour   preemptions of one job within an hour; more are refused
+    max_preemptions_per_cycle  victims in one plan; the rest follow in the next
+    urgent_may_take_entitled   whether an urgent job may preempt jobs of accounts at or below their entitlement when
+                               the borrowers' jobs are not enough
+    rank_depth                 the most waiting jobs that we rank; the others keep Slurm's priority
+    methods                    the installed methods, by name
+    paces                      the speed of each method; a method without one takes no time
+    unmatched                  the rule for jobs that match none of the classes
     """
 
     tree: AccountTree = field(default_factory=lambda: AccountTree(()))
-    classes: tuple[ClassRule, ...] = ()
+    classes: tuple[JobClassRule, ...] = ()
     quantum: float = 1800.0
     min_runtime_max: float = 0.0
-    max_stops_per_hour: int = 4
-    max_stops_per_cycle: int = 64
+    max_preemptions_per_hour: int = 4
+    max_preemptions_per_cycle: int = 64
     urgent_may_take_entitled: bool = True
     rank_depth: int = 200
-    methods: Mapping[str, Method] = field(default_factory=lambda: BUILT_IN)
-    paces: Mapping[str, Pace] = field(default_factory=dict)
+    methods: Mapping[str, MethodTraits] = field(kw_only=True)
+    paces: Mapping[str, MethodSpeed] = field(default_factory=dict)
+    unmatched: JobClassRule = _UNMATCHED
 
-    def method(self, name: str) -> Method:
-        """By name; a job stopped by one that is no longer installed has its work, and stays where it is."""
-        return self.methods.get(name) or Method(name, keeps_work=True, leaves=False)
+    def method(self, name: str) -> MethodTraits:
+        """By name; a method that is not installed is assumed to keep the job's work and to leave it on its nodes."""
+        return self.methods.get(name) or MethodTraits(name, keeps_work=True, leaves=False)
 
-    def cost(self, name: str, job: Job, size: int) -> Cost:
-        """The estimate for a job with so many bytes on a node; all nodes move theirs at the same time."""
+    def cost(self, name: str, job: Job, size: int) -> PreemptionCost:
+        """The estimated cost for ``size`` bytes on a node; all nodes move theirs in parallel."""
         pace = self.paces.get(name, _AT_ONCE)
         lost = 0.0 if self.method(name).keeps_work else job.run_time
-        return Cost(pace.stop_seconds + size / pace.stop_rate, pace.back_seconds + size / pace.back_rate, lost)
+        return PreemptionCost(
+            pace.preempt_seconds + size / pace.preempt_rate, pace.resume_seconds + size / pace.resume_rate, lost
+        )
 
 
-_AT_ONCE = Pace()
+_AT_ONCE = MethodSpeed()
 
 
 def chosen_methods(comment: str) -> tuple[str, ...]:
-    """The methods that a user wrote in the job's comment, known or not; () when he wrote none."""
+    """The methods in the job's comment, known or not; () without any."""
     found = _METHOD_IN_COMMENT.search(comment)
     return tuple(found.group(1).split(",")) if found else ()
 
@@ -130,8 +134,8 @@ def chosen_methods(comment: str) -> tuple[str, ...]:
 def classify(rules: Rules, job: Job) -> JobClass:
     """The class of a job: by the partition in which it runs, or by all in which it waits.
 
-    An urgent job is never stopped (UJFB, section IV: urgent jobs never preempt urgent jobs). One that waits in several
-    partitions can be stopped only if it can in each: it will run in one of them.
+    An urgent job is never preempted (UJFB, section IV: urgent jobs never preempt urgent jobs). A job that waits in
+    several partitions is preemptible only if it is in each, for it will run in one of them.
     """
     waits_anywhere = job.state is JobState.PENDING and len(job.request.partitions) > 1
     partitions = (job.partition,) if job.partition and not waits_anywhere else job.request.partitions
@@ -145,34 +149,34 @@ def _class_in(rules: Rules, job: Job, partitions: tuple[str, ...]) -> JobClass:
     rule = _first_match(rules, partitions, job.qos, job.account)
     if rule.urgent:
         return JobClass(rule.name, True, ())
-    methods = tuple(name for name in _methods(rule, job) if _bears(rules, job, name))
-    last_resort = rule.last_resort if rule.last_resort and _bears(rules, job, rule.last_resort) else ""
+    methods = tuple(name for name in _methods(rule, job) if _survives(rules, job, name))
+    last_resort = rule.last_resort if rule.last_resort and _survives(rules, job, rule.last_resort) else ""
     keeps_work = any(rules.method(name).keeps_work for name in methods)
     return JobClass(rule.name, False, methods, keeps_work, last_resort, _quantum(rules, job))
 
 
 def _quantum(rules: Rules, job: Job) -> float:
-    """The site's, or more if its owner asks for more and the site grants it."""
+    """The site's, or a longer one that the job requests and the site allows."""
     found = _MIN_RUNTIME_IN_COMMENT.search(job.comment)
     return rules.quantum if found is None else max(rules.quantum, min(float(found[1]), rules.min_runtime_max))
 
 
-def _methods(rule: ClassRule, job: Job) -> tuple[str, ...]:
-    """What the owner chose of what he may choose; a choice of nothing that he may is none."""
+def _methods(rule: JobClassRule, job: Job) -> tuple[str, ...]:
+    """The methods that the owner chose among the allowed ones; the default without any."""
     allowed = tuple(name for name in chosen_methods(job.comment) if name in rule.methods)
     return allowed or rule.default
 
 
-def _bears(rules: Rules, job: Job, method: str) -> bool:
-    """Whether the job comes back after a stop by this method: one that Slurm would not requeue must keep its work."""
+def _survives(rules: Rules, job: Job, method: str) -> bool:
+    """Whether the job survives this method: a job that Slurm would not requeue must keep its work."""
     return job.requeue or rules.method(method).keeps_work
 
 
-def _first_match(rules: Rules, partitions: tuple[str, ...], qos: str, account: str) -> ClassRule:
+def _first_match(rules: Rules, partitions: tuple[str, ...], qos: str, account: str) -> JobClassRule:
     """A job in several partitions gets the rule that matches *all* of them, so that none raises its class."""
     for rule in rules.classes:
         if partitions and all(rule.matches(partition, qos, account) for partition in partitions):
             return rule
         if not partitions and rule.matches("", qos, account):
             return rule
-    return UNMATCHED
+    return rules.unmatched

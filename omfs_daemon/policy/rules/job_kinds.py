@@ -1,36 +1,35 @@
-"""What the rules make of a job: where it counts, and how it is treated."""
+"""The kind of a job: the account at which it counts, its class, and whether it is non-preemptible."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from omfs_daemon.cluster import run_report as launched
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.accounts import Entity
-from omfs_daemon.policy.rules.classes import JobClass
-from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.policy.rules.classes import classify
+from omfs_daemon.cluster.accounts import AccountNode
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.run_report import run_report
+from omfs_daemon.policy.rules.classes import JobClass, Rules, classify
 
 
-class Kind(NamedTuple):
-    """``fixed``: it counts against what its account may fill with jobs that are never stopped. That does a running job,
-    too, that could be stopped by omfs-run alone, for as long as that has not said that it is there: else a word in a
-    comment would be enough to hold what was lent."""
+class JobKind(NamedTuple):
+    """``non_preemptible``: the job counts against its account's limit for non-preemptible jobs.
 
-    leaf: Entity
+    So does a running job that only omfs-run could preempt, until omfs-run reports: otherwise a job comment would be
+    enough to keep borrowed CPUs.
+    """
+
+    leaf: AccountNode
     job_class: JobClass
-    fixed: bool
+    non_preemptible: bool
 
 
-class Kinds:
-    """The kind of every job, looked up once for all jobs that are alike."""
+class JobKinds:
+    """The kind of each job, determined once for all jobs that are alike."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self._known: dict[tuple[object, ...], Kind] = {}
+        self._known: dict[tuple[object, ...], JobKind] = {}
 
-    def of(self, job: Job) -> Kind:
+    def of(self, job: Job) -> JobKind:
         waits = job.state is JobState.PENDING
         key = (
             waits,
@@ -45,13 +44,13 @@ class Kinds:
         kind = self._known.get(key)
         if kind is None:
             job_class = classify(self.rules, job)
-            fixed = not job_class.urgent and (
-                not job_class.methods or (not waits and self.is_only_said(job, job_class))
+            non_preemptible = not job_class.urgent and (
+                not job_class.methods or (not waits and self.is_only_declared(job, job_class))
             )
-            kind = self._known[key] = Kind(self.rules.tree.leaf(job.account), job_class, fixed)
+            kind = self._known[key] = JobKind(self.rules.tree.leaf(job.account), job_class, non_preemptible)
         return kind
 
-    def is_only_said(self, job: Job, job_class: JobClass) -> bool:
-        """Whether the job can be stopped by omfs-run alone, and nothing in it has spoken."""
-        launch = all(self.rules.method(name).launched for name in job_class.methods)
-        return launch and not job_class.last_resort and launched.of(job) is None
+    def is_only_declared(self, job: Job, job_class: JobClass) -> bool:
+        """Whether only omfs-run could preempt the job, and has not reported."""
+        by_omfs_run_only = all(self.rules.method(name).launched for name in job_class.methods)
+        return by_omfs_run_only and not job_class.last_resort and run_report(job) is None

@@ -1,8 +1,8 @@
-"""The rules of OMFS that count CPUs and seconds, as plain functions over sequences of numbers.
+"""The rules of OMFS for CPUs and seconds, as plain functions over sequences of numbers.
 
-Entities are known by index: ``used`` and ``entitled`` hold CPUs by entity, a path holds the indices from a leaf up to
-its top account. Everything here is written so that it can be compiled as it stands: the daemon calls these very
-functions, and the simulator compiles them. So there is one place for each rule.
+Entities are given by index: ``used`` and ``entitled`` hold CPUs by entity, a path holds the indices from a leaf up to
+its top account. The daemon calls these functions and the simulator compiles them, so each rule exists once; everything
+here must compile as it is.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class Numbers(Protocol):
     def __len__(self) -> int: ...
 
 
-class Books(Numbers, Protocol):
-    """The same, to be written to."""
+class WritableNumbers(Numbers, Protocol):
+    """Whole numbers by index that can be changed."""
 
     def __setitem__(self, index: int, number: int, /) -> None: ...
 
 
-class Lists(Protocol):
-    """Some of them; a list or a matrix."""
+class NumberLists(Protocol):
+    """Several of them: a list or a matrix."""
 
     def __getitem__(self, index: int, /) -> Any: ...
 
@@ -44,10 +44,10 @@ def room(used: Numbers, entitled: Numbers, path: Numbers) -> int:
     return most
 
 
-def admits_fixed(fixed: Numbers, entitled: Numbers, path: Numbers, cpus: int) -> bool:
-    """Whether a job that is never stopped fits into the entitlement on every level (Algorithm 1, line 23)."""
+def admits_non_preemptible(non_preemptible: Numbers, entitled: Numbers, path: Numbers, cpus: int) -> bool:
+    """Whether a non-preemptible job fits into the entitlement on every level (Algorithm 1, line 23)."""
     for index in path:  # noqa: SIM110 - a generator cannot be compiled
-        if fixed[index] + cpus > entitled[index]:
+        if non_preemptible[index] + cpus > entitled[index]:
             return False
     return True
 
@@ -66,25 +66,25 @@ def all_over(used: Numbers, entitled: Numbers, givers: Numbers) -> bool:
     return True
 
 
-def add(used: Books, path: Numbers, cpus: int) -> None:
+def add_cpus(used: WritableNumbers, path: Numbers, cpus: int) -> None:
     """Count CPUs at a leaf and at every account above it."""
     for index in path:
         used[index] += cpus
 
 
 def takes_fairly(
-    used: Books,
+    used: WritableNumbers,
     entitled: Numbers,
     tops: Numbers,
-    givers: Lists,
-    paths: Lists,
+    givers: NumberLists,
+    paths: NumberLists,
     cpus: Numbers,
 ) -> bool:
-    """Whether some jobs, one entry each and the smallest first, may all be taken for one that counts in ``used``.
+    """Whether these jobs, one entry each and the smallest first, may all be preempted for a job counted in ``used``.
 
-    In whatever order helps: what counts is that each giver is above its entitlement when its turn comes. The smallest
-    jobs go first, since the last one may bring its account below. ``tops`` and ``givers``: the sides of taker and giver
-    below the first account that both share. ``used`` is left as it is when they have gone.
+    The order is free as long as each giver is above its entitlement when its turn comes. The smallest jobs go first,
+    since the last one may bring its account below. ``tops`` and ``givers``: the taker's and the giver's side below the
+    first account that both share. ``used`` is changed: the jobs no longer count in it.
     """
     gone = [False] * len(cpus)
     for _ in range(len(cpus)):
@@ -96,12 +96,12 @@ def takes_fairly(
         if turn < 0:
             return False
         gone[turn] = True
-        add(used, paths[turn], -cpus[turn])
+        add_cpus(used, paths[turn], -cpus[turn])
     return True
 
 
-def takes_from_borrowers(used: Books, entitled: Numbers, leaves: Numbers, cpus: Numbers) -> bool:
-    """Whether each of these jobs, the smallest first, is of a leaf above its entitlement when its turn comes."""
+def takes_from_borrowers(used: WritableNumbers, entitled: Numbers, leaves: Numbers, cpus: Numbers) -> bool:
+    """Whether each job, the smallest first, belongs to a leaf above its entitlement when its turn comes."""
     for at in range(len(cpus)):
         if used[leaves[at]] <= entitled[leaves[at]]:
             return False
@@ -111,18 +111,18 @@ def takes_from_borrowers(used: Books, entitled: Numbers, leaves: Numbers, cpus: 
 
 # -- how long and how often ---
 def latest_mature_start(now: float, quantum: float) -> float:
-    """A job that runs since then or longer has run for its quantum (OMFS, section II)."""
+    """The latest start of a job that has run for its quantum (OMFS, section II)."""
     return now - quantum
 
 
 def matures_at(since: float, quantum: float) -> float:
-    """When a job that runs ``since`` has run for its quantum; late by a rounding error at most, never early."""
+    """When a job that started at ``since`` has run for its quantum; late by a rounding error at most, never early."""
     at = since + quantum
     while latest_mature_start(at, quantum) < since:
         at += abs(at) * 2.3e-16
     return at
 
 
-def counts_in_hour(stopped: float, now: float) -> bool:
-    """Whether a stop still counts against the stops of an hour."""
-    return stopped > now - HOUR
+def counts_in_hour(preempted: float, now: float) -> bool:
+    """Whether a preemption at this time still counts towards the limit per hour."""
+    return preempted > now - HOUR

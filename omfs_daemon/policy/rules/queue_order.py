@@ -1,31 +1,33 @@
-"""Bands by nice, and the order of the queue."""
+"""The queue order, and the bands that ``nice`` puts waiting jobs into."""
 
 from __future__ import annotations
 
-from enum import IntEnum
 from collections.abc import Sequence
+from enum import IntEnum
 from math import inf
+
 import numpy as np
 from numpy.typing import NDArray
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
+
+from omfs_daemon.cluster.jobs import Hold, Job
 
 
 class Band(IntEnum):
-    """The order among waiting jobs; a higher band starts first (design, "Order in bands")."""
+    """The order among waiting jobs; a higher band starts first."""
 
     NONE = 0
-    STOPPED_BORROWER = 1
+    PREEMPTED_BORROWER = 1
     ENTITLED = 2
-    STOPPED_ENTITLED = 3
+    PREEMPTED_ENTITLED = 3
     URGENT = 4
-    BENEFICIARY = 5
+    PREEMPTOR = 5
+
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 BAND_STEP = 250_000_000
-"""Distance between two bands, above any priority that Slurm's factors add up to in practice."""
+"""The distance between two bands; larger than the sum of Slurm's priority factors in practice."""
 
 
 def has_band(job: Job) -> bool:
@@ -33,42 +35,42 @@ def has_band(job: Job) -> bool:
 
 
 def band_of(job: Job) -> Band:
-    """The band in which the job's ``nice`` puts it now."""
+    """The band into which the job's present ``nice`` puts it."""
     if not has_band(job):
         return Band.NONE
-    return Band(min(Band.BENEFICIARY, (-job.nice + BAND_STEP // 2) // BAND_STEP))
+    return Band(min(Band.PREEMPTOR, (-job.nice + BAND_STEP // 2) // BAND_STEP))
 
 
 def own_nice(job: Job) -> int:
-    """The ``nice`` that the job has apart from our bands."""
+    """The job's ``nice`` without our band."""
     return job.nice + band_of(job) * BAND_STEP
 
 
 def nice_in(job: Job, band: Band) -> int:
-    """The ``nice`` that puts the job into a band and keeps its own rank inside."""
+    """The ``nice`` that puts the job into a band and keeps its order within it."""
     most = BAND_STEP // 2 - 1  # a nice beyond that would be taken for another band
     return max(-most, min(most, own_nice(job))) - band * BAND_STEP
 
 
 def own_priority(job: Job) -> float:
-    """Slurm's own priority. A job held by us has none (0 while held): it goes before its equals."""
+    """Slurm's priority without our band. A held job has none (0), so it goes first."""
     return inf if job.hold is not Hold.NONE else job.priority - band_of(job) * BAND_STEP
 
 
 def own_priorities(jobs: Sequence[Job]) -> Floats:
-    """The same for many jobs, as an array; most have no band, so most are read off."""
+    """The same for many jobs, as an array; most have no band, which is fast."""
     none, edge = Hold.NONE, -BAND_STEP // 2
     return np.array(
         [job.priority if job.hold is none and job.nice > edge else own_priority(job) for job in jobs], dtype=np.float64
     )
 
 
-def in_order(jobs: Sequence[Job]) -> Ints:
-    """Indices of the jobs in the order in which they are looked at."""
+def queue_order(jobs: Sequence[Job]) -> Ints:
+    """The indices of the jobs in queue order."""
     submitted = np.array([job.submit for job in jobs], dtype=np.float64)
-    return in_turn(own_priorities(jobs), submitted, np.array([job.id for job in jobs], dtype=np.int64))
+    return sorted_indices(own_priorities(jobs), submitted, np.array([job.id for job in jobs], dtype=np.int64))
 
 
-def in_turn(own: Floats, submitted: Floats, ids: Ints) -> Ints:
-    """The order of the queue: by Slurm's own priority, then by age, then by id."""
+def sorted_indices(own: Floats, submitted: Floats, ids: Ints) -> Ints:
+    """The queue order: by Slurm's priority, then by age, then by id."""
     return np.lexsort((ids, submitted, -own)).astype(np.int64)

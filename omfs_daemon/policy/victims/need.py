@@ -1,43 +1,42 @@
-"""What is to become free; planner, validator, ranking and working state need it, not the search."""
+"""The resources that a job needs to start or to resume."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.cluster.accounts import Entity
-from omfs_daemon.policy.arrays.free_resources import Free
-from omfs_daemon.policy.arrays.free_resources import Parcel
-from omfs_daemon.policy.arrays.free_resources import has_place
-from omfs_daemon.policy.arrays.free_resources import parcel
-from omfs_daemon.policy.arrays.node_arrays import Ints
-from omfs_daemon.policy.arrays.node_arrays import Machine
+
+from omfs_daemon.cluster.accounts import AccountNode
+from omfs_daemon.cluster.jobs import Allocation, JobRequest
+from omfs_daemon.policy.arrays.free_resources import FreeResources, JobResources, has_place, job_resources
+from omfs_daemon.policy.arrays.node_arrays import Ints, NodeArrays
 from omfs_daemon.policy.arrays.placement import place
 
 
-class Need(NamedTuple):
-    """What is to become free: ``request`` anywhere, or exactly ``shares``' CPUs for a suspended job.
+class ResourceNeed(NamedTuple):
+    """What a job needs: its ``request`` on any nodes, or exactly its ``allocations`` if it is suspended.
 
-    ``cpus``: the most that the job will come to hold; ``back``: generic resources per node that a suspended job gave
-    up.
+    ``cpus``: the most that it may be allocated; ``given_up``: generic resources per node that a suspended job gave up.
     """
 
-    request: Request
-    leaf: Entity
+    request: JobRequest
+    leaf: AccountNode
     cpus: int
     urgent: bool
-    fixed: bool
-    shares: tuple[Share, ...] = ()
-    back: tuple[tuple[str, int], ...] = ()
+    non_preemptible: bool
+    allocations: tuple[Allocation, ...] = ()
+    given_up: tuple[tuple[str, int], ...] = ()
 
-    def place(self, free: Free, prefer: Free | None = None, only: Ints | None = None) -> tuple[Share, ...] | None:
-        if self.shares:
-            return self.shares if has_place(free, self.shares, self.back) else None
+    def place(
+        self, free: FreeResources, prefer: FreeResources | None = None, only: Ints | None = None
+    ) -> tuple[Allocation, ...] | None:
+        if self.allocations:
+            return self.allocations if has_place(free, self.allocations, self.given_up) else None
         return place(self.request, free, prefer, only)
 
-    def parcel(self, machine: Machine, shares: Sequence[Share]) -> Parcel:
-        """What the job takes there: a suspended one has all but its CPUs and what it gave up."""
-        if self.shares:
-            return parcel(machine, [share._replace(memory=0) for share in shares], self.back)
-        return parcel(machine, shares, self.request.gres)
+    def resources(self, node_arrays: NodeArrays, allocations: Sequence[Allocation]) -> JobResources:
+        """What the job takes there; a suspended job already has all but its CPUs and what it gave up."""
+        if self.allocations:
+            return job_resources(
+                node_arrays, [allocation._replace(memory=0) for allocation in allocations], self.given_up
+            )
+        return job_resources(node_arrays, allocations, self.request.gres)

@@ -1,41 +1,46 @@
-"""In which order they are looked at: one file to change it."""
+"""The order in which candidates become victims.
+
+``simulate/kernels/omfs/kernel_victims.py`` repeats this order on CPU counts for speed; ``tests/simulate/test_omfs.py``
+checks that both agree. Change both together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 import numpy as np
-from omfs_daemon.policy.rules import laws
-from omfs_daemon.policy.rules.account_paths import sides
-from omfs_daemon.policy.rules.laws import all_over
-from omfs_daemon.policy.rules.laws import reaches_at_most
+
 from omfs_daemon.policy.arrays.node_arrays import Bools
-from omfs_daemon.policy.victims.candidates import Pool
-from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.arrays.usage import Usage
-from omfs_daemon.policy.victims.need import Need
+from omfs_daemon.policy.rules import laws
+from omfs_daemon.policy.rules.account_paths import path_sides
+from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.laws import all_over, reaches_at_most
+from omfs_daemon.policy.victims.candidates import Candidates
+from omfs_daemon.policy.victims.need import ResourceNeed
 
 
-def _givers(need: Need, usage: Usage) -> Bools:
-    """By entity: whether its jobs may come into question. What lies above on its side must be over as well."""
+def eligible_accounts(need: ResourceNeed, usage: Usage) -> Bools:
+    """By entity: whether its jobs may be victims. All accounts on its side must be above their entitlement."""
     trial, path = _with(need, usage), need.leaf.path
     return np.array(
-        [e.is_leaf and all_over(trial, usage.entitled, sides(path, e.path).givers) for e in usage.tree.entities],
+        [e.is_leaf and all_over(trial, usage.entitled, path_sides(path, e.path).givers) for e in usage.tree.entities],
         dtype=bool,
     )
 
 
-def _with(need: Need, usage: Usage) -> list[int]:
-    """Usage as it will be with the job running."""
+def _with(need: ResourceNeed, usage: Usage) -> list[int]:
+    """Usage with the preemptor running."""
     trial = list(usage.all)
-    laws.add(trial, need.leaf.path, need.cpus)
+    laws.add_cpus(trial, need.leaf.path, need.cpus)
     return trial
 
 
-def _in_turn(need: Need, pool: Pool, usage: Usage, eligible: Bools) -> Iterator[int]:
-    """Least priority first, from accounts above their entitlement, for as long as they are above it.
+def victims_in_order(need: ResourceNeed, candidates: Candidates, usage: Usage, eligible: Bools) -> Iterator[int]:
+    """Lowest priority first, from accounts above their entitlement, for as long as they are above it.
 
-    What an account gives up may bring one above it, which it shares with the taker, down to its entitlement, and so
-    let the taker take from outside: those that were passed over come again then.
+    What an account gives up may bring an account above it, shared with the taker, down to its entitlement, and so let
+    the taker take from outside; jobs that were passed over are then considered again.
     """
     trial, entitled, path = _with(need, usage), usage.entitled, need.leaf.path
     spent: set[int] = set()
@@ -43,31 +48,33 @@ def _in_turn(need: Need, pool: Pool, usage: Usage, eligible: Bools) -> Iterator[
     while todo:
         passed_over = []
         for at in todo:
-            leaf = pool.leaves[at]
+            leaf = candidates.leaves[at]
             if leaf.index in spent:
                 continue
-            top, givers = sides(path, leaf.path)
+            top, givers = path_sides(path, leaf.path)
             if not all_over(trial, entitled, givers):
                 spent.add(leaf.index)
             elif not reaches_at_most(trial, entitled, top):
                 passed_over.append(at)
             else:
                 yield at
-                laws.add(trial, leaf.path, -int(pool.cpus[at]))
+                laws.add_cpus(trial, leaf.path, -int(candidates.cpus[at]))
         if len(passed_over) == len(todo):
             return
         todo = passed_over
 
 
-def _in_turn_for_urgent(pool: Pool, usage: Usage, rules: Rules, eligible: Bools) -> Iterator[int]:
-    """Longest remaining first; borrowers' jobs before those of accounts that only use their own (our refinement of
-    UJFB, which knows no accounts). No quantum protects from urgent jobs."""
+def victims_in_order_for_urgent(candidates: Candidates, usage: Usage, rules: Rules, eligible: Bools) -> Iterator[int]:
+    """Longest remaining time first, borrowers' jobs before those of accounts within their entitlement.
+
+    The latter is our refinement of UJFB, which has no accounts. The quantum does not protect from urgent jobs.
+    """
     trial = list(usage.all)
     owned = []
-    for at in pool.by_remaining[eligible[pool.by_remaining]]:
-        index = pool.leaves[at].index
+    for at in candidates.by_remaining[eligible[candidates.by_remaining]]:
+        index = candidates.leaves[at].index
         if trial[index] > usage.entitled[index]:
-            trial[index] -= int(pool.cpus[at])
+            trial[index] -= int(candidates.cpus[at])
             yield int(at)
         else:
             owned.append(int(at))

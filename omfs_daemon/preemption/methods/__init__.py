@@ -1,1 +1,1 @@
-"""How a job is stopped and brought back: one module a method, each pure; they give orders and judge what is seen."""
+"""Methods of preempting and resuming jobs: one module each, pure. They return orders and judge what is observed."""

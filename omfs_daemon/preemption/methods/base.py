@@ -1,4 +1,4 @@
-"""What methods have in common that let go by one order of Slurm's."""
+"""The interface of preempt methods, and the base of those that need one order of Slurm's."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
+
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.preempt_methods import Method
-from omfs_daemon.cluster.preempt_methods import Pace
-from omfs_daemon.preemption.methods.node_work import Do
-from omfs_daemon.preemption.methods.node_work import WorkSeen
+from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
+from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWorkStatus
 from omfs_daemon.slurm.orders import Order
 
 
-class Progress(StrEnum):
-    """How far the stop of one job is.
+class PreemptionProgress(StrEnum):
+    """How far the preemption of one job is.
 
-    UNTOUCHED  it runs, and nothing has been done to it: it can still be let off
-    GOING      it is being stopped
+    UNTOUCHED  it runs, and nothing has been done to it: it can still be spared
+    GOING      it is being preempted
     SECURED    its work is safe and it computes no longer, but Slurm still counts it as running: one order is missing
-    STOPPED    it holds its CPUs no longer, and its work is as safe as the method makes it
-    FAILED     it could not be stopped, and runs on (or will, when it is brought back)
+    STOPPED    it has freed its CPUs, and its work is as safe as the method makes it
+    FAILED     it could not be preempted, and runs on (or will, once it is resumed)
     """
 
     UNTOUCHED = "untouched"
@@ -32,81 +31,81 @@ class Progress(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class OnNodes:
-    """An order to omfs-node on all nodes of a job; ``resume`` as in ``Work``."""
+class NodeOrder:
+    """An order to omfs-node on all nodes of a job; ``resume`` as in ``NodeWork``."""
 
     ref: str
     method: str
-    do: Do
+    do: NodeAction
     resume: bool = False
 
 
-Action = Order | OnNodes
+Action = Order | NodeOrder
 
 Licenses = tuple[tuple[str, int], ...]
 
 
-class Seen(NamedTuple):
+class ObservedJob(NamedTuple):
     """One job as Slurm shows it now.
 
-    ``work``: what was last done on its nodes, as far as this daemon knows; ``keeps``: the licences that it has while it
-    is stopped (None: they are not touched); ``failed_before``: how many failures omfs-run had told of when this stop
-    began.
+    work           the latest work on its nodes, as far as this daemon knows
+    keeps          the licenses that it has while preempted (None: they are not touched)
+    failed_before  how many failures omfs-run had reported when this preemption began
     """
 
     job: Job
-    work: WorkSeen | None = None
+    work: NodeWorkStatus | None = None
     keeps: Licenses | None = None
     failed_before: int = 0
 
 
-class StopMethod(Protocol):
-    """One way to stop jobs."""
+class PreemptMethod(Protocol):
+    """One method of preempting jobs."""
 
-    traits: Method
-    pace: Pace
+    traits: MethodTraits
+    pace: MethodSpeed
 
-    def prepare(self, seen: Seen) -> list[Action]:
-        """What must be so before the running job is stopped; it goes on meanwhile."""
+    def prepare(self, seen: ObservedJob) -> list[Action]:
+        """Orders needed before the running job is preempted; it runs on meanwhile."""
 
-    def stop(self, jobs: Sequence[Seen]) -> list[Action]:
-        """What is missing so that these running jobs become SECURED or STOPPED."""
+    def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
+        """Orders missing until these running jobs are SECURED or STOPPED."""
 
-    def finish(self, jobs: Sequence[Seen]) -> list[Action]:
-        """What makes SECURED jobs STOPPED: given when all others of the same stop are as far."""
+    def finish(self, jobs: Sequence[ObservedJob]) -> list[Action]:
+        """Orders that make SECURED jobs STOPPED: sent when all victims of the preemption are as far."""
 
-    def progress(self, seen: Seen) -> Progress:
+    def progress(self, seen: ObservedJob) -> PreemptionProgress:
         """How far it is. STOPPED is a proof, not a hope."""
 
-    def why_failed(self, seen: Seen) -> str:
-        """A line for people about a FAILED stop."""
+    def why_failed(self, seen: ObservedJob) -> str:
+        """Why it FAILED, in one line."""
 
-    def keep_stopped(self, seen: Seen) -> list[Action]:
-        """What is still to be ordered so that nobody but us brings the job back before its turn."""
+    def keep_preempted(self, seen: ObservedJob) -> list[Action]:
+        """Orders missing until only we can resume, restart, or requeue the job before its turn."""
 
-    def bring_back(self, seen: Seen, cpus_free: bool) -> list[Action]:
-        """What lets a job go on that was stopped, wholly or in part; [] when nothing is left to order.
+    def resume(self, seen: ObservedJob, cpus_free: bool) -> list[Action]:
+        """Orders that let a job run again that was preempted, wholly or in part; [] when none is missing.
 
-        ``cpus_free``: of a suspended job, whether its place is free.
+        ``cpus_free``: whether the CPUs of a suspended job are idle.
         """
 
 
-class Plain:
-    """Nothing to prepare, nothing to finish; a job is stopped when it holds its CPUs no longer."""
+class SingleOrderMethod:
+    """Nothing to prepare, nothing to finish; a job is STOPPED when it has freed its CPUs."""
 
-    def prepare(self, seen: Seen) -> list[Action]:
+    def prepare(self, seen: ObservedJob) -> list[Action]:
         return []
 
-    def finish(self, jobs: Sequence[Seen]) -> list[Action]:
+    def finish(self, jobs: Sequence[ObservedJob]) -> list[Action]:
         return []
 
-    def progress(self, seen: Seen) -> Progress:
+    def progress(self, seen: ObservedJob) -> PreemptionProgress:
         if seen.job.runs:
-            return Progress.UNTOUCHED
-        return Progress.GOING if seen.job.holds_cpus else Progress.STOPPED
+            return PreemptionProgress.UNTOUCHED
+        return PreemptionProgress.GOING if seen.job.holds_cpus else PreemptionProgress.STOPPED
 
-    def why_failed(self, seen: Seen) -> str:
+    def why_failed(self, seen: ObservedJob) -> str:
         return ""
 
-    def keep_stopped(self, seen: Seen) -> list[Action]:
+    def keep_preempted(self, seen: ObservedJob) -> list[Action]:
         return []

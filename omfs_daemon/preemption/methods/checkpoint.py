@@ -1,74 +1,80 @@
-"""Stop by omfs-run inside the job: DMTCP, CRIU, or the program's own checkpoint.
+"""Preemption by omfs-run inside the job: DMTCP, CRIU, or the application's own checkpoint.
 
-USR1 to the batch shell asks for it. omfs-run writes the checkpoint, verifies it and ends with exit code 101, which
-Slurm turns into a held job (RequeueExitHold): that the job waits, held, is the proof. The daemon touches no file of a
-user's.
-A checkpoint that fails leaves the job running; nothing here ever kills it.
+USR1 to the batch shell requests it. omfs-run writes the checkpoint, verifies it, and exits with 101, upon which Slurm
+requeues and holds the job (RequeueExitHold): that hold is the proof. The daemon touches no user's file. A checkpoint
+that fails leaves the job running; nothing here ever kills it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omfs_daemon.cluster import run_report as launched
-from omfs_daemon.cluster.run_report import RunState
-from omfs_daemon.cluster.preempt_methods import Method
-from omfs_daemon.cluster.preempt_methods import Pace
-from omfs_daemon.protocol import reason_codes as why
-from omfs_daemon.preemption.methods.base import Action
-from omfs_daemon.preemption.methods.base import Progress
-from omfs_daemon.preemption.methods.base import Seen
-from omfs_daemon.preemption.methods.requeue import Requeue
+from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
+from omfs_daemon.cluster.run_report import RunState, run_report
+from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptionProgress
+from omfs_daemon.preemption.methods.requeue import RequeueMethod
+from omfs_daemon.protocol import reason_codes
 from omfs_daemon.slurm import orders
 
-ASK = "USR1"
+CHECKPOINT_SIGNAL = "USR1"
 
-# The launcher's own table: it says which codes there are.
-WHY_TEXT = why.TEXT
+WHY_TEXT = reason_codes.TEXT
 
 
-class Launched(Requeue):
-    """One tool; on the way back it is like any job that waits, held, for its turn."""
+class CheckpointMethod(RequeueMethod):
+    """One checkpoint tool; afterwards the job is pending and held, as after a requeue."""
 
-    def __init__(self, traits: Method, pace: Pace) -> None:
+    def __init__(self, traits: MethodTraits, pace: MethodSpeed) -> None:
         self.traits = traits
         self.pace = pace
 
-    def stop(self, jobs: Sequence[Seen]) -> list[Action]:
-        """Asked again until it answers: a signal that is taken is not yet one that arrives.
+    def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
+        """Sent again until omfs-run reports: a signal that Slurm took may not arrive.
 
-        Since 24.05 a job that was submitted with --no-requeue ends for good, whatever its exit code; the checkpoint
-        that it writes for us is what makes it fit to be requeued.
+        Since Slurm 24.05 a job submitted with --no-requeue ends for good, whatever its exit code; the checkpoint makes
+        it fit to be requeued, which is therefore allowed here.
         """
         ready = [seen.job for seen in jobs if _state(seen) in (RunState.READY, RunState.FAILED)]
         unfit = tuple(job.ref for job in ready if not job.requeue)
         allow = [orders.AllowRequeue(unfit)] if unfit else []
-        return [*allow, *(orders.Signal(job.ref, ASK, batch_only=True) for job in ready)]
+        return [*allow, *(orders.SendSignal(job.ref, CHECKPOINT_SIGNAL, batch_only=True) for job in ready)]
 
-    def progress(self, seen: Seen) -> Progress:
+    def progress(self, seen: ObservedJob) -> PreemptionProgress:
         if not seen.job.runs:
             return super().progress(seen)
-        run = launched.of(seen.job)
+        run = run_report(seen.job)
         if run is None:
-            return Progress.UNTOUCHED
+            return PreemptionProgress.UNTOUCHED
         if run.state in (RunState.STOPPING, RunState.STOPPED):
-            return Progress.GOING
+            return PreemptionProgress.GOING
         failed = run.state is RunState.HELD or (run.state is RunState.FAILED and run.times != seen.failed_before)
-        return Progress.FAILED if failed else Progress.UNTOUCHED
+        return PreemptionProgress.FAILED if failed else PreemptionProgress.UNTOUCHED
 
-    def keep_stopped(self, seen: Seen) -> list[Action]:
-        """One that its owner must look at stays his to release."""
-        return [] if _state(seen) is RunState.HELD else super().keep_stopped(seen)
+    def keep_preempted(self, seen: ObservedJob) -> list[Action]:
+        """A job held for its owner stays theirs to release."""
+        return [] if _state(seen) is RunState.HELD else super().keep_preempted(seen)
 
-    def bring_back(self, seen: Seen, cpus_free: bool) -> list[Action]:
-        """Not one that omfs-run could not restart: its owner must look at it first."""
-        return [] if _state(seen) is RunState.HELD else super().bring_back(seen, cpus_free)
+    def resume(self, seen: ObservedJob, cpus_free: bool) -> list[Action]:
+        """Not a job that omfs-run could not restart: its owner must fix it first."""
+        return [] if _state(seen) is RunState.HELD else super().resume(seen, cpus_free)
 
-    def why_failed(self, seen: Seen) -> str:
-        run = launched.of(seen.job)
+    def why_failed(self, seen: ObservedJob) -> str:
+        run = run_report(seen.job)
         return WHY_TEXT.get(run.why, run.why.replace("_", " ")) if run else ""
 
 
-def _state(seen: Seen) -> RunState | None:
-    run = launched.of(seen.job)
+def _state(seen: ObservedJob) -> RunState | None:
+    run = run_report(seen.job)
     return run.state if run is not None else None
+
+
+# Measured on small machines (docs/methods.md).
+DMTCP = CheckpointMethod(
+    MethodTraits("dmtcp", keeps_work=True, leaves=True, launched=True), MethodSpeed(1.0, 400e6, 7.0, 400e6)
+)
+CRIU = CheckpointMethod(
+    MethodTraits("criu", keeps_work=True, leaves=True, launched=True), MethodSpeed(0.5, 400e6, 7.0, 600e6)
+)
+APPLICATION = CheckpointMethod(
+    MethodTraits("application", keeps_work=True, leaves=True, launched=True), MethodSpeed(5.0, 400e6, 10.0, 400e6)
+)

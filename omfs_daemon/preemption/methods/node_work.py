@@ -1,4 +1,4 @@
-"""What is to be done on a job's nodes, and what has become of it."""
+"""Work on a job's nodes, and its status."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Do(StrEnum):
-    """What a node is asked to do."""
+class NodeAction(StrEnum):
+    """What omfs-node is to do; of ``protocol.node_request.ACTIONS``, of which "probe" concerns no job."""
 
     OUT = "out"
     IN = "in"
     LOOK = "look"
 
 
-class WorkState(StrEnum):
-    """How far it is."""
+class NodeWorkState(StrEnum):
+    """The state of work on nodes."""
 
     UNDER_WAY = "under_way"
     DONE = "done"
@@ -25,13 +25,13 @@ class WorkState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """One wish for one job on all of its nodes.
+class NodeWork:
+    """One action for one job on all of its nodes.
 
-    ref        the job as the daemon names it; job_id: raw, as Slurm's steps know it
-    resume     in: let the processes run again
+    ref        the job as the daemon names it; job_id: its raw id
+    resume     in: continue the processes
     suspended  out: Slurm has suspended the job, so a failed "out" must not let it run
-    options    the method's; slurm: where scontrol and slurm.conf are on the nodes
+    options    of the method; slurm: where scontrol and slurm.conf are on the nodes
     timeout    seconds that each node may take
     """
 
@@ -39,7 +39,7 @@ class Work:
     job_id: int
     uid: int
     nodes: tuple[str, ...]
-    do: Do
+    do: NodeAction
     method: str
     resume: bool = False
     suspended: bool = False
@@ -50,25 +50,25 @@ class Work:
     def request(self) -> dict[str, object]:
         """The part of the request that is the same for all nodes."""
         request: dict[str, object] = {"do": self.do.value, "method": self.method, "job": self.job_id, "uid": self.uid}
-        if self.do is Do.IN:
+        if self.do is NodeAction.IN:
             request["continue"] = self.resume
-        if self.do is Do.OUT:
+        if self.do is NodeAction.OUT:
             request["suspended"] = self.suspended
         return request | {"options": dict(self.options), "slurm": dict(self.slurm)}
 
 
 @dataclass(frozen=True, slots=True)
-class WorkSeen:
-    """What is known of a job's latest work.
+class NodeWorkStatus:
+    """The latest work for a job.
 
     moved, freed  bytes on all nodes; seconds, slowest: of the slowest node and of its slowest process
-    memory        where a done work has left the job on all nodes: running, out, mixed, none
-    why, message  a code and a line if it failed; at: when it was begun, or was over
+    memory        where done work has left the job on all nodes: running, out, mixed, none
+    why, message  a code and a line if it failed; at: when it began, or was done
     """
 
-    do: Do
+    do: NodeAction
     method: str
-    state: WorkState
+    state: NodeWorkState
     at: float
     resume: bool = False
     moved: int = 0
@@ -81,16 +81,16 @@ class WorkSeen:
     message: str = ""
 
 
-def with_costs_of(before: WorkSeen | None, seen: WorkSeen) -> WorkSeen:
-    """A second "in" only lets the processes go on; what bringing them in has cost, the first one knows."""
-    if before is None or seen.state is not WorkState.DONE:
+def with_costs_of(before: NodeWorkStatus | None, seen: NodeWorkStatus) -> NodeWorkStatus:
+    """A second "in" only continues the processes; the first one has the costs of moving the memory."""
+    if before is None or seen.state is not NodeWorkState.DONE:
         return seen
     return replace(seen, moved=before.moved, freed=before.freed, seconds=before.seconds, slowest=before.slowest)
 
 
-class NodeTerms(NamedTuple):
-    """``timeout``: seconds for work on a node, by method; ``options`` of each method, as the site has written them;
-    ``slurm``: where nodes find their Slurm."""
+class NodeWorkSettings(NamedTuple):
+    """``timeout``: seconds for work on a node, by method; ``options`` of each method, from the configuration;
+    ``slurm``: where the nodes find Slurm."""
 
     timeout: Mapping[str, float] = {}
     options: Mapping[str, Mapping[str, object]] = {}

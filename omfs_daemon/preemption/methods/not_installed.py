@@ -1,41 +1,37 @@
-"""What stands for a method that is no longer installed, so that jobs which it stopped come back all the same."""
+"""Stands for a method that is no longer installed, so that jobs it preempted run again all the same."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from omfs_daemon.cluster.preempt_methods import Method
-from omfs_daemon.cluster.preempt_methods import Pace
-from omfs_daemon.preemption.methods.base import Action
-from omfs_daemon.preemption.methods.base import Progress
-from omfs_daemon.preemption.methods.base import Seen
-from omfs_daemon.preemption.methods.base import StopMethod
-from omfs_daemon.preemption.methods.requeue import Requeue
-from omfs_daemon.preemption.methods.suspend import Suspend
+from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
+from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptionProgress, PreemptMethod
+from omfs_daemon.preemption.methods.requeue import RequeueMethod
+from omfs_daemon.preemption.methods.suspend import SuspendMethod
 
 
-class Missing(Requeue):
-    """Stops nobody; lets a job go on however it was stopped."""
+class NotInstalledMethod(RequeueMethod):
+    """Preempts no job; lets a job run again however it was preempted."""
 
-    traits = Method("missing", keeps_work=True, leaves=False)
-    pace = Pace()
+    traits = MethodTraits("missing", keeps_work=True, leaves=False)
+    pace = MethodSpeed()
 
-    def stop(self, jobs: Sequence[Seen]) -> list[Action]:
+    def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
         return []
 
-    def progress(self, seen: Seen) -> Progress:
-        return Progress.FAILED if seen.job.runs else super().progress(seen)
+    def progress(self, seen: ObservedJob) -> PreemptionProgress:
+        return PreemptionProgress.FAILED if seen.job.runs else super().progress(seen)
 
-    def why_failed(self, seen: Seen) -> str:
+    def why_failed(self, seen: ObservedJob) -> str:
         return "the method is not installed"
 
-    def bring_back(self, seen: Seen, cpus_free: bool) -> list[Action]:
-        return [*super().bring_back(seen, cpus_free), *Suspend().bring_back(seen, cpus_free)]
+    def resume(self, seen: ObservedJob, cpus_free: bool) -> list[Action]:
+        return [*super().resume(seen, cpus_free), *SuspendMethod().resume(seen, cpus_free)]
 
 
-_MISSING = Missing()
+_MISSING = NotInstalledMethod()
 
 
-def method_of(methods: Mapping[str, StopMethod], name: str) -> StopMethod:
-    """The method with that name, or what stands for it."""
+def method_named(methods: Mapping[str, PreemptMethod], name: str) -> PreemptMethod:
+    """The method with that name, or a stand-in if it is not installed."""
     return methods.get(name, _MISSING)

@@ -1,37 +1,33 @@
-"""Stop by requeue: the job is killed and starts over, which only jobs may be that say so (OMFS: preemptable)."""
+"""Preemption by requeue: the job is killed and starts over. For jobs that allow it (preemptable in the OMFS paper)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.preempt_methods import REQUEUE
-from omfs_daemon.cluster.preempt_methods import Pace
-from omfs_daemon.preemption.methods.base import Action
-from omfs_daemon.preemption.methods.base import Seen
-from omfs_daemon.preemption.methods.base import Plain
+from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
+from omfs_daemon.preemption.methods.base import Action, ObservedJob, SingleOrderMethod
 from omfs_daemon.slurm import orders
 
 
-class Requeue(Plain):
-    """``scontrol requeuehold``; a job that ignores TERM keeps its nodes for KillWait seconds more."""
+class RequeueMethod(SingleOrderMethod):
+    """``scontrol requeuehold``; a job that ignores SIGTERM keeps its nodes for KillWait more seconds."""
 
-    traits = REQUEUE
-    pace = Pace()
+    traits = MethodTraits("requeue", keeps_work=False, leaves=True)
+    pace = MethodSpeed()
 
-    def stop(self, jobs: Sequence[Seen]) -> list[Action]:
+    def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
         return [orders.RequeueHold(tuple(seen.job.ref for seen in jobs))]
 
-    def keep_stopped(self, seen: Seen) -> list[Action]:
-        """The hold of a requeued job is one that its owner can release; an administrator's is not."""
+    def keep_preempted(self, seen: ObservedJob) -> list[Action]:
+        """The owner could release the hold of a requeued job; not an administrator's hold, which replaces it."""
         job = seen.job
         if job.state is JobState.PENDING and job.hold is Hold.USER:
-            return [orders.Hold((job.ref,))]
+            return [orders.HoldJobs((job.ref,))]
         return []
 
-    def bring_back(self, seen: Seen, cpus_free: bool) -> list[Action]:
+    def resume(self, seen: ObservedJob, cpus_free: bool) -> list[Action]:
         job = seen.job
         if job.state is JobState.PENDING and job.hold is not Hold.NONE:
-            return [orders.Release((job.ref,))]
+            return [orders.ReleaseJobs((job.ref,))]
         return []

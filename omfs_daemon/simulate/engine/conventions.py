@@ -7,23 +7,20 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
-from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints, Workload
 
 
 class Predictor(Protocol):
-    """Says how long jobs will run. ``estimates`` may use, for each job, only what was known at its submission."""
+    """Predicts how long jobs will run. ``estimates`` may use, for each job, only what was known at its submission."""
 
     name: str
 
     def estimates(self, workload: Workload) -> Floats:
-        """Seconds, one entry a job, all above 0."""
+        """Seconds, one entry per job, all above 0."""
 
 
 class UserLimits:
-    """What the users asked for; a job without a known limit counts with its run time."""
+    """The users' time limits; a job without a known limit counts with its run time."""
 
     name = "the users' limits"
 
@@ -55,12 +52,12 @@ class Conventions:
             f"bounded slowdown counts run times below {self.bound:g} s as {self.bound:g} s, slowdown below 1 s as 1 s",
             "means are over the jobs that were done, not weighted",
             "refused is a job wider than the machine; under partition and capping, and under omfs if it can never be "
-            "stopped, also one wider than what its account owns",
+            "preempted, also one wider than what its account owns",
         )
 
 
 class Jobs(NamedTuple):
-    """What a kernel sees of the workload, in order of submission.
+    """The workload as a kernel sees it, in order of submission.
 
     submit, run, estimate: seconds; run is what the job will really take, estimate what the policy believes.
     """
@@ -71,19 +68,19 @@ class Jobs(NamedTuple):
     estimate: Floats
 
 
-def run_times(workload: Workload, conventions: Conventions) -> Floats:
-    """Seconds that each job will run if nobody stops it."""
+def replayed_run_times(workload: Workload, conventions: Conventions) -> Floats:
+    """Seconds that each job runs if it is not preempted."""
     return np.minimum(workload.run, workload.limit) if conventions.kill else workload.run
 
 
 def prepared(workload: Workload, conventions: Conventions) -> Jobs:
     """The workload as a kernel sees it under these conventions."""
-    run = run_times(workload, conventions)
+    run = replayed_run_times(workload, conventions)
     estimate = run if conventions.estimates is None else conventions.estimates.estimates(workload)
     return Jobs(workload.submit, workload.cpus, run, np.ascontiguousarray(estimate, dtype=np.float64))
 
 
-def fits(workload: Workload, cpus: int) -> Bools:
+def fitting_jobs(workload: Workload, cpus: int) -> Bools:
     """Which jobs a machine of so many CPUs can run at all; the others are refused."""
     fitting: Bools = workload.cpus <= cpus
     return fitting

@@ -1,4 +1,4 @@
-"""What a machine hands out: CPUs of a flat counter, or whole nodes."""
+"""The units that a machine allocates: CPUs of a flat counter, or whole nodes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.simulate.engine.conventions import Jobs
-from omfs_daemon.simulate.engine.conventions import prepared
-from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.engine.conventions import Jobs, prepared
+from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.workload.workload import Ints
 
 
@@ -25,9 +23,9 @@ def units(cpus: Ints, machine: Machine) -> Ints:
     return -(-cpus * machine.nodes // machine.cpus) if machine.nodes else cpus
 
 
-def counted(setting: Setting) -> Counted:
-    """The jobs of a setting under its conventions, in units of its machine; jobs wider than it are among them."""
-    jobs = prepared(setting.workload, setting.conventions)
-    machine = setting.machine
+def counted(scenario: Scenario) -> Counted:
+    """The jobs of a scenario under its conventions, in units of its machine; jobs wider than it are included."""
+    jobs = prepared(scenario.workload, scenario.conventions)
+    machine = scenario.machine
     wanted = np.ascontiguousarray(units(jobs.cpus, machine), dtype=np.int64)
     return Counted(jobs._replace(cpus=wanted), machine.nodes or machine.cpus)

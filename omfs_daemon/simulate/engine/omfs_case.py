@@ -1,4 +1,4 @@
-"""What OMFS is simulated on, and the trail that it leaves; the same for both engines."""
+"""Input and trail of an OMFS simulation, the same for both engines."""
 
 from __future__ import annotations
 
@@ -8,90 +8,87 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.policy.rules import laws
-from omfs_daemon.simulate.engine.conventions import Jobs
-from omfs_daemon.simulate.engine.conventions import prepared
-from omfs_daemon.simulate.engine.preemption_costs import StopCosts
-from omfs_daemon.simulate.engine.preemption_costs import stop_costs
-from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.outcome import Segments
-from omfs_daemon.simulate.engine.scenario import Setting
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.engine.conventions import Jobs, prepared
+from omfs_daemon.simulate.engine.outcome import Outcome, Segments
+from omfs_daemon.simulate.engine.preemption_costs import SimulatedCosts, simulated_costs
+from omfs_daemon.simulate.engine.scenario import Scenario
+from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints
 
 
-class Case(NamedTuple):
-    """Arrays have one entry a job, except ``entitled``: CPUs by entity of the tree of accounts.
+class OmfsCase(NamedTuple):
+    """Arrays have one entry per job, except ``entitled``: CPUs by entity of the tree of accounts.
 
     held      CPUs that the job holds while it runs: whole nodes on a machine of nodes
     leaf      index of the entity at which the job counts
-    fixed     whether it is never stopped, and not urgent; so it must fit into the entitlement
-    rejected  wider than the machine, or never stopped and wider than its account's entitlement
+    non_preemptible  whether it is never preempted and not urgent; it must fit into the entitlement
+    rejected  wider than the machine, or non-preemptible and wider than its account's entitlement
     """
 
     jobs: Jobs
-    costs: StopCosts
+    costs: SimulatedCosts
     held: Ints
     leaf: Ints
     entitled: Ints
-    fixed: Bools
+    non_preemptible: Bools
     rejected: Bools
 
 
 class Trail(NamedTuple):
-    """What happened. ``start``, ``finish`` (seconds, nan: never) and ``stops`` by job; ``stop_at`` (seconds),
-    ``victim`` and ``beneficiary``: one entry a stop that was decided, in that order. A victim that ends by itself
-    before the signal arrives was not stopped."""
+    """What happened. ``start``, ``finish`` (seconds, nan: never) and ``preemptions`` by job; ``preempted_at``
+    (seconds), ``victim`` and ``preemptor``: one entry per decided preemption, in that order. A victim that ends by
+    itself before the signal arrives was not preempted."""
 
     start: Floats
     finish: Floats
-    stops: Ints
+    preemptions: Ints
     segments: Segments
-    stop_at: Floats
+    preempted_at: Floats
     victim: Ints
-    beneficiary: Ints
+    preemptor: Ints
 
 
-def case_of(setting: Setting) -> Case:
-    """The setting in numbers."""
-    workload, tree, machine = setting.workload, setting.rules.tree, setting.machine
+def case_of(scenario: Scenario) -> OmfsCase:
+    """The scenario in numbers."""
+    workload, tree, machine = scenario.workload, scenario.rules.tree, scenario.machine
     each = machine.cpus // machine.nodes if machine.nodes else 1
     size = each * machine.nodes if machine.nodes else machine.cpus
     held = -(-workload.cpus // each) * each
-    costs = stop_costs(workload, setting.costs, setting.seed)
+    costs = simulated_costs(workload, scenario.costs, scenario.seed)
     leaves = [tree.leaf(name) for name in workload.accounts]
     entitled = tree.entitled(size)
-    fixed = ~costs.stoppable & ~workload.urgent
+    non_preemptible = ~costs.preemptible & ~workload.urgent
     widest = np.array([min(entitled[index] for index in leaf.path) for leaf in leaves], dtype=np.int64)
-    return Case(
-        jobs=prepared(workload, setting.conventions),
+    return OmfsCase(
+        jobs=prepared(workload, scenario.conventions),
         costs=costs,
         held=np.ascontiguousarray(held, dtype=np.int64),
         leaf=np.array([leaf.index for leaf in leaves], dtype=np.int64)[workload.account],
         entitled=np.array(entitled, dtype=np.int64),
-        fixed=fixed,
-        rejected=(held > size) | (fixed & (held > widest[workload.account])),
+        non_preemptible=non_preemptible,
+        rejected=(held > size) | (non_preemptible & (held > widest[workload.account])),
     )
 
 
-def wakes_at(since: float, last_stops: Iterable[float], quantum: float, most_stops: int) -> tuple[float, float]:
-    """When a running job will have run for its quantum, and when it will have a stop left in the hour again."""
-    recent = sorted(last_stops)[-most_stops:] if most_stops > 0 else []
-    is_full = len(recent) == most_stops > 0
+def preemptible_times(
+    since: float, preempted_at: Iterable[float], quantum: float, most_preemptions: int
+) -> tuple[float, float]:
+    """When a running job will have run for its quantum, and when the hourly limit will allow its preemption again."""
+    recent = sorted(preempted_at)[-most_preemptions:] if most_preemptions > 0 else []
+    is_full = len(recent) == most_preemptions > 0
     allowed = laws.matures_at(recent[0], laws.HOUR) if is_full else since
     return laws.matures_at(since, quantum), allowed
 
 
-def outcome_of(setting: Setting, case: Case, trail: Trail) -> Outcome:
+def outcome_of(scenario: Scenario, case: OmfsCase, trail: Trail) -> Outcome:
     return Outcome(
-        workload=setting.workload,
+        workload=scenario.workload,
         policy="omfs",
-        machine=setting.machine,
-        conventions=setting.conventions,
+        machine=scenario.machine,
+        conventions=scenario.conventions,
         start=trail.start,
         finish=trail.finish,
         run=case.jobs.run,
-        stops=trail.stops,
+        preemptions=trail.preemptions,
         segments=trail.segments,
         rejected=case.rejected,
         promised=np.full(len(trail.start), np.nan),

@@ -1,30 +1,29 @@
-"""What became of every job of a simulated workload."""
+"""The outcome of every job of a simulated workload."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+
 import numpy as np
+
 from omfs_daemon.simulate.engine.conventions import Conventions
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
-from omfs_daemon.simulate.workload.workload import Workload
 from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints, Workload
 
 
 class Use(IntEnum):
-    """What CPUs were held for. LOST: work that a kill threw away; STOP, RESUME: being stopped, being brought back."""
+    """What CPUs were held for. LOST: work discarded by a kill; PREEMPTION, RESUME: being preempted, being resumed."""
 
     WORK = 0
     LOST = 1
-    STOP = 2
+    PREEMPTION = 2
     RESUME = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """When jobs held all of their CPUs, and what for; one entry a stretch, in no particular order.
+    """When jobs held all of their CPUs, and what for; one entry per segment, in no particular order.
 
     job    index into the workload
     begin, end  seconds
@@ -42,14 +41,14 @@ class Segments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """Arrays have one entry a job of ``workload``.
+    """Arrays have one entry per job of ``workload``.
 
     policy   its name, as typed
     start    seconds; when it first began to run; nan: it never did (refused)
     finish   seconds; when it was done; nan: never
     run      seconds of run time that it needed (after the cut at its limit, if there is one)
-    stops    how often it was stopped for others
-    segments what held CPUs when; for a policy that stops nobody, one stretch a job
+    preemptions  how often it was preempted
+    segments when CPUs were held, and what for; under a policy without preemption, one segment per job
     rejected which jobs are wider than what they may ever use
     promised seconds; when the job was first promised to start, where the policy promises; else nan
     """
@@ -61,7 +60,7 @@ class Outcome:
     start: Floats
     finish: Floats
     run: Floats
-    stops: Ints
+    preemptions: Ints
     segments: Segments
     rejected: Bools
     promised: Floats
@@ -82,7 +81,7 @@ def undisturbed(
     run: Floats,
     promised: Floats | None = None,
 ) -> Outcome:
-    """The outcome of a policy that stops nobody; ``start`` is nan for jobs that were refused."""
+    """The outcome of a policy without preemption; ``start`` is nan for refused jobs."""
     ran = np.flatnonzero(~np.isnan(start))
     finish = start + run
     return Outcome(
@@ -93,7 +92,7 @@ def undisturbed(
         start=start,
         finish=finish,
         run=run,
-        stops=np.zeros(len(start), dtype=np.int64),
+        preemptions=np.zeros(len(start), dtype=np.int64),
         segments=Segments(ran, start[ran], finish[ran], np.full(len(ran), Use.WORK, dtype=np.int64)),
         rejected=np.isnan(start),
         promised=np.full(len(start), np.nan) if promised is None else promised,

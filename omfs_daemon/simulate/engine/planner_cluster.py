@@ -1,63 +1,58 @@
-"""A simulated workload as the daemon would see it: nodes, jobs as Slurm shows them, rules with classes."""
+"""A simulated workload as the daemon would observe it: nodes, jobs as in Slurm, rules with classes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.cluster.holds import HOLD_MARK
+from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import Snapshot
-from omfs_daemon.cluster.holds import OUR_MARK
-from omfs_daemon.policy.rules.classes import ClassRule
-from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.policy.arrays.snapshot_arrays import Scene
-from omfs_daemon.simulate.engine.omfs_case import Case
-from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
+from omfs_daemon.policy.rules.classes import JobClassRule, Rules
+from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
+from omfs_daemon.simulate.engine.omfs_case import OmfsCase
+from omfs_daemon.simulate.engine.scenario import Scenario
 
 PARTITION = "main"
 CLASSES = (
-    ClassRule("urgent", qos=frozenset({"urgent"}), urgent=True),
-    ClassRule("fixed", qos=frozenset({"fixed"})),
-    ClassRule("requeue", qos=frozenset({"requeue"}), methods=("requeue",), default=("requeue",)),
-    ClassRule("suspend", qos=frozenset({"suspend"}), methods=("suspend",), default=("suspend",)),
+    JobClassRule("urgent", qos=frozenset({"urgent"}), urgent=True),
+    JobClassRule("non-preemptible", qos=frozenset({"non-preemptible"})),
+    JobClassRule("requeue", qos=frozenset({"requeue"}), methods=("requeue",), default=("requeue",)),
+    JobClassRule("suspend", qos=frozenset({"suspend"}), methods=("suspend",), default=("suspend",)),
 )
-"""A workload says itself who is urgent and how a job can be stopped; here that is its QOS."""
+"""The workload itself defines which jobs are urgent and how each can be preempted; here its QOS says so."""
 
 
 class Cluster:
-    """The jobs that are there, by index into the workload (Slurm's id is one more), and what is idle on each node."""
+    """The jobs in the system, by index into the workload (Slurm's job ID is one more), and each node's idle CPUs."""
 
-    def __init__(self, setting: Setting, case: Case) -> None:
-        self.setting, self.case = setting, case
-        self.rules: Rules = replace(setting.rules, classes=CLASSES)
-        machine = setting.machine
+    def __init__(self, scenario: Scenario, case: OmfsCase) -> None:
+        self.scenario, self.case = scenario, case
+        self.rules: Rules = replace(scenario.rules, classes=CLASSES, methods=BUILT_IN_TRAITS)
+        machine = scenario.machine
         count = machine.nodes or 1
         self._per_node = machine.cpus // count
         names = [f"n{i}" for i in range(count)]
         self.idle = dict.fromkeys(names, self._per_node)
         nodes = {name: Node(name, self._per_node, 0, partitions=(PARTITION,)) for name in names}
         self.snapshot = Snapshot(0.0, {}, nodes, {PARTITION: Partition(PARTITION, frozenset(names))})
-        self.scene = Scene(self.snapshot)
+        self.arrays = SnapshotArrays(self.snapshot)
         self.jobs: dict[int, Job] = {}
         self._changed: dict[int, Job] = {}
         self._gone: list[int] = []
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, JobRequest] = {}
         # Jobs that count at one leaf are alike, whatever their accounts are called.
-        leaves = {name: self.rules.tree.leaf(name).index for name in reversed(setting.workload.accounts)}
+        leaves = {name: self.rules.tree.leaf(name).index for name in reversed(scenario.workload.accounts)}
         self._account_at = {leaf: name for name, leaf in leaves.items()}
 
     # -- jobs come, change and go ---------------------------------------------------------------------------
     def arrive(self, index: int) -> None:
-        workload, case = self.setting.workload, self.case
+        workload, case = self.scenario.workload, self.case
         if workload.urgent[index]:
             qos = "urgent"
-        elif case.fixed[index]:
-            qos = "fixed"
+        elif case.non_preemptible[index]:
+            qos = "non-preemptible"
         else:
             qos = "suspend" if case.costs.pinned[index] else "requeue"
         self._put(
@@ -76,30 +71,32 @@ class Cluster:
             ),
         )
 
-    def run(self, index: int, shares: tuple[Share, ...], now: float) -> None:
-        """It starts or runs on there; Slurm keeps a suspended job's start."""
+    def run(self, index: int, allocations: tuple[Allocation, ...], now: float) -> None:
+        """The job starts or resumes there; a suspended job keeps its start time, as in Slurm."""
         job = self.jobs[index]
         start = job.start if job.state is JobState.SUSPENDED else now
-        self._occupy(shares, +1)
-        self._change(index, state=JobState.RUNNING, shares=shares, start=start, partition=PARTITION, hold=Hold.NONE)
+        self._occupy(allocations, +1)
+        self._change(
+            index, state=JobState.RUNNING, allocations=allocations, start=start, partition=PARTITION, hold=Hold.NONE
+        )
 
-    def put_back(self, index: int) -> None:
-        """It is stopped, and waits."""
+    def preempt(self, index: int) -> None:
+        """The job is preempted and waits."""
         job = self.jobs[index]
-        self._occupy(job.shares, -1)
+        self._occupy(job.allocations, -1)
         if self.case.costs.pinned[index]:
             self._change(index, state=JobState.SUSPENDED)
         else:
-            self._change(index, state=JobState.PENDING, shares=(), start=None, partition="")
+            self._change(index, state=JobState.PENDING, allocations=(), start=None, partition="")
 
     def leave(self, index: int) -> None:
-        self._occupy(self.jobs[index].shares, -1)
+        self._occupy(self.jobs[index].allocations, -1)
         del self.jobs[index]
         self._changed.pop(index, None)
         self._gone.append(index + 1)
 
     def hold(self, index: int) -> None:
-        self._change(index, hold=Hold.ADMIN, admin_comment=f"{OUR_MARK}gate")
+        self._change(index, hold=Hold.ADMIN, admin_comment=HOLD_MARK)
 
     def release(self, index: int) -> None:
         self._change(index, hold=Hold.NONE)
@@ -107,31 +104,31 @@ class Cluster:
     def has_run(self, index: int, seconds: float) -> None:
         self._change(index, run_time=seconds)
 
-    # -- the picture ------------------------------------------------------------------------------------------
-    def look(self, now: float) -> tuple[Snapshot, Scene]:
+    # -- the snapshot ------------------------------------------------------------------------------------------
+    def observe(self, now: float) -> tuple[Snapshot, SnapshotArrays]:
         self.snapshot = self.snapshot.with_jobs(now, self._changed.values(), self._gone)
-        self.scene = Scene(self.snapshot, self.scene)
+        self.arrays = SnapshotArrays(self.snapshot, self.arrays)
         self._changed, self._gone = {}, []
-        return self.snapshot, self.scene
+        return self.snapshot, self.arrays
 
-    def is_idle(self, shares: tuple[Share, ...]) -> bool:
-        return all(self.idle[share.node] >= share.cpus for share in shares)
+    def is_idle(self, allocations: tuple[Allocation, ...]) -> bool:
+        return all(self.idle[allocation.node] >= allocation.cpus for allocation in allocations)
 
-    def _request(self, cpus: int) -> Request:
+    def _request(self, cpus: int) -> JobRequest:
         """Equal requests are one object, as the parsers make them."""
         known = self._requests.get(cpus)
         if known is None:
-            if self.setting.machine.nodes:
+            if self.scenario.machine.nodes:
                 count = -(-cpus // self._per_node)
-                known = Request(cpus, nodes=count, max_nodes=count, exclusive=True, partitions=(PARTITION,))
+                known = JobRequest(cpus, nodes=count, max_nodes=count, exclusive=True, partitions=(PARTITION,))
             else:
-                known = Request(cpus, nodes=1, max_nodes=1, partitions=(PARTITION,))
+                known = JobRequest(cpus, nodes=1, max_nodes=1, partitions=(PARTITION,))
             self._requests[cpus] = known
         return known
 
-    def _occupy(self, shares: tuple[Share, ...], sign: int) -> None:
-        for share in shares:
-            self.idle[share.node] -= sign * share.cpus
+    def _occupy(self, allocations: tuple[Allocation, ...], sign: int) -> None:
+        for allocation in allocations:
+            self.idle[allocation.node] -= sign * allocation.cpus
 
     def _change(self, index: int, **fields: object) -> None:
         self._put(index, replace(self.jobs[index], **fields))  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """The loop in virtual time: what happens by itself, then passes of the policy until one decides nothing new.
 
-At one instant: ends, then stops that come to their next step, then arrivals; beneficiaries whose victims are gone
+At one instant: ends, then preemptions that reach their next step, then arrivals; preemptors whose victims are gone
 start; then the policy.
 """
 
@@ -13,57 +13,44 @@ from math import inf
 
 import numpy as np
 
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.cluster.snapshot import Ledger
-from omfs_daemon.cluster.snapshot import Stopped
-from omfs_daemon.policy.validator import Conditions
-from omfs_daemon.policy.validator import Verdict
-from omfs_daemon.policy.validator import judge
-from omfs_daemon.policy.plan import Plan
-from omfs_daemon.policy.plan import Reclaim
-from omfs_daemon.policy.plan import Resume
-from omfs_daemon.policy.plan import Start
-from omfs_daemon.policy.planner import plan
-from omfs_daemon.simulate.engine.planner_cluster import Cluster
-from omfs_daemon.simulate.engine.planner_preemptions import Area
-from omfs_daemon.simulate.engine.planner_preemptions import Stop
-from omfs_daemon.simulate.engine.planner_preemptions import Stops
-from omfs_daemon.simulate.engine.planner_work import Work
-from omfs_daemon.simulate.engine.omfs_case import Case
-from omfs_daemon.simulate.engine.omfs_case import Trail
-from omfs_daemon.simulate.engine.omfs_case import case_of
-from omfs_daemon.simulate.engine.omfs_case import outcome_of
-from omfs_daemon.simulate.engine.omfs_case import wakes_at
+from omfs_daemon.cluster.jobs import Allocation, JobState
+from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory
+from omfs_daemon.policy.plan import Plan, PlannedPreemption, PlannedResume, Start
+from omfs_daemon.policy.planner import make_plan
+from omfs_daemon.policy.validator import Conditions, Verdict, validate
+from omfs_daemon.simulate.engine.omfs_case import OmfsCase, Trail, case_of, outcome_of, preemptible_times
 from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.preemption_delay import set_seconds
-from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.engine.planner_cluster import Cluster
+from omfs_daemon.simulate.engine.planner_preemptions import SimulatedPreemption, SimulatedPreemptions, SwapArea
+from omfs_daemon.simulate.engine.planner_work import JobWork
+from omfs_daemon.simulate.engine.preemption_delay import preemption_seconds
+from omfs_daemon.simulate.engine.scenario import Scenario
 
-END, STEP, BACK, WAKE = range(4)
-"""What comes due, in the order in which it is done: a job ends; a stop comes to its next step; a job that is brought
-back computes again; a job may be stopped from now on."""
+END, STEP, RESUMED, MATURES = range(4)
+"""Events, in the order in which they are processed: a job ends; a preemption reaches its next step; a resumed job
+computes again; a job becomes preemptible."""
 
 FRESH = Conditions(max_age=0.0)
 
 
-def by_plan(setting: Setting) -> Outcome:
+def planner_engine(scenario: Scenario) -> Outcome:
     """OMFS by the daemon's own planner, on a counter of CPUs or on nodes."""
-    case = case_of(setting)
-    return outcome_of(setting, case, trail_by_plan(setting, case))
+    case = case_of(scenario)
+    return outcome_of(scenario, case, trail_by_plan(scenario, case))
 
 
-def trail_by_plan(setting: Setting, case: Case) -> Trail:
-    return _Engine(setting, case).run()
+def trail_by_plan(scenario: Scenario, case: OmfsCase) -> Trail:
+    return _Engine(scenario, case).run()
 
 
 class _Engine:
     """The state of one simulation; jobs are known by their index into the workload."""
 
-    def __init__(self, setting: Setting, case: Case) -> None:
+    def __init__(self, scenario: Scenario, case: OmfsCase) -> None:
         self.case = case
-        self.cluster, self.work = Cluster(setting, case), Work(case)
-        self.stops, self.area = Stops(), Area(case)
-        self.stopped: dict[str, Stopped] = {}
+        self.cluster, self.work = Cluster(scenario, case), JobWork(case)
+        self.preemptions, self.area = SimulatedPreemptions(), SwapArea(case)
+        self.preempted: dict[str, PreemptedJob] = {}
         self.resumed: dict[str, float] = {}
         self._due: list[tuple[float, int, int, int]] = []
         self._arrivals = _Arrivals(case)
@@ -73,134 +60,142 @@ class _Engine:
     def run(self) -> Trail:
         while (now := min(self._due[0][0] if self._due else inf, self._arrivals.next)) < inf:
             self._now = now
-            self._happen()
+            self._process_due()
             while self._decide() or self._is_due():
-                self._happen()
+                self._process_due()
         return self.work.trail()
 
     # -- what happens by itself -------------------------------------------------------------------------------
     def _is_due(self) -> bool:
         return bool(self._due) and self._due[0][0] <= self._now
 
-    def _happen(self) -> None:
+    def _process_due(self) -> None:
         while self._is_due():
             _, what, job, turn = heappop(self._due)
             if what == STEP:
-                self._go_on(job, turn)
+                self._advance_preemption(job, turn)
             elif turn == self.work.turn[job]:
                 if what == END:
                     self._end(job)
-                elif what == BACK:
+                elif what == RESUMED:
                     self.area.give_back(job)
         for job in self._arrivals.until(self._now):
             self.cluster.arrive(job)
-        for stop in self.stops:
-            if not stop.left and self.cluster.is_idle(stop.shares):
-                self._begin(stop.beneficiary, stop.shares)
-                self.stops.done(stop)
+        for preemption in self.preemptions:
+            if not preemption.left and self.cluster.is_idle(preemption.allocations):
+                self._begin(preemption.preemptor, preemption.allocations)
+                self.preemptions.done(preemption)
 
     def _end(self, job: int) -> None:
-        if self.stops.ended(job):
+        if self.preemptions.ended(job):
             self.area.give_back(job)
         self.work.end(job, self._now)
         self.cluster.leave(job)
 
-    def _go_on(self, beneficiary: int, number: int) -> None:
+    def _advance_preemption(self, preemptor: int, number: int) -> None:
         """The signal reaches the victims, or the last of them is gone."""
-        costs, stop = self.case.costs, self.stops.of(beneficiary, number)
-        if stop is None:
+        costs, preemption = self.case.costs, self.preemptions.of(preemptor, number)
+        if preemption is None:
             return
-        if stop.since is None:
-            stop.since = self._now
-            for job in stop.left:
-                if self.work.works_from[job] > self._now:  # it was still being brought back
+        if preemption.since is None:
+            preemption.since = self._now
+            for job in preemption.left:
+                if self.work.works_from[job] > self._now:  # it was still resuming
                     self.area.give_back(job)
-                self.work.break_off(job, self._now)
-            gone = self._now + set_seconds(stop.left, costs.stop, costs.queueing, costs.pinned)
-            heappush(self._due, (gone, STEP, beneficiary, number))
+                self.work.interrupt(job, self._now)
+            freed = self._now + preemption_seconds(preemption.left, costs.preemption, costs.queueing, costs.pinned)
+            heappush(self._due, (freed, STEP, preemptor, number))
             return
-        for job in stop.left:
-            self.work.gone(job, stop.since, self._now)
-            self.cluster.put_back(job)
+        for job in preemption.left:
+            self.work.free_cpus(job, preemption.since, self._now)
+            self.cluster.preempt(job)
             method = "suspend" if costs.pinned[job] else "requeue"
-            self.stopped[str(job + 1)] = Stopped(self._now, method, str(beneficiary + 1))
-        stop.left.clear()
+            self.preempted[str(job + 1)] = PreemptedJob(self._now, method, str(preemptor + 1))
+        preemption.left.clear()
 
     # -- what the policy decides -----------------------------------------------------------------------------
     def _decide(self) -> bool:
-        """One pass; whether it decided anything new."""
-        waiting = [job for index, job in self.cluster.jobs.items() if not job.runs and not self.stops.concerns(index)]
+        """One pass; returns whether it decided anything new."""
+        waiting = [
+            job for index, job in self.cluster.jobs.items() if not job.runs and not self.preemptions.concerns(index)
+        ]
         if not waiting:
             return False
         if any(job.qos == "urgent" for job in waiting):
-            self._tell_run_times()
-        snapshot, scene = self.cluster.look(self._now)
-        ledger, rules = self._ledger(), self.cluster.rules
-        suggested = plan(snapshot, ledger, rules, self._now, scene)
-        verdict = judge(suggested, snapshot, ledger, rules, self._now, FRESH, scene)
-        return self._apply(suggested, verdict)
+            self._update_run_times()
+        snapshot, arrays = self.cluster.observe(self._now)
+        history, rules = self._history(), self.cluster.rules
+        plan = make_plan(snapshot, history, rules, self._now, arrays)
+        verdict = validate(plan, snapshot, history, rules, self._now, FRESH, arrays)
+        return self._apply(plan, verdict)
 
-    def _tell_run_times(self) -> None:
-        """Only what urgent jobs go by, so it need not always be up to date."""
+    def _update_run_times(self) -> None:
+        """Only urgent jobs depend on them, so they are not always up to date."""
         for index, job in self.cluster.jobs.items():
             if job.runs:
                 self.cluster.has_run(index, self.work.progress(index, self._now))
 
-    def _ledger(self) -> Ledger:
+    def _history(self) -> PreemptionHistory:
         jobs, work, area = self.cluster.jobs, self.work, self.area
         spared = [index for index, job in jobs.items() if job.runs and not area.takes(index)]
-        return Ledger(
-            stopped=self.stopped,
+        return PreemptionHistory(
+            preempted=self.preempted,
             running_since=self.resumed,
-            stop_times={str(index + 1): tuple(work.stopped_at[index]) for index in jobs if work.stopped_at[index]},
+            preemption_times={
+                str(index + 1): tuple(work.preempted_at[index]) for index in jobs if work.preempted_at[index]
+            },
             spared={str(index + 1): inf for index in spared},
-            commitments=tuple(stop.commitment() for stop in self.stops),
+            under_way=tuple(preemption.commitment() for preemption in self.preemptions),
         )
 
-    def _apply(self, suggested: Plan, verdict: Verdict) -> bool:
-        """In the order of the decisions, up to the first stop that the swap area has no room for; what comes after is
-        planned anew. Returns whether anything was decided."""
-        for hold in suggested.holds:
+    def _apply(self, plan: Plan, verdict: Verdict) -> bool:
+        """In the order of the decisions, up to the first preemption that the swap area has no room for; the rest is
+        planned again. Returns whether anything was decided."""
+        for hold in plan.holds:
             self.cluster.hold(_index(hold.ref))
-        begins: list[Start | Resume] = sorted((*suggested.starts, *verdict.resumes), key=lambda one: one.after)
-        for at, reclaim in enumerate(suggested.reclaims):
+        begins: list[Start | PlannedResume] = sorted((*plan.starts, *verdict.resumes), key=lambda one: one.after)
+        for at, planned in enumerate(plan.preemptions):
             while begins and begins[0].after <= at:
-                self._begin(_index(begins[0].ref), begins.pop(0).shares)
-            if reclaim in verdict.reclaims:
-                if not self.area.reserve([_index(victim.ref) for victim in reclaim.victims]):
+                self._begin(_index(begins[0].ref), begins.pop(0).allocations)
+            if planned in verdict.preemptions:
+                if not self.area.reserve([_index(victim.ref) for victim in planned.victims]):
                     return True
-                self._stop_for(reclaim)
+                self._preempt_for(planned)
         for one in begins:
-            self._begin(_index(one.ref), one.shares)
-        return bool(suggested.holds or begins or suggested.starts or verdict.resumes or verdict.reclaims)
+            self._begin(_index(one.ref), one.allocations)
+        return bool(plan.holds or begins or plan.starts or verdict.resumes or verdict.preemptions)
 
-    def _begin(self, index: int, shares: tuple[Share, ...]) -> None:
-        """It starts, or runs on after a stop."""
+    def _begin(self, index: int, allocations: tuple[Allocation, ...]) -> None:
+        """The job starts, or resumes after a preemption."""
         was_suspended = self.cluster.jobs[index].state is JobState.SUSPENDED
         end, turn = self.work.begin(index, self._now), self.work.turn[index]
-        self.cluster.run(index, shares, self._now)
-        self.stopped.pop(str(index + 1), None)
+        self.cluster.run(index, allocations, self._now)
+        self.preempted.pop(str(index + 1), None)
         heappush(self._due, (end, END, index, turn))
         if was_suspended:
             self.resumed[str(index + 1)] = self._now
             if self.work.works_from[index] > self._now:
-                heappush(self._due, (self.work.works_from[index], BACK, index, turn))
+                heappush(self._due, (self.work.works_from[index], RESUMED, index, turn))
             else:
                 self.area.give_back(index)
-        if self.case.costs.stoppable[index]:
+        if self.case.costs.preemptible[index]:
             rules = self.cluster.rules
-            for at in wakes_at(self._now, self.work.stopped_at[index], rules.quantum, rules.max_stops_per_hour):
+            for at in preemptible_times(
+                self._now, self.work.preempted_at[index], rules.quantum, rules.max_preemptions_per_hour
+            ):
                 if self._now < at < inf:
-                    heappush(self._due, (at, WAKE, index, turn))
+                    heappush(self._due, (at, MATURES, index, turn))
 
-    def _stop_for(self, reclaim: Reclaim) -> None:
-        victims = tuple(_index(victim.ref) for victim in reclaim.victims)
-        beneficiary, number = _index(reclaim.beneficiary), next(self._numbers)
-        self.cluster.release(beneficiary)
-        self.stops.add(Stop(number, beneficiary, reclaim.account, reclaim.shares, reclaim.urgent, victims))
+    def _preempt_for(self, planned: PlannedPreemption) -> None:
+        victims = tuple(_index(victim.ref) for victim in planned.victims)
+        preemptor, number = _index(planned.preemptor), next(self._numbers)
+        self.cluster.release(preemptor)
+        self.preemptions.add(
+            SimulatedPreemption(number, preemptor, planned.account, planned.allocations, planned.urgent, victims)
+        )
         for victim in victims:
-            self.work.decide_stop(victim, beneficiary, self._now)
-        heappush(self._due, (self._now + self.case.costs.latency, STEP, beneficiary, number))
+            self.work.decide_preemption(victim, preemptor, self._now)
+        heappush(self._due, (self._now + self.case.costs.latency, STEP, preemptor, number))
 
 
 def _index(ref: str) -> int:
@@ -209,9 +204,9 @@ def _index(ref: str) -> int:
 
 
 class _Arrivals:
-    """The jobs in the order in which they come; those that can never run do not come at all."""
+    """The jobs in order of submission, without those that can never run."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: OmfsCase) -> None:
         self._jobs = np.flatnonzero(~case.rejected).tolist()
         self._times = case.jobs.submit[self._jobs].tolist()
         self._next = 0

@@ -1,75 +1,75 @@
-"""Stops under way: decided, the signal arrives, the victims are gone, the beneficiary runs."""
+"""Preemptions under way: decided, signaled, victims gone, preemptor running."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.cluster.snapshot import Commitment
-from omfs_daemon.simulate.engine.omfs_case import Case
+from omfs_daemon.cluster.jobs import Allocation
+from omfs_daemon.cluster.snapshot import PreemptionUnderWay
+from omfs_daemon.simulate.engine.omfs_case import OmfsCase
 
 
 @dataclass(slots=True)
-class Stop:
+class SimulatedPreemption:
     """One decision, numbered. ``left``: victims that still hold CPUs; ``since``: when the signal arrived, if it did."""
 
     number: int
-    beneficiary: int
+    preemptor: int
     account: str
-    shares: tuple[Share, ...]
+    allocations: tuple[Allocation, ...]
     urgent: bool
     victims: tuple[int, ...]
     left: list[int] = field(default_factory=list)
     since: float | None = None
 
-    def commitment(self) -> Commitment:
+    def commitment(self) -> PreemptionUnderWay:
         victims = frozenset(str(index + 1) for index in self.victims)
-        return Commitment(str(self.beneficiary + 1), self.account, self.shares, victims, self.urgent)
+        return PreemptionUnderWay(str(self.preemptor + 1), self.account, self.allocations, victims, self.urgent)
 
 
-class Stops:
+class SimulatedPreemptions:
     """All that are under way, in the order of the decisions."""
 
     def __init__(self) -> None:
-        self._by_beneficiary: dict[int, Stop] = {}
-        self._by_victim: dict[int, Stop] = {}
+        self._by_preemptor: dict[int, SimulatedPreemption] = {}
+        self._by_victim: dict[int, SimulatedPreemption] = {}
 
-    def __iter__(self) -> Iterator[Stop]:
-        return iter(list(self._by_beneficiary.values()))
+    def __iter__(self) -> Iterator[SimulatedPreemption]:
+        return iter(list(self._by_preemptor.values()))
 
-    def add(self, stop: Stop) -> None:
-        stop.left = list(stop.victims)
-        self._by_beneficiary[stop.beneficiary] = stop
-        self._by_victim.update(dict.fromkeys(stop.victims, stop))
+    def add(self, preemption: SimulatedPreemption) -> None:
+        preemption.left = list(preemption.victims)
+        self._by_preemptor[preemption.preemptor] = preemption
+        self._by_victim.update(dict.fromkeys(preemption.victims, preemption))
 
-    def of(self, beneficiary: int, number: int) -> Stop | None:
+    def of(self, preemptor: int, number: int) -> SimulatedPreemption | None:
         """The one with this number, if it is still under way."""
-        stop = self._by_beneficiary.get(beneficiary)
-        return stop if stop is not None and stop.number == number else None
+        preemption = self._by_preemptor.get(preemptor)
+        return preemption if preemption is not None and preemption.number == number else None
 
     def ended(self, job: int) -> bool:
-        """A job ended by itself; whether it was about to be stopped."""
-        stop = self._by_victim.get(job)
-        if stop is None:
+        """A job ended by itself; returns whether it was about to be preempted."""
+        preemption = self._by_victim.get(job)
+        if preemption is None:
             return False
-        stop.left.remove(job)
+        preemption.left.remove(job)
         return True
 
-    def done(self, stop: Stop) -> None:
-        del self._by_beneficiary[stop.beneficiary]
-        for victim in stop.victims:
+    def done(self, preemption: SimulatedPreemption) -> None:
+        del self._by_preemptor[preemption.preemptor]
+        for victim in preemption.victims:
             del self._by_victim[victim]
 
     def concerns(self, job: int) -> bool:
-        return job in self._by_beneficiary or job in self._by_victim
+        return job in self._by_preemptor or job in self._by_victim
 
 
-class Area:
+class SwapArea:
     """Bytes that are swapped out. ``spared``: jobs that did not fit in besides others when their turn came, until
     there is more room again."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: OmfsCase) -> None:
         self._size, self._left = case.costs.size, case.costs.area
         self.spared: set[int] = set()
 

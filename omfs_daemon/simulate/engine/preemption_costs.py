@@ -1,8 +1,9 @@
-"""What it costs to stop a job and to bring it back.
+"""What it costs to preempt a job and to resume it.
 
 Checkpoints: size over bandwidth, where each CPU has its own and all share one (WCJS, section on checkpoint costs:
 ``16 GB * n / min(n / 128 * 4, 216) GB/s`` for n nodes of Mira). Swaps: linear in the size of a process, all
-processes at once (UJFB, Equation 3 and Figure 9: about 6 GB/s), and all stops of one decision share the interconnect.
+processes at once (UJFB, Equation 3 and Figure 9: about 6 GB/s), and all preemptions of one decision share the
+interconnect.
 """
 
 from __future__ import annotations
@@ -13,10 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.simulate.workload.workload import Bools, Floats, PreemptMode, Workload
 
 BY_SIZE = "+bytes/"
 
@@ -47,12 +45,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """How long stops and resumes take.
+    """How long preemptions and resumes take.
 
     latency     seconds between a decision and the first signal to a victim; it computes on meanwhile
     kill        seconds that a killed job takes to be gone
-    write, read     a checkpoint's way to the file system and back: by size, or drawn
-    swap_out, swap_in  the same of swapped jobs
+    write, read     writing and reading a checkpoint: by size, or drawn
+    swap_out, swap_in  the same for swapped jobs
     area        bytes that may be swapped out at one time on the whole machine
     """
 
@@ -65,24 +63,24 @@ class CostModel:
     area: float = inf
 
 
-class StopCosts(NamedTuple):
-    """What a kernel sees of it; arrays have one entry a job.
+class SimulatedCosts(NamedTuple):
+    """The costs as a kernel sees them; arrays have one entry per job.
 
-    stoppable  whether it may ever be stopped (urgent jobs never are)
-    keeps      whether its work survives a stop
-    pinned     whether it comes back only where it was (swapped)
-    stop       seconds that its stop takes if it is alone
+    preemptible  whether it may ever be preempted (urgent jobs never are)
+    keeps      whether its work survives a preemption
+    pinned     whether it resumes only where it was (swapped)
+    preemption  seconds that its preemption takes if it is the only victim
     resume     seconds until it computes again
-    queueing   seconds that its stop keeps the link busy that all victims of one way share
+    queueing   seconds that its preemption occupies the link that all victims of one mode share
     size       bytes in the swap area while it is swapped out
-    latency    seconds before any stop begins
+    latency    seconds before any preemption begins
     area       bytes of swap area
     """
 
-    stoppable: Bools
+    preemptible: Bools
     keeps: Bools
     pinned: Bools
-    stop: Floats
+    preemption: Floats
     resume: Floats
     queueing: Floats
     size: Floats
@@ -90,17 +88,17 @@ class StopCosts(NamedTuple):
     area: float
 
 
-def stop_costs(workload: Workload, model: CostModel, seed: int) -> StopCosts:
+def simulated_costs(workload: Workload, model: CostModel, seed: int) -> SimulatedCosts:
     """The costs job by job; the same seed draws the same seconds."""
     generator = np.random.default_rng(seed)
-    count, way = len(workload), workload.way
+    count, mode = len(workload), workload.mode
     cpus = workload.cpus.astype(np.float64)
     moved = np.where(workload.swap > 0, workload.swap, workload.memory)
     # Both are drawn whatever the model, so that swap-in times do not depend on how swap-outs are modelled.
     out_draw, in_draw = generator.random(count), generator.random(count)
-    swapped, written = way == Way.SWAP, way == Way.CHECKPOINT
-    stop = np.select(
-        [swapped, written, way == Way.KILL],
+    swapped, written = mode == PreemptMode.SWAP, mode == PreemptMode.CHECKPOINT
+    preemption = np.select(
+        [swapped, written, mode == PreemptMode.KILL],
         [
             _seconds(moved, cpus, model.swap_out, out_draw),
             _seconds(workload.memory, cpus, model.write, out_draw),
@@ -113,11 +111,11 @@ def stop_costs(workload: Workload, model: CostModel, seed: int) -> StopCosts:
         [_seconds(moved, cpus, model.swap_in, in_draw), _seconds(workload.memory, cpus, model.read, in_draw)],
         0.0,
     )
-    return StopCosts(
-        stoppable=(way != Way.NEVER) & ~workload.urgent,
+    return SimulatedCosts(
+        preemptible=(mode != PreemptMode.NEVER) & ~workload.urgent,
         keeps=swapped | written,
         pinned=swapped,
-        stop=stop,
+        preemption=preemption,
         resume=resume,
         queueing=np.select(
             [swapped, written], [moved / _shared(model.swap_out), workload.memory / _shared(model.write)], 0.0

@@ -1,23 +1,22 @@
-"""How long it takes to stop several jobs for one, as a plain function that a kernel compiles as it stands."""
+"""How long it takes to preempt several jobs for one; a plain function that kernels compile unchanged."""
 
 from __future__ import annotations
 
 from omfs_daemon.policy.rules import laws
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Floats
+from omfs_daemon.simulate.workload.workload import Bools, Floats
 
 
-def set_seconds(
+def preemption_seconds(
     victims: laws.Numbers,
-    stop: Floats,
+    preemption: Floats,
     queueing: Floats,
     pinned: Bools,
 ) -> float:
-    """Seconds until the last of these jobs is gone: each takes its own time (``stop``), and all that are written to
-    disk share one link, as do all that are swapped (``pinned``; UJFB, Equation 3)."""
+    """Seconds until the last victim has freed its CPUs: each takes its own time (``preemption``), and all that are
+    written to disk share one link, as do all that are swapped (``pinned``; UJFB, Equation 3)."""
     longest, written, swapped = 0.0, 0.0, 0.0
     for job in victims:
-        longest = max(longest, float(stop[job]))
+        longest = max(longest, float(preemption[job]))
         if pinned[job]:
             swapped += float(queueing[job])
         else:

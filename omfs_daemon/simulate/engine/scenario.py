@@ -1,18 +1,18 @@
-"""Everything that a simulation goes by."""
+"""The input of a simulation: workload, machine, conventions, costs, rules, seed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.workload import bounds
 from dataclasses import dataclass, field
+
+import numpy as np
+
+from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.errors import ConfigError
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.simulate.engine.conventions import Conventions
 from omfs_daemon.simulate.engine.preemption_costs import CostModel
-from omfs_daemon.simulate.workload.workload import Workload
-import numpy as np
-from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload import bounds
+from omfs_daemon.simulate.workload.workload import Ints, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """One simulation, apart from its policy.
+class Scenario:
+    """The input of one simulation, except its policy.
 
-    rules  entitlements, quantum and limits as the daemon has them. Its job classes are not used: a workload says
-           itself who is urgent and how a job can be stopped.
+    rules  the daemon's entitlements, quantum and limits. Its job classes are not used: the workload itself defines
+           which jobs are urgent and how each can be preempted.
     seed   of everything that is drawn
     """
 
@@ -43,7 +43,7 @@ class Setting:
     machine: Machine
     conventions: Conventions = field(default_factory=Conventions)
     costs: CostModel = field(default_factory=CostModel)
-    rules: Rules = field(default_factory=Rules)
+    rules: Rules = field(default_factory=lambda: Rules(methods={}))
     seed: int = 0
 
 

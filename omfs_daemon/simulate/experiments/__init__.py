@@ -1,1 +1,1 @@
-"""Published experiments, done again: each is a function that replays workloads and writes tables and one page."""
+"""Reproductions of published experiments: each replays workloads and writes tables and one page."""

@@ -1,19 +1,22 @@
-"""How kernels are compiled: once after an installation, then loaded from a cache."""
+"""How kernels are compiled: once after an installation, by one process at a time, then loaded from a cache."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 import numba
 from numba.extending import register_jitable
 
 from omfs_daemon.policy.rules import laws
-from omfs_daemon.simulate.engine import preemption_delay as set_costs
+from omfs_daemon.simulate.engine.preemption_delay import preemption_seconds
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -22,47 +25,73 @@ Records = Any
 
 _HERE = Path(__file__).parent
 _njit: Any = numba.njit  # its types do not know all of its options
+_typeof: Any = numba.typeof
 
 
 def kernel(function: Function) -> Function:
-    """Compile a function that Python calls."""
-    compiled: Function = _njit(cache=True)(function)
-    return compiled
+    """Compile a function that only Python calls.
+
+    The first call with arguments of new types compiles, or loads from the cache, while it holds a lock: processes that
+    need the same kernel at the same time wait for the first one and then load what it has compiled.
+    """
+    compiled = _njit(cache=True)(function)
+    known: set[tuple[Any, ...]] = set()
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        types = tuple(_typeof(argument) for argument in arguments)
+        if types not in known:
+            with _compile_lock():
+                compiled.compile(types)
+            known.add(types)
+        return compiled(*arguments)
+
+    return cast(Function, call)
 
 
 def part(function: Function) -> Function:
-    """Compile a function that only compiled ones call; without its way in from Python it takes a third less time."""
+    """Compile a function that only compiled ones call; without a wrapper for Python this takes a third less time."""
     compiled: Function = _njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    return compiled
+
+
+def shared_part(function: Function) -> Function:
+    """Compile a function that both Python and compiled functions call."""
+    compiled: Function = _njit(cache=True)(function)
     return compiled
 
 
 # The daemon's own rules are compiled as they stand.
 for rule in (
     laws.room,
-    laws.admits_fixed,
+    laws.admits_non_preemptible,
     laws.reaches_at_most,
     laws.all_over,
-    laws.add,
+    laws.add_cpus,
     laws.takes_fairly,
     laws.takes_from_borrowers,
     laws.latest_mature_start,
     laws.matures_at,
     laws.counts_in_hour,
-    set_costs.set_seconds,
+    preemption_seconds,
 ):
     register_jitable(rule)
 
 
 def _fingerprint() -> str:
-    """Of all that is compiled. Numba itself asks only whether a function's own file has changed, not those of the
+    """Of all compiled sources. Numba itself checks only whether a function's own file has changed, not those of the
     functions that it calls, and would run old code after an upgrade."""
-    sources = [*sorted(_HERE.rglob("*.py")), *sorted((_HERE.parent / "engine").glob("preemption_*.py")), Path(laws.__file__)]
+    sources = [
+        *sorted(_HERE.rglob("*.py")),
+        *sorted((_HERE.parent / "engine").glob("preemption_*.py")),
+        Path(laws.__file__),
+    ]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
 
 
 def _cache_directory() -> Path:
-    """Beside the kernels, or where the user keeps such things if that is not his to write; what older versions left
-    there is taken away."""
+    """Beside the kernels, or in the user's cache directory if that is not writable; removes what older versions left
+    there."""
     beside = _HERE / "__pycache__"
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "omfs"
     base = beside if os.access(beside if beside.exists() else _HERE, os.W_OK) else own
@@ -75,3 +104,28 @@ def _cache_directory() -> Path:
 
 _config: Any = numba.config
 _config.CACHE_DIR = _config.CACHE_DIR or str(_cache_directory())
+
+
+@contextmanager
+def _compile_lock() -> Iterator[None]:
+    """Held by one process of all that share the cache; by each where the cache cannot be locked."""
+    lock = _locked(Path(_config.CACHE_DIR) / "lock")
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.close()
+
+
+def _locked(path: Path) -> IO[bytes] | None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab")
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError:
+        file.close()
+        return None
+    return file

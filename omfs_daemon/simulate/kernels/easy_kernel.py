@@ -5,28 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from omfs_daemon.simulate.kernels.compiling import kernel
-from omfs_daemon.simulate.kernels.running import correct
-from omfs_daemon.simulate.kernels.running import expect
-from omfs_daemon.simulate.kernels.running import expect_no_more
-from omfs_daemon.simulate.kernels.running import first_end
-from omfs_daemon.simulate.kernels.running import no_ends
-from omfs_daemon.simulate.kernels.running import nothing_expected
-from omfs_daemon.simulate.kernels.running import pop_end
-from omfs_daemon.simulate.kernels.running import push_end
-from omfs_daemon.simulate.kernels.running import reservation
-from omfs_daemon.simulate.kernels.waiting import add
-from omfs_daemon.simulate.kernels.waiting import empty_queue
-from omfs_daemon.simulate.kernels.waiting import next_fitting
-from omfs_daemon.simulate.kernels.waiting import pack
-from omfs_daemon.simulate.kernels.waiting import remove
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.kernels.running import (
+    correct_expected,
+    expect,
+    expect_no_more,
+    first_end,
+    no_ends,
+    nothing_expected,
+    pop_end,
+    push_end,
+    reservation,
+)
+from omfs_daemon.simulate.kernels.waiting import dequeue, empty_queue, enqueue, next_fitting, pack
+from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 NOBODY = -1
 
 
 @kernel
-def easy(
+def easy_kernel(
     submit: Floats, cpus: Ints, run: Floats, estimate: Floats, capacity: int, reserving: bool
 ) -> tuple[Floats, Floats]:
     """Start of each job, and when it was first promised to start as head of the queue (nan: it never was), in seconds.
@@ -54,13 +51,13 @@ def easy(
             free += cpus[job]
             afresh = True
         while arrived < count and submit[arrived] <= now:
-            add(queue, arrived, cpus[arrived], estimate[arrived])
+            enqueue(queue, arrived, cpus[arrived], estimate[arrived])
             arrived += 1
-        if correct(expected, expected_end, start, estimate, now) or afresh:
+        if correct_expected(expected, expected_end, start, estimate, now) or afresh:
             pack(queue)
             head, shadow, spare, slot = NOBODY, np.inf, capacity, queue.first[0]
         while True:
-            # Until there is a head, the next job is looked at even if it does not fit: it may be the head.
+            # Until there is a head, the next job is considered even if it does not fit: it may be the head.
             most = capacity if reserving and head == NOBODY else free
             slot = next_fitting(queue, slot, most, spare, now, shadow)
             if slot == queue.end[0]:
@@ -74,7 +71,7 @@ def easy(
                 expect(expected, expected_end[job], job)
                 if expected_end[job] > shadow:
                     spare -= cpus[job]
-                remove(queue, slot)
+                dequeue(queue, slot)
             else:
                 head = job
                 shadow, spare = reservation(expected, cpus, cpus[job], free)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from omfs_daemon.simulate.kernels.compiling import kernel
-from omfs_daemon.simulate.kernels.running import first_end
-from omfs_daemon.simulate.kernels.running import no_ends
-from omfs_daemon.simulate.kernels.running import pop_end
-from omfs_daemon.simulate.kernels.running import push_end
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.kernels.running import first_end, no_ends, pop_end, push_end
+from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 
 @kernel
-def fcfs(submit: Floats, cpus: Ints, run: Floats, urgent: Ints, regular: Ints, capacity: int) -> Floats:
+def fcfs_kernel(submit: Floats, cpus: Ints, run: Floats, urgent: Ints, regular: Ints, capacity: int) -> Floats:
     """Start of each job in seconds. ``urgent`` and ``regular`` are the indices of the jobs of either queue, in order of
     submission; every job needs at most ``capacity`` CPUs.
 

@@ -1,8 +1,8 @@
 """How many CPUs are free from when to when: the skyline that conservative backfilling plans in.
 
-Stretches lie side by side in an array, in order of time; the last one never ends. An insertion moves the shorter
-side, and stretches that are over leave room at the front. Blocks of stretches know their least and their greatest
-free count, so that a search passes over many stretches at once.
+Intervals lie side by side in an array, in order of time; the last one never ends. An insertion moves the shorter
+side, and intervals that are over leave room at the front. Blocks of intervals know their least and their greatest
+free count, so that a search passes over many intervals at once.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 _SHIFT = 5
 _BLOCK = 1 << _SHIFT
 
 
 class Profile(NamedTuple):
-    """``time[i]`` is when stretch i begins, ``free[i]`` the CPUs free in it; those from ``ends[0]`` to before
+    """``time[i]`` is when interval i begins, ``free[i]`` the CPUs free in it; those from ``ends[0]`` to before
     ``ends[1]`` count. ``least`` and ``most``: of free, by block of places in the array."""
 
     time: Floats
@@ -32,7 +31,7 @@ class Profile(NamedTuple):
 
 @part
 def new_profile(cpus: int, capacity: int) -> Profile:
-    """All CPUs free at all times. ``capacity``: stretches at most."""
+    """All CPUs free at all times. ``capacity``: intervals at most."""
     length = (2 * capacity + 2 * _BLOCK) // _BLOCK * _BLOCK
     blocks = length // _BLOCK
     profile = Profile(
@@ -65,7 +64,7 @@ def _sum_up(profile: Profile, first: int, last: int) -> None:
 
 @part
 def _find(profile: Profile, time: float) -> int:
-    """The stretch in which this time lies."""
+    """The interval in which this time lies."""
     low, high = int(profile.ends[0]), int(profile.ends[1]) - 1
     while low < high:
         middle = (low + high + 1) >> 1
@@ -77,8 +76,8 @@ def _find(profile: Profile, time: float) -> int:
 
 
 @part
-def _centre(profile: Profile) -> None:
-    """Move all stretches to the middle of the array."""
+def _center(profile: Profile) -> None:
+    """Move all intervals to the middle of the array."""
     begin, end = profile.ends[0], profile.ends[1]
     count = end - begin
     to = (len(profile.time) - count) // 2
@@ -90,12 +89,12 @@ def _centre(profile: Profile) -> None:
 
 @part
 def _cut(profile: Profile, time: float) -> int:
-    """See to it that a stretch begins at this time; return its place, as it is before the next change."""
+    """See to it that a interval begins at this time; return its place, as it is before the next change."""
     at = _find(profile, time)
     if profile.time[at] == time:
         return at
     if profile.ends[0] == 0 or profile.ends[1] == len(profile.time):
-        _centre(profile)
+        _center(profile)
         at = _find(profile, time)
     begin, end = profile.ends[0], profile.ends[1]
     if at - begin < end - at:
@@ -115,14 +114,14 @@ def _cut(profile: Profile, time: float) -> int:
 
 @part
 def _join(profile: Profile, at: int) -> None:
-    """Make one of a stretch and the one before it, if the same is free in both."""
+    """Make one of a interval and the one before it, if the same is free in both."""
     begin, end = profile.ends[0], profile.ends[1]
     if at <= begin or at >= end or profile.free[at] != profile.free[at - 1]:
         return
     if at - begin < end - at:
         for k in range(at, begin, -1):
             profile.time[k], profile.free[k] = profile.time[k - 1], profile.free[k - 1]
-        # The joined stretch begins where the earlier one did, which has just been moved here.
+        # The joined interval begins where the earlier one did, which has just been moved here.
         profile.ends[0] += 1
         _sum_up(profile, begin, at + 1)
     else:
@@ -183,7 +182,7 @@ def earliest(profile: Profile, cpus: int, seconds: float, begin: float, before: 
     time, free, last = profile.time, profile.free, profile.ends[1]
     at = _find(profile, begin)
     while True:
-        # A first stretch with enough, whole blocks at a time.
+        # A first interval with enough, whole blocks at a time.
         while at < last and free[at] < cpus:
             at += 1
             if at & (_BLOCK - 1) == 0:

@@ -11,37 +11,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.simulate.kernels.compiling import Records
-from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.kernels.profile import Profile
-from omfs_daemon.simulate.kernels.profile import change
-from omfs_daemon.simulate.kernels.profile import earliest
-from omfs_daemon.simulate.kernels.profile import least_free
-from omfs_daemon.simulate.kernels.profile import new_profile
-from omfs_daemon.simulate.kernels.running import no_ends
-from omfs_daemon.simulate.kernels.running import pop_end
-from omfs_daemon.simulate.kernels.running import push_end
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.kernels.compiling import Records, part
+from omfs_daemon.simulate.kernels.profile import Profile, change, earliest, least_free, new_profile
+from omfs_daemon.simulate.kernels.running import no_ends, pop_end, push_end
+from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 DEPTH = 1000
 """How many waiting jobs may move up at a time: those that are to start first. The others keep their places until they
 are among them, so that no pass costs more because more jobs wait (as Slurm's ``bf_max_job_test``)."""
 
 ENTRY = np.dtype(
-    [("reserved", np.float64), ("expected", np.float64)] + [(name, np.int64) for name in ("cpus", "rank", "looked")]
+    [("reserved", np.float64), ("expected", np.float64)]
+    + [(name, np.int64) for name in ("cpus", "rank", "last_compression")]
 )
 """A job: its reserved start (inf: it has none), the seconds that it is expected to run from then on, its CPUs, its rank
-(who gives way last when reservations clash has the lowest), and the compression in which it last looked."""
+(who gives way last when reservations clash has the lowest), and the compression in which it was last considered."""
 
 
-class Book(NamedTuple):
+class Reservations(NamedTuple):
     """The waiting jobs ``order[ends[0]:ends[1]]``, by reserved start; ``ends[2]`` compressions were made.
 
     profile   CPUs free beside what runs and what is reserved
     entries   records of ``ENTRY``, by job
     gain      the time from gain[0] to gain[1] (empty: gain[0] > gain[1]) in which more became free than when the
-              waiting jobs last looked
+              waiting jobs were last considered
     """
 
     profile: Profile
@@ -52,10 +45,10 @@ class Book(NamedTuple):
 
 
 @part
-def new_book(machine: int, count: int) -> Book:
+def new_reservations(capacity: int, count: int) -> Reservations:
     """Room for so many jobs; nobody waits, everything is free."""
-    return Book(
-        new_profile(machine, 2 * count + 2),
+    return Reservations(
+        new_profile(capacity, 2 * count + 2),
         np.empty(2 * count + 2, np.int64),
         np.zeros(3, np.int64),
         np.empty(count, ENTRY),
@@ -64,104 +57,111 @@ def new_book(machine: int, count: int) -> Book:
 
 
 @part
-def enter(book: Book, job: int, cpus: int, expected: float, rank: int) -> None:
-    """Tell the book about a job."""
-    entry = book.entries[job]
+def add_job(reservations: Reservations, job: int, cpus: int, expected: float, rank: int) -> None:
+    """Add a job that has no reservation yet."""
+    entry = reservations.entries[job]
     entry.reserved, entry.expected, entry.cpus, entry.rank = np.inf, expected, cpus, rank
 
 
 @part
-def next_start(book: Book) -> float:
+def next_start(reservations: Reservations) -> float:
     """The earliest reserved start; inf if nobody waits."""
-    return float(book.entries[book.order[book.ends[0]]].reserved) if book.ends[0] < book.ends[1] else np.inf
+    return (
+        float(reservations.entries[reservations.order[reservations.ends[0]]].reserved)
+        if reservations.ends[0] < reservations.ends[1]
+        else np.inf
+    )
 
 
 @part
-def _enlist(book: Book, job: int, before: int) -> None:
+def _enlist(reservations: Reservations, job: int, before: int) -> None:
     """Put a job among those at places before ``before``, behind all that start at the same time; the place ``before``
     itself is free to be overwritten."""
-    low, high = book.ends[0], before
-    start = book.entries[job].reserved
+    low, high = reservations.ends[0], before
+    start = reservations.entries[job].reserved
     while low < high:
         middle = (low + high) >> 1
-        if book.entries[book.order[middle]].reserved <= start:
+        if reservations.entries[reservations.order[middle]].reserved <= start:
             low = middle + 1
         else:
             high = middle
     for at in range(before, low, -1):
-        book.order[at] = book.order[at - 1]
-    book.order[low] = job
+        reservations.order[at] = reservations.order[at - 1]
+    reservations.order[low] = job
 
 
 @part
-def reserve(book: Book, job: int, now: float) -> float:
+def reserve(reservations: Reservations, job: int, now: float) -> float:
     """Give a job the earliest start that there is, and return it."""
-    its = book.entries[job]
-    start = earliest(book.profile, its.cpus, its.expected, now, np.inf, np.inf)
-    change(book.profile, start, start + its.expected, -its.cpus)
-    its.reserved, its.looked = start, book.ends[2]
-    if book.ends[1] == len(book.order):
-        count = book.ends[1] - book.ends[0]
-        book.order[:count] = book.order[book.ends[0] : book.ends[1]].copy()
-        book.ends[0], book.ends[1] = 0, count
-    book.ends[1] += 1
-    _enlist(book, job, book.ends[1] - 1)
+    record = reservations.entries[job]
+    start = earliest(reservations.profile, record.cpus, record.expected, now, np.inf, np.inf)
+    change(reservations.profile, start, start + record.expected, -record.cpus)
+    record.reserved, record.last_compression = start, reservations.ends[2]
+    if reservations.ends[1] == len(reservations.order):
+        count = reservations.ends[1] - reservations.ends[0]
+        reservations.order[:count] = reservations.order[reservations.ends[0] : reservations.ends[1]].copy()
+        reservations.ends[0], reservations.ends[1] = 0, count
+    reservations.ends[1] += 1
+    _enlist(reservations, job, reservations.ends[1] - 1)
     return start
 
 
 @part
-def next_due(book: Book, now: float) -> int:
-    """Take a job off the book whose start has come, with what is reserved for it; -1 if there is none."""
-    if next_start(book) > now:
+def next_due(reservations: Reservations, now: float) -> int:
+    """Remove a job whose start has come, with what is reserved for it; -1 if there is none."""
+    if next_start(reservations) > now:
         return -1
-    book.ends[0] += 1
-    return int(book.order[book.ends[0] - 1])
+    reservations.ends[0] += 1
+    return int(reservations.order[reservations.ends[0] - 1])
 
 
 @part
-def give_back(book: Book, begin: float, end: float, cpus: int) -> None:
+def give_back(reservations: Reservations, begin: float, end: float, cpus: int) -> None:
     """CPUs are free that were not from begin to end."""
-    change(book.profile, begin, end, cpus)
+    change(reservations.profile, begin, end, cpus)
     if begin < end:
-        book.gain[0], book.gain[1] = min(book.gain[0], begin), max(book.gain[1], end)
+        reservations.gain[0], reservations.gain[1] = min(reservations.gain[0], begin), max(reservations.gain[1], end)
 
 
 @part
-def compress(book: Book, now: float) -> None:
+def compress(reservations: Reservations, now: float) -> None:
     """The first waiting jobs, in order of their reserved starts, move to earlier ones if they can.
 
-    A job that could not move when it last looked can do so only into time that was gained since, so the others are
-    passed over. What a move gains comes too late for those that have looked already: they look again the next time.
+    A job that could not move when it was last considered can do so only into time that was gained since, so the others
+    are skipped. What a move gains comes too late for those considered before it: they are considered again next time.
     """
-    begin, end = max(book.gain[0], now), book.gain[1]
-    book.gain[0], book.gain[1] = np.inf, -np.inf
+    begin, end = max(reservations.gain[0], now), reservations.gain[1]
+    reservations.gain[0], reservations.gain[1] = np.inf, -np.inf
     if begin >= end:
         return
-    book.ends[2] += 1
-    for at in range(book.ends[0], min(book.ends[1], book.ends[0] + DEPTH)):
-        job = book.order[at]
-        its = book.entries[job]
-        old, seconds, cpus = its.reserved, its.expected, its.cpus
-        if its.looked == book.ends[2] - 1:
-            new = earliest(book.profile, cpus, seconds, max(now, begin - seconds), min(old, end), old)
+    reservations.ends[2] += 1
+    for at in range(reservations.ends[0], min(reservations.ends[1], reservations.ends[0] + DEPTH)):
+        job = reservations.order[at]
+        record = reservations.entries[job]
+        old, seconds, cpus = record.reserved, record.expected, record.cpus
+        if record.last_compression == reservations.ends[2] - 1:
+            new = earliest(reservations.profile, cpus, seconds, max(now, begin - seconds), min(old, end), old)
         else:
-            new = earliest(book.profile, cpus, seconds, now, old, old)  # it has missed some
-        its.looked = book.ends[2]
+            new = earliest(reservations.profile, cpus, seconds, now, old, old)  # it has missed some
+        record.last_compression = reservations.ends[2]
         if new < old:
-            change(book.profile, old, old + seconds, cpus)
-            change(book.profile, new, new + seconds, -cpus)
-            its.reserved = new
-            _enlist(book, job, at)
+            change(reservations.profile, old, old + seconds, cpus)
+            change(reservations.profile, new, new + seconds, -cpus)
+            record.reserved = new
+            _enlist(reservations, job, at)
             begin, end = min(begin, old), max(end, old + seconds)
-            book.gain[0], book.gain[1] = min(book.gain[0], old), max(book.gain[1], old + seconds)
+            reservations.gain[0], reservations.gain[1] = (
+                min(reservations.gain[0], old),
+                max(reservations.gain[1], old + seconds),
+            )
 
 
 @part
-def _by_rank(book: Book, jobs: Ints) -> Ints:
+def _by_rank(reservations: Reservations, jobs: Ints) -> Ints:
     """These jobs, lowest rank first. By a heap: numba's sorts take seconds to compile wherever they are called."""
     heap = no_ends(len(jobs))
     for job in jobs:
-        push_end(heap, book.entries[job].rank, job)
+        push_end(heap, reservations.entries[job].rank, job)
     ordered = np.empty(len(jobs), np.int64)
     for at in range(len(jobs)):
         ordered[at] = pop_end(heap)
@@ -169,73 +169,73 @@ def _by_rank(book: Book, jobs: Ints) -> Ints:
 
 
 @part
-def take(book: Book, begin: float, end: float, cpus: int, now: float) -> None:
+def take(reservations: Reservations, begin: float, end: float, cpus: int, now: float) -> None:
     """CPUs are taken from begin to end, whatever is reserved: waiting jobs that clash with it give way.
 
     Those of the highest rank go first, only as many as must; then, in order of rank, they get the earliest places left.
     """
-    if begin >= end or change(book.profile, begin, end, -cpus) >= 0:
+    if begin >= end or change(reservations.profile, begin, end, -cpus) >= 0:
         return
-    clashing = np.empty(book.ends[1] - book.ends[0], np.int64)
+    clashing = np.empty(reservations.ends[1] - reservations.ends[0], np.int64)
     count = 0
-    for at in range(book.ends[0], book.ends[1]):
-        job = book.order[at]
-        its = book.entries[job]
-        if its.reserved >= end:
+    for at in range(reservations.ends[0], reservations.ends[1]):
+        job = reservations.order[at]
+        record = reservations.entries[job]
+        if record.reserved >= end:
             break
-        if its.reserved + its.expected > begin or its.reserved == begin:
+        if record.reserved + record.expected > begin or record.reserved == begin:
             clashing[count] = job
             count += 1
-    clashing = _by_rank(book, clashing[:count])
+    clashing = _by_rank(reservations, clashing[:count])
     for job in clashing[::-1]:
-        its = book.entries[job]
-        start = its.reserved
-        stop = start + its.expected
-        if least_free(book.profile, max(begin, start), min(end, stop)) < 0:
-            give_back(book, start, stop, its.cpus)
-            its.reserved = np.inf
-    _strike_off(book)
+        record = reservations.entries[job]
+        start = record.reserved
+        expected_end = start + record.expected
+        if least_free(reservations.profile, max(begin, start), min(end, expected_end)) < 0:
+            give_back(reservations, start, expected_end, record.cpus)
+            record.reserved = np.inf
+    _strike_off(reservations)
     for job in clashing:
-        its = book.entries[job]
-        if its.reserved == np.inf:
-            reserve(book, job, now)
+        record = reservations.entries[job]
+        if record.reserved == np.inf:
+            reserve(reservations, job, now)
 
 
 @part
-def _strike_off(book: Book) -> None:
+def _strike_off(reservations: Reservations) -> None:
     """Take the jobs off the order that have no reservation any more."""
-    kept = book.ends[0]
-    for at in range(book.ends[0], book.ends[1]):
-        if book.entries[book.order[at]].reserved < np.inf:
-            book.order[kept] = book.order[at]
+    kept = reservations.ends[0]
+    for at in range(reservations.ends[0], reservations.ends[1]):
+        if reservations.entries[reservations.order[at]].reserved < np.inf:
+            reservations.order[kept] = reservations.order[at]
             kept += 1
-    book.ends[1] = kept
+    reservations.ends[1] = kept
 
 
 @part
-def reserve_first(book: Book, job: int, now: float) -> None:
+def reserve_first(reservations: Reservations, job: int, now: float) -> None:
     """Reserve for a job as if those of higher rank were not there; they get what is left, in order of rank."""
-    waiting = book.order[book.ends[0] : book.ends[1]].copy()
+    waiting = reservations.order[reservations.ends[0] : reservations.ends[1]].copy()
     count = 0
     for other in waiting:
-        if book.entries[other].rank > book.entries[job].rank:
+        if reservations.entries[other].rank > reservations.entries[job].rank:
             waiting[count] = other
             count += 1
-    behind = _by_rank(book, waiting[:count])
+    behind = _by_rank(reservations, waiting[:count])
     for other in behind:
-        its = book.entries[other]
-        give_back(book, its.reserved, its.reserved + its.expected, its.cpus)
-        its.reserved = np.inf
-    _strike_off(book)
-    reserve(book, job, now)
+        record = reservations.entries[other]
+        give_back(reservations, record.reserved, record.reserved + record.expected, record.cpus)
+        record.reserved = np.inf
+    _strike_off(reservations)
+    reserve(reservations, job, now)
     for other in behind:
-        reserve(book, other, now)
+        reserve(reservations, other, now)
 
 
 @part
-def withdraw(book: Book, job: int) -> None:
+def withdraw(reservations: Reservations, job: int) -> None:
     """The job waits no longer; what was reserved for it is free."""
-    its = book.entries[job]
-    give_back(book, its.reserved, its.reserved + its.expected, its.cpus)
-    its.reserved = np.inf
-    _strike_off(book)
+    record = reservations.entries[job]
+    give_back(reservations, record.reserved, record.reserved + record.expected, record.cpus)
+    record.reserved = np.inf
+    _strike_off(reservations)

@@ -7,16 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.policy.rules.laws import HOUR
-from omfs_daemon.simulate.kernels.compiling import kernel
-from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.kernels.compiling import part, shared_part
+from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 CORRECTIONS = np.array([60.0, 300.0, 900.0, 1800.0, *(hours * HOUR for hours in (1, 2, 5, 10, 20, 50, 100))])
 """Seconds after the estimate that has passed."""
 
 
-@kernel
+@shared_part
 def corrected(start: float, estimate: float, now: float) -> float:
     """Seconds; when a running job is expected to end: by its estimate, and when that has passed, by the first
     correction that is still to come (Tsafrir, Etsion & Feitelson 2007); after the last one, 100 h at a time."""
@@ -150,7 +148,7 @@ def expect_no_more(expected: Expected, end: float, job: int) -> None:
 
 
 @part
-def correct(expected: Expected, expected_end: Floats, start: Floats, estimate: Floats, now: float) -> bool:
+def correct_expected(expected: Expected, expected_end: Floats, start: Floats, estimate: Floats, now: float) -> bool:
     """Put off the expected end of all jobs that should have ended by now, in the order and in ``expected_end``, which
     has an entry a job; whether there were any."""
     any_late = False

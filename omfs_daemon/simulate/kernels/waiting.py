@@ -8,15 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 BLOCK = 64
 GONE = -1
 NEVER_CPUS = np.iinfo(np.int64).max
 
 
-class Queue(NamedTuple):
+class WaitingQueue(NamedTuple):
     """Slots in order; a job that leaves only marks its slot, and ``pack`` closes the gaps.
 
     job, cpus, estimate   one entry a slot; job ``GONE``: the slot is empty
@@ -36,10 +35,10 @@ class Queue(NamedTuple):
 
 
 @part
-def empty_queue(capacity: int) -> Queue:
+def empty_queue(capacity: int) -> WaitingQueue:
     """A queue that so many jobs can be added to in all."""
     blocks = capacity // BLOCK + 1
-    return Queue(
+    return WaitingQueue(
         np.full(capacity, GONE, np.int64),
         np.empty(capacity, np.int64),
         np.empty(capacity),
@@ -52,7 +51,7 @@ def empty_queue(capacity: int) -> Queue:
 
 
 @part
-def add(queue: Queue, job: int, cpus: int, estimate: float) -> None:
+def enqueue(queue: WaitingQueue, job: int, cpus: int, estimate: float) -> None:
     """At the end of the queue."""
     slot = queue.end[0]
     queue.end[0] += 1
@@ -61,7 +60,7 @@ def add(queue: Queue, job: int, cpus: int, estimate: float) -> None:
 
 
 @part
-def remove(queue: Queue, slot: int) -> None:
+def dequeue(queue: WaitingQueue, slot: int) -> None:
     """The job in this slot leaves; all others keep their slots."""
     queue.job[slot] = GONE
     queue.alive[0] -= 1
@@ -73,7 +72,7 @@ def remove(queue: Queue, slot: int) -> None:
 
 
 @part
-def pack(queue: Queue) -> None:
+def pack(queue: WaitingQueue) -> None:
     """Close the gaps if they are more than the jobs; slots that were known before mean nothing then."""
     span = queue.end[0] - queue.first[0]
     if span <= 2 * queue.alive[0] + BLOCK:
@@ -91,7 +90,7 @@ def pack(queue: Queue) -> None:
 
 
 @part
-def next_fitting(queue: Queue, slot: int, free: int, spare: int, now: float, by: float) -> int:
+def next_fitting(queue: WaitingQueue, slot: int, free: int, spare: int, now: float, by: float) -> int:
     """The first slot from this one on whose job needs at most ``free`` CPUs and either ends by then, if it starts now
     and its estimate holds, or needs at most ``spare``; the end of the queue if there is none. All times in seconds."""
     end = int(queue.end[0])
@@ -113,7 +112,7 @@ def next_fitting(queue: Queue, slot: int, free: int, spare: int, now: float, by:
 
 
 @part
-def _put(queue: Queue, slot: int, job: int, cpus: int, estimate: float) -> None:
+def _put(queue: WaitingQueue, slot: int, job: int, cpus: int, estimate: float) -> None:
     queue.job[slot] = job
     queue.cpus[slot] = cpus
     queue.estimate[slot] = estimate
@@ -123,7 +122,7 @@ def _put(queue: Queue, slot: int, job: int, cpus: int, estimate: float) -> None:
 
 
 @part
-def _measure(queue: Queue, block: int) -> None:
+def _measure(queue: WaitingQueue, block: int) -> None:
     least_cpus, least_estimate = NEVER_CPUS, np.inf
     for slot in range(block * BLOCK, min((block + 1) * BLOCK, queue.end[0])):
         if queue.job[slot] != GONE:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from omfs_daemon.simulate.kernels import fcfs_kernel as kernel
-from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.outcome import undisturbed
-from omfs_daemon.simulate.engine.scenario import Setting
 from omfs_daemon.simulate.engine.machine_units import counted
+from omfs_daemon.simulate.engine.outcome import Outcome, undisturbed
+from omfs_daemon.simulate.engine.scenario import Scenario
+from omfs_daemon.simulate.kernels.fcfs_kernel import fcfs_kernel
 from omfs_daemon.simulate.workload.workload import Bools
 
 
-def fcfs(setting: Setting) -> Outcome:
+def fcfs(scenario: Scenario) -> Outcome:
     """First come, first served; urgent jobs are nothing special."""
-    return _in_two_queues("fcfs", setting, np.zeros(len(setting.workload), dtype=np.bool_))
+    return _in_two_queues("fcfs", scenario, np.zeros(len(scenario.workload), dtype=np.bool_))
 
 
-def ujf(setting: Setting) -> Outcome:
+def ujf(scenario: Scenario) -> Outcome:
     """Urgent jobs first (Agung et al. 2021): two queues, each first come, first served; no regular job starts while an
-    urgent one waits; nobody is stopped."""
-    return _in_two_queues("ujf", setting, setting.workload.urgent)
+    urgent one waits; nobody is preempted."""
+    return _in_two_queues("ujf", scenario, scenario.workload.urgent)
 
 
-def _in_two_queues(name: str, setting: Setting, urgent: Bools) -> Outcome:
-    jobs, capacity = counted(setting)
+def _in_two_queues(name: str, scenario: Scenario, urgent: Bools) -> Outcome:
+    jobs, capacity = counted(scenario)
     fitting = jobs.cpus <= capacity
-    start = kernel.fcfs(
+    start = fcfs_kernel(
         jobs.submit, jobs.cpus, jobs.run, np.flatnonzero(urgent & fitting), np.flatnonzero(~urgent & fitting), capacity
     )
-    return undisturbed(setting.workload, name, setting.machine, setting.conventions, start, jobs.run)
+    return undisturbed(scenario.workload, name, scenario.machine, scenario.conventions, start, jobs.run)

@@ -1,69 +1,67 @@
-"""OMFS: lend what is idle to anybody, take it back by stopping (Zvi & Oren; ``omfs_daemon/policy``)."""
+"""OMFS: lend idle CPUs to anybody, take them back by preemption (Zvi & Oren; ``omfs_daemon/policy``)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.policy.rules.account_paths import sides
+from omfs_daemon.policy.rules.account_paths import path_sides
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.simulate.engine.planner_engine import by_plan
-from omfs_daemon.simulate.kernels.omfs import omfs_kernel as kernel
+from omfs_daemon.simulate.engine.omfs_case import OmfsCase, Trail, case_of, outcome_of
+from omfs_daemon.simulate.engine.outcome import Outcome, Segments
+from omfs_daemon.simulate.engine.planner_engine import planner_engine
+from omfs_daemon.simulate.engine.scenario import Scenario
 from omfs_daemon.simulate.kernels.compiling import Records
 from omfs_daemon.simulate.kernels.omfs.job_queue import no_jobs
-from omfs_daemon.simulate.kernels.omfs.kernel_state import GROUP
-from omfs_daemon.simulate.kernels.omfs.kernel_state import IDLE
-from omfs_daemon.simulate.kernels.omfs.kernel_state import JOB
-from omfs_daemon.simulate.kernels.omfs.kernel_state import LAST
-from omfs_daemon.simulate.kernels.omfs.kernel_state import Groups
-from omfs_daemon.simulate.kernels.omfs.kernel_state import State
-from omfs_daemon.simulate.kernels.omfs.kernel_state import Terms
-from omfs_daemon.simulate.kernels.omfs.kernel_state import Tree
-from omfs_daemon.simulate.engine.omfs_case import Case
-from omfs_daemon.simulate.engine.omfs_case import Trail
-from omfs_daemon.simulate.engine.omfs_case import case_of
-from omfs_daemon.simulate.engine.omfs_case import outcome_of
-from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.outcome import Segments
-from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.simulate.kernels.omfs.kernel_state import (
+    GROUP,
+    IDLE,
+    JOB,
+    LAST_STARTED,
+    Groups,
+    KernelState,
+    Terms,
+    Tree,
+)
+from omfs_daemon.simulate.kernels.omfs.omfs_kernel import omfs_kernel
 from omfs_daemon.simulate.workload.workload import Ints
 
-URGENT, HELD, FIXED, REQUEUE, SUSPEND = range(5)
+URGENT, HELD, NON_PREEMPTIBLE, REQUEUE, SUSPEND = range(5)
 """Kinds of waiting jobs; those of one kind, leaf and size are alike."""
 
 
 JOB_KNOWN = (
-    "submit", "cpus", "run", "estimate", "stop", "resume", "queueing", "size",
-    "leaf", "urgent", "fixed", "stoppable", "keeps", "pinned", "rejected",
+    "submit", "cpus", "run", "estimate", "preemption", "resume", "queueing", "size",
+    "leaf", "urgent", "non_preemptible", "preemptible", "keeps", "pinned", "rejected",
 )  # fmt: skip
 """What is known of a job from the start."""
 
 
-def omfs(setting: Setting) -> Outcome:
+def omfs(scenario: Scenario) -> Outcome:
     """A counter of CPUs is simulated by the kernel, a machine of nodes by the daemon's planner."""
-    if setting.machine.nodes:
-        return by_plan(setting)
-    case = case_of(setting)
-    return outcome_of(setting, case, trail_by_kernel(setting, case))
+    if scenario.machine.nodes:
+        return planner_engine(scenario)
+    case = case_of(scenario)
+    return outcome_of(scenario, case, trail_by_kernel(scenario, case))
 
 
-def trail_by_kernel(setting: Setting, case: Case) -> Trail:
+def trail_by_kernel(scenario: Scenario, case: OmfsCase) -> Trail:
     """What becomes of the jobs on a counter of CPUs."""
-    tree = _tree(setting.rules.tree, case.entitled)
-    jobs, groups = _jobs(setting, case)
-    terms = _terms(setting.rules, case, setting.machine.cpus)
+    tree = _tree(scenario.rules.tree, case.entitled)
+    jobs, groups = _jobs(scenario, case)
+    terms = _terms(scenario.rules, case, scenario.machine.cpus)
     state = _state(len(jobs), len(case.entitled), terms)
-    (job, begin, until, use), (at, victim, beneficiary) = kernel.omfs(jobs, tree, terms, groups, state)
-    start, finish, stops = (np.ascontiguousarray(jobs[name]) for name in ("start", "finish", "stops"))
-    return Trail(start, finish, stops, Segments(job, begin, until, use), at, victim, beneficiary)
+    (job, begin, until, use), (at, victim, preemptor) = omfs_kernel(jobs, tree, terms, groups, state)
+    start, finish, preemptions = (np.ascontiguousarray(jobs[name]) for name in ("start", "finish", "preemptions"))
+    return Trail(start, finish, preemptions, Segments(job, begin, until, use), at, victim, preemptor)
 
 
-def _terms(rules: Rules, case: Case, cpus: int) -> Terms:
+def _terms(rules: Rules, case: OmfsCase, cpus: int) -> Terms:
     return Terms(
         cpus=cpus,
         quantum=float(rules.quantum),
-        stops_per_hour=rules.max_stops_per_hour,
-        stops_per_pass=rules.max_stops_per_cycle,
+        preemptions_per_hour=rules.max_preemptions_per_hour,
+        preemptions_per_pass=rules.max_preemptions_per_cycle,
         urgent_may_take_entitled=bool(rules.urgent_may_take_entitled),
         latency=float(case.costs.latency),
         area=float(case.costs.area),
@@ -84,7 +82,7 @@ def _tree(tree: AccountTree, entitled: Ints) -> Tree:
         paths[entity.index, : len(entity.path)] = entity.path
     for taker in leaves:
         for giver in leaves:
-            both = sides(taker.path, giver.path)
+            both = path_sides(taker.path, giver.path)
             top[taker.index, giver.index], parted[taker.index, giver.index] = both.taker, len(both.givers)
     return Tree(
         entitled=np.append(entitled, 0),
@@ -96,12 +94,12 @@ def _tree(tree: AccountTree, entitled: Ints) -> Tree:
     )
 
 
-def _jobs(setting: Setting, case: Case) -> tuple[Records, Groups]:
+def _jobs(scenario: Scenario, case: OmfsCase) -> tuple[Records, Groups]:
     """The jobs, none of which has come yet, and the groups in which they will wait."""
-    urgent, costs = setting.workload.urgent, case.costs
-    kind = np.select([urgent, case.fixed, costs.pinned], [URGENT, FIXED, SUSPEND], REQUEUE)
+    urgent, costs = scenario.workload.urgent, case.costs
+    kind = np.select([urgent, case.non_preemptible, costs.pinned], [URGENT, NON_PREEMPTIBLE, SUSPEND], REQUEUE)
     alike = np.stack((case.leaf, case.jobs.cpus, kind), axis=1)
-    held = alike[case.fixed].copy()
+    held = alike[case.non_preemptible].copy()
     held[:, 2] = HELD
     patterns, numbers = np.unique(np.concatenate((alike, held)), axis=0, return_inverse=True)
     numbers = numbers.reshape(-1)
@@ -110,8 +108,8 @@ def _jobs(setting: Setting, case: Case) -> tuple[Records, Groups]:
     for name in JOB_KNOWN:
         jobs[name] = known[name]
     jobs["group"] = numbers[: len(urgent)]
-    jobs["held_group"][case.fixed] = numbers[len(urgent) :]
-    for name in ("last_stop", "started_in", "spared", "before", "behind", "earlier", "later", "number"):
+    jobs["held_group"][case.non_preemptible] = numbers[len(urgent) :]
+    for name in ("last_preemption", "started_in", "spared", "before", "behind", "earlier", "later", "number"):
         jobs[name] = -1
     for name in ("since", "runs_since", "start", "finish", "signal"):
         jobs[name] = np.nan
@@ -135,25 +133,25 @@ def _groups(patterns: Ints, entities: int) -> Groups:
     )
 
 
-def _state(jobs: int, entities: int, terms: Terms) -> State:
+def _state(jobs: int, entities: int, terms: Terms) -> KernelState:
     """Nothing has happened yet."""
 
     def zeros(length: int) -> Ints:
         return np.zeros(length, dtype=np.int64)
 
     tally = zeros(11)
-    tally[IDLE], tally[LAST] = terms.cpus, -1
-    return State(
+    tally[IDLE], tally[LAST_STARTED] = terms.cpus, -1
+    return KernelState(
         used=zeros(entities + 1),
-        fixed=zeros(entities + 1),
+        non_preemptible=zeros(entities + 1),
         pass_used=zeros(entities + 1),
-        pass_fixed=zeros(entities + 1),
+        pass_non_preemptible=zeros(entities + 1),
         room=zeros(entities + 1),
         waiting_at=zeros(entities + 1),
         in_vain=np.zeros((2, entities + 1), dtype=np.int64),
-        line=no_jobs(jobs),
-        heads=no_jobs(jobs),
-        pool=zeros(jobs),
+        queued=no_jobs(jobs),
+        preempted=no_jobs(jobs),
+        candidates=zeros(jobs),
         mature=np.zeros(jobs, dtype=np.bool_),
         gone=np.zeros(jobs, dtype=np.bool_),
         tally=tally,

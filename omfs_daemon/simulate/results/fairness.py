@@ -1,6 +1,6 @@
 """How long accounts with demand stayed below what they own.
 
-An account's demand at a moment is the CPUs of its running jobs and of those that wait (submitted or stopped, and not
+An account's demand at a moment is the CPUs of its running jobs and of those that wait (submitted or preempted, and not
 holding CPUs). Below: it holds less than min(entitled, demand). A waiting job wider than the whole entitlement is no
 demand on it: such a job may only run on idle CPUs (OMFS, Algorithm 1).
 """
@@ -13,17 +13,14 @@ import numpy as np
 
 from omfs_daemon.policy.rules.laws import HOUR
 from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.results.timeline import held_units
-from omfs_daemon.simulate.results.timeline import unit_cpus
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.results.timeline import held_units, unit_cpus
+from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints
 
 
 class Fairness(NamedTuple):
     """demand_hours     how long it had demand
     below_hours      how long of that it was below
-    spells           how often that began anew
+    spells           how often that began
     longest_hours    its longest spell
     below_cpu_hours  what was missing, times how long
     """
@@ -61,22 +58,22 @@ def fairness(outcome: Outcome, owner: Ints, entitled: Ints) -> list[Fairness]:
 
 
 def _intervals(outcome: Outcome, owner: Ints, entitled: Ints) -> _Intervals:
-    jobs, stretches = np.flatnonzero(~outcome.rejected), outcome.segments
+    jobs, segments = np.flatnonzero(~outcome.rejected), outcome.segments
     held_by = held_units(outcome)
-    last = max(stretches.end.max(initial=0.0), outcome.workload.submit.max(initial=0.0))
+    last = max(segments.end.max(initial=0.0), outcome.workload.submit.max(initial=0.0))
     asking = jobs[held_by[jobs] <= entitled[owner[jobs]]]
-    holding = np.arange(len(stretches))
-    wide = holding[held_by[stretches.job] > entitled[owner[stretches.job]]]
+    holding = np.arange(len(segments))
+    wide = holding[held_by[segments.job] > entitled[owner[segments.job]]]
     leave = np.where(np.isnan(outcome.finish), last, outcome.finish)
 
-    # Four kinds of change: jobs come and go (demand), stretches begin and end (held; of wide jobs demand too).
-    job = np.concatenate((asking, asking, stretches.job, stretches.job))
-    time = np.concatenate((outcome.workload.submit[asking], leave[asking], stretches.begin, stretches.end))
-    sign = np.repeat((1.0, -1.0, 1.0, -1.0), (len(asking), len(asking), len(stretches), len(stretches)))
+    # Four kinds of change: jobs come and go (demand), segments begin and end (held; of wide jobs demand too).
+    job = np.concatenate((asking, asking, segments.job, segments.job))
+    time = np.concatenate((outcome.workload.submit[asking], leave[asking], segments.begin, segments.end))
+    sign = np.repeat((1.0, -1.0, 1.0, -1.0), (len(asking), len(asking), len(segments), len(segments)))
     is_held = np.arange(len(job)) >= 2 * len(asking)
     is_demand = ~is_held
     is_demand[2 * len(asking) + wide] = True
-    is_demand[2 * len(asking) + len(stretches) + wide] = True
+    is_demand[2 * len(asking) + len(segments) + wide] = True
 
     order = np.lexsort((time, owner[job]))
     who, when, change = owner[job][order], time[order], (sign * held_by[job])[order]

@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import isfinite, nan
 from typing import Any
+
 import numpy as np
+
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.policy.rules.laws import HOUR
-from omfs_daemon.simulate.results.fairness import Fairness
-from omfs_daemon.simulate.results.fairness import fairness
-from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.outcome import Use
-from omfs_daemon.simulate.results.timeline import held_units
-from omfs_daemon.simulate.results.timeline import unit_cpus
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.engine.outcome import Outcome, Use
 from omfs_daemon.simulate.engine.scenario import owners
+from omfs_daemon.simulate.results.fairness import Fairness, fairness
+from omfs_daemon.simulate.results.timeline import held_units, unit_cpus
+from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 # A run time below it counts as so many seconds in the slowdown, which has no other bound (Agung et al. 2021).
 _SHORTEST = 1.0
@@ -49,7 +47,7 @@ class AccountFigures:
     """Of one leaf of the account tree.
 
     entitled   CPUs that it owns, of whole nodes where jobs get whole nodes
-    cpu_hours  what its jobs held, stops and lost work included
+    cpu_hours  what its jobs held, preemptions and lost work included
     """
 
     name: str
@@ -62,14 +60,14 @@ class AccountFigures:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a simulation comes to.
+    """The figures of a simulation.
 
     jobs, rejected        in the workload; of those, refused as wider than what they may ever use
     cut                   ended at their limit
     u_l                   the greatest slowdown of an urgent job (Agung et al. 2021, Equation 4)
     utilisation           CPU-seconds held / (CPUs * makespan)
-    productive_utilisation  the same of work that counted: without stops, resumes and lost work
-    preemptions           stops for others; preempted_jobs: how many jobs had one at all
+    productive_utilisation  the same of work that counted: without preemptions, resumes and lost work
+    preemptions           how many; preempted_jobs: how many jobs were preempted at least once
     lost_cpu_hours        work that was thrown away
     makespan              seconds from the first submission, the same for all policies, to the last finish
     """
@@ -117,8 +115,8 @@ def measure(outcome: Outcome, tree: AccountTree) -> Measures:
         u_l=urgent.slowdown.max,
         utilisation=float(held_seconds.sum() / offered),
         productive_utilisation=float(held_seconds[:, Use.WORK].sum() / offered),
-        preemptions=int(outcome.stops.sum()),
-        preempted_jobs=int((outcome.stops > 0).sum()),
+        preemptions=int(outcome.preemptions.sum()),
+        preempted_jobs=int((outcome.preemptions > 0).sum()),
         lost_cpu_hours=float(held_seconds[:, Use.LOST].sum() / HOUR),
         makespan=makespan,
         accounts=tuple(_accounts(outcome, tree, owner, waits, by_job)),
@@ -133,7 +131,7 @@ def _accounts(
     machine = outcome.machine
     entitled = tree.entitled(machine.nodes or machine.cpus)
     held = np.bincount(owner, weights=seconds, minlength=count) / HOUR
-    stops = np.bincount(owner, weights=outcome.stops, minlength=count)
+    preemptions = np.bincount(owner, weights=outcome.preemptions, minlength=count)
     jobs = np.bincount(owner, minlength=count)
     fair = fairness(outcome, owner, np.array(entitled, dtype=np.int64))
     done = np.flatnonzero(~np.isnan(outcome.finish))
@@ -141,19 +139,19 @@ def _accounts(
     bounds = np.searchsorted(owner[done], np.arange(count + 1))
     for entity in tree.entities:
         index = entity.index
-        if entity.is_leaf and (jobs[index] or entity.share):
+        if entity.is_leaf and (jobs[index] or entity.entitlement):
             yield AccountFigures(
                 name=entity.name,
                 entitled=entitled[index] * unit_cpus(machine),
                 cpu_hours=float(held[index]),
-                preemptions=int(stops[index]),
+                preemptions=int(preemptions[index]),
                 figures=figures_of(waits[:, done[bounds[index] : bounds[index + 1]]]),
                 fairness=fair[index],
             )
 
 
 def per_job(outcome: Outcome) -> Floats:
-    """Wait, response, slowdown and bounded slowdown: four rows, one column a job; nan: it was never done."""
+    """Wait, response, slowdown and bounded slowdown: four rows, one column per job; nan: it was never done."""
     submit, run = outcome.workload.submit, outcome.run
     response = outcome.finish - submit
     bounded = np.maximum(response / np.maximum(run, outcome.conventions.bound), 1.0)
@@ -172,11 +170,11 @@ def figures_of(waits: Floats) -> JobFigures:
 
 
 def cpu_seconds(outcome: Outcome) -> Floats:
-    """CPU-seconds that each job held for each ``Use``: one row a job, one column a use."""
-    stretches, uses = outcome.segments, len(Use)
+    """CPU-seconds that each job held for each ``Use``: one row per job, one column per use."""
+    segments, uses = outcome.segments, len(Use)
     cpus = held_units(outcome) * unit_cpus(outcome.machine)
-    amount = (stretches.end - stretches.begin) * cpus[stretches.job]
-    flat = np.bincount(stretches.job * uses + stretches.use, weights=amount, minlength=len(outcome.workload) * uses)
+    amount = (segments.end - segments.begin) * cpus[segments.job]
+    flat = np.bincount(segments.job * uses + segments.use, weights=amount, minlength=len(outcome.workload) * uses)
     return np.asarray(flat, dtype=np.float64).reshape(len(outcome.workload), uses)
 
 

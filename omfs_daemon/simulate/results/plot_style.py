@@ -1,4 +1,4 @@
-"""What all plots have in common: size, colours, the axis of time, and how they are written."""
+"""What all plots have in common: size, colors, the axis of time, and how they are written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from omfs_daemon.simulate.results.result_files import save
 from omfs_daemon.simulate.workload.workload import Floats
 
-# Okabe & Ito's palette: told apart by the colour-blind too.
+# Okabe & Ito's palette, which the color-blind can distinguish.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
     "#0072B2",
     "#E69F00",
@@ -25,8 +25,8 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
     "#56B4E9",
     "#F0E442",
 )
-GREY, DARK = "#BBBBBB", "#444444"
-COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW)
+GRAY, DARK = "#BBBBBB", "#444444"
+COLORS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW)
 
 # A salt of our own makes the ids in an SVG the same in every run. Names of accounts are text, not formulas.
 _STYLE = {
@@ -71,15 +71,15 @@ def bins(begin: float, end: float, count: int) -> Floats:
     return np.linspace(begin, max(end, begin + 1.0), count + 1)
 
 
-def stacked(axes: Axes, edges: Floats, layers: Sequence[Floats], colours: Sequence[str], labels: Sequence[str]) -> None:
-    """Layers of one value a bin, on top of each other."""
+def stacked(axes: Axes, edges: Floats, layers: Sequence[Floats], colors: Sequence[str], labels: Sequence[str]) -> None:
+    """Layers of one value per bin, on top of each other."""
     below = np.zeros(len(edges) - 1)
-    for layer, colour, label in zip(layers, colours, labels, strict=True):
-        axes.stairs(below + layer, edges, baseline=below, fill=True, color=colour, label=label, linewidth=0)
+    for layer, color, label in zip(layers, colors, labels, strict=True):
+        axes.stairs(below + layer, edges, baseline=below, fill=True, color=color, label=label, linewidth=0)
         below = below + layer
 
 
-def write(made: Figure, directory: Path, name: str) -> list[Path]:
+def write_figure(made: Figure, directory: Path, name: str) -> list[Path]:
     """``name.png`` and ``name.svg``; without dates and versions, so that the same figure gives the same file."""
     png, svg = directory / f"{name}.png", directory / f"{name}.svg"
     save(png, lambda file: made.savefig(file, format="png", dpi=150, metadata={"Software": None}))

@@ -16,15 +16,13 @@ import numpy as np
 import polars as pl
 
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.simulate.engine.outcome import Outcome, Use
 from omfs_daemon.simulate.results.measure import per_job
-from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.outcome import Use
-from omfs_daemon.simulate.results.timeline import held_units
-from omfs_daemon.simulate.results.timeline import unit_cpus
+from omfs_daemon.simulate.results.timeline import held_units, unit_cpus
 
 
 def prepare(directory: Path) -> None:
-    """Make the directory, if need be; ConfigError if nothing can be written there, told before a long run."""
+    """Make the directory if needed; ConfigError, before a long run, if nothing can be written there."""
     with _as_fault(directory):
         directory.mkdir(parents=True, exist_ok=True)
         probe = _temporary(directory / "probe")
@@ -32,7 +30,7 @@ def prepare(directory: Path) -> None:
         probe.unlink()
 
 
-def write(directory: Path, outcome: Outcome, summary: Mapping[str, Any]) -> None:
+def write_outcome(directory: Path, outcome: Outcome, summary: Mapping[str, Any]) -> None:
     """All files of one simulation into a directory that :func:`prepare` made; ConfigError if that fails."""
     jobs = jobs_table(outcome)
     save(directory / "jobs.csv", lambda file: jobs.write_csv(file))
@@ -43,11 +41,11 @@ def write(directory: Path, outcome: Outcome, summary: Mapping[str, Any]) -> None
 
 
 def jobs_table(outcome: Outcome) -> pl.DataFrame:
-    """One row a job, in order of submission.
+    """One row per job, in order of submission.
 
     starting_time   of the first start; empty, as all that follows from it, for a job that never started
-    execution_time  seconds of run time that it needed, without what stops cost
-    waiting_time    up to the first start; turnaround_time also counts all waiting after stops
+    execution_time  seconds of run time that it needed, without the cost of preemptions
+    waiting_time    up to the first start; turnaround_time also counts all waiting after preemptions
     stretch         turnaround_time / execution_time, of at least 1 s
     """
     workload = outcome.workload
@@ -65,33 +63,33 @@ def jobs_table(outcome: Outcome) -> pl.DataFrame:
         "turnaround_time": response,
         "stretch": stretch,
         "urgent": workload.urgent.astype(np.int64),
-        "preemptions": outcome.stops,
+        "preemptions": outcome.preemptions,
         "account": np.array(workload.accounts, dtype=np.str_)[workload.account],
     }
     return pl.DataFrame(columns, nan_to_null=True)
 
 
 def segments_table(outcome: Outcome) -> pl.DataFrame:
-    """What held CPUs when: one row a stretch of some length, in order of begin.
+    """When CPUs were held and for what: one row per segment of nonzero length, in order of begin.
 
     cpus  of whole nodes where jobs get whole nodes
     """
-    stretches = outcome.segments
+    segments = outcome.segments
     cpus = (held_units(outcome) * unit_cpus(outcome.machine)).astype(np.int64)
     names = np.array([use.name.lower() for use in Use])
     columns = {
-        "job_id": outcome.workload.job_id[stretches.job],
-        "begin": stretches.begin,
-        "end": stretches.end,
-        "use": names[stretches.use],
-        "cpus": cpus[stretches.job],
+        "job_id": outcome.workload.job_id[segments.job],
+        "begin": segments.begin,
+        "end": segments.end,
+        "use": names[segments.use],
+        "cpus": cpus[segments.job],
     }
     held = pl.DataFrame(columns).filter(pl.col("begin") < pl.col("end"))
     return held.sort("begin", "job_id", maintain_order=True)
 
 
 def _final_states(outcome: Outcome) -> np.ndarray:
-    """Batsim's names of states; a job that waits for ever is SUBMITTED, if the policy did not refuse it."""
+    """Batsim's names of states; a job that never starts is SUBMITTED, if the policy did not refuse it."""
     return np.select(
         [outcome.rejected, np.isnan(outcome.finish), outcome.is_cut],
         ["REJECTED", "SUBMITTED", "COMPLETED_WALLTIME_REACHED"],
@@ -100,7 +98,7 @@ def _final_states(outcome: Outcome) -> np.ndarray:
 
 
 def save(path: Path, write_to: Callable[[IO[bytes]], object]) -> None:
-    """Put into place what ``write_to`` writes, whole or not at all; ConfigError if it cannot be written."""
+    """Write a file atomically; ConfigError if it cannot be written."""
     temporary = _temporary(path)
     with _as_fault(path):
         try:

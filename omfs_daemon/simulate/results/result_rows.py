@@ -1,18 +1,18 @@
-"""One row of an experiment's results: what a workload comes to under a policy."""
+"""One row of an experiment's results: the figures of a workload under a policy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.simulate.results.measure import measure
-from omfs_daemon.simulate.results.measure import per_job
 from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.results.measure import measure, per_job
 from omfs_daemon.simulate.results.result_files import save
 
 # Upper edges of the ranges in which slowdowns are counted; the last range has none.
@@ -23,7 +23,7 @@ _ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ResultRow:
     """The columns of results.csv. Means are over regular jobs that were done, as in Agung et al. (2021).
 
     jobs       of the workload, urgent ones included
@@ -45,19 +45,19 @@ class Row:
     makespan: float
 
 
-COLUMNS = tuple(field.name for field in fields(Row))
+COLUMNS = tuple(field.name for field in fields(ResultRow))
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A row, and what a page tells beyond it.
+    """A row, and what a page shows besides.
 
     late       share of all jobs that are urgent and have a slowdown above 2
     promised, broken  jobs that were promised a start; those of them that started later
     regular, urgent   how many jobs there are in each range of ``SLOWDOWNS``
     """
 
-    row: Row
+    row: ResultRow
     late: float
     promised: int
     broken: int
@@ -76,7 +76,7 @@ def figures(outcome: Outcome) -> Figures:
     counts = [np.bincount(ranges[done & mask], minlength=len(SLOWDOWNS) + 1) for mask in (~urgent, urgent)]
     regular_counts, urgent_counts = (tuple(int(number) for number in count) for count in counts)
     return Figures(
-        row=Row(
+        row=ResultRow(
             workload=outcome.workload.name,
             policy=outcome.policy,
             jobs=len(outcome.workload),
@@ -98,7 +98,8 @@ def figures(outcome: Outcome) -> Figures:
     )
 
 
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """As CSV, empty where there is no figure; ConfigError if it cannot be written."""
-    table = pl.DataFrame([asdict(row) for row in rows], schema=list(COLUMNS)).fill_nan(None)
+def write_rows(path: Path, kind: type[Any], rows: Sequence[Any]) -> None:
+    """Dataclass rows of one kind as CSV, empty where there is no figure; ConfigError if it cannot be written."""
+    columns = [field.name for field in fields(kind)]
+    table = pl.DataFrame([asdict(row) for row in rows], schema=columns).fill_nan(None)
     save(path, lambda file: table.write_csv(file))

@@ -1,4 +1,4 @@
-"""How much is held when: step functions over time, made from stretches."""
+"""How much is held at which time: step functions made from segments."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.machine_units import units
+from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.engine.scenario import Machine
 from omfs_daemon.simulate.workload.workload import Floats
 
 
 class Steps(NamedTuple):
-    """``levels[i]`` holds from ``times[i]`` to ``times[i + 1]``, the last one for ever (it is 0); times ascend."""
+    """``levels[i]`` holds from ``times[i]`` to ``times[i + 1]``, the last one forever (it is 0); times ascend."""
 
     times: Floats
     levels: Floats
 
 
 def steps(begin: Floats, end: Floats, amount: Floats) -> Steps:
-    """The sum of all stretches, each with its amount from begin to end; amounts must be whole for it to be exact."""
+    """The sum of all segments, each with its amount from begin to end; amounts must be whole for it to be exact."""
     times, at = np.unique(np.concatenate((begin, end)), return_inverse=True)
     changes = np.bincount(at, weights=np.concatenate((amount, -amount)), minlength=len(times))
     return Steps(times, np.cumsum(changes))

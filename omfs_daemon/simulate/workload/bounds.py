@@ -1,4 +1,4 @@
-"""The greatest numbers that are believed: what is beyond them is a slip or in other units, and could not be counted.
+"""The greatest plausible numbers: anything above is a mistake or in other units.
 
 CPUS     of a machine, and of a job: twice the largest machine so far. UJFB keeps 40 bytes for each
 NODES    of a machine; the daemon's planner keeps half a kilobyte for each

@@ -14,20 +14,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.workload.trace_files import missing
 from omfs_daemon.simulate.workload.lines import lines
-from omfs_daemon.simulate.workload.read_report import Malformed
-from omfs_daemon.simulate.workload.read_report import Progress
-from omfs_daemon.simulate.workload.read_report import Report
-from omfs_daemon.simulate.workload.read_report import check
-from omfs_daemon.simulate.workload.read_report import repeated
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload.read_report import Malformed, Progress, ReadReport, repeated, require_usable
+from omfs_daemon.simulate.workload.trace_files import missing
+from omfs_daemon.simulate.workload.workload import Bools, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """A file's records, not yet understood.
+    """A file's records, not yet interpreted.
 
     frame    one column each; of a CSV file all text, with null for an empty cell
     places   where each row is, for people: its line in a CSV file, its number from 1 in a Parquet file
@@ -59,7 +54,7 @@ def read_cells(path: Path, progress: Progress | None = None) -> Cells:
 
 
 def _csv(path: Path, progress: Progress | None) -> Cells:
-    """A row is a line: a quote that is left open must not take the lines after it."""
+    """A row is a line: an open quote must not swallow the lines after it."""
     remarks: dict[str, str] = {}
     numbered = enumerate(lines(path, progress), start=1)
     place, line = next(numbered, (1, ""))
@@ -116,7 +111,7 @@ def _parquet(path: Path) -> Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberColumn:
     """A column of numbers from ``low`` to ``high``. ``default``: for an empty cell; None: it must not be empty."""
 
     name: str
@@ -140,7 +135,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class TextColumn:
     """A column of text; ``choices`` empty: any. ``default``: for an empty cell."""
 
     name: str
@@ -162,8 +157,8 @@ class Word:
 Columns = dict[str, NDArray[Any]]
 
 
-def understood(cells: Cells, rules: Sequence[Number | Word], strict: bool) -> tuple[Columns, Report]:
-    """The columns by name, good rows only, and what became of the others. The first rule's column numbers the jobs.
+def understood(cells: Cells, rules: Sequence[NumberColumn | TextColumn], strict: bool) -> tuple[Columns, ReadReport]:
+    """The columns by name, good rows only, and a report on the others. The first rule's column numbers the jobs.
 
     A row is malformed if a cell is bad or if its job's number stood before. ConfigError if a column without a default
     is not there, if no row is good, and for malformed ones if ``strict``.
@@ -176,12 +171,12 @@ def understood(cells: Cells, rules: Sequence[Number | Word], strict: bool) -> tu
     faults |= dict.fromkeys(again.tolist(), "its job number stood in a row before")
     wrong = cells.broken | {int(cells.places[row]): why for row, why in faults.items()}
     malformed = tuple(Malformed(cells.at(place), wrong[place]) for place in sorted(wrong))
-    report = Report(cells.path, len(cells.frame) + len(cells.broken), (), malformed)
-    check(report, strict)
+    report = ReadReport(cells.path, len(cells.frame) + len(cells.broken), (), malformed)
+    require_usable(report, strict)
     return {name: values[good] for name, values in columns.items()}, report
 
 
-def _columns(cells: Cells, rules: Sequence[Number | Word]) -> tuple[Columns, dict[int, str]]:
+def _columns(cells: Cells, rules: Sequence[NumberColumn | TextColumn]) -> tuple[Columns, dict[int, str]]:
     """The columns by name, and for each row of the frame with a bad cell what is wrong with its first one."""
     columns: Columns = {}
     faults: dict[int, str] = {}

@@ -1,7 +1,7 @@
 """Workloads from a model: Lublin and Feitelson, "The workload on parallel supercomputers" (JPDC 63, 2003), batch jobs.
 
 The parameters are those that the authors published with their program for batch jobs on a machine of 128 nodes. What
-the model does not say (accounts, ways, memory, limits) is drawn independently.
+the model does not say (accounts, preempt modes, memory, limits) is drawn independently.
 """
 
 from __future__ import annotations
@@ -14,11 +14,7 @@ import numpy as np
 
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.workload import bounds
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
-from omfs_daemon.simulate.workload.workload import workload
+from omfs_daemon.simulate.workload.workload import Floats, Ints, PreemptMode, Workload, workload
 
 # Sizes: 1 CPU, else 2 to the power of a two-stage uniform number, rounded to a power of two or not.
 _SERIAL, _POWER_OF_TWO = 0.2927, 0.6686
@@ -52,14 +48,14 @@ _LEAST_LOAD, _MOST_LOAD = 0.001, 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What is generated.
+    """The parameters of a generated workload.
 
     jobs      how many
     cpus      of the machine
     load      offered load: CPU seconds of all jobs over what the machine has between the first and the last arrival
     accounts  names, with weights of their numbers of jobs (and so, on the average, of their demands)
     urgent    share of the jobs that are urgent
-    ways      how regular jobs can be stopped, with weights
+    modes     how regular jobs can be preempted, with weights
     """
 
     jobs: int
@@ -67,7 +63,7 @@ class Model:
     load: float = 0.8
     accounts: Mapping[str, float] = field(default_factory=lambda: {"all": 1.0})
     urgent: float = 0.0
-    ways: Mapping[Way, float] = field(default_factory=lambda: {Way.SWAP: 1.0})
+    modes: Mapping[PreemptMode, float] = field(default_factory=lambda: {PreemptMode.SWAP: 1.0})
 
     def __post_init__(self) -> None:
         for name, value, fine, allowed in (
@@ -76,7 +72,7 @@ class Model:
             ("load", self.load, _LEAST_LOAD <= self.load <= _MOST_LOAD, f"from {_LEAST_LOAD:g} to {_MOST_LOAD:g}"),
             ("urgent", self.urgent, 0 <= self.urgent <= 1, "a share from 0 to 1"),
             ("accounts", dict(self.accounts), _are_weights(self.accounts), "names with weights above 0"),
-            ("ways", dict(self.ways), _are_weights(self.ways), "ways with weights above 0"),
+            ("modes", dict(self.modes), _are_weights(self.modes), "modes with weights above 0"),
         ):
             if not fine:
                 raise ConfigError(f"{name} of a generated workload: {value!r} is not allowed, only {allowed}")
@@ -88,13 +84,13 @@ def generated(model: Model, seed: int) -> Workload:
     ConfigError if so few jobs, which come at whole seconds, cannot reach the load.
     Each property has random numbers of its own, so that e.g. another urgent share changes neither sizes nor times.
     """
-    size, length, arrival, owner, urgency, way, memory, limit = (
+    size, length, arrival, owner, urgency, mode, memory, limit = (
         np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(8)
     )
     cpus = sizes(model.jobs, model.cpus, size)
-    run = run_times(cpus, length)
+    run = model_run_times(cpus, length)
     urgent = urgency.random(model.jobs) < model.urgent
-    drawn_ways = _drawn(list(model.ways.values()), model.jobs, way)
+    drawn_modes = _drawn(list(model.modes.values()), model.jobs, mode)
     jobs = workload(
         f"generated (seed {seed})",
         arrivals(float(cpus @ run) / (model.cpus * model.load), model.jobs, arrival),
@@ -104,7 +100,7 @@ def generated(model: Model, seed: int) -> Workload:
         limit=typed_limits(run * limit.uniform(1.0, _OVERESTIMATE, model.jobs)),
         account=_drawn(list(model.accounts.values()), model.jobs, owner),
         urgent=urgent,
-        way=np.where(urgent, Way.NEVER, np.array(list(model.ways))[drawn_ways]),
+        mode=np.where(urgent, PreemptMode.NEVER, np.array(list(model.modes))[drawn_modes]),
         memory=np.rint(cpus * memory.uniform(*_MEMORY, model.jobs)),
     )
     if not isclose(offered_load(jobs, model.cpus), model.load, rel_tol=_LOAD_WITHIN):
@@ -131,7 +127,7 @@ def sizes(count: int, cpus: int, generator: np.random.Generator) -> Ints:
     return np.where(kind <= _SERIAL, 1, np.floor(2**power + 0.5)).astype(np.int64)
 
 
-def run_times(cpus: Ints, generator: np.random.Generator) -> Floats:
+def model_run_times(cpus: Ints, generator: np.random.Generator) -> Floats:
     """Whole seconds of each job, at least 1; wide jobs are more often long."""
     is_short = generator.random(len(cpus)) <= np.clip(_SHORT_SLOPE * cpus + _SHORT_REST, 0, 1)
     shape, scale = np.where(is_short, _SHORT[0], _LONG[0]), np.where(is_short, _SHORT[1], _LONG[1])
@@ -184,5 +180,5 @@ def _drawn(weights: list[float], count: int, generator: np.random.Generator) -> 
     return generator.choice(len(weights), size=count, p=chances / chances.sum())
 
 
-def _are_weights(weights: Mapping[str, float] | Mapping[Way, float]) -> bool:
+def _are_weights(weights: Mapping[str, float] | Mapping[PreemptMode, float]) -> bool:
     return bool(weights) and all(isfinite(weight) and weight > 0 for weight in weights.values())

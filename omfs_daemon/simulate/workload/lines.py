@@ -9,14 +9,14 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.workload.trace_files import missing
 from omfs_daemon.simulate.workload.read_report import Progress
+from omfs_daemon.simulate.workload.trace_files import missing
 
 _BETWEEN_REPORTS = 10_000
 
 
 def lines(path: Path, progress: Progress | None) -> Iterator[str]:
-    """Each line with its end; a name that ends in .gz is uncompressed on the way.
+    """Each line with its line end; a file whose name ends in .gz is decompressed.
 
     Bytes that are no UTF-8 become replacement characters: they stand in comments. ConfigError if it cannot be read.
     """

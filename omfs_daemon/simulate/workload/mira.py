@@ -1,4 +1,4 @@
-"""The job log of Mira, an IBM Blue Gene/Q, as the DIR-LAB lumos archive offers it: CSV, one row a job.
+"""The job log of Mira, an IBM Blue Gene/Q, as the DIR-LAB lumos archive offers it: CSV, one row per job.
 
 Jobs got whole nodes, so nodes are what ``cpus`` counts. Times of submission are seconds since the epoch.
 """
@@ -9,27 +9,22 @@ import numpy as np
 
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.workload import bounds
-from omfs_daemon.simulate.workload.cells import Cells
-from omfs_daemon.simulate.workload.cells import Number
-from omfs_daemon.simulate.workload.cells import understood
-from omfs_daemon.simulate.workload.read_report import Facts
-from omfs_daemon.simulate.workload.read_report import Loaded
-from omfs_daemon.simulate.workload.read_report import Options
-from omfs_daemon.simulate.workload.read_report import numbered_accounts
+from omfs_daemon.simulate.workload.cells import Cells, NumberColumn, understood
+from omfs_daemon.simulate.workload.read_report import Loaded, ReadOptions, TraceFacts, numbered_accounts
 from omfs_daemon.simulate.workload.workload import workload
 
 _RULES = (
-    Number("job", bounds.NUMBER, whole=True),
-    Number("user", bounds.NUMBER, whole=True),
-    Number("project", bounds.NUMBER, whole=True),
-    Number("node_num", bounds.CPUS, 1, whole=True),
-    Number("submit_time", bounds.SECONDS),
-    Number("run_time", bounds.SECONDS),
-    Number("wall_time", bounds.SECONDS),
+    NumberColumn("job", bounds.NUMBER, whole=True),
+    NumberColumn("user", bounds.NUMBER, whole=True),
+    NumberColumn("project", bounds.NUMBER, whole=True),
+    NumberColumn("node_num", bounds.CPUS, 1, whole=True),
+    NumberColumn("submit_time", bounds.SECONDS),
+    NumberColumn("run_time", bounds.SECONDS),
+    NumberColumn("wall_time", bounds.SECONDS),
 )
 _OWNERS = {"group": "project", "user": "user", "none": "project"}
 # The archive's logs of other machines have the same columns, so this counts only where the name says Mira.
-_MIRA = Facts(cpus=49152, nodes=49152, computer="IBM Blue Gene/Q Mira")
+_MIRA = TraceFacts(cpus=49152, nodes=49152, computer="IBM Blue Gene/Q Mira")
 
 
 def is_mira(cells: Cells) -> bool:
@@ -37,7 +32,7 @@ def is_mira(cells: Cells) -> bool:
     return {rule.name for rule in _RULES} <= set(cells.names)
 
 
-def from_cells(cells: Cells, options: Options) -> Loaded:
+def mira_workload(cells: Cells, options: ReadOptions) -> Loaded:
     """The jobs; an account is a project (``accounts`` group) or a user. ConfigError if the file cannot be used."""
     if options.accounts not in _OWNERS:
         raise ConfigError(
@@ -57,6 +52,6 @@ def from_cells(cells: Cells, options: Options) -> Loaded:
         job_id=columns["job"],
         limit=np.where(limit > 0, limit, np.inf),
         account=account,
-        way=np.full(len(limit), options.way),
+        mode=np.full(len(limit), options.mode),
     )
-    return Loaded(jobs, report, _MIRA if "mira" in cells.path.name.lower() else Facts())
+    return Loaded(jobs, report, _MIRA if "mira" in cells.path.name.lower() else TraceFacts())

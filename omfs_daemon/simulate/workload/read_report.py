@@ -1,4 +1,4 @@
-"""What reading a workload takes and gives, whatever the format."""
+"""Options and report of reading a workload, for all formats."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ import numpy as np
 
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints, PreemptMode, Workload
 
 Processors = Literal["allocated", "requested"]
 Accounts = Literal["group", "user", "queue", "none"]
@@ -27,22 +23,22 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How a recorded workload is to be understood.
+class ReadOptions:
+    """How a recorded workload is interpreted.
 
     processors     which of both numbers counts, where a trace has both; the other one where it is unknown
     accounts       whose jobs make an account; "none": all jobs belong to one, called all
     urgent_queues  numbers of the queues whose jobs are urgent; None: those that the trace's header names
-    way            how regular jobs can be stopped, where the trace does not say; urgent jobs: never
+    mode           how regular jobs can be preempted, where the trace does not define it; urgent jobs: never
     strict         whether a malformed line is an error
-    rules          whose classes say who is urgent and how a job can be stopped, where the trace has partition, QOS and
-                   comment (Slurm's accounting); None: all are regular, and ``way`` holds
+    rules          whose classes define which jobs are urgent and how a job can be preempted, where the trace has
+                   partition, QOS and comment (Slurm's accounting); None: all are regular, and ``mode`` holds
     """
 
     processors: Processors = "allocated"
     accounts: Accounts = "group"
     urgent_queues: tuple[int, ...] | None = None
-    way: Way = Way.SWAP
+    mode: PreemptMode = PreemptMode.SWAP
     strict: bool = False
     rules: Rules | None = None
 
@@ -56,8 +52,8 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What a trace says about its machine; None and empty: nothing.
+class TraceFacts:
+    """What a trace records about its machine; None and empty: nothing.
 
     cpus         what ``Workload.cpus`` counts, on the whole machine
     start        seconds since the epoch at the trace's own time 0
@@ -80,13 +76,13 @@ class Malformed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What became of a file's records.
+class ReadReport:
+    """How many of a file's records were read, dropped or malformed.
 
     records    how many there are, malformed ones included
     dropped    reason and count of good records that cannot be replayed
     malformed  in the order of the file
-    notes      sentences on what else may be a slip
+    notes      sentences on what else may be a mistake
     """
 
     path: Path
@@ -97,16 +93,16 @@ class Report:
 
     @property
     def kept(self) -> int:
-        """How many records are in the workload."""
+        """Number of records in the workload."""
         return self.records - len(self.malformed) - sum(count for _, count in self.dropped)
 
     def sentences(self) -> tuple[str, ...]:
         """For people, beside every result."""
-        told = [f"{self.path.name}: {self.records:,} records, {self.kept:,} kept"]
-        told += [f"left out: {count:,} with {reason}" for reason, count in self.dropped]
+        sentences = [f"{self.path.name}: {self.records:,} records, {self.kept:,} kept"]
+        sentences += [f"left out: {count:,} with {reason}" for reason, count in self.dropped]
         if self.malformed:
-            told.append(f"left out: {len(self.malformed):,} malformed: {self.malformed_in_short()}")
-        return (*told, *self.notes)
+            sentences.append(f"left out: {len(self.malformed):,} malformed: {self.malformed_in_short()}")
+        return (*sentences, *self.notes)
 
     def malformed_in_short(self) -> str:
         """The first few, with their places."""
@@ -116,14 +112,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A workload and where it comes from."""
+    """A workload and its source."""
 
     workload: Workload
-    report: Report
-    facts: Facts = field(default_factory=Facts)
+    report: ReadReport
+    facts: TraceFacts = field(default_factory=TraceFacts)
 
 
-def check(report: Report, strict: bool) -> None:
+def require_usable(report: ReadReport, strict: bool) -> None:
     """ConfigError if nothing is left of the file, or if it has malformed records although that is forbidden."""
     if strict and report.malformed:
         raise ConfigError(f"{report.path}: {len(report.malformed):,} malformed: {report.malformed_in_short()}")
@@ -132,7 +128,7 @@ def check(report: Report, strict: bool) -> None:
 
 
 def repeated(numbers: Ints | Floats) -> Bools:
-    """Which entries stood in the array before."""
+    """Which entries occurred earlier in the array."""
     first = np.unique(numbers, return_index=True)[1]
     again = np.ones(len(numbers), dtype=np.bool_)
     again[first] = False

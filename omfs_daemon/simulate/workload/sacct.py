@@ -1,4 +1,4 @@
-"""Jobs from Slurm's accounting: asked for with sacct(1), or what it printed in a file (``.sacct``).
+"""Jobs from Slurm's accounting: queried with sacct(1), or its saved output (``.sacct``).
 
 The file is what this prints, times as seconds since the epoch or as sacct prints them by itself (then local):
 
@@ -6,12 +6,12 @@ The file is what this prints, times as seconds since the epoch or as sacct print
 ElapsedRaw,TimelimitRaw,AllocCPUS,Account,Partition,QOS,State,Comment > march.sacct
 
 The comment is a user's: any text, newlines and separators too. It stands last, so that separators in it do no harm; a
-newline in it makes malformed lines in a file, which could even forge a job. What is asked for here is separated by a
-secret instead, which no comment holds.
+newline in it makes malformed lines in a file, which could even forge a job. A query therefore uses a secret separator,
+which no comment can contain.
 
 Array tasks and parts of heterogeneous jobs are jobs of their own, as they are for the daemon. A requeued job has a
-record for each run (-D), each with a submission of its own: it is one job here, submitted as the first says, run as the
-last says. Time in suspension is not run time (sacct's Elapsed leaves it out).
+record for each run (-D), each with a submission of its own: it is one job here, with the submission of the first and
+the run of the last. Time in suspension is not run time (sacct's Elapsed leaves it out).
 """
 
 from __future__ import annotations
@@ -28,24 +28,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Job, JobRequest, JobState
 from omfs_daemon.errors import ParseError
-from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.policy.rules.classes import classify
+from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.simulate.workload import bounds
 from omfs_daemon.simulate.workload.lines import lines
-from omfs_daemon.simulate.workload.read_report import Loaded
-from omfs_daemon.simulate.workload.read_report import Malformed
-from omfs_daemon.simulate.workload.read_report import Options
-from omfs_daemon.simulate.workload.read_report import Progress
-from omfs_daemon.simulate.workload.read_report import Report
-from omfs_daemon.simulate.workload.read_report import check
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import workload
+from omfs_daemon.simulate.workload.read_report import (
+    Loaded,
+    Malformed,
+    Progress,
+    ReadOptions,
+    ReadReport,
+    require_usable,
+)
+from omfs_daemon.simulate.workload.workload import PreemptMode, workload
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.commands.run_command import run
+from omfs_daemon.slurm.commands.run_command import run_command
 
 _FIELDS = (
     *("JobIDRaw", "JobID", "Submit", "Start", "End", "ElapsedRaw", "TimelimitRaw", "AllocCPUS"),
@@ -58,7 +56,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 _CAME_BACK = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL"})
 """States of a record whose job ran again under the same number (sacct(1), JOB STATE CODES)."""
 
-_WAYS = {"requeue": Way.KILL, "suspend": Way.SWAP}
+_MODES = {"requeue": PreemptMode.KILL, "suspend": PreemptMode.SWAP}
 
 _Row = tuple[int, Sequence[str]]
 """Its line in a file, or its number from 1 in an answer; and its fields."""
@@ -83,22 +81,22 @@ class _Record(NamedTuple):
 
 
 def is_accounting(path: Path) -> bool:
-    """Whether the name says that sacct printed it."""
+    """Whether the name is that of saved sacct output."""
     return path.name.lower().removesuffix(".gz").endswith(".sacct")
 
 
-def read(path: Path, options: Options, progress: Progress | None = None) -> Loaded:
+def read_sacct(path: Path, options: ReadOptions, progress: Progress | None = None) -> Loaded:
     """The jobs of a file; ConfigError if it cannot be used."""
     return _loaded(path, "line", _rows_of_file(lines(path, progress)), options, since=-inf)
 
 
-def ask(since: float, until: float, conf: Path | None, options: Options) -> Loaded:
+def ask(since: float, until: float, conf: Path | None, options: ReadOptions) -> Loaded:
     """The jobs that were submitted from ``since`` to ``until`` (seconds since the epoch) and have ended.
 
     ``conf``: the slurm.conf of the cluster. GatewayError if Slurm does not answer, ConfigError if there are no jobs.
     """
     secret = f"<{secrets.token_hex(16)}>"
-    printed = run(arguments(since, until, secret), timeout=_LONGEST, conf=conf).stdout
+    printed = run_command(arguments(since, until, secret), timeout=_LONGEST, conf=conf).stdout
     return _loaded(Path("sacct"), "record", _rows_of_answer(printed, secret), options, since)
 
 
@@ -116,7 +114,7 @@ def _rows_of_file(text: Iterable[str]) -> Iterator[_Row]:
 
 
 def _rows_of_answer(printed: str, secret: str) -> Iterator[_Row]:
-    """Between a comment and the next record's first field stands the newline that ends each record."""
+    """A newline between a comment and the next record's first field ends each record."""
     parts, width = printed.split(secret), len(_FIELDS) - 1
     if (len(parts) - 1) % width:
         raise ParseError(f"sacct printed a part of a job: {printed[-80:]!r}")
@@ -127,7 +125,7 @@ def _rows_of_answer(printed: str, secret: str) -> Iterator[_Row]:
         first = following
 
 
-def _loaded(path: Path, unit: str, rows: Iterable[_Row], options: Options, since: float) -> Loaded:
+def _loaded(path: Path, unit: str, rows: Iterable[_Row], options: ReadOptions, since: float) -> Loaded:
     records, wrong = _records(rows)
     total = len(records) + len(wrong)
     last, again = _last_runs(records)
@@ -138,8 +136,8 @@ def _loaded(path: Path, unit: str, rows: Iterable[_Row], options: Options, since
     reasons = [_why_not(record, since) for record in last]
     dropped.update(filter(None, reasons))
     malformed = tuple(Malformed(f"{unit} {place}", wrong[place]) for place in sorted(wrong))
-    report = Report(path, total, tuple(dropped.items()), malformed)
-    check(report, options.strict)
+    report = ReadReport(path, total, tuple(dropped.items()), malformed)
+    require_usable(report, options.strict)
     kept = [record for record, reason in zip(last, reasons, strict=True) if not reason]
     return _as_workload(kept, report, options)
 
@@ -210,7 +208,7 @@ def _limit(text: str) -> float:
 
 def _last_runs(records: Sequence[_Record]) -> tuple[list[_Record], dict[int, str]]:
     """The last record of each job, with its first submission; and by place the records of other jobs whose number
-    stood before (Slurm's numbers begin anew when they are used up, but hardly within a period that one replays)."""
+    stood before (Slurm reuses job numbers, but hardly within a period that one replays)."""
     last: dict[int, _Record] = {}
     again = {}
     for record in sorted(records, key=lambda record: record.submit):
@@ -235,10 +233,10 @@ def _why_not(record: _Record, since: float) -> str:
     return "" if record.cpus else "no CPUs"
 
 
-def _as_workload(records: Sequence[_Record], report: Report, options: Options) -> Loaded:
+def _as_workload(records: Sequence[_Record], report: ReadReport, options: ReadOptions) -> Loaded:
     begin = min(record.submit for record in records)
     accounts, account = np.unique([record.account for record in records], return_inverse=True)
-    treated = _by_rules(records, options.rules) if options.rules else [(False, options.way)] * len(records)
+    treated = _by_rules(records, options.rules) if options.rules else [(False, options.mode)] * len(records)
     jobs = workload(
         report.path.name,
         np.array([record.submit - begin for record in records]),
@@ -250,25 +248,25 @@ def _as_workload(records: Sequence[_Record], report: Report, options: Options) -
         limit=np.array([record.limit for record in records]),
         account=account,
         urgent=np.array([urgent for urgent, _ in treated]),
-        way=np.array([way for _, way in treated]),
+        mode=np.array([mode for _, mode in treated]),
     )
     return Loaded(jobs, report)
 
 
-def _by_rules(records: Sequence[_Record], rules: Rules) -> list[tuple[bool, Way]]:
-    """Whether each is urgent, and how it is stopped first, as the daemon would have treated it while it ran.
+def _by_rules(records: Sequence[_Record], rules: Rules) -> list[tuple[bool, PreemptMode]]:
+    """Whether each is urgent, and its first preempt method, as the daemon would have treated it while it ran.
 
     Accounting does not say which jobs were submitted with --no-requeue; all count as if they may be requeued.
     """
 
     @cache
-    def treated(account: str, partition: str, qos: str, comment: str) -> tuple[bool, Way]:
-        request = Request(cpus=1, partitions=(partition,))
+    def treated(account: str, partition: str, qos: str, comment: str) -> tuple[bool, PreemptMode]:
+        request = JobRequest(cpus=1, partitions=(partition,))
         job = Job(
             id=0, ref="0", user="", uid=0, account=account, state=JobState.ENDED, request=request, submit=0.0,
             partition=partition, qos=qos, comment=comment,
         )  # fmt: skip
         found = classify(rules, job)
-        return found.urgent, _WAYS[found.methods[0]] if found.methods else Way.NEVER
+        return found.urgent, _MODES[found.methods[0]] if found.methods else PreemptMode.NEVER
 
     return [treated(record.account, record.partition, record.qos, record.comment) for record in records]

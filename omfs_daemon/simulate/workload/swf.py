@@ -1,4 +1,4 @@
-"""Standard Workload Format: 18 numbers a line, facts in comments (Chapin et al. 1999; Parallel Workloads Archive).
+"""Standard Workload Format: 18 numbers per line, facts in comments (Chapin et al. 1999; Parallel Workloads Archive).
 
 The rule for what is replayed: a record whose submission, run time or processors are unknown is dropped; run time 0 is
 kept. Parts of a job that is recorded whole as well (status 2 to 4) are dropped. This gives the job counts of Agung et
@@ -19,19 +19,18 @@ import numpy as np
 
 from omfs_daemon.simulate.workload import bounds
 from omfs_daemon.simulate.workload.lines import lines
-from omfs_daemon.simulate.workload.read_report import Facts
-from omfs_daemon.simulate.workload.read_report import Loaded
-from omfs_daemon.simulate.workload.read_report import Malformed
-from omfs_daemon.simulate.workload.read_report import Options
-from omfs_daemon.simulate.workload.read_report import Progress
-from omfs_daemon.simulate.workload.read_report import Report
-from omfs_daemon.simulate.workload.read_report import check
-from omfs_daemon.simulate.workload.read_report import numbered_accounts
-from omfs_daemon.simulate.workload.read_report import repeated
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import workload
+from omfs_daemon.simulate.workload.read_report import (
+    Loaded,
+    Malformed,
+    Progress,
+    ReadOptions,
+    ReadReport,
+    TraceFacts,
+    numbered_accounts,
+    repeated,
+    require_usable,
+)
+from omfs_daemon.simulate.workload.workload import Bools, Floats, PreemptMode, workload
 
 
 class Field(IntEnum):
@@ -60,7 +59,7 @@ _CHUNK = 50_000
 _HEADER = re.compile(r";\s*(\w+):\s*(.*)")
 
 
-def read(path: Path, options: Options, progress: Progress | None = None) -> Loaded:
+def read_swf(path: Path, options: ReadOptions, progress: Progress | None = None) -> Loaded:
     """The jobs of a trace; ConfigError if the file cannot be used."""
     records = _records(path, progress)
     rows, facts = records.rows, _facts(records.comments)
@@ -70,8 +69,8 @@ def read(path: Path, options: Options, progress: Progress | None = None) -> Load
     cpus = np.where(procs > 0, procs, spare)
     dropped, kept = _dropped(rows, cpus)
     notes = _empty_queues(options.urgent_queues or (), rows[kept, Field.QUEUE])
-    report = Report(path, records.total, dropped, records.malformed, notes)
-    check(report, options.strict)
+    report = ReadReport(path, records.total, dropped, records.malformed, notes)
+    require_usable(report, options.strict)
 
     rows, cpus = rows[kept], cpus[kept]
     begin = rows[:, Field.SUBMIT].min()
@@ -89,7 +88,7 @@ def read(path: Path, options: Options, progress: Progress | None = None) -> Load
         limit=np.where(rows[:, Field.LIMIT] > 0, rows[:, Field.LIMIT], np.inf),
         account=account,
         urgent=urgent,
-        way=np.where(urgent, Way.NEVER, options.way),
+        mode=np.where(urgent, PreemptMode.NEVER, options.mode),
         memory=_kilobytes(rows) * 1024 * cpus,
     )
     return Loaded(jobs, report, facts)
@@ -151,7 +150,7 @@ def _fault(line: str) -> str:
 
 
 def _implausible(rows: Floats) -> Iterator[tuple[Bools, str]]:
-    """What numbers cannot mean a job; each mask is over the rows that no mask before it has chosen."""
+    """Rows whose numbers cannot be a job; each mask is over the rows that no mask before it has chosen."""
     odd = np.asarray(~np.isfinite(rows).all(axis=1))
     yield odd, "a field is no number"
     rows = rows[~odd]
@@ -186,9 +185,9 @@ def _dropped(rows: Floats, cpus: Floats) -> tuple[tuple[tuple[str, int], ...], B
     return tuple(counts), kept
 
 
-def _empty_queues(asked: Sequence[int], queues: Floats) -> tuple[str, ...]:
-    """What is asked for and may be a slip."""
-    empty = sorted(set(asked) - set(queues.tolist()))
+def _empty_queues(requested: Sequence[int], queues: Floats) -> tuple[str, ...]:
+    """What was requested and may be a mistake."""
+    empty = sorted(set(requested) - set(queues.tolist()))
     return (f"no job is in the urgent queue {', '.join(map(str, empty))}",) if empty else ()
 
 
@@ -198,17 +197,17 @@ def _kilobytes(rows: Floats) -> Floats:
     return np.where(used > 0, used, np.maximum(requested, 0))
 
 
-def _facts(comments: list[str]) -> Facts:
-    """From the header; of a field that stands there twice, the first."""
-    said = [(str(match[1]), str(match[2]).strip()) for match in map(_HEADER.match, comments) if match]
-    found: dict[str, str] = dict(reversed(said))
+def _facts(comments: list[str]) -> TraceFacts:
+    """From the header; the first value of a repeated field."""
+    header_fields = [(str(match[1]), str(match[2]).strip()) for match in map(_HEADER.match, comments) if match]
+    found: dict[str, str] = dict(reversed(header_fields))
     start = _first_whole(found.get("UnixStartTime", ""))
-    return Facts(
+    return TraceFacts(
         cpus=_first_whole(found.get("MaxProcs", "")),
         nodes=_first_whole(found.get("MaxNodes", "")),
         start=None if start is None else float(start),
         computer=found.get("Computer", found.get("Installation", "")),
-        acknowledge=tuple(value for name, value in said if name == "Acknowledge"),
+        acknowledge=tuple(value for name, value in header_fields if name == "Acknowledge"),
         urgent_queues=tuple(int(number) for number in re.findall(r"\b\d{1,15}\b", found.get("UrgentQueues", ""))),
     )
 

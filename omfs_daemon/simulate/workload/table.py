@@ -1,7 +1,7 @@
 """A table of our own, CSV or Parquet, that carries everything the policies know about a job.
 
-Columns: job_id, submit, cpus, run; and, where they say something, limit (empty: none), account, class, method, memory,
-swap. Times are seconds, sizes bytes. What a workload says as a whole (origin, cpus of the machine) stands before a CSV
+Columns: job_id, submit, cpus, run; and, where known, limit (empty: none), account, class, method, memory,
+swap. Times are seconds, sizes bytes. Facts of the whole workload (origin, cpus of the machine) precede a CSV
 file's header in lines like ``# origin: 0.0``, and in a Parquet file's metadata.
 """
 
@@ -16,34 +16,27 @@ import polars as pl
 
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.workload import bounds
-from omfs_daemon.simulate.workload.cells import Cells
-from omfs_daemon.simulate.workload.cells import Number
-from omfs_daemon.simulate.workload.cells import Word
-from omfs_daemon.simulate.workload.cells import understood
-from omfs_daemon.simulate.workload.read_report import Facts
-from omfs_daemon.simulate.workload.read_report import Loaded
-from omfs_daemon.simulate.workload.read_report import Options
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
-from omfs_daemon.simulate.workload.workload import workload
+from omfs_daemon.simulate.workload.cells import Cells, NumberColumn, TextColumn, understood
+from omfs_daemon.simulate.workload.read_report import Loaded, ReadOptions, TraceFacts
+from omfs_daemon.simulate.workload.workload import PreemptMode, Workload, workload
 
 _CLASSES = ("regular", "urgent")
-_WAYS = tuple(way.name.lower() for way in Way)
+_MODES = tuple(mode.name.lower() for mode in PreemptMode)
 _RULES = (
-    Number("job_id", bounds.NUMBER, whole=True),
-    Number("submit", bounds.SECONDS),
-    Number("cpus", bounds.CPUS, 1, whole=True),
-    Number("run", bounds.SECONDS),
-    Number("limit", bounds.SECONDS, default=inf),
-    Word("account", "all"),
-    Word("class", "regular", _CLASSES),
-    Word("method", "", _WAYS),
-    Number("memory", bounds.BYTES, default=0),
-    Number("swap", bounds.BYTES, default=0),
+    NumberColumn("job_id", bounds.NUMBER, whole=True),
+    NumberColumn("submit", bounds.SECONDS),
+    NumberColumn("cpus", bounds.CPUS, 1, whole=True),
+    NumberColumn("run", bounds.SECONDS),
+    NumberColumn("limit", bounds.SECONDS, default=inf),
+    TextColumn("account", "all"),
+    TextColumn("class", "regular", _CLASSES),
+    TextColumn("method", "", _MODES),
+    NumberColumn("memory", bounds.BYTES, default=0),
+    NumberColumn("swap", bounds.BYTES, default=0),
 )
 
 
-def from_cells(cells: Cells, options: Options) -> Loaded:
+def table_workload(cells: Cells, options: ReadOptions) -> Loaded:
     """The jobs; where no method is given: never for an urgent job, else the options'.
 
     ConfigError if the file cannot be used.
@@ -55,7 +48,7 @@ def from_cells(cells: Cells, options: Options) -> Loaded:
     columns, report = understood(cells, _RULES, options.strict)
     accounts, account = np.unique(columns["account"].astype(str), return_inverse=True)
     urgent = columns["class"] == "urgent"
-    otherwise = np.where(urgent, Way.NEVER, options.way)
+    otherwise = np.where(urgent, PreemptMode.NEVER, options.mode)
     jobs = workload(
         cells.path.name,
         columns["submit"],
@@ -67,17 +60,17 @@ def from_cells(cells: Cells, options: Options) -> Loaded:
         limit=columns["limit"],
         account=account,
         urgent=urgent,
-        way=np.select([columns["method"] == way for way in _WAYS], list(Way), otherwise),
+        mode=np.select([columns["method"] == mode for mode in _MODES], list(PreemptMode), otherwise),
         memory=columns["memory"],
         swap=columns["swap"],
     )
     cpus = _remark(cells, "cpus")
-    facts = Facts(cpus=None if cpus is None else int(cpus), start=jobs.origin or None)
+    facts = TraceFacts(cpus=None if cpus is None else int(cpus), start=jobs.origin or None)
     return Loaded(jobs, report, facts)
 
 
-def write(jobs: Workload, path: Path, cpus: int | None = None) -> None:
-    """Write what ``from_cells`` reads back as it was; ``path`` ends in .csv, .csv.gz or .parquet.
+def write_table(jobs: Workload, path: Path, cpus: int | None = None) -> None:
+    """Write what ``table_workload`` reads back as it was; ``path`` ends in .csv, .csv.gz or .parquet.
 
     cpus: of the machine, if known. ConfigError for another name, if the file cannot be written, and for CSV if an
     account's name has a line break, since a row is a line there.
@@ -92,7 +85,7 @@ def write(jobs: Workload, path: Path, cpus: int | None = None) -> None:
             "limit": pl.Series(jobs.limit).replace(inf, None),
             "account": pl.Series(accounts[jobs.account].tolist(), dtype=pl.String),
             "class": np.array(_CLASSES)[jobs.urgent.astype(np.int64)],
-            "method": np.array(_WAYS)[jobs.way],
+            "method": np.array(_MODES)[jobs.mode],
             "memory": jobs.memory,
             "swap": jobs.swap,
         }

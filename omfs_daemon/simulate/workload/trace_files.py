@@ -1,4 +1,4 @@
-"""Where recorded traces lie, and which archive offers them."""
+"""Where recorded traces are stored, and which archive offers them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def trace(name: str, directory: Path | None, environment: Mapping[str, str]) -> 
 
 
 def missing(path: Path) -> ConfigError:
-    """The error for a file that is not there."""
+    """The error for a missing file."""
     return ConfigError(f"{path}: no such file{_hint(path.name)}")
 
 

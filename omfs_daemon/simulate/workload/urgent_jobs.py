@@ -1,36 +1,29 @@
-"""Lists of urgent jobs added to a workload (inputs/ moves along)."""
+"""Lists of urgent jobs that are added to a workload."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+
 import numpy as np
+
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.workload import bounds
-from omfs_daemon.simulate.workload.cells import Number
-from omfs_daemon.simulate.workload.cells import read_cells
-from omfs_daemon.simulate.workload.cells import understood
+from omfs_daemon.simulate.workload.cells import NumberColumn, read_cells, understood
 from omfs_daemon.simulate.workload.read_report import Loaded
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
-from omfs_daemon.simulate.workload.workload import merged
-from omfs_daemon.simulate.workload.workload import workload
+from omfs_daemon.simulate.workload.workload import Floats, Ints, PreemptMode, Workload, merged, workload
 
 ACCOUNT = "urgent"
 
 # CPUs and seconds of the tsunami simulations that are injected (Table 1).
 SIZES = ((128, 600.0), (256, 390.0), (512, 240.0))
 
-_HOURS_OF_MONTH = 30 * 24
-_FIRST_ID = 1_000_000
 _INPUTS = Path(__file__).parent / "inputs"
 _RULES = (
-    Number("job_id", bounds.NUMBER, whole=True),
-    Number("submit", bounds.SECONDS),
-    Number("procs", bounds.CPUS, 1, whole=True),
-    Number("runtime", bounds.SECONDS),
+    NumberColumn("job_id", bounds.NUMBER, whole=True),
+    NumberColumn("submit", bounds.SECONDS),
+    NumberColumn("procs", bounds.CPUS, 1, whole=True),
+    NumberColumn("runtime", bounds.SECONDS),
 )
 
 
@@ -40,7 +33,7 @@ def read_urgent(path: Path, strict: bool) -> Loaded:
     ``submit`` counts from time 0 of the workload that they are merged into. ``strict``: a malformed line is an error.
     """
     columns, report = understood(read_cells(path), _RULES, strict)
-    jobs = _urgent(path.name, columns["job_id"], columns["submit"], columns["procs"], columns["runtime"])
+    jobs = urgent_workload(path.name, columns["job_id"], columns["submit"], columns["procs"], columns["runtime"])
     return Loaded(jobs, report)
 
 
@@ -53,21 +46,22 @@ def published(name: str) -> Workload:
 
 
 def with_urgent(jobs: Workload, urgent: Workload) -> Workload:
-    """Both together; urgent jobs are renumbered if they must be."""
+    """Both workloads merged; urgent jobs are renumbered if necessary."""
     return merged(jobs, replace(urgent, job_id=urgent.job_id + moved_up(jobs, urgent)))
 
 
 def moved_up(jobs: Workload, urgent: Workload) -> int:
-    """What is added to the numbers of all urgent jobs; 0 if none is the number of a job of the trace.
+    """The offset of the numbers of all urgent jobs; 0 if none is the number of a job of the trace.
 
-    The least power of ten above all numbers of the trace, so 7 becomes e.g. 1000007: urgent jobs are told apart, and
-    both numbers can still be read.
+    The least power of ten above all numbers of the trace, so 7 becomes e.g. 1000007: urgent jobs can be distinguished,
+    and both numbers can still be read.
     """
     taken = np.isin(urgent.job_id, jobs.job_id).any()
     return int(10 ** len(str(jobs.job_id.max()))) if taken else 0
 
 
-def _urgent(name: str, job_id: Ints, submit: Floats, cpus: Ints, run: Floats) -> Workload:
+def urgent_workload(name: str, job_id: Ints, submit: Floats, cpus: Ints, run: Floats) -> Workload:
+    """Urgent jobs of one account, with exact limits."""
     count = len(job_id)
     return workload(
         name,
@@ -78,5 +72,5 @@ def _urgent(name: str, job_id: Ints, submit: Floats, cpus: Ints, run: Floats) ->
         job_id=job_id,
         limit=run,
         urgent=np.ones(count, dtype=np.bool_),
-        way=np.full(count, Way.NEVER),
+        mode=np.full(count, PreemptMode.NEVER),
     )

@@ -1,4 +1,4 @@
-"""A workload: jobs in order of submission, one array a property."""
+"""A workload: jobs in order of submission, one array per property."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-class Way(IntEnum):
-    """How a job can be stopped. NEVER: non-preemptible; KILL: its work is lost and it starts over; CHECKPOINT: written
-    to disk, goes on anywhere; SWAP: moved to the host's memory, goes on on the same nodes (UJFB, section IV-A)."""
+class PreemptMode(IntEnum):
+    """How a job can be preempted.
+
+    NEVER: non-preemptible; KILL: its work is lost and it starts over; CHECKPOINT: written to disk, resumes anywhere;
+    SWAP: moved to the host's memory, resumes on the same nodes (UJFB, section IV-A).
+    """
 
     NEVER = 0
     KILL = 1
@@ -26,7 +29,7 @@ class Way(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """All arrays have one entry a job, in order of submission (jobs of one instant: in the order of the trace).
+    """All arrays have one entry per job, in order of submission (jobs of one instant: in the order of the trace).
 
     name      for people, e.g. the trace's file name
     origin    seconds since the epoch at time 0; 0 if the trace does not say
@@ -38,7 +41,7 @@ class Workload:
     limit     seconds that it asked for; inf: not known or none
     account   index into ``accounts``
     urgent    whether it is an urgent job
-    way       ``Way``, how it can be stopped
+    mode      ``PreemptMode``, how it can be preempted
     memory    bytes of the whole job; 0: not known
     swap      bytes that a swap moves for each of its processes' engines together; 0: as ``memory``
     """
@@ -53,7 +56,7 @@ class Workload:
     limit: Floats
     account: Ints
     urgent: Bools
-    way: Ints
+    mode: Ints
     memory: Floats
     swap: Floats
 
@@ -80,12 +83,12 @@ def workload(
     limit: Floats | None = None,
     account: Ints | None = None,
     urgent: Bools | None = None,
-    way: Ints | None = None,
+    mode: Ints | None = None,
     memory: Floats | None = None,
     swap: Floats | None = None,
 ) -> Workload:
     """A workload from what is known, put in order of submission; what is not known: no limit, one account, regular,
-    to be stopped by swapping, sizes unknown."""
+    preempted by swapping, sizes unknown."""
     count = len(submit)
     order = np.argsort(submit, kind="stable")
 
@@ -104,7 +107,7 @@ def workload(
         limit=column(limit, np.inf, np.float64),
         account=column(account, 0, np.int64),
         urgent=column(urgent, False, np.bool_),
-        way=column(way, Way.SWAP, np.int64),
+        mode=column(mode, PreemptMode.SWAP, np.int64),
         memory=column(memory, 0.0, np.float64),
         swap=column(swap, 0.0, np.float64),
     )

@@ -11,86 +11,74 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.cluster.jobs import Allocation, Job, JobState
+from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import GatewayError
+from omfs_daemon.slurm.commands import parse_allocations as allocations
+from omfs_daemon.slurm.commands import parse_cluster, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
-from omfs_daemon.slurm.commands import parse_cluster
-from omfs_daemon.slurm.commands import parse_allocations as shares
-from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.gateway import AccountRow
-from omfs_daemon.slurm.gateway import LicenceRow
-from omfs_daemon.slurm.gateway import Licences
-from omfs_daemon.slurm.gateway import Refusal
-from omfs_daemon.slurm.gateway import SlurmSettings
-from omfs_daemon.slurm.gateway import Waiting
-from omfs_daemon.slurm.commands.refusals import refusals
-from omfs_daemon.slurm.releases import Release
-from omfs_daemon.slurm.commands.run_command import Output
-from omfs_daemon.slurm.commands.run_command import Runner
-from omfs_daemon.slurm.commands.run_command import failure
-from omfs_daemon.slurm.commands.run_command import run
+from omfs_daemon.slurm.commands.refusals import parse_refusals
+from omfs_daemon.slurm.commands.run_command import CommandOutput, Runner, failure, run_command
+from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRefusal, SlurmSettings, WaitingFilter
+from omfs_daemon.slurm.releases import SlurmRelease
 
 _CHUNK = 100  # refs in one command
-_SINGLE_LOOKS = 8  # from here on one look at all jobs is cheaper than one at each
+_SINGLE_QUERIES = 8  # for more jobs, one query for all is cheaper than one for each
 _ADMIN_COMMENT_KEPT = 1000
 _SHOWN = 120
-# What scontrol says both when slurmctld is away and about an unknown job that it should suspend.
+# scontrol prints this when slurmctld is down, and also for an unknown job that it should suspend.
 _NO_ANSWER = "Unexpected message received"
 _REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,:-]+\]))?")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SIGNAL = re.compile(r"[A-Z0-9+]+")
-_HAS_SHARES = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED, JobState.COMPLETING)
+_HAS_ALLOCATIONS = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED, JobState.COMPLETING)
 _TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
 
-# All of squeue's states but "pending" in which a job has not ended.
+# squeue's states, except "pending", in which a job has not ended.
 _BEGUN = "configuring,running,suspended,completing,stopped,signaling,stage_out,resizing,special_exit"
 
-_ShareKey = tuple[str, str, str, str]
+_AllocationKey = tuple[str, str, str, str]
 
 
 class CommandGateway:
     """A :class:`~omfs_daemon.slurm.gateway.Gateway`.
 
     ``conf`` is the slurm.conf (None: SLURM_CONF or the system's own), ``timeout`` the seconds for each command,
-    ``runner`` what runs it. Remembers job objects that did not change and where multi-node jobs have their CPUs.
+    ``runner`` what runs it. Reuses job objects that did not change, and caches where multi-node jobs have their CPUs.
     """
 
-    def __init__(self, conf: Path | None = None, timeout: float = 30.0, runner: Runner = run) -> None:
+    def __init__(self, conf: Path | None = None, timeout: float = 30.0, runner: Runner = run_command) -> None:
         self._conf = conf
         self._timeout = timeout
         self._runner = runner
-        self._release: Release | None = None
+        self._release: SlurmRelease | None = None
         self._settings: SlurmSettings | None = None
-        self._known: dict[tuple[parse.JobRow, str, tuple[Share, ...]], Job] = {}
-        self._spread: dict[_ShareKey, tuple[Share, ...]] = {}
+        self._known: dict[tuple[parse.JobRow, str, tuple[Allocation, ...]], Job] = {}
+        self._spread: dict[_AllocationKey, tuple[Allocation, ...]] = {}
         self._seen: set[str] = set()
 
     @property
     def name(self) -> str:
         return "commands"
 
-    # -- seeing ------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
     def settings(self) -> SlurmSettings:
-        self._settings = parse_cluster.settings(self._run("scontrol", "show", "config").stdout)
+        self._settings = parse_cluster.parse_settings(self._run("scontrol", "show", "config").stdout)
         return self._settings
 
     def jobs(self) -> list[Job]:
-        with ThreadPoolExecutor(1) as aside:  # at the same time, for urgent jobs may wait for the answer
+        with ThreadPoolExecutor(1) as aside:  # in parallel: urgent jobs may be waiting for the answer
             asked = aside.submit(self._excluded)
             rows = self._rows()
             excluded = asked.result()
         known = self._seen.union(excluded)
         new = [row for row in rows if row.job_id not in known and parse.job_state(row.state) is JobState.PENDING]
-        if new:  # they came between the two answers
+        if new:  # submitted between the two answers
             excluded |= self._excluded(f"--jobs={','.join(row.job_id for row in new)}")
         self._seen = {row.job_id for row in rows}
         return self.jobs_of(rows, excluded)
 
-    def jobs_at_once(self, waiting: Sequence[Waiting]) -> list[Job]:
+    def jobs_at_once(self, waiting: Sequence[WaitingFilter]) -> list[Job]:
         with ThreadPoolExecutor(1 + len(waiting)) as aside:
             begun = aside.submit(self._rows, f"--states={_BEGUN}")
             asked = [aside.submit(self._rows, "--states=pending", *_options(which)) for which in waiting]
@@ -99,11 +87,11 @@ class CommandGateway:
             rows = list(({row.job_id: row for row in begun.result()} | found).values())
         rows = self._dependencies(rows)
         memory_counts = self._memory_counts()
-        spread = self._shares(rows, memory_counts, forget=False)
+        spread = self._allocations(rows, memory_counts, forget=False)
         return [parse.job(row, excluded.get(row.job_id, ""), memory_counts, spread.get(row.job_id, ())) for row in rows]
 
     def rows(self, job_ids: Iterable[int] = ()) -> list[parse.JobRow]:
-        """What squeue prints of these jobs that have not ended, array tasks besides; none named: of all."""
+        """squeue's rows of these jobs and their array tasks that have not ended; without ids, of all jobs."""
         named = ",".join(map(str, job_ids))
         try:
             return self._rows(*([f"--jobs={named}"] if named else []))
@@ -111,11 +99,11 @@ class CommandGateway:
             return []
 
     def jobs_of(self, rows: Sequence[parse.JobRow], excluded: Mapping[str, str]) -> list[Job]:
-        """The jobs of these rows, which are those of all jobs; ``excluded``: ExcNodeList by job id."""
+        """The jobs of these rows, which are the rows of all jobs; ``excluded``: ExcNodeList by job id."""
         rows = parse.dependencies(rows)
         memory_counts = self._memory_counts()
-        spread = self._shares(rows, memory_counts)
-        known: dict[tuple[parse.JobRow, str, tuple[Share, ...]], Job] = {}
+        spread = self._allocations(rows, memory_counts)
+        known: dict[tuple[parse.JobRow, str, tuple[Allocation, ...]], Job] = {}
         for row in rows:
             key = (row, excluded.get(row.job_id, ""), spread.get(row.job_id, ()))
             known[key] = self._known.get(key) or parse.job(row, key[1], memory_counts, key[2])
@@ -133,14 +121,14 @@ class CommandGateway:
         mine = self._dependencies(mine)
         memory_counts = self._memory_counts()
         excluded = self._excluded(f"--jobs={job_id}").get(str(job_id), "")
-        spread = self._shares(mine, memory_counts, forget=False)
+        spread = self._allocations(mine, memory_counts, forget=False)
         return parse.job(mine[0], excluded, memory_counts, spread.get(str(job_id), ()))
 
     def nodes(self) -> list[Node]:
-        return parse_cluster.nodes(self._run("scontrol", "--oneliner", "show", "nodes").stdout)
+        return parse_cluster.parse_nodes(self._run("scontrol", "--oneliner", "show", "nodes").stdout)
 
     def partitions(self) -> list[Partition]:
-        return parse_cluster.partitions(self._run("scontrol", "--all", "--oneliner", "show", "partitions").stdout)
+        return parse_cluster.parse_partitions(self._run("scontrol", "--all", "--oneliner", "show", "partitions").stdout)
 
     def accounts(self) -> list[AccountRow] | None:
         settings = self.settings().values
@@ -148,99 +136,99 @@ class CommandGateway:
             return None
         cluster = settings.get("ClusterName", "")
         listed = ("list", "associations", f"cluster={cluster}", "format=Account,ParentName,User")
-        return parse_cluster.accounts(self._run("sacctmgr", "--noheader", "--parsable2", *listed).stdout)
+        return parse_cluster.parse_accounts(self._run("sacctmgr", "--noheader", "--parsable2", *listed).stdout)
 
-    def licenses(self) -> list[LicenceRow]:
-        return parse_cluster.licenses(self._run("scontrol", "--oneliner", "show", "licenses").stdout)
+    def licenses(self) -> list[LicenseRow]:
+        return parse_cluster.parse_licenses(self._run("scontrol", "--oneliner", "show", "licenses").stdout)
 
-    # -- telling -----------------------------------------------------------------------------------
-    def hold(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell(refs, lambda listed: ["scontrol", "hold", listed])
+    # -- orders ------------------------------------------------------------------------------------
+    def hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, lambda listed: ["scontrol", "hold", listed])
 
-    def release(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell(refs, lambda listed: ["scontrol", "release", listed])
+    def release(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, lambda listed: ["scontrol", "release", listed])
 
-    def set_nice(self, refs: Sequence[str], nice: int) -> list[Refusal]:
-        return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"nice={nice}"])
+    def set_nice(self, refs: Sequence[str], nice: int) -> list[OrderRefusal]:
+        return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"nice={nice}"])
 
-    def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
+    def pin(self, ref: str, nodes: Sequence[str], licenses: Licenses | None = None) -> list[OrderRefusal]:
         return self._place(ref, nodes, licenses)
 
-    def pin_and_rank(self, ref: str, nodes: Sequence[str], licenses: Licences | None, nice: int) -> list[Refusal]:
+    def pin_and_rank(self, ref: str, nodes: Sequence[str], licenses: Licenses | None, nice: int) -> list[OrderRefusal]:
         return self._place(ref, nodes, licenses, f"nice={nice}")
 
-    def _place(self, ref: str, nodes: Sequence[str], licenses: Licences | None, *more: str) -> list[Refusal]:
+    def _place(self, ref: str, nodes: Sequence[str], licenses: Licenses | None, *more: str) -> list[OrderRefusal]:
         if not are_nodes(nodes):
             raise ValueError(f"not names of nodes: {nodes!r}")
         wanted = [f"nodelist={','.join(nodes)}", *more]
         if licenses is not None:
             if wrong := values.not_licenses(licenses):
-                return [Refusal(ref, wrong)]
-            if self._known_release().pins_before_licences and (wrong := self._not_there(licenses)):
-                return [Refusal(ref, wrong)]
+                return [OrderRefusal(ref, wrong)]
+            if self._known_release().pins_before_licenses and (wrong := self._unavailable(licenses)):
+                return [OrderRefusal(ref, wrong)]
             wanted.append(f"licenses={values.licenses_text(licenses)}")
-        return self._tell([ref], lambda listed: ["scontrol", "update", f"jobid={listed}", *wanted])
+        return self._send([ref], lambda listed: ["scontrol", "update", f"jobid={listed}", *wanted])
 
-    def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
+    def set_licenses(self, refs: Sequence[str], licenses: Licenses) -> list[OrderRefusal]:
         if wrong := values.not_licenses(licenses):
-            return [Refusal(ref, wrong) for ref in refs]
+            return [OrderRefusal(ref, wrong) for ref in refs]
         wanted = f"licenses={values.licenses_text(licenses)}"
-        return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", wanted])
+        return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", wanted])
 
-    def allow_requeue(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", "requeue=1"])
+    def allow_requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", "requeue=1"])
 
-    def requeue_hold(self, refs: Sequence[str]) -> list[Refusal]:
-        # Without "Incomplete" a job that has ended since we looked would be run once more.
-        return self._tell(refs, lambda listed: ["scontrol", "requeuehold", "Incomplete", listed])
+    def requeue_hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        # Without "Incomplete" a job that has ended since the last poll would be run once more.
+        return self._send(refs, lambda listed: ["scontrol", "requeuehold", "Incomplete", listed])
 
-    def suspend(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell(refs, lambda listed: ["scontrol", "suspend", listed])
+    def suspend(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, lambda listed: ["scontrol", "suspend", listed])
 
-    def resume(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell(refs, lambda listed: ["scontrol", "resume", listed])
+    def resume(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, lambda listed: ["scontrol", "resume", listed])
 
-    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[Refusal]:
-        clean = one_line(text)
-        return self._tell(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"admincomment={clean}"])
+    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[OrderRefusal]:
+        clean = comment_text(text)
+        return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"admincomment={clean}"])
 
-    def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
+    def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[OrderRefusal]:
         if not _SIGNAL.fullmatch(signal):
             raise ValueError(f"not a signal: {signal!r}")
         if not _REF.fullmatch(ref):
             raise ValueError(f"not a reference of a job: {ref!r}")
-        # scancel tries again for minutes if the job waits or is suspended, and says nothing if it has ended.
+        # scancel retries for minutes if the job is pending or suspended, and prints nothing if it has ended.
         state = self._state(ref)
         if state not in _TAKES_SIGNALS:
             what = "Invalid job id specified" if state is None else f"Job is {state}"
-            return [Refusal(ref, what)]
+            return [OrderRefusal(ref, what)]
         options = [f"--signal={signal}", *(["--batch"] if batch_only else [])]
-        return self._tell([ref], lambda listed: ["scancel", *options, listed])
+        return self._send([ref], lambda listed: ["scancel", *options, listed])
 
     # -- inside ------------------------------------------------------------------------------------
-    def _run(self, *arguments: str, variables: dict[str, str] | None = None, check: bool = True) -> Output:
+    def _run(self, *arguments: str, variables: dict[str, str] | None = None, check: bool = True) -> CommandOutput:
         return self._runner(arguments, timeout=self._timeout, conf=self._conf, check=check, variables=variables)
 
-    def _known_release(self) -> Release:
-        # That of the commands: they choose the words, and may be older than slurmctld.
+    def _known_release(self) -> SlurmRelease:
+        # The version of the commands, which may be older than slurmctld.
         if self._release is None:
-            self._release = Release.of(self._run("squeue", "--version").stdout)
+            self._release = SlurmRelease.of(self._run("squeue", "--version").stdout)
         return self._release
 
-    def _tell(self, refs: Sequence[str], command: Callable[[str], list[str]]) -> list[Refusal]:
+    def _send(self, refs: Sequence[str], command: Callable[[str], list[str]]) -> list[OrderRefusal]:
         wrong = [ref for ref in refs if not _REF.fullmatch(ref)]
         if wrong:
             raise ValueError(f"not references of jobs: {wrong!r}")
-        found: list[Refusal] = []
+        found: list[OrderRefusal] = []
         for first in range(0, len(refs), _CHUNK):
             chunk = refs[first : first + _CHUNK]
-            found += refusals(chunk, self._run(*command(",".join(chunk)), check=False))
+            found += parse_refusals(chunk, self._run(*command(",".join(chunk)), check=False))
         if any(refusal.message.startswith(_NO_ANSWER) for refusal in found) and not self._answers():
-            raise GatewayError(f"Slurm did not answer to an order for {', '.join(refs)[:_SHOWN]}")
+            raise GatewayError(f"Slurm did not answer an order for {', '.join(refs)[:_SHOWN]}")
         return found
 
-    def _not_there(self, licenses: Licences) -> str:
-        """Of licences that Slurm would refuse, one in words; alternatives ("a|b") are left to Slurm."""
+    def _unavailable(self, licenses: Licenses) -> str:
+        """A message about a license that Slurm would refuse; alternatives ("a|b") are left to Slurm."""
         total = {row.name: row.total for row in self.licenses()}
         wrong = [f"{name}:{count}" for name, count in licenses if "|" not in name and count > total.get(name, 0)]
         return f"Invalid license specification: {wrong[0]}" if wrong else ""
@@ -249,7 +237,7 @@ class CommandGateway:
         return "is UP" in self._run("scontrol", "ping", check=False).stdout
 
     def _state(self, ref: str) -> JobState | None:
-        """Of a job or of one task; an array's waiting rest waits."""
+        """The state of a job or of one task; the rest of an array that has not started is pending."""
         if "[" in ref:
             return JobState.PENDING
         try:
@@ -260,13 +248,13 @@ class CommandGateway:
 
     def _rows(self, *options: str) -> list[parse.JobRow]:
         secret, release = _secret(), self._known_release()
-        # The format goes by the environment: other users can read a command's arguments while it runs.
+        # The format is passed in the environment: other users can read a command's arguments while it runs.
         printed = self._squeue(options, {"SQUEUE_FORMAT2": parse.job_format(secret, release)})
         return list(parse.job_rows(printed, secret, release))
 
     def _dependencies(self, rows: list[parse.JobRow]) -> list[parse.JobRow]:
-        """Of a few jobs: ask for those that they name."""
-        named = {job_id for row in rows for job_id in parse.named(row)}
+        """As ``parse.dependencies``, for a few jobs: ask for those that they name."""
+        named = {job_id for row in rows for job_id in parse.awaited_jobs(row)}
         try:
             others = self._rows(f"--jobs={','.join(sorted(named))}") if named else []
         except _NoSuchJobError:
@@ -291,34 +279,38 @@ class CommandGateway:
             return output.stdout
         if "Invalid job id specified" in output.stderr:
             raise _NoSuchJobError
-        self._release = None  # somebody may have installed another one beside us
+        self._release = None  # another release may have been installed
         raise failure(arguments, output)
 
     def _memory_counts(self) -> bool:
         settings = self._settings or self.settings()
         return "MEMORY" in settings.values.get("SelectTypeParameters", "").upper()
 
-    def _shares(
+    def _allocations(
         self, rows: Sequence[parse.JobRow], memory_counts: bool, forget: bool = True
-    ) -> dict[str, tuple[Share, ...]]:
+    ) -> dict[str, tuple[Allocation, ...]]:
         """By job id, for the jobs that have nodes."""
-        here = [row for row in rows if parse.job_state(row.state) in _HAS_SHARES]
-        wide = [row for row in here if len(values.nodes(row.node_list)) > 1]
-        new = [row for row in wide if _share_key(row) not in self._spread]
-        spread = self._look(new, memory_counts)
-        kept = {_share_key(row) for row in wide} if forget else set(self._spread)
+        here = [row for row in rows if parse.job_state(row.state) in _HAS_ALLOCATIONS]
+        wide = [row for row in here if len(values.node_names(row.node_list)) > 1]
+        new = [row for row in wide if _allocation_key(row) not in self._spread]
+        spread = self._query_allocations(new, memory_counts)
+        kept = {_allocation_key(row) for row in wide} if forget else set(self._spread)
         self._spread = {key: value for key, value in self._spread.items() if key in kept} | spread
-        return {row.job_id: self._spread.get(_share_key(row)) or shares.simple(row, memory_counts) for row in here}
+        return {
+            row.job_id: self._spread.get(_allocation_key(row)) or allocations.simple(row, memory_counts) for row in here
+        }
 
-    def _look(self, rows: Sequence[parse.JobRow], memory_counts: bool) -> dict[_ShareKey, tuple[Share, ...]]:
-        """Ask scontrol where these jobs are; those without an exact answer (they just ended) are left out."""
-        found: dict[_ShareKey, tuple[Share, ...]] = {}
-        everything = self._details() if len(rows) > _SINGLE_LOOKS else ""
+    def _query_allocations(
+        self, rows: Sequence[parse.JobRow], memory_counts: bool
+    ) -> dict[_AllocationKey, tuple[Allocation, ...]]:
+        """Ask scontrol where these jobs run; those without an exact answer (they just ended) are left out."""
+        found: dict[_AllocationKey, tuple[Allocation, ...]] = {}
+        everything = self._details() if len(rows) > _SINGLE_QUERIES else ""
         for row in rows:
-            exact = shares.exact(everything, row, memory_counts) if everything else None
-            exact = exact or shares.exact(self._details(_details_ref(row)), row, memory_counts)
+            exact = allocations.exact(everything, row, memory_counts) if everything else None
+            exact = exact or allocations.exact(self._details(_details_ref(row)), row, memory_counts)
             if exact:
-                found[_share_key(row)] = exact
+                found[_allocation_key(row)] = exact
         return found
 
     def _details(self, *ref: str) -> str:
@@ -338,12 +330,12 @@ def _secret() -> str:
     return f"<{secrets.token_hex(16)}>"
 
 
-def _options(which: Waiting) -> list[str]:
+def _options(which: WaitingFilter) -> list[str]:
     lists = {"partition": which.partitions, "qos": which.qos, "account": which.accounts}
     return [f"--{name}={','.join(sorted(listed))}" for name, listed in lists.items() if listed]
 
 
-def _share_key(row: parse.JobRow) -> _ShareKey:
+def _allocation_key(row: parse.JobRow) -> _AllocationKey:
     return (row.job_id, row.start, row.node_list, row.cpus)
 
 
@@ -353,11 +345,11 @@ def _details_ref(row: parse.JobRow) -> str:
 
 
 def are_nodes(names: Iterable[str]) -> bool:
-    """Whether these can be names of nodes, and nothing else in a command."""
+    """Whether these are names of nodes, and safe in a command."""
     return all(_NODE.fullmatch(name) for name in names)
 
 
-def one_line(text: str) -> str:
-    """Printable, and without the quotes that scontrol would take as its own."""
+def comment_text(text: str) -> str:
+    """Printable, and without the quotes that scontrol would interpret."""
     line = "".join(character if character.isprintable() else " " for character in text)
     return line.replace('"', "'")[:_ADMIN_COMMENT_KEPT]

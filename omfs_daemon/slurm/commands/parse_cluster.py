@@ -1,24 +1,21 @@
-"""What scontrol and sacctmgr print about the cluster: nodes, partitions, licences, settings, accounts. Pure and strict.
+"""Parse what scontrol and sacctmgr print about nodes, partitions, licenses, settings and accounts. Pure and strict.
 
-ParseError holds what was not understood.
+ParseError quotes what could not be parsed.
 """
 
 from __future__ import annotations
 
 import re
 
-from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm import releases
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.gateway import AccountRow
-from omfs_daemon.slurm.gateway import LicenceRow
-from omfs_daemon.slurm.gateway import SlurmSettings
+from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, SlurmSettings
 
 _SHOWN = 160
 
-# Of a node's state only these words say that Slurm starts jobs there now; any other, known or not, says it may not.
+# Slurm starts jobs on a node only in these states; any other state, known or not, means that it may not.
 _NODE_WORKS = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "CLOUD", "DYNAMIC_NORM"})
 _NODE_MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN"}
 _NODE_MARKS |= {"$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}
@@ -26,7 +23,7 @@ _FIELD = re.compile(r"(\S+?)=(\S*)")
 _SETTING = re.compile(r"(\S+)\s*=\s?(.*)")
 
 
-def settings(printed: str) -> SlurmSettings:
+def parse_settings(printed: str) -> SlurmSettings:
     """``scontrol show config``."""
     found: dict[str, str] = {}
     for line in printed.splitlines():
@@ -39,27 +36,27 @@ def settings(printed: str) -> SlurmSettings:
         raise ParseError(f"scontrol show config names no SLURM_VERSION: {printed[:_SHOWN]!r}") from None
 
 
-def nodes(printed: str) -> list[Node]:
+def parse_nodes(printed: str) -> list[Node]:
     """``scontrol -o show nodes``.
 
     ``up`` is False for a node that is down, drained, failing, in maintenance or in a reservation, does not respond,
-    is powered down or on its way to one of these; also for any word that is new to us.
+    is powered down or on its way to one of these; also for any unknown state.
     """
     return [_node(_fields(line, "NodeName")) for line in _lines(printed, "No nodes in the system")]
 
 
-def partitions(printed: str) -> list[Partition]:
+def parse_partitions(printed: str) -> list[Partition]:
     """``scontrol -o show partitions``."""
     return [_partition(_fields(line, "PartitionName")) for line in _lines(printed, "No partitions in the system")]
 
 
-def licenses(printed: str) -> list[LicenceRow]:
-    """``scontrol -o show licenses``; those that slurmdbd hands out (Remote=yes) are among them."""
-    return [_licence(_fields(line, "LicenseName")) for line in _lines(printed, "No licenses configured in Slurm.")]
+def parse_licenses(printed: str) -> list[LicenseRow]:
+    """``scontrol -o show licenses``; including those from slurmdbd (Remote=yes)."""
+    return [_license(_fields(line, "LicenseName")) for line in _lines(printed, "No licenses configured in Slurm.")]
 
 
-def accounts(printed: str) -> list[AccountRow]:
-    """``sacctmgr -n -P list associations format=Account,ParentName,User``; rows of users are left out."""
+def parse_accounts(printed: str) -> list[AccountRow]:
+    """``sacctmgr -n -P list associations format=Account,ParentName,User``; rows of users are skipped."""
     rows = []
     for line in printed.splitlines():
         words = line.split("|")
@@ -76,7 +73,7 @@ def _node(fields: dict[str, str]) -> Node:
         words = _node_words(fields["State"])
         return Node(
             name=fields["NodeName"],
-            # Cores that are kept for the system (CoreSpecCount) are not among the effective ones.
+            # Effective CPUs exclude the cores that are reserved for the system (CoreSpecCount).
             cpus=values.whole(fields.get("CPUEfctv", fields["CPUTot"])),
             memory=values.memory(fields["RealMemory"]),
             up=words <= _NODE_WORKS,
@@ -105,7 +102,7 @@ def _partition(fields: dict[str, str]) -> Partition:
     try:
         return Partition(
             name=fields["PartitionName"],
-            nodes=frozenset(values.nodes(fields["Nodes"])),
+            nodes=frozenset(values.node_names(fields["Nodes"])),
             up=fields["State"] == "UP",
             exclusive=releases.is_exclusive(fields),
             priority_tier=values.whole(fields["PriorityTier"]),
@@ -114,9 +111,9 @@ def _partition(fields: dict[str, str]) -> Partition:
         raise ParseError(f"scontrol show partition {fields.get('PartitionName')}: no {error}") from None
 
 
-def _licence(fields: dict[str, str]) -> LicenceRow:
+def _license(fields: dict[str, str]) -> LicenseRow:
     try:
-        return LicenceRow(fields["LicenseName"], values.whole(fields["Total"]), values.whole(fields["Used"]))
+        return LicenseRow(fields["LicenseName"], values.whole(fields["Total"]), values.whole(fields["Used"]))
     except KeyError as error:
         raise ParseError(f"scontrol show licenses {fields.get('LicenseName')}: no {error}") from None
 

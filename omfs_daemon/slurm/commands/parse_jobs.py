@@ -1,8 +1,8 @@
-"""What Slurm's commands print about jobs, as Job. Pure and strict.
+"""Parse what Slurm's commands print about jobs. Pure and strict.
 
 Jobs come from ``squeue -O field:suffix`` (squeue(1): with a suffix and no size, a field is printed in full). Users
 write newlines and anything else into names and comments, so the suffix is a secret of each call and the text is split
-on that alone. ParseError holds what was not understood.
+on that alone. ParseError quotes what could not be parsed.
 """
 
 from __future__ import annotations
@@ -13,25 +13,15 @@ from itertools import groupby
 from math import ceil, inf
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.cluster.holds import GATE_MARK, OUR_MARK, WAIT_MARK
+from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.releases import Release
+from omfs_daemon.slurm.releases import SlurmRelease
 
 _COMMENT_KEPT = 1024  # Slurm's own limit of a comment
 _NAME_KEPT = 128
 _SHOWN = 160
-
-_OUR_MARK = "omfs:"
-GATE = f"{_OUR_MARK}gate"
-"""The AdminComment of a job that job_submit.lua holds."""
-
-WAITS = "omfs:wait"
-"""The word in the comment of a job whose owner has ended his own hold, and that the gate holds since."""
 
 
 class JobRow(NamedTuple):
@@ -89,7 +79,7 @@ _SQUEUE_NAMES = (
     *("Name", "Comment", "admin_comment"),
 )
 
-# squeue(1), JOB STATE CODES; a job that takes no resources any more has ENDED, one that may still take some has not.
+# squeue(1), JOB STATE CODES; a job that holds no resources any more has ENDED, one that may still hold some has not.
 _STATES = {
     **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"), JobState.PENDING),
     **dict.fromkeys(("SPECIAL_EXIT", "EXPEDITING"), JobState.PENDING),
@@ -110,13 +100,13 @@ _NAMED = re.compile(
 )
 
 
-def job_format(secret: str, release: Release) -> str:
+def job_format(secret: str, release: SlurmRelease) -> str:
     """The format for ``squeue -O`` (or SQUEUE_FORMAT2) that ``job_rows`` reads."""
     return ",".join(f"{name}:{secret}" for name in _SQUEUE_NAMES).format(sharing=release.sharing_field)
 
 
-def job_rows(printed: str, secret: str, release: Release) -> Iterator[JobRow]:
-    """The rows that squeue printed with ``job_format(secret, release)``, an array's waiting rest as one."""
+def job_rows(printed: str, secret: str, release: SlurmRelease) -> Iterator[JobRow]:
+    """The rows that squeue printed with ``job_format(secret, release)``; the pending rest of an array is one row."""
     for _, lines in groupby(_lines(printed, secret), lambda row: row.job_id):
         first, *more = lines
         if more:
@@ -130,7 +120,7 @@ def _lines(printed: str, secret: str) -> Iterator[JobRow]:
     if fields.pop().strip() or len(fields) % width:
         raise ParseError(f"squeue printed a part of a job: {printed[-_SHOWN:]!r}")
     for first in range(0, len(fields), width):
-        # Between two rows stands the newline that squeue ends each row with.
+        # squeue ends each row with a newline.
         yield JobRow(fields[first].lstrip("\n"), *fields[first + 1 : first + width])
 
 
@@ -148,12 +138,12 @@ def excluded(printed: str, secret: str) -> dict[str, str]:
     return {job_id.lstrip("\n"): listed if values.text(listed) else "" for job_id, listed in rows}
 
 
-def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Share, ...]) -> Job:
+def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tuple[Allocation, ...]) -> Job:
     """The job of a row. ``memory_counts``: Slurm allocates memory (SelectTypeParameters with MEMORY).
 
-    While a job is held, its reason names nothing but the hold, so ``eligible`` tells what else it waits for: its begin
-    time, infinity while a dependency is unfulfilled (see ``dependencies``), None if Slurm has not looked at it yet or
-    nothing is to wait for.
+    While a job is held, its reason names nothing but the hold, so ``eligible`` shows what else it waits for: its begin
+    time, infinity while a dependency is unfulfilled (see ``dependencies``), None if Slurm has not considered it yet or
+    it waits for nothing else.
     """
     state = job_state(row.state)
     waits = state is JobState.PENDING
@@ -179,8 +169,8 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Sha
             start=None if waits else values.epoch(row.start),  # a waiting job's is only expected
             run_time=0.0 if row.time_used == "INVALID" else values.duration(row.time_used),
             time_limit=values.duration(row.time_limit),
-            shares=shares,
-            licenses=values.licenses(row.licenses),
+            allocations=allocations,
+            licenses=values.license_counts(row.licenses),
             array_id=values.whole(row.array_job_id) if task_ids else None,
             task_ids=task_ids,
             restarts=values.whole(row.restarts),
@@ -195,34 +185,37 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, shares: tuple[Sha
 
 
 def dependencies(rows: Sequence[JobRow], others: Iterable[JobRow] | None = None) -> list[JobRow]:
-    """The rows, without the dependencies of held jobs that may be fulfilled by now.
+    """The rows, without the dependencies of held jobs, and of jobs just released, that may be fulfilled by now.
 
-    Slurm does not look at a held job's dependencies before its release: they stay "(unfulfilled)" for ever. They are
-    taken for true only while a job that they name is among ``others``, the jobs that have not ended (None: ``rows``).
+    Slurm does not look at a held job's dependencies before the first tick after its release: so long they stay
+    "(unfulfilled)". They are taken for true only while a job that they name is among ``others``, the jobs that have not
+    ended (None: ``rows``).
     """
-    held = [row for row in rows if _may_be_stale(row)]
-    if not held:
+    stale = [row for row in rows if _may_be_stale(row)]
+    if not stale:
         return list(rows)
     active = _active(rows if others is None else others)
-    over = {row.job_id for row in held if not _still_depends(row.dependency, active)}
+    over = {row.job_id for row in stale if not _still_depends(row.dependency, active)}
     return [row._replace(dependency="") if row.job_id in over else row for row in rows]
 
 
-def named(row: JobRow) -> list[str]:
-    """The ids of the jobs (or arrays) that a held job waits for, as far as they tell ("singleton" names none, tasks
-    wait for tasks with "aftercorr"); none of a job that is not held, whose dependency Slurm keeps up to date."""
+def awaited_jobs(row: JobRow) -> list[str]:
+    """The ids of the jobs (or arrays) that a held or just released job waits for, as far as they tell ("singleton"
+    names none, tasks wait for tasks with "aftercorr"); none of others, whose dependency Slurm keeps up to date."""
     return [match["id"] for match in _NAMED.finditer(row.dependency)] if _may_be_stale(row) else []
 
 
 def _may_be_stale(row: JobRow) -> bool:
-    if row.priority != "0" or job_state(row.state) is not JobState.PENDING:
+    # Of a job that nothing holds Slurm says "Dependency" once it has looked; right after a release it says "None".
+    looked_at = row.priority != "0" and row.reason.startswith("Dependency")
+    if _UNFULFILLED not in row.dependency or looked_at or job_state(row.state) is not JobState.PENDING:
         return False
     never = _FAILED in row.dependency and "?" not in row.dependency
-    return _UNFULFILLED in row.dependency and not never
+    return not never
 
 
 def _active(rows: Iterable[JobRow]) -> dict[str, bool]:
-    """Jobs, arrays and their tasks that have not ended, and whether (a part of) them has still to start."""
+    """Jobs, arrays and their tasks that have not ended, and whether any part of them is still pending."""
     active: dict[str, bool] = {}
     for row in rows:
         state = job_state(row.state)
@@ -248,17 +241,17 @@ def _still_depends(dependency: str, active: dict[str, bool]) -> bool:
     return all(outstanding) if "?" in dependency else any(outstanding)
 
 
-def job_state(word: str) -> JobState:
-    """Slurm's word for a job's state; ParseError for one that squeue(1) does not list."""
+def job_state(name: str) -> JobState:
+    """The state with Slurm's name; ParseError for one that squeue(1) does not list."""
     try:
-        return _STATES[word]
+        return _STATES[name]
     except KeyError:
-        raise ParseError(f"not a state of a job: {word[:_SHOWN]!r}") from None
+        raise ParseError(f"not a state of a job: {name[:_SHOWN]!r}") from None
 
 
 # -- parts of a job --------------------------------------------------------------------------------
 def _ref(row: JobRow, task_ids: Sequence[int]) -> str:
-    """What commands take; the array's bare id would hit all of its tasks."""
+    """The reference for commands; the array's bare id would address all of its tasks."""
     if not task_ids:
         return row.job_id
     if len(task_ids) == 1:
@@ -267,26 +260,26 @@ def _ref(row: JobRow, task_ids: Sequence[int]) -> str:
 
 
 def _hold(row: JobRow) -> Hold:
-    """A job waits in a hold if its priority is 0; who may release it shows in the reason, which may be a list."""
+    """A pending job with priority 0 is held; the reason, which may be a list, shows who may release it."""
     if values.whole(row.priority) != 0:
         return Hold.NONE
     return Hold.ADMIN if "JobHeldAdmin" in row.reason.split(",") else Hold.USER
 
 
 def _admin_comment(row: JobRow, hold: Hold) -> str:
-    """The job's own, or the gate's mark where job_submit.lua could write it into the comment only: Slurm refuses an
-    AdminComment in the update with which an owner ends his hold."""
+    """The job's own, or the gate's mark where job_submit.lua could write it only into the comment: Slurm refuses an
+    AdminComment in the update with which an owner releases a job."""
     written = values.text(row.admin_comment)[:_COMMENT_KEPT]
-    is_waiting = hold is Hold.USER and WAITS in row.comment.split()
-    return GATE if is_waiting and not written.startswith(_OUR_MARK) else written
+    is_waiting = hold is Hold.USER and WAIT_MARK in row.comment.split()
+    return GATE_MARK if is_waiting and not written.startswith(OUR_MARK) else written
 
 
-def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> Request:
+def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> JobRequest:
     allocated = values.tres(row.tres)
     cpus = values.whole(row.cpus)
     node_count, most = _node_counts(row, allocated)
     per_cpu, per_node = _memory(row, allocated, cpus, node_count) if memory_counts else (0, 0)
-    return Request(
+    return JobRequest(
         cpus=cpus,
         nodes=node_count,
         max_nodes=most,
@@ -295,11 +288,11 @@ def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> Request:
         memory_per_node=per_node,
         gres=values.pairs(_gres(row, node_count)),
         features=values.text(row.features),
-        # OK and YES share nodes; USER and MCS do so with some others only, which we do not model.
+        # OK and YES share nodes; USER and MCS do so with some jobs only, which is not modeled.
         exclusive=row.over_subscribe not in ("OK", "YES"),
         partitions=tuple(values.names(row.partition)),
-        required_nodes=frozenset(values.nodes(row.required_nodes)),
-        excluded_nodes=frozenset(values.nodes(excluded_nodes)),
+        required_nodes=frozenset(values.node_names(row.required_nodes)),
+        excluded_nodes=frozenset(values.node_names(excluded_nodes)),
     )
 
 
@@ -307,7 +300,7 @@ def _node_counts(row: JobRow, allocated: dict[str, str]) -> tuple[int, int]:
     """The least and the most nodes.
 
     While a job waits, squeue raises NumNodes to what it takes at the largest node's size, while the TRES hold the
-    job's own least number; a MaxNodes that equals the raised number was made up as well.
+    job's own least number; a MaxNodes that equals the raised number is not the user's either.
     """
     shown, most = values.whole(row.nodes), values.whole(row.max_nodes)
     least = values.whole(allocated.get("node", row.nodes))
@@ -315,7 +308,7 @@ def _node_counts(row: JobRow, allocated: dict[str, str]) -> tuple[int, int]:
 
 
 def _memory(row: JobRow, allocated: dict[str, str], cpus: int, node_count: int) -> tuple[int, int]:
-    """(per CPU, per node). MinMemory does not say which it is, but the total does; 0 means all of a node's."""
+    """(per CPU, per node). MinMemory does not show which it is, but the total does; 0 means all of a node's memory."""
     least = values.memory(row.min_memory)
     total = values.memory(allocated["mem"]) if "mem" in allocated else 0
     if least and total == least * cpus:
@@ -326,7 +319,7 @@ def _memory(row: JobRow, allocated: dict[str, str], cpus: int, node_count: int) 
 
 
 def _gres(row: JobRow, node_count: int) -> dict[str, int]:
-    """Per node: the largest part where the request is for the whole job or by task."""
+    """Per node; for requests by job or by task, the largest count on any node."""
     tasks_per_node = ceil(values.whole(row.tasks) / node_count)
     counts = values.gres(row.tres_per_node) or values.gres(row.tres_per_socket)
     if not counts:

@@ -1,8 +1,8 @@
-"""What scontrol and scancel say about orders that Slurm did not take. Pure.
+"""Parse the messages of scontrol and scancel about refused orders. Pure.
 
-With a list of jobs they go on after a refusal and end with exit code 1; who was refused stands in the messages,
-as ``... for job 7``, ``3_4-5: ...`` (26.05: ``3_[4-5]: ...``) or ``... on job id 7: ...``. Slurm words the messages
-otherwise from release to release, so nothing but the names is read in them.
+With a list of jobs they continue after a refusal and end with exit code 1; the messages name the refused jobs,
+as ``... for job 7``, ``3_4-5: ...`` (26.05: ``3_[4-5]: ...``) or ``... on job id 7: ...``. The rest of
+the messages differs from release to release, so only the names are parsed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.gateway import Refusal
-from omfs_daemon.slurm.commands.run_command import Output
+from omfs_daemon.slurm.commands.run_command import CommandOutput
+from omfs_daemon.slurm.gateway import OrderRefusal
 
 _FORMS = (
     re.compile(r"scancel: error: Kill job error on job id (?P<ref>\S+): (?P<message>.*)"),
     re.compile(r"(?P<ref>\d+_\S+): (?P<message>.*)"),
     re.compile(r"(?P<message>.*) for job (?P<ref>\S+)"),
 )
-# A second line about a refusal that the line before has named; 26.05 says no more than "slurm_suspend error".
+# A second line about the refusal in the line before; 26.05 prints only "slurm_suspend error".
 _REPEATS = re.compile(r"slurm_\w+ error(?::|$)")
 _NO_SLURM = re.compile(
     r"unable to contact slurm controller|socket timed out|connection refused|zero bytes were transmitted"
@@ -29,22 +29,25 @@ _NO_SLURM = re.compile(
 )
 
 
-def refusals(refs: Sequence[str], output: Output) -> list[Refusal]:
-    """The refusals among ``refs``; a message that names none of them counts for all. GatewayError if Slurm is away."""
+def parse_refusals(refs: Sequence[str], output: CommandOutput) -> list[OrderRefusal]:
+    """The refusals among ``refs``; a message that names none of them counts for all.
+
+    GatewayError if Slurm does not answer.
+    """
     if output.code == 0:
         return []
     lines = [line.strip() for line in (output.stderr + output.stdout).splitlines() if line.strip()]
-    away = next((line for line in lines if _NO_SLURM.search(line)), None)
-    if away:
-        raise GatewayError(f"Slurm did not take the order for {', '.join(refs)[:120]}: {away}")
+    down = next((line for line in lines if _NO_SLURM.search(line)), None)
+    if down:
+        raise GatewayError(f"Slurm did not take the order for {', '.join(refs)[:120]}: {down}")
     found = [refusal for line in lines for refusal in _named(line, refs)]
     if not found:
         message = lines[-1] if lines else f"exit {output.code} without a message"
-        found = [Refusal(ref, message) for ref in refs]
+        found = [OrderRefusal(ref, message) for ref in refs]
     return list(dict.fromkeys(found))
 
 
-def _named(line: str, refs: Sequence[str]) -> Iterable[Refusal]:
+def _named(line: str, refs: Sequence[str]) -> Iterable[OrderRefusal]:
     if _REPEATS.match(line):
         return ()
     for form in _FORMS:
@@ -52,8 +55,8 @@ def _named(line: str, refs: Sequence[str]) -> Iterable[Refusal]:
         if match:
             meant = [ref for ref in refs if _covers(ref, match["ref"])]
             if meant:
-                return [Refusal(ref, match["message"]) for ref in meant]
-    return [Refusal(ref, line) for ref in refs]
+                return [OrderRefusal(ref, match["message"]) for ref in meant]
+    return [OrderRefusal(ref, line) for ref in refs]
 
 
 def _covers(ref: str, named: str) -> bool:

@@ -1,4 +1,4 @@
-"""One place that runs Slurm's commands: no shell, always a time-out, always the same environment."""
+"""Run Slurm's commands: no shell, always a time-out, always the same environment."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import GatewayTimeout
+from omfs_daemon.errors import GatewayError, GatewayTimeout
 
 # Variables with which a user or a site changes what the commands print (squeue(1), ENVIRONMENT VARIABLES).
 _CHANGES_OUTPUT = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SCANCEL_", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
@@ -19,8 +18,8 @@ _CHANGES_OUTPUT = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SCANCEL_", "SLUR
 _SHOWN = 120
 
 
-class Output(NamedTuple):
-    """What a command printed and how it ended."""
+class CommandOutput(NamedTuple):
+    """The output and exit code of a command."""
 
     stdout: str
     stderr: str
@@ -28,7 +27,7 @@ class Output(NamedTuple):
 
 
 class Runner(Protocol):
-    """What ``run`` is to those who give commands; another one records them, or answers from records."""
+    """The type of ``run_command``; others record commands, or answer from records."""
 
     def __call__(
         self,
@@ -38,10 +37,10 @@ class Runner(Protocol):
         conf: Path | None = None,
         check: bool = True,
         variables: Mapping[str, str] | None = None,
-    ) -> Output: ...
+    ) -> CommandOutput: ...
 
 
-def run(
+def run_command(
     arguments: Sequence[str],
     *,
     timeout: float,
@@ -50,12 +49,12 @@ def run(
     stdin: str = "",
     cwd: Path | None = None,
     variables: Mapping[str, str] | None = None,
-) -> Output:
+) -> CommandOutput:
     """Run one command and return what it printed.
 
     ``conf`` becomes SLURM_CONF, ``variables`` are added to the environment. Times are printed as seconds since
-    the epoch and array task lists in full. Raises GatewayTimeout after ``timeout`` seconds, when the whole process
-    group has been killed (a command whose slurmctld is dead waits for minutes); GatewayError if the command cannot
+    the epoch and array task lists in full. Raises GatewayTimeout after ``timeout`` seconds, after the whole process
+    group has been killed (a command waits for minutes for a dead slurmctld); GatewayError if the command cannot
     be started or, with ``check``, ends with an exit code other than 0.
     """
     try:
@@ -78,14 +77,14 @@ def run(
     except BaseException:
         _end(process)
         raise
-    output = Output(_text(stdout), _text(stderr), process.returncode)
+    output = CommandOutput(_text(stdout), _text(stderr), process.returncode)
     if check and output.code != 0:
         raise failure(arguments, output)
     return output
 
 
-def failure(arguments: Sequence[str], output: Output) -> GatewayError:
-    """The error that says what was run, how it ended and the last thing it said."""
+def failure(arguments: Sequence[str], output: CommandOutput) -> GatewayError:
+    """The error with the command, its exit code and its last message."""
     lines = output.stderr.strip().splitlines() or output.stdout.strip().splitlines() or ["(no message)"]
     return GatewayError(f"{_short(arguments)}: exit {output.code}: {lines[-1]}")
 
@@ -97,7 +96,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def environment(conf: Path | None) -> dict[str, str]:
-    """Of everything that talks to the Slurm of ``conf``: nothing that a user or a site has set changes what it says."""
+    """For all commands to the Slurm of ``conf``: no variable of a user or a site changes their output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_CHANGES_OUTPUT)}
     environment |= {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
     if conf is not None:
@@ -106,7 +105,7 @@ def environment(conf: Path | None) -> dict[str, str]:
 
 
 def _text(output: bytes) -> str:
-    # Names and comments are any bytes a user likes; they must not stop the daemon.
+    # Names and comments hold any bytes; they must not stop the daemon.
     return output.decode("utf-8", errors="replace")
 
 

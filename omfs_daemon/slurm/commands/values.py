@@ -1,4 +1,4 @@
-"""Single values as Slurm's commands print them (squeue(1), sinfo(1), scontrol(1)), as numbers and names."""
+"""Parse single values as Slurm's commands print them (squeue(1), sinfo(1), scontrol(1))."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024*
 _WHOLE = re.compile(r"-?[0-9]+")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?")
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
-# As strtol(3) reads it: blanks, a sign, no digits at all. Slurm takes and shows all that.
+# As strtol(3) parses it: blanks, a sign, no digits at all. Slurm accepts and shows all that.
 _LICENSE = re.compile(r"([^:|=]+)[:=][ \t-\r]*([+-]?)0*([0-9]*)")
 _STRTOL_KEPT = 20
 _LICENSE_NAME = re.compile(r"[A-Za-z0-9_][\w.@:/|+-]*", re.ASCII)
@@ -31,7 +31,7 @@ _MOST_GRES = 2**31 - 1
 
 
 def text(value: str) -> str:
-    """A word of Slurm's, "" where it prints that there is none."""
+    """A value, "" where Slurm prints that there is none."""
     return "" if value in _NOTHING else value
 
 
@@ -59,12 +59,12 @@ def duration(value: str) -> float:
 
 
 def memory(value: str, unit: str = "M") -> int:
-    """``100M``, ``1.50G`` or a plain number in ``unit`` as bytes; at most 1 PiB."""
+    """``100M``, ``1.50G`` or a plain number in ``unit``, in bytes; at most 1 PiB."""
     return min(int(_amount(value, unit)), _MOST_MEMORY)
 
 
 @lru_cache(maxsize=_NODES_KEPT)
-def nodes(value: str) -> tuple[str, ...]:
+def node_names(value: str) -> tuple[str, ...]:
     """``n[1-2],m7`` as names in order."""
     if value in _NOTHING:
         return ()
@@ -77,7 +77,7 @@ def nodes(value: str) -> tuple[str, ...]:
 
 
 def tasks(value: str) -> tuple[int, ...]:
-    """An array's task ids, ``1,3,5-9%2`` or ``0-8:4``; none for a job that is no array."""
+    """An array's task ids, ``1,3,5-9%2`` or ``0-8:4``; none for a job that is not of an array."""
     if value in _NOTHING:
         return ()
     try:
@@ -112,10 +112,11 @@ def gres(value: str) -> dict[str, int]:
     return counts
 
 
-def licenses(value: str) -> tuple[tuple[str, int], ...]:
-    """``ve_n1:2,fluent@server`` as counts by name; what is no count stays part of a name (``a:1|b:1``: one of two).
+def license_counts(value: str) -> tuple[tuple[str, int], ...]:
+    """``ve_n1:2,fluent@server`` as counts by name; what is not a count stays part of the name
+    (``a:1|b:1``: one of two).
 
-    A count is what Slurm takes it for: else a user could have of the books what we do not see.
+    Counts are parsed as Slurm does: else a user could hold node licenses that we do not see.
     """
     counts: dict[str, int] = {}
     if value in _NOTHING:
@@ -128,28 +129,28 @@ def licenses(value: str) -> tuple[tuple[str, int], ...]:
 
 
 def _license_count(sign: str, digits: str) -> int:
-    """By strtol(3), which stops at 64 bits; of that Slurm keeps the lower 32."""
+    """As strtol(3) does, which stops at 64 bits; Slurm keeps the lower 32 of them."""
     number = min(int("0" + digits[:_STRTOL_KEPT]), 2**63 - 1)
     return (-number if sign == "-" else number) % 2**32
 
 
 def not_licenses(counts: Iterable[tuple[str, int]]) -> str:
-    """Why these cannot be told to Slurm, "" if they can: a site may give its licences names that no command bears."""
+    """Why these cannot be written in a command, "" if they can: a site may give its licenses any names."""
     wrong = [name for name, count in counts if not _LICENSE_NAME.fullmatch(name) or count < 1]
-    return f"not licences that can be named in a command: {wrong!r}"[:200] if wrong else ""
+    return f"not licenses that can be named in a command: {wrong!r}"[:200] if wrong else ""
 
 
 def licenses_text(counts: Iterable[tuple[str, int]]) -> str:
-    """The other way round; ValueError for what cannot be meant, so that nothing else gets into a command."""
+    """The inverse of ``license_counts``; ValueError for anything else, so that nothing else gets into a command."""
     listed = list(counts)
     wrong = [pair for pair in listed if not _LICENSE_NAME.fullmatch(pair[0]) or pair[1] < 1]
     if wrong:
-        raise ValueError(f"not licences and their counts: {wrong!r}")
+        raise ValueError(f"not licenses and their counts: {wrong!r}")
     return ",".join(name if "|" in name else f"{name}:{count}" for name, count in listed)
 
 
 def pairs(counts: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    """Counts in the one order that makes equal ones equal."""
+    """Counts as a sorted tuple, so that equal ones compare equal."""
     return tuple(sorted((name, count) for name, count in counts.items() if count))
 
 

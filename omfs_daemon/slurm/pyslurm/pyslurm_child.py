@@ -1,8 +1,8 @@
 """The program that talks to Slurm through PySlurm: ``python -m omfs_daemon.slurm.pyslurm.pyslurm_child``.
 
-It is a process of its own because PySlurm's calls hold the interpreter's lock for as long as slurmctld takes, and
-because ``import pyslurm`` without a slurm.conf ends the interpreter. One JSON object a line comes in, one goes out for
-each; it ends with its input. Needs nothing but Python's standard library and pyslurm, of which it uses only what
+It is a process of its own because PySlurm's calls hold the interpreter's lock until slurmctld has answered, and
+because ``import pyslurm`` without a slurm.conf ends the interpreter. It answers each JSON object (one per line) with
+one, and ends with its input. Needs nothing but Python's standard library and pyslurm, of which it uses only what
 releases 22.5.3, 24.11.0 and 25.11.2 have in common (docs/pyslurm.md).
 """
 
@@ -16,18 +16,18 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 UNREADABLE = "\0unreadable"
-"""Stands for a value that PySlurm cannot read; text of Slurm's never has a NUL."""
+"""Stands for a value that PySlurm cannot read; text from Slurm never contains a NUL."""
 
 NEEDED = ("Job", "Jobs", "JobSubmitDescription", "RPCError", "__version__")
 
-# slurm/slurm_errno.h: 2000 to 4999 are slurmctld's and slurmd's own answers, all others say that there was none; two of
+# slurm/slurm_errno.h: 2000 to 4999 are answers of slurmctld and slurmd, all others mean that there was none, and two of
 # these that nobody listens.
 _ANSWERS = range(2000, 5000)
 _NOBODY_LISTENS = (1001, 1800)
 
 
-class Seen(NamedTuple):
-    """A job as PySlurm shows it, by the names of its attributes; ``run_time``, which always changes, goes extra."""
+class PySlurmJob(NamedTuple):
+    """A job as PySlurm shows it, by attribute; without ``run_time``, which always changes."""
 
     id: int
     array_id: Any
@@ -68,12 +68,12 @@ class Seen(NamedTuple):
     required_nodes: Any
 
 
-class Desk:
-    """Answers requests with a ``pyslurm`` module. Remembers the last look, to tell only what is new in the next."""
+class RequestServer:
+    """Answers requests with a ``pyslurm`` module. Remembers the last poll, to report only changes in the next."""
 
     def __init__(self, pyslurm: Any) -> None:
         self._pyslurm = pyslurm
-        self._told: dict[int, list[Any]] = {}
+        self._reported: dict[int, list[Any]] = {}
         self._orders: dict[str, Callable[[Any, dict[str, Any]], None]] = {
             "hold": lambda job, _fields: job.hold(),
             "release": lambda job, _fields: job.release(),
@@ -83,33 +83,33 @@ class Desk:
         }
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What goes out for one request; ``{"error": text}`` if Slurm did not answer it."""
+        """The answer to one request; ``{"error": text}`` if Slurm did not answer."""
         try:
-            if request["do"] == "look":
-                return self._look(request["all"])
+            if request["do"] == "poll":
+                return self._poll(request["all"])
             return self._order(request["do"], request["ids"], request.get("fields", {}))
         except Exception as error:
             return {"error": _line(error)}
 
-    def _look(self, everything: bool) -> dict[str, Any]:
-        told = {} if everything else self._told
+    def _poll(self, everything: bool) -> dict[str, Any]:
+        known = {} if everything else self._reported
         present: dict[int, list[Any]] = {}
         ran: dict[int, int] = {}
         for job in self._pyslurm.Jobs.load().values():
-            row = [_value(job, name) for name in Seen._fields]
+            row = [_value(job, name) for name in PySlurmJob._fields]
             present[row[0]] = row
             if (seconds := _value(job, "run_time")) and seconds != UNREADABLE:
                 ran[row[0]] = seconds
-        changed = [row for job_id, row in present.items() if told.get(job_id) != row]
-        gone = [job_id for job_id in told if job_id not in present]
-        self._told = present
-        return {"all": not told, "changed": changed, "gone": gone, "ran": ran}
+        changed = [row for job_id, row in present.items() if known.get(job_id) != row]
+        gone = [job_id for job_id in known if job_id not in present]
+        self._reported = present
+        return {"all": not known, "changed": changed, "gone": gone, "ran": ran}
 
     def _order(self, what: str, ids: list[int], fields: dict[str, Any]) -> dict[str, Any]:
-        """``refused``: what Slurm said, by job; ``away``: why it could not be asked any further.
+        """``refused``: Slurm's messages by job; ``unreachable``: why the rest was not sent.
 
-        An order for several fields that was refused may have been carried out in part: ``before`` and ``after``
-        then tell these fields, by job.
+        A refused order for several fields may have been carried out in part: ``before`` and ``after`` then hold these
+        fields, by job.
         """
         refused: dict[int, str] = {}
         before: dict[int, dict[str, Any]] = {}
@@ -120,17 +120,17 @@ class Desk:
                     before[job_id] = self._fields(job_id, fields)
                 self._orders[what](self._pyslurm.Job(job_id), fields)
             except self._pyslurm.RPCError as error:
-                said = _line(error) if _is_answer(error) else self._unknown(job_id, error)
-                if said is None:
-                    return {"refused": refused, "away": _line(error)}
-                refused[job_id] = said
+                message = _line(error) if _is_answer(error) else self._unknown(job_id, error)
+                if message is None:
+                    return {"refused": refused, "unreachable": _line(error)}
+                refused[job_id] = message
                 if job_id in before:
                     after[job_id] = self._fields(job_id, fields)
         return {"refused": refused, "before": before, "after": after}
 
     def _unknown(self, job_id: int, error: Any) -> str | None:
-        """Slurm hangs up instead of refusing to suspend a job that it does not know: what it says when it is asked for
-        the job; None if it knows it, or does not answer either."""
+        """Slurm hangs up instead of refusing to suspend an unknown job: its message when it is asked for the job; None
+        if it knows the job, or does not answer either."""
         if error.errno in _NOBODY_LISTENS:
             return None
         try:
@@ -160,7 +160,7 @@ def _line(error: BaseException) -> str:
 
 
 def _imported() -> tuple[Any, dict[str, Any]]:
-    """The module, and how this program introduces itself."""
+    """The module, and this program's first line."""
     try:
         pyslurm = importlib.import_module("pyslurm")
     except Exception as error:
@@ -172,17 +172,17 @@ def _imported() -> tuple[Any, dict[str, Any]]:
 
 
 def main() -> int:
-    """Introduce ourselves, then answer until the input ends; exit code 1 without a pyslurm that can be used."""
+    """Print the version of PySlurm, then answer until the input ends; exit code 1 without a usable pyslurm."""
     # What libraries print on standard output must not get between the answers.
     with os.fdopen(os.dup(1), "w", encoding="ascii") as answers:
         os.dup2(2, 1)
-        pyslurm, introduction = _imported()
-        print(json.dumps(introduction), file=answers, flush=True)
+        pyslurm, first_line = _imported()
+        print(json.dumps(first_line), file=answers, flush=True)
         if pyslurm is None:
             return 1
-        desk = Desk(pyslurm)
+        server = RequestServer(pyslurm)
         for line in sys.stdin.buffer:
-            print(json.dumps(desk.answer(json.loads(line)), default=str), file=answers, flush=True)
+            print(json.dumps(server.answer(json.loads(line)), default=str), file=answers, flush=True)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The gateway over PySlurm, with the command adapter for what PySlurm cannot tell or do (table: docs/pyslurm.md).
+"""The gateway over PySlurm, with the command adapter for what PySlurm cannot show or do (table: docs/pyslurm.md).
 
 Measured on 22.05.8 with 5,000 waiting jobs: docs/pyslurm.md.
 """
@@ -10,24 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands import parse_jobs as parse
-from omfs_daemon.slurm.pyslurm import rows as pyslurm_rows
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.commands.command_gateway import are_nodes
-from omfs_daemon.slurm.commands.command_gateway import one_line
-from omfs_daemon.slurm.gateway import AccountRow
-from omfs_daemon.slurm.gateway import LicenceRow
-from omfs_daemon.slurm.gateway import Licences
-from omfs_daemon.slurm.gateway import Refusal
-from omfs_daemon.slurm.gateway import SlurmSettings
+from omfs_daemon.slurm.commands.command_gateway import CommandGateway, are_nodes, comment_text
 from omfs_daemon.slurm.commands.parse_jobs import JobRow
-from omfs_daemon.slurm.pyslurm.pyslurm_child import Seen
+from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRefusal, SlurmSettings
+from omfs_daemon.slurm.pyslurm import rows as pyslurm_rows
+from omfs_daemon.slurm.pyslurm.pyslurm_child import PySlurmJob
 from omfs_daemon.slurm.pyslurm.pyslurm_process import PySlurmProcess
 
 _CHUNK = 100  # jobs in one request, which has one time-out
@@ -36,20 +28,20 @@ _PRINTED_KEPT = 60.0
 _MOST_ID = 2**31
 _SHOWN = 120
 
-ByCommands = Callable[[Sequence[str]], list[Refusal]]
+ByCommands = Callable[[Sequence[str]], list[OrderRefusal]]
 
 
 @dataclass(slots=True)
 class _Known:
-    """A job: as PySlurm shows it, how squeue printed it and what PySlurm showed then, and the two together."""
+    """A job as PySlurm shows it, as squeue printed it, what PySlurm showed then, and both combined."""
 
-    seen: Seen
+    seen: PySlurmJob
     printed: JobRow | None = None
     settled: list[Any] | None = None
     row: JobRow | None = None
 
     @property
-    def wanting(self) -> bool:
+    def needs_print(self) -> bool:
         return self.printed is None or self.settled is None
 
 
@@ -66,7 +58,7 @@ class PySlurmGateway:
         self._process = process
         self._commands = commands
         self._clock = clock
-        self._blind = True
+        self._needs_full_poll = True
         self._known: dict[int, _Known] = {}
         self._all_printed_at = float("-inf")
         self._groups: set[int] = set()
@@ -80,14 +72,14 @@ class PySlurmGateway:
         """End PySlurm's process."""
         self._process.close()
 
-    # -- seeing ------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
     def jobs(self) -> list[Job]:
-        ran = self._look()
+        ran = self._poll()
         live = {job_id: known for job_id, known in self._known.items() if _is_live(known.seen)}
-        printed = self._print(live)
+        printed = self._print_rows(live)
         rows, excluded = [], {}
         for job_id, known in live.items():
-            row = printed.get(job_id) or _together(known, ran.get(job_id, 0))
+            row = printed.get(job_id) or _combined(known, ran.get(job_id, 0))
             if row is not None:
                 rows.append(row)
                 if listed := pyslurm_rows.excluded_nodes(known.seen):
@@ -109,60 +101,60 @@ class PySlurmGateway:
     def accounts(self) -> list[AccountRow] | None:
         return self._commands.accounts()
 
-    def licenses(self) -> list[LicenceRow]:
+    def licenses(self) -> list[LicenseRow]:
         return self._commands.licenses()
 
-    # -- telling -----------------------------------------------------------------------------------
-    def hold(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell(refs, self._commands.hold, "hold")
+    # -- orders ------------------------------------------------------------------------------------
+    def hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, self._commands.hold, "hold")
 
-    def release(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell(refs, self._commands.release, "release")
+    def release(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, self._commands.release, "release")
 
-    def suspend(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell(refs, self._commands.suspend, "suspend")
+    def suspend(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, self._commands.suspend, "suspend")
 
-    def resume(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell(refs, self._commands.resume, "resume")
+    def resume(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, self._commands.resume, "resume")
 
-    def set_nice(self, refs: Sequence[str], nice: int) -> list[Refusal]:
+    def set_nice(self, refs: Sequence[str], nice: int) -> list[OrderRefusal]:
         # As text: a number 0 would count as not given.
-        return self._tell(refs, lambda some: self._commands.set_nice(some, nice), "modify", nice=str(nice))
+        return self._send(refs, lambda some: self._commands.set_nice(some, nice), "modify", nice=str(nice))
 
-    def allow_requeue(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell(refs, self._commands.allow_requeue, "modify", is_requeueable=True)
+    def allow_requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, self._commands.allow_requeue, "modify", is_requeueable=True)
 
-    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[Refusal]:
-        if not (line := one_line(text)):
+    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[OrderRefusal]:
+        if not (line := comment_text(text)):
             return self._commands.set_admin_comment(refs, text)
-        return self._tell(refs, lambda some: self._commands.set_admin_comment(some, text), "modify", admin_comment=line)
+        return self._send(refs, lambda some: self._commands.set_admin_comment(some, text), "modify", admin_comment=line)
 
-    def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
+    def set_licenses(self, refs: Sequence[str], licenses: Licenses) -> list[OrderRefusal]:
         if not licenses or values.not_licenses(licenses):
             return self._commands.set_licenses(refs, licenses)
         listed = values.licenses_text(licenses).split(",")
-        return self._tell(refs, lambda some: self._commands.set_licenses(some, licenses), "modify", licenses=listed)
+        return self._send(refs, lambda some: self._commands.set_licenses(some, licenses), "modify", licenses=listed)
 
-    def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
+    def pin(self, ref: str, nodes: Sequence[str], licenses: Licenses | None = None) -> list[OrderRefusal]:
         takes_away = not nodes or (licenses is not None and not licenses)
         if takes_away or not are_nodes(nodes) or values.not_licenses(licenses or ()):
             return self._commands.pin(ref, nodes, licenses)
         fields: dict[str, Any] = {"required_nodes": list(nodes)}
         if licenses:
             fields["licenses"] = values.licenses_text(licenses).split(",")
-        return self._tell([ref], lambda _: self._commands.pin(ref, nodes, licenses), "modify", **fields)
+        return self._send([ref], lambda _: self._commands.pin(ref, nodes, licenses), "modify", **fields)
 
-    def requeue_hold(self, refs: Sequence[str]) -> list[Refusal]:
+    def requeue_hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
         return self._commands.requeue_hold(refs)
 
-    def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
+    def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[OrderRefusal]:
         return self._commands.signal(ref, signal, batch_only)
 
-    # -- looking -----------------------------------------------------------------------------------
-    def _look(self) -> dict[int, int]:
-        """Bring what PySlurm shows up to date; returns how long each job has run, where it has."""
-        blind, self._blind = self._blind, True
-        answer = self._process.ask(do="look", all=blind)
+    # -- polling -----------------------------------------------------------------------------------
+    def _poll(self) -> dict[int, int]:
+        """Update what PySlurm shows; returns how long each started job has run."""
+        full, self._needs_full_poll = self._needs_full_poll, True
+        answer = self._process.ask(do="poll", all=full)
         changed = [pyslurm_rows.seen(row) for row in answer["changed"]]
         known = {} if answer["all"] else self._known
         for job_id in answer["gone"]:
@@ -173,15 +165,15 @@ class PySlurmGateway:
         self._known = known
         self._groups = {group for job in known.values() if (group := _group(job.seen)) is not None}
         self._tasks = dict(_task(job.seen) for job in known.values() if _is_task(job.seen))
-        self._blind = False
+        self._needs_full_poll = False
         return {int(job_id): seconds for job_id, seconds in answer["ran"].items()}
 
-    def _print(self, live: dict[int, _Known]) -> dict[int, JobRow]:
-        """Ask squeue for the jobs of which it must be asked; what it printed counts as it is, because it is newer.
+    def _print_rows(self, live: dict[int, _Known]) -> dict[int, JobRow]:
+        """Ask squeue for the jobs that need it; its rows are used as they are, because they are newer.
 
         A job that has ended since PySlurm showed it is not printed, and not listed.
         """
-        wanted = [job_id for job_id, known in live.items() if known.wanting]
+        wanted = [job_id for job_id, known in live.items() if known.needs_print]
         now = self._clock()
         everything = now - self._all_printed_at >= _PRINTED_KEPT or len(wanted) > _FEW
         if not everything and not wanted:
@@ -195,20 +187,22 @@ class PySlurmGateway:
             self._all_printed_at = now
         return printed
 
-    # -- ordering ----------------------------------------------------------------------------------
-    def _tell(self, refs: Sequence[str], by_commands: ByCommands, what: str, **fields: Any) -> list[Refusal]:
-        """Through PySlurm for jobs of their own, by commands for parts of arrays and of heterogeneous jobs."""
+    # -- sending -----------------------------------------------------------------------------------
+    def _send(self, refs: Sequence[str], by_commands: ByCommands, what: str, **fields: Any) -> list[OrderRefusal]:
+        """Through PySlurm for single jobs, by commands for parts of arrays and of heterogeneous jobs."""
         mine = {job_id: ref for ref in refs if (job_id := self._id(ref)) is not None}
         others = [ref for ref in refs if self._id(ref) is None]
         refusals = by_commands(others) if others else []
         ids = list(mine)
         for first in range(0, len(ids), _CHUNK):
             answer = self._process.ask(do=what, ids=ids[first : first + _CHUNK], fields=fields)
-            if "away" in answer:
-                raise GatewayError(f"Slurm did not take the order for {', '.join(refs)[:_SHOWN]}: {answer['away']}")
+            if "unreachable" in answer:
+                raise GatewayError(
+                    f"Slurm did not take the order for {', '.join(refs)[:_SHOWN]}: {answer['unreachable']}"
+                )
             for job_id, message in answer["refused"].items():
                 if not self._was_done(mine[int(job_id)], job_id, answer, fields):
-                    refusals.append(Refusal(mine[int(job_id)], message))
+                    refusals.append(OrderRefusal(mine[int(job_id)], message))
         return refusals
 
     def _id(self, ref: str) -> int | None:
@@ -219,7 +213,7 @@ class PySlurmGateway:
         return job_id if job_id < _MOST_ID and job_id not in self._groups else None
 
     def _was_done(self, ref: str, job_id: str, answer: dict[str, Any], fields: dict[str, Any]) -> bool:
-        """Whether an order for several fields took effect although Slurm refused it; what did in part is undone.
+        """Whether an order for several fields took effect although Slurm refused it; a partial change is undone.
 
         Measured on 22.05: an error for one field may come after another one has been changed.
         """
@@ -234,23 +228,23 @@ class PySlurmGateway:
             left = self._commands.pin(ref, sorted(_meaning("required_nodes", before["required_nodes"])), tuple(old))
             if left:
                 raise GatewayError(
-                    f"an order for job {ref} was carried out in part, and is so still: {left[0].message}"
+                    f"an order for job {ref} was carried out in part and is not undone: {left[0].message}"
                 )
         return False
 
 
-def _is_live(seen: Seen) -> bool:
+def _is_live(seen: PySlurmJob) -> bool:
     return parse.job_state(str(seen.state)) is not JobState.ENDED
 
 
-def _renewed(known: _Known, seen: Seen) -> _Known:
+def _renewed(known: _Known, seen: PySlurmJob) -> _Known:
     known.seen, known.row = seen, None
     if known.settled != pyslurm_rows.settled(seen) or not pyslurm_rows.is_readable(seen):
         known.settled = None
     return known
 
 
-def _together(known: _Known, run_time: int) -> JobRow | None:
+def _combined(known: _Known, run_time: int) -> JobRow | None:
     """The row of now; the same object as before if nothing has changed."""
     if known.printed is None:
         return None
@@ -259,20 +253,20 @@ def _together(known: _Known, run_time: int) -> JobRow | None:
     return known.row
 
 
-def _group(seen: Seen) -> int | None:
-    """The id with which commands mean this job among others, which PySlurm would not."""
+def _group(seen: PySlurmJob) -> int | None:
+    """The id that commands take for this job and others, and PySlurm for this job only."""
     return seen.id if seen.heterogeneous_id else seen.array_id
 
 
-def _is_task(seen: Seen) -> bool:
+def _is_task(seen: PySlurmJob) -> bool:
     return seen.array_id is not None and not seen.array_tasks_waiting
 
 
-def _task(seen: Seen) -> tuple[str, int]:
+def _task(seen: PySlurmJob) -> tuple[str, int]:
     return f"{seen.array_id}_{pyslurm_rows.array_task(seen)}", seen.id
 
 
 def _meaning(name: str, value: Any) -> Any:
-    """A field as it can be compared: Slurm writes lists of nodes and licences in more than one way."""
+    """A field as it can be compared: Slurm writes lists of nodes and licenses in more than one way."""
     listed = value if isinstance(value, str) else ",".join(value or ())
-    return set(values.nodes(listed)) if name == "required_nodes" else list(values.licenses(listed))
+    return set(values.node_names(listed)) if name == "required_nodes" else list(values.license_counts(listed))

@@ -1,4 +1,4 @@
-"""The process in which PySlurm runs, as its owner sees it: started when needed, asked, and ended when it fails."""
+"""The process in which PySlurm runs: started when needed, and ended when it fails."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any, cast
 
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import GatewayTimeout
+from omfs_daemon.errors import GatewayError, GatewayTimeout
 from omfs_daemon.slurm.commands.run_command import environment
 
 _MODULE = "omfs_daemon.slurm.pyslurm.pyslurm_child"
@@ -25,14 +24,14 @@ _MOST_BYTES = 1 << 28  # a line of 100,000 jobs has about a tenth of it
 _CHUNK = 1 << 16
 _ERRORS_KEPT = 4096
 _SHOWN = 160
-_LAST_WORDS = 5.0
+_END_TIMEOUT = 5.0
 
 
 class PySlurmProcess:
     """``conf`` becomes SLURM_CONF, ``timeout`` is the seconds for each request and for the start, ``python`` the
     interpreter that has pyslurm, ``variables`` are added to its environment.
 
-    A process that dies, hangs or writes what is no answer is ended; the next request starts another one.
+    A process that dies, hangs or writes anything but an answer is ended; the next request starts another one.
     """
 
     def __init__(
@@ -90,14 +89,14 @@ class PySlurmProcess:
         self._end()
         process = self._start()
         try:
-            introduction = self._exchange(process, b"")
+            first_line = self._exchange(process, b"")
         except BaseException:
             self._end()
             raise
-        if "error" in introduction:
+        if "error" in first_line:
             self._end()
-            raise GatewayError(f"PySlurm: {introduction['error']}")
-        self._release = str(introduction.get("pyslurm"))
+            raise GatewayError(f"PySlurm: {first_line['error']}")
+        self._release = str(first_line.get("pyslurm"))
         return process
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -124,7 +123,7 @@ class PySlurmProcess:
         self._process = self._finalizer = None
 
     def _exchange(self, process: subprocess.Popen[bytes], request: bytes) -> dict[str, Any]:
-        with contextlib.suppress(BrokenPipeError):  # it has ended: reading tells how
+        with contextlib.suppress(BrokenPipeError):  # it has ended: reading shows how
             cast(IO[bytes], process.stdin).write(request)
         line = self._line(process)
         try:
@@ -132,7 +131,7 @@ class PySlurmProcess:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise GatewayError(f"PySlurm's process wrote what is no answer: {_text(line)!r}")
+            raise GatewayError(f"PySlurm's process did not write an answer: {_text(line)!r}")
         return answer
 
     def _line(self, process: subprocess.Popen[bytes]) -> bytes:
@@ -147,9 +146,9 @@ class PySlurmProcess:
                 if not ready and time.monotonic() >= end:
                     raise GatewayTimeout(f"PySlurm: no answer from Slurm within {self._timeout:g} s")
                 if stderr in ready:
-                    said = os.read(stderr.fileno(), _CHUNK)
-                    errors = (errors + said)[-_ERRORS_KEPT:]
-                    if not said:
+                    written = os.read(stderr.fileno(), _CHUNK)
+                    errors = (errors + written)[-_ERRORS_KEPT:]
+                    if not written:
                         selector.unregister(stderr)
                 if stdout in ready:
                     chunk = os.read(stdout.fileno(), _CHUNK)
@@ -161,17 +160,17 @@ class PySlurmProcess:
 
 
 def _ended(process: subprocess.Popen[bytes], errors: bytes) -> str:
-    """How it ended, and the last thing that it said: a library that ends a process tells why."""
+    """How it ended, and its last message: a library that ends a process prints why."""
     with contextlib.suppress(subprocess.TimeoutExpired):
-        _, said = process.communicate(timeout=_LAST_WORDS)
-        errors += said
-    words = _text(errors).strip().splitlines()
+        _, rest = process.communicate(timeout=_END_TIMEOUT)
+        errors += rest
+    messages = _text(errors).strip().splitlines()
     how = f"signal {-process.returncode}" if (process.returncode or 0) < 0 else f"exit code {process.returncode}"
-    return f"PySlurm's process ended ({how}){': ' + words[-1] if words else ''}"
+    return f"PySlurm's process ended ({how}){': ' + messages[-1] if messages else ''}"
 
 
-def _text(said: bytes) -> str:
-    return said[-_SHOWN:].decode(errors="replace")
+def _text(output: bytes) -> str:
+    return output[-_SHOWN:].decode(errors="replace")
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -179,5 +178,5 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:
             stream.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):  # in the kernel, which lets it go later
-        process.wait(_LAST_WORDS)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel; it ends later
+        process.wait(_END_TIMEOUT)

@@ -1,8 +1,8 @@
-"""What PySlurm shows of jobs, put together with what squeue printed of them. Pure.
+"""Combine what PySlurm shows of jobs with what squeue printed. Pure.
 
-PySlurm does not show everything that a job asks for (``Jobs`` knows ``--gres`` but not ``--gpus``, no TRES, and of a
-dependency only some kinds). That is settled when the job is submitted, changed or started. What changes all the time
-PySlurm shows: so squeue is asked for a job once, and again when PySlurm shows that something else has changed.
+PySlurm does not show everything that a job asks for (``Jobs`` has ``--gres`` but not ``--gpus``, no TRES, and only some
+kinds of dependencies). That is settled when the job is submitted, changed or started. PySlurm does show what changes
+all the time. So squeue is asked for a job once, and again when PySlurm shows that something else has changed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any
 
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands.parse_jobs import JobRow
-from omfs_daemon.slurm.pyslurm.pyslurm_child import UNREADABLE
-from omfs_daemon.slurm.pyslurm.pyslurm_child import Seen
+from omfs_daemon.slurm.pyslurm.pyslurm_child import UNREADABLE, PySlurmJob
 
 _UNSIGNED = 2**32
 _LONGEST = 10**9  # seconds; more is a clock that went backwards
@@ -20,28 +19,28 @@ _ALWAYS_SHOWN = (
     *("state", "state_reason", "priority", "nice", "eligible_time", "start_time", "comment", "admin_comment"),
     *("licenses", "required_nodes", "array_task_id", "array_tasks_waiting"),
 )
-_SHOWN = [Seen._fields.index(name) for name in _ALWAYS_SHOWN]
-_SETTLED = [index for index, name in enumerate(Seen._fields) if name not in _ALWAYS_SHOWN]
+_SHOWN = [PySlurmJob._fields.index(name) for name in _ALWAYS_SHOWN]
+_SETTLED = [index for index, name in enumerate(PySlurmJob._fields) if name not in _ALWAYS_SHOWN]
 
 
-def seen(values: list[Any]) -> Seen:
+def seen(values: list[Any]) -> PySlurmJob:
     """One job of an answer of ``pyslurm_child``."""
-    if len(values) != len(Seen._fields) or not isinstance(values[0], int):
-        raise ParseError(f"PySlurm's process wrote what is no job: {str(values)[:160]}")
-    return Seen(*values)
+    if len(values) != len(PySlurmJob._fields) or not isinstance(values[0], int):
+        raise ParseError(f"PySlurm's process did not write a job: {str(values)[:160]}")
+    return PySlurmJob(*values)
 
 
-def settled(job: Seen) -> list[Any]:
-    """What goes with the part that only squeue prints: as long as it stays, that part stays."""
+def settled(job: PySlurmJob) -> list[Any]:
+    """The fields that change together with those that only squeue prints."""
     return [job[index] for index in _SETTLED]
 
 
-def is_readable(job: Seen) -> bool:
-    """Whether PySlurm can read everything that changes all the time; else squeue must be asked in each look."""
+def is_readable(job: PySlurmJob) -> bool:
+    """Whether PySlurm can read everything that changes all the time; else squeue must be asked in every poll."""
     return all(job[index] != UNREADABLE for index in _SHOWN)
 
 
-def row_now(printed: JobRow, job: Seen, run_time: int) -> JobRow:
+def row_now(printed: JobRow, job: PySlurmJob, run_time: int) -> JobRow:
     """The row that squeue would print now, given the one that it did print."""
     return printed._replace(
         array_task_id=array_task(job),
@@ -59,7 +58,7 @@ def row_now(printed: JobRow, job: Seen, run_time: int) -> JobRow:
     )
 
 
-def array_task(job: Seen) -> str:
+def array_task(job: PySlurmJob) -> str:
     """ArrayTaskID as squeue prints it; PySlurm shows neither task 0 nor "no task", but which job is of an array."""
     if job.array_id is None:
         return "N/A"
@@ -72,7 +71,7 @@ def signed(nice: int | None) -> int:
     return value - _UNSIGNED if value >= _UNSIGNED // 2 else value
 
 
-def excluded_nodes(job: Seen) -> str:
+def excluded_nodes(job: PySlurmJob) -> str:
     """ExcNodeList; "" for none."""
     if job.excluded_nodes == UNREADABLE:
         raise ParseError(f"PySlurm cannot read the excluded nodes of job {job.id}")

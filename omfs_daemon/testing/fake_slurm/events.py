@@ -1,4 +1,4 @@
-"""The fake's time: how long things take, and what happens when, in order."""
+"""The fake's clock: durations, and events in the order in which they happen."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Events:
             heappush(self._heap, (at, self._planned, happen))
 
     def plan_tick(self, name: str, interval: float, happen: Callable[[], None]) -> None:
-        """Once at the next multiple of ``interval``, however often it is asked for until then."""
+        """One event at the next multiple of ``interval``, however often it is planned until then."""
         if name not in self._ticks:
             self._ticks.add(name)
             self.plan((floor(self.now / interval + 1e-9) + 1) * interval, lambda: self._tick(name, happen))

@@ -8,23 +8,15 @@ from enum import Enum, auto
 from math import inf
 from typing import Any, TypeVar
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.cluster.nodes import Partition
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import GatewayTimeout
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.errors import GatewayError, GatewayTimeout
+from omfs_daemon.protocol.exit_codes import REQUEUE_EXIT_HOLD
 from omfs_daemon.slurm.commands import values
+from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRefusal, SlurmSettings
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
-from omfs_daemon.testing.fake_slurm.fake_jobs import Record
-from omfs_daemon.testing.fake_slurm.fake_jobs import unfold
-from omfs_daemon.testing.fake_slurm.fake_licenses import in_order
-from omfs_daemon.slurm.gateway import AccountRow
-from omfs_daemon.slurm.gateway import LicenceRow
-from omfs_daemon.slurm.gateway import Licences
-from omfs_daemon.slurm.gateway import Refusal
-from omfs_daemon.slurm.gateway import SlurmSettings
+from omfs_daemon.testing.fake_slurm.fake_jobs import Record, unfold
+from omfs_daemon.testing.fake_slurm.fake_licenses import sorted_licenses
 
 Answer = TypeVar("Answer")
 Order = Callable[[Record], str | None]
@@ -35,7 +27,7 @@ UNKNOWN = "Invalid job id specified"
 PENDING = "Job is pending execution"
 FINISHED = "Job has already finished"
 DISABLED = "Requested operation is presently disabled"
-BAD_LICENCE = "Invalid license specification"
+BAD_LICENSE = "Invalid license specification"
 NOT_RUNNING = "Job is not pending nor running"
 BAD_NODE = "Invalid node name specified"
 NOT_SUSPENDED = "Job is not suspended"
@@ -76,19 +68,19 @@ class Faults:
 
     wait: Callable[[], None] = lambda: None
     _rules: list[_Rule] = field(default_factory=list)
-    _lies: dict[int, JobState] = field(default_factory=dict)
+    _misreported: dict[int, JobState] = field(default_factory=dict)
 
     def inject(self, fault: Fault, methods: Collection[str] = (), times: float = inf) -> None:
         """Let the next ``times`` calls of these gateway methods (none named: all) go wrong."""
         self._rules.append(_Rule(fault, frozenset(methods), times))
 
     def misreport(self, job_id: int, state: JobState) -> None:
-        """The next picture of this job shows another state."""
-        self._lies[job_id] = state
+        """The next query of this job shows another state."""
+        self._misreported[job_id] = state
 
     def clear(self) -> None:
         self._rules.clear()
-        self._lies.clear()
+        self._misreported.clear()
 
     def of(self, method: str) -> Fault | None:
         """The fault of this call, which uses it up."""
@@ -98,8 +90,8 @@ class Faults:
                 return rule.fault
         return None
 
-    def bend(self, job: Job) -> Job:
-        state = self._lies.pop(job.id, None)
+    def applied_to(self, job: Job) -> Job:
+        state = self._misreported.pop(job.id, None)
         return job if state is None else replace(job, state=state)
 
 
@@ -115,7 +107,7 @@ class FakeGateway:
         self._settings = settings
         self._last: dict[str, Any] = {}
 
-    # -- seeing ------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
     def settings(self) -> SlurmSettings:
         timing = self.slurm.timing
         shown = {
@@ -125,7 +117,7 @@ class FakeGateway:
             "SelectTypeParameters": "CR_CORE_MEMORY",
             "PreemptMode": "OFF",
             "PreemptType": "preempt/none",
-            "RequeueExitHold": "101-109",
+            "RequeueExitHold": REQUEUE_EXIT_HOLD,
             "KillWait": f"{timing.kill_wait:g} sec",
             "MinJobAge": f"{timing.min_job_age:g} sec",
             "AuthInfo": f"cred_expire={timing.requeue_delay - 1:g}",
@@ -135,7 +127,7 @@ class FakeGateway:
         return self._ask("settings", lambda: SlurmSettings("22.05.8", shown))
 
     def jobs(self) -> list[Job]:
-        return self._ask("jobs", lambda: [self.faults.bend(job) for job in self.slurm.live()])
+        return self._ask("jobs", lambda: [self.faults.applied_to(job) for job in self.slurm.live()])
 
     def find(self, job_id: int) -> Job | None:
         return self._ask("find", lambda: self._found(job_id))
@@ -149,17 +141,17 @@ class FakeGateway:
     def accounts(self) -> list[AccountRow] | None:
         return self._ask("accounts", lambda: None if self._accounts is None else list(self._accounts))
 
-    def licenses(self) -> list[LicenceRow]:
-        return self._ask("licenses", self.slurm.licences.rows)
+    def licenses(self) -> list[LicenseRow]:
+        return self._ask("licenses", self.slurm.licenses.rows)
 
-    # -- telling -----------------------------------------------------------------------------------
-    def hold(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell("hold", refs, self._hold)
+    # -- orders ------------------------------------------------------------------------------------
+    def hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send("hold", refs, self._hold)
 
-    def release(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell("release", refs, self._release)
+    def release(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send("release", refs, self._release)
 
-    def set_nice(self, refs: Sequence[str], nice: int) -> list[Refusal]:
+    def set_nice(self, refs: Sequence[str], nice: int) -> list[OrderRefusal]:
         def order(record: Record) -> str | None:
             if record.state is JobState.ENDED:
                 return FINISHED
@@ -167,68 +159,68 @@ class FakeGateway:
             self.slurm.reconsider(record)
             return None
 
-        return self._tell("set_nice", refs, order)
+        return self._send("set_nice", refs, order)
 
-    def pin(self, ref: str, nodes: Sequence[str], licenses: Licences | None = None) -> list[Refusal]:
+    def pin(self, ref: str, nodes: Sequence[str], licenses: Licenses | None = None) -> list[OrderRefusal]:
         if wrong := values.not_licenses(licenses or ()):
-            return [Refusal(ref, wrong)]
+            return [OrderRefusal(ref, wrong)]
 
         def order(record: Record) -> str | None:
-            if record.active or record.state is JobState.ENDED or not set(nodes) <= set(self.slurm.books):
+            if record.active or record.state is JobState.ENDED or not set(nodes) <= set(self.slurm.fake_nodes):
                 return BAD_NODE
-            if licenses is not None and not self.slurm.licences.exist(licenses):
-                return BAD_LICENCE
+            if licenses is not None and not self.slurm.licenses.exist(licenses):
+                return BAD_LICENSE
             if licenses is not None:
-                self.slurm.set_licences(record, in_order(licenses))
+                self.slurm.set_licenses(record, sorted_licenses(licenses))
             self.slurm.pin(record, frozenset(nodes))
             return None
 
-        return self._tell("pin", (ref,), order)
+        return self._send("pin", (ref,), order)
 
-    def set_licenses(self, refs: Sequence[str], licenses: Licences) -> list[Refusal]:
+    def set_licenses(self, refs: Sequence[str], licenses: Licenses) -> list[OrderRefusal]:
         if wrong := values.not_licenses(licenses):
-            return [Refusal(ref, wrong) for ref in refs]
+            return [OrderRefusal(ref, wrong) for ref in refs]
 
         def order(record: Record) -> str | None:
             if record.state in (JobState.ENDED, JobState.COMPLETING):
                 return FINISHED
             if record.state is JobState.SUSPENDED:
                 return NOT_RUNNING
-            if not self.slurm.licences.exist(licenses):
-                return BAD_LICENCE
-            self.slurm.set_licences(record, in_order(licenses))
+            if not self.slurm.licenses.exist(licenses):
+                return BAD_LICENSE
+            self.slurm.set_licenses(record, sorted_licenses(licenses))
             return None
 
-        return self._tell("set_licenses", refs, order)
+        return self._send("set_licenses", refs, order)
 
-    def allow_requeue(self, refs: Sequence[str]) -> list[Refusal]:
+    def allow_requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
         def order(record: Record) -> str | None:
             if record.state in (JobState.ENDED, JobState.COMPLETING):
                 return FINISHED
             record.requeue, record.shown = True, None
             return None
 
-        return self._tell("allow_requeue", refs, order)
+        return self._send("allow_requeue", refs, order)
 
-    def requeue_hold(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell("requeue_hold", refs, self._requeue_hold)
+    def requeue_hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send("requeue_hold", refs, self._requeue_hold)
 
-    def suspend(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell("suspend", refs, self._suspend)
+    def suspend(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send("suspend", refs, self._suspend)
 
-    def resume(self, refs: Sequence[str]) -> list[Refusal]:
-        return self._tell("resume", refs, self._resume)
+    def resume(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send("resume", refs, self._resume)
 
-    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[Refusal]:
+    def set_admin_comment(self, refs: Sequence[str], text: str) -> list[OrderRefusal]:
         def order(record: Record) -> str | None:
             line = "".join(char if char.isprintable() else " " for char in text)
             record.admin_comment = line.replace('"', "'")[:ADMIN_COMMENT_KEPT]
             record.shown = None
             return None
 
-        return self._tell("set_admin_comment", refs, order)
+        return self._send("set_admin_comment", refs, order)
 
-    def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[Refusal]:
+    def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[OrderRefusal]:
         def order(record: Record) -> str | None:
             if record.state is JobState.ENDED:
                 return UNKNOWN
@@ -239,9 +231,9 @@ class FakeGateway:
             self.slurm.send(record, signal, batch_only)
             return None
 
-        return self._tell("signal", (ref,), order)
+        return self._send("signal", (ref,), order)
 
-    # -- what Slurm does with an order for one job ---------------------------------------------------
+    # -- orders for one job --------------------------------------------------------------------------
     def _hold(self, record: Record) -> str | None:
         if record.state is JobState.ENDED:
             return FINISHED
@@ -281,28 +273,28 @@ class FakeGateway:
         record = self.slurm.records.get(job_id)
         if record is None:
             return None
-        return self.faults.bend(record.view(self.slurm.now))
+        return self.faults.applied_to(record.view(self.slurm.now))
 
     # -- faults and references ---------------------------------------------------------------------
-    def _ask(self, method: str, look: Callable[[], Answer]) -> Answer:
+    def _ask(self, method: str, query: Callable[[], Answer]) -> Answer:
         fault = self._fail(method)
         if fault is Fault.STALE and method in self._last:
             stale: Answer = self._last[method]
             return stale
         self.slurm.catch_up()
-        self._last[method] = answer = look()
+        self._last[method] = answer = query()
         if fault is Fault.LATE:
             self._time_out(method)
         return answer
 
-    def _tell(self, method: str, refs: Sequence[str], order: Order) -> list[Refusal]:
+    def _send(self, method: str, refs: Sequence[str], order: Order) -> list[OrderRefusal]:
         fault = self._fail(method)
         if fault is Fault.IGNORE:
             return []
         if fault is Fault.REFUSE:
-            return [Refusal(ref, "Access/permission denied") for ref in refs]
+            return [OrderRefusal(ref, "Access/permission denied") for ref in refs]
         self.slurm.catch_up()
-        refusals = [Refusal(ref, message) for ref in refs if (message := self._one(ref, order))]
+        refusals = [OrderRefusal(ref, message) for ref in refs if (message := self._one(ref, order))]
         if fault is Fault.LATE:
             self._time_out(method)
         return refusals
@@ -327,7 +319,7 @@ class FakeGateway:
         return messages[0] if messages else None
 
     def _resolve(self, ref: str) -> list[Record]:
-        """The records that a reference names; waiting tasks addressed by themselves become jobs of their own."""
+        """The records that a reference names; single pending tasks become jobs of their own."""
         number, _, tasks = ref.partition("_")
         if not number.isdigit():
             return []

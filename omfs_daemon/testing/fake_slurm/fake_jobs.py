@@ -1,4 +1,4 @@
-"""The fake's jobs: what a user submits, what the fake knows about it, and what became of it."""
+"""The fake's jobs: a submission, its record, and its history."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import Launched
+from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.testing.fake_slurm.fake_nodes import Taken
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour
 
 REQUEUED_HELD = "job requeued in held state"
 BAD_CONSTRAINTS = "BadConstraints"
@@ -23,13 +20,13 @@ HELD_REASON = {Hold.USER: "JobHeldUser", Hold.ADMIN: "JobHeldAdmin"}
 class Submission:
     """One ``sbatch``.
 
-    ``run_time`` is the work in seconds; a requeued job starts its work anew, save what it had when it last got the
-    signal ``saves_on``. ``priority`` is what Slurm's own factors give. ``begin`` is an absolute time,
+    ``run_time`` is the work in seconds; a requeued job starts its work anew, except for what it had done when it
+    last got the signal ``saves_on``. ``priority`` is what Slurm's own factors give. ``begin`` is an absolute time,
     ``after`` are jobs that must have ended (afterany). ``array`` are task ids. A job that
     ``ignores_term`` ends only by SIGKILL. ``licenses`` by name; ``launched``: its batch script runs under omfs-run.
     """
 
-    request: Request
+    request: JobRequest
     user: str = "alice"
     account: str = ""
     run_time: float = inf
@@ -49,12 +46,12 @@ class Submission:
     requeue: bool = True
     saves_on: str = ""
     licenses: tuple[tuple[str, int], ...] = ()
-    launched: Launched | None = None
+    launched: OmfsRunBehaviour | None = None
 
 
 @dataclass(slots=True)
 class History:
-    """What became of one job, for assertions. Times in seconds.
+    """The history of one job, for assertions. Times in seconds.
 
     ``done`` is the work that counted when it ended, ``lost`` what requeues threw away, ``outcome`` one of
     COMPLETED, TIMEOUT, CANCELLED, FAILED, NODE_FAIL ("" while it is in the queue), ``signals`` what it was sent.
@@ -74,15 +71,15 @@ class Record:
     """One job inside the fake. ``hold`` is also set on running jobs, where it shows only after a requeue.
 
     ``saved`` is the work with which it last started, ``checkpoint`` the work that a requeue now would leave it,
-    ``generations`` how many checkpoints omfs-run has written, ``launcher`` what it says in this run,
-    ``failures`` how many checkpoints failed in it.
+    ``generations`` how many checkpoints omfs-run has written, ``run_state`` what it reports in this run,
+    ``failures`` how many checkpoints failed in it. ``depends``: a job that it is to run after has not ended.
     """
 
     id: int
     what: Submission
     uid: int
     submitted: float
-    request: Request
+    request: JobRequest
     partitions: tuple[str, ...]
     state: JobState = JobState.PENDING
     hold: Hold = Hold.NONE
@@ -90,6 +87,7 @@ class Record:
     reason: str = "None"
     nice: int = 0
     eligible: float | None = None
+    depends: bool = False
     partition: str = ""
     started: float | None = None
     ran: float = 0.0
@@ -98,8 +96,8 @@ class Record:
     checkpoint: float = 0.0
     generations: int = 0
     licenses: tuple[tuple[str, int], ...] = ()
-    launched: Launched | None = None
-    launcher: str = ""
+    launched: OmfsRunBehaviour | None = None
+    run_state: str = ""
     failures: int = 0
     special_exit: bool = False
     requeue: bool = True
@@ -124,7 +122,7 @@ class Record:
 
     @property
     def active(self) -> bool:
-        """Its processes exist: it has nodes and is not on its way out."""
+        """Its processes exist: it has nodes and is not completing."""
         return self.state in (JobState.RUNNING, JobState.SUSPENDED)
 
     @property
@@ -163,11 +161,11 @@ class Record:
             reason=self._reason(),
             priority=self.priority,
             nice=self.nice,
-            eligible=self.eligible if self.eligible is not None else self.what.begin or None,
+            eligible=inf if waiting and self.depends else self._eligible,
             start=None if waiting else self.started,
             run_time=self.ran_until(now),
             time_limit=self.what.time_limit,
-            shares=tuple(taken.share for taken in self.taken),
+            allocations=tuple(taken.allocation for taken in self.taken),
             licenses=self.licenses,
             array_id=self.array_id,
             task_ids=self.tasks,
@@ -178,6 +176,10 @@ class Record:
             admin_comment=self.admin_comment,
             name=self.what.name,
         )
+
+    @property
+    def _eligible(self) -> float | None:
+        return self.eligible if self.eligible is not None else self.what.begin or None
 
     @property
     def shown_hold(self) -> Hold:

@@ -1,7 +1,7 @@
-"""The fake's nodes: Slurm's books of what is taken, and which nodes a job may start on.
+"""The fake's nodes: what of them is allocated, and on which of them a job may start.
 
-Cores are bits of an integer, as in Slurm's select plugin, and for the same reason wrong in the same way: a job
-resumed over cores that another one has taken shares them, and whoever ends first frees them in the books.
+Cores are bits of an integer, as in Slurm's select plugin, and wrong in the same way: a job that is resumed on cores of
+another one shares them, and the first to end frees them for both.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.cluster.jobs import Allocation, JobRequest
 from omfs_daemon.cluster.nodes import Node
 
 
@@ -25,12 +24,12 @@ class Taken(NamedTuple):
     gres: tuple[tuple[str, int], ...]
 
     @property
-    def share(self) -> Share:
-        return Share(self.node, self.cores.bit_count(), self.memory)
+    def allocation(self) -> Allocation:
+        return Allocation(self.node, self.cores.bit_count(), self.memory)
 
 
 @dataclass(slots=True)
-class NodeBook:
+class FakeNode:
     """One node and what of it is taken. ``completing`` counts jobs whose end is not over: nothing starts here then."""
 
     node: Node
@@ -42,11 +41,11 @@ class NodeBook:
     drained: bool = False
 
     @classmethod
-    def empty(cls, node: Node) -> NodeBook:
+    def empty(cls, node: Node) -> FakeNode:
         return cls(replace(node, cpus_taken=0, memory_taken=0), gres=dict(node.gres), up=node.up)
 
-    def copy(self) -> NodeBook:
-        return NodeBook(self.node, self.busy, self.memory, dict(self.gres), self.completing, self.up, self.drained)
+    def copy(self) -> FakeNode:
+        return FakeNode(self.node, self.busy, self.memory, dict(self.gres), self.completing, self.up, self.drained)
 
     @property
     def name(self) -> str:
@@ -80,7 +79,7 @@ class NodeBook:
             return "COMPLETING"
         return "IDLE" if not taken else "MIXED" if taken < self.node.cpus else "ALLOCATED"
 
-    def room(self, request: Request, exclusive: bool) -> int:
+    def room(self, request: JobRequest, exclusive: bool) -> int:
         """How many CPUs a job with this request could have here now; 0: none."""
         if not self.starts_jobs or self.completing or self.name in request.excluded_nodes:
             return 0
@@ -96,7 +95,7 @@ class NodeBook:
             return 0
         return cpus if has_features(request.features, self.node.features) else 0
 
-    def take(self, cpus: int, request: Request) -> Taken:
+    def take(self, cpus: int, request: JobRequest) -> Taken:
         """Give the lowest free cores, memory and GRES to a job."""
         cores, bit = 0, 1
         while cores.bit_count() < cpus:
@@ -112,14 +111,14 @@ class NodeBook:
         return taken
 
     def give_back(self, taken: Taken, cores: bool = True) -> None:
-        """Take a job out of the books; ``cores`` is False for a suspended one, whose cores are free already."""
+        """Free what a job has here; ``cores`` is False for a suspended one, whose cores are free already."""
         if cores:
             self.busy &= ~taken.cores
         self.memory -= taken.memory
         for name, count in taken.gres:
             self.gres[name] += count
 
-    def _counters(self, request: Request) -> tuple[tuple[str, int], ...]:
+    def _counters(self, request: JobRequest) -> tuple[tuple[str, int], ...]:
         counters: list[tuple[str, int]] = []
         for name, count in request.gres:
             counters.append((name, count))
@@ -151,19 +150,19 @@ def has_features(expression: str, features: Collection[str]) -> bool:
 class Placement(NamedTuple):
     """How many CPUs a job gets on which node."""
 
-    book: NodeBook
+    node: FakeNode
     cpus: int
 
 
-def place(request: Request, books: Sequence[NodeBook], exclusive: bool = False) -> list[Placement] | None:
+def place_job(request: JobRequest, nodes: Sequence[FakeNode], exclusive: bool = False) -> list[Placement] | None:
     """Where a job fits now, or None: all its required nodes, then the first others that suffice."""
     required = request.required_nodes
-    most = request.max_nodes or len(books)
-    chosen = [Placement(book, book.room(request, exclusive)) for book in books if book.name in required]
+    most = request.max_nodes or len(nodes)
+    chosen = [Placement(node, node.room(request, exclusive)) for node in nodes if node.name in required]
     if len(chosen) < len(required) or len(chosen) > most or not all(cpus for _, cpus in chosen):
         return None
     missing = request.cpus - sum(cpus for _, cpus in chosen)
-    others = _others(request, books, exclusive, missing, most - len(chosen))
+    others = _others(request, nodes, exclusive, missing, most - len(chosen))
     wanted = max(request.nodes, 1)
     for candidate in others:
         if len(chosen) >= wanted and missing <= 0:
@@ -176,27 +175,27 @@ def place(request: Request, books: Sequence[NodeBook], exclusive: bool = False) 
 
 
 def _others(
-    request: Request, books: Sequence[NodeBook], exclusive: bool, missing: int, most: int
+    request: JobRequest, nodes: Sequence[FakeNode], exclusive: bool, missing: int, most: int
 ) -> Iterator[Placement]:
     """Nodes besides the required ones, best first: as they come; where their number is limited, the roomiest."""
     required = request.required_nodes
-    rooms = (Placement(book, book.room(request, exclusive)) for book in books if book.name not in required)
+    rooms = (Placement(node, node.room(request, exclusive)) for node in nodes if node.name not in required)
     if most == 1:
         return islice((one for one in rooms if one.cpus >= max(1, missing)), 1)
     found = (one for one in rooms if one.cpus)
-    return islice(found if most >= len(books) else iter(sorted(found, key=lambda one: -one.cpus)), most)
+    return islice(found if most >= len(nodes) else iter(sorted(found, key=lambda one: -one.cpus)), most)
 
 
-def spread(request: Request, chosen: Sequence[Placement], exclusive: bool) -> list[Placement]:
+def spread(request: JobRequest, chosen: Sequence[Placement], exclusive: bool) -> list[Placement]:
     """Fill node after node, leaving every later one its minimum."""
     if exclusive:
-        return [Placement(book, book.node.cpus) for book, _ in chosen]
+        return [Placement(node, node.node.cpus) for node, _ in chosen]
     least = max(1, request.min_cpus_per_node)
     left = request.cpus
     placements = []
-    for position, (book, room) in enumerate(chosen):
+    for position, (node, room) in enumerate(chosen):
         later = least * (len(chosen) - position - 1)
         cpus = min(room, max(least, left - later))
-        placements.append(Placement(book, cpus))
+        placements.append(Placement(node, cpus))
         left -= cpus
     return placements

@@ -1,8 +1,8 @@
-"""omfs-run at work inside the fake's jobs: it keeps its word in the comment and answers USR1.
+"""omfs-run in the fake's jobs: it reports in the job comment and answers USR1.
 
-As measured: a batch script that exits 101 to 109 (RequeueExitHold) is requeued at once; it waits as SPECIAL_EXIT in a
-hold that its owner may release, with comment, rank and licences kept. One that may not be requeued has failed (24.05 or
-later; before, it was requeued all the same).
+As measured: a batch script that exits 101 to 109 (RequeueExitHold) is requeued at once. It is pending as SPECIAL_EXIT,
+in a hold that its owner may release, and keeps comment, rank and licenses. One that may not be requeued has failed
+(since 24.05; before, it was requeued all the same).
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.protocol import job_comment
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnRestart
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnUsr1
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import with_word
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnRestart, OnUsr1, with_run_comment
 
-_STOPPED_FOR = 1.0  # a suspended launcher does nothing: look again after so long
+_SUSPENDED_POLL = 1.0  # seconds until a suspended omfs-run is looked at again
 
 
 class Host(Protocol):
-    """What of the fake it needs."""
+    """The part of the fake that it uses."""
 
     @property
     def now(self) -> float: ...
@@ -33,14 +32,14 @@ class Host(Protocol):
 
 
 class OmfsRun:
-    """All launchers of one cluster."""
+    """omfs-run in all jobs of one cluster."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     def before_start(self, record: Record) -> None:
-        """What of the job's work it will go on from."""
-        record.launcher = ""
+        """Choose the work from which the job continues."""
+        record.run_state = ""
         record.failures = 0
         launched = record.launched
         if launched is not None and record.generations and launched.on_restart is OnRestart.FRESH:
@@ -56,10 +55,10 @@ class OmfsRun:
         launched = record.launched
         if launched is None:
             return
-        if not record.launcher or launched.on_usr1 is OnUsr1.DIE:
+        if not record.run_state or launched.on_usr1 is OnUsr1.DIE:
             self._host.end(record, "FAILED")
-        elif launched.on_usr1 is not OnUsr1.IGNORE and record.launcher != "stopping":
-            self._say(record, "stopping")
+        elif launched.on_usr1 is not OnUsr1.IGNORE and record.run_state != job_comment.STOPPING:
+            self._report(record, job_comment.STOPPING)
             self._in_this_run(launched.seconds, record, self._has_tried)
 
     def _is_ready(self, record: Record) -> None:
@@ -67,15 +66,15 @@ class OmfsRun:
         if launched is None:
             return
         if not record.generations:
-            self._say(record, "ready")
+            self._report(record, job_comment.READY)
         elif launched.on_restart is OnRestart.HELD:
-            self._say(record, "held", why=launched.why)
+            self._report(record, job_comment.HELD, why=launched.why)
             self._exit_special(record)
         elif launched.on_restart is OnRestart.FRESH:
-            self._say(record, "ready", fresh=1)
+            self._report(record, job_comment.READY, fresh=1)
         else:
-            said = {"from": record.generations, "seconds": f"{launched.ready_after:.2f}", "lost": "0.0"}
-            self._say(record, "ready", **said)
+            fields = {"from": record.generations, "seconds": launched.ready_after, "lost": 0.0}
+            self._report(record, job_comment.READY, **fields)
 
     def _has_tried(self, record: Record) -> None:
         launched = record.launched
@@ -83,11 +82,11 @@ class OmfsRun:
             return
         if launched.on_usr1 is OnUsr1.FAIL:
             record.failures += 1
-            self._say(record, "failed", why=launched.why, times=record.failures)
+            self._report(record, job_comment.FAILED, why=launched.why, times=record.failures)
             return
         record.checkpoint = record.work(self._host.now)
         record.generations += 1
-        self._say(record, "stopped", bytes=launched.size, seconds=f"{launched.seconds:.2f}")
+        self._report(record, job_comment.STOPPED, bytes=launched.size, seconds=launched.seconds)
         self._exit_special(record)
 
     def _exit_special(self, record: Record) -> None:
@@ -98,10 +97,10 @@ class OmfsRun:
         record.special_exit = True
         self._host.requeue(record, hold=True, held_text="")
 
-    def _say(self, record: Record, state: str, **said: object) -> None:
+    def _report(self, record: Record, state: str, **fields: str | int | float) -> None:
         method = record.launched.method if record.launched else ""
-        record.launcher = state
-        record.comment = with_word(record.comment, record.restarts, state, method=method, **said)
+        record.run_state = state
+        record.comment = with_run_comment(record.comment, record.restarts, state, method=method, **fields)
         record.shown = None
 
     def _in_this_run(self, after: float, record: Record, happen: Callable[[Record], None]) -> None:
@@ -111,7 +110,7 @@ class OmfsRun:
             if record.restarts != run or not record.active:
                 return
             if record.state is JobState.SUSPENDED:
-                self._host.plan(self._host.now + _STOPPED_FOR, due)
+                self._host.plan(self._host.now + _SUSPENDED_POLL, due)
             else:
                 happen(record)
 

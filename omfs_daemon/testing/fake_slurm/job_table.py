@@ -1,15 +1,14 @@
-"""Which jobs the fake knows: by id, by array, those that live, those that wait for others."""
+"""The jobs that the fake knows: by id, by array, live ones, and those that depend on others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.testing.fake_slurm.fake_jobs import History
-from omfs_daemon.testing.fake_slurm.fake_jobs import Record
+from omfs_daemon.testing.fake_slurm.fake_jobs import History, Record
 
 
-class Registry:
+class JobTable:
     """``history`` is never forgotten; an ended job's record is when :meth:`forget` says so."""
 
     def __init__(self) -> None:
@@ -28,7 +27,7 @@ class Registry:
     def uid(self, user: str) -> int:
         return self._uids.setdefault(user, 1000 + len(self._uids))
 
-    def know(self, record: Record) -> None:
+    def add(self, record: Record) -> None:
         self.records[record.id] = self.live[record.id] = record
         self.history[record.id] = record.history
         if record.array_id is not None:
@@ -37,7 +36,7 @@ class Registry:
             self._dependents.setdefault(other, []).append(record)
 
     def records_of(self, job_id: int) -> list[Record]:
-        """All known records, ended ones too, that a bare id stands for: one job, or what there is of an array."""
+        """All known records, ended ones too, that a bare id names: one job, or all of an array."""
         if job_id in self._arrays:
             return list(self._arrays[job_id])
         return [self.records[job_id]] if job_id in self.records else []
@@ -46,7 +45,7 @@ class Registry:
         yield from (one for one in self.records_of(job_id) if one.id in self.live)
 
     def retire(self, record: Record) -> list[Record]:
-        """Off the living; returns those that waited for it and need wait no longer."""
+        """Remove a job from the live ones; returns those that no longer have to wait for it."""
         record.state, record.shown = JobState.ENDED, None
         del self.live[record.id]
         known_as = record.array_id or record.id

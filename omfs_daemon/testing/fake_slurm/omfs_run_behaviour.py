@@ -1,25 +1,24 @@
-"""How omfs-run behaves inside a job of the fake, as far as a test wants to choose, and the word it keeps."""
+"""How omfs-run behaves in a job of the fake, as a test chooses, and its report in the job comment."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-_WORD = re.compile(r"(?<!\S)omfs:run=\S*")
+from omfs_daemon.protocol.job_comment import make_run_comment, put_run_comment
 
 
 class OnUsr1(Enum):
-    """What the launcher does when it is asked to stop."""
+    """What omfs-run does when it gets USR1."""
 
     CHECKPOINT = auto()
     """It writes a checkpoint and exits 101: Slurm requeues the job, held."""
     FAIL = auto()
-    """The checkpoint fails and the program runs on; the word says so."""
+    """The checkpoint fails and the program runs on; the job comment reports that."""
     IGNORE = auto()
-    """Nothing at all: a launcher that hangs."""
+    """Nothing: omfs-run hangs."""
     DIE = auto()
-    """The program dies of it and the job ends."""
+    """The signal kills the program, and the job ends."""
 
 
 class OnRestart(Enum):
@@ -28,16 +27,16 @@ class OnRestart(Enum):
     CONTINUE = auto()
     """From the newest checkpoint."""
     FRESH = auto()
-    """From the beginning, and the word says so."""
+    """From the beginning; the job comment reports that."""
     HELD = auto()
     """No checkpoint can be restarted: exit 102, Slurm requeues the job, held."""
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
+class OmfsRunBehaviour:
     """A job whose batch script is ``exec omfs-run``, and how it behaves.
 
-    ``ready_after``: seconds from each start until the launcher says ready; USR1 before that kills the job, as the
+    ``ready_after``: seconds from each start until omfs-run reports ready; USR1 before that kills the job, as the
     default action does. ``seconds``: from USR1 until the checkpoint is verified (or has failed).
     """
 
@@ -50,9 +49,6 @@ class Launched:
     why: str = "no_space"
 
 
-def with_word(comment: str, run: int, state: str, **said: object) -> str:
-    """The comment with the launcher's one word in its place."""
-    word = ":".join((f"omfs:run={run}", state, *(f"{key}={value}" for key, value in said.items())))
-    if _WORD.search(comment):
-        return _WORD.sub(word, comment, count=1)
-    return f"{comment} {word}".strip()
+def with_run_comment(comment: str, run: int, state: str, **fields: str | int | float) -> str:
+    """The job's comment with a new report of omfs-run in place of the old one."""
+    return put_run_comment(comment, make_run_comment(run, state, fields))

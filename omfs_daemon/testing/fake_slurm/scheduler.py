@@ -12,13 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import islice
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import JobRequest
 from omfs_daemon.cluster.nodes import Partition
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record
-from omfs_daemon.testing.fake_slurm.fake_licenses import LicenceBook
-from omfs_daemon.testing.fake_slurm.fake_nodes import NodeBook
-from omfs_daemon.testing.fake_slurm.fake_nodes import Placement
-from omfs_daemon.testing.fake_slurm.fake_nodes import place
+from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts
+from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode, Placement, place_job
 
 UNLIMITED = 365 * 86400.0
 """Slurm takes a job without a time limit to run a year."""
@@ -27,7 +25,7 @@ Start = Callable[[Record, str, list[Placement]], None]
 Key = tuple[int, int, float, int]
 
 
-class Queue:
+class PendingQueue:
     """The jobs that may start, best first: tier, priority, then the order of submission (job id)."""
 
     def __init__(self, tiers: Mapping[str, int]) -> None:
@@ -72,40 +70,41 @@ class Scheduler:
 
     def __init__(
         self,
-        books: Mapping[str, NodeBook],
+        fake_nodes: Mapping[str, FakeNode],
         partitions: Mapping[str, Partition],
         start: Start,
         bf_window: float,
         bf_max_blocked: int,
         bf_max_tested: int,
-        licences: LicenceBook,
+        licenses: LicenseCounts,
     ) -> None:
-        self.queue = Queue({name: partition.priority_tier for name, partition in partitions.items()})
+        self.queue = PendingQueue({name: partition.priority_tier for name, partition in partitions.items()})
         self._partitions = partitions
         self._start = start
         self._bf_window = bf_window
         self._bf_max_blocked = bf_max_blocked
         self._bf_max_tested = bf_max_tested
-        self._licences = licences
-        self._books = books
-        self._books_of = {
-            name: [books[node] for node in books if node in partition.nodes] for name, partition in partitions.items()
+        self._licenses = licenses
+        self._nodes = fake_nodes
+        self._nodes_of = {
+            name: [node for node in fake_nodes.values() if node.name in partition.nodes]
+            for name, partition in partitions.items()
         }
 
     def main_pass(self) -> None:
         """Start jobs in order of priority until every partition is closed."""
         if not self.queue:
             return
-        free = self._free_books()
+        free = self._free_nodes()
         closed = {name for name, partition in self._partitions.items() if not partition.up}
         kept: set[str] = set()
         for record in self.queue:
             if len(closed) == len(self._partitions):
                 return
             open_ones = [name for name in record.partitions if name not in closed]
-            if not open_ones or not self._pinned_nodes_up(record) or not self._has_licences(record):
+            if not open_ones or not self._pinned_nodes_up(record) or not self._has_licenses(record):
                 continue
-            if self._all_started(record, open_ones, free, kept) or not self._has_licences(record):
+            if self._all_started(record, open_ones, free, kept) or not self._has_licenses(record):
                 continue
             record.reason, record.shown = "Resources", None
             required = record.request.required_nodes
@@ -116,15 +115,15 @@ class Scheduler:
 
     def backfill_pass(self, now: float, running: Iterable[Record]) -> None:
         """Start lower jobs that delay no blocked higher one."""
-        free = self._free_books()
+        free = self._free_nodes()
         if not any(free.values()):
             return
         ends = _ends(now, running)
-        blocked: dict[Request, Record] = {}
-        refused: set[tuple[Request, float]] = set()
-        reserved: dict[Request, Reservation | None] = {}
+        blocked: dict[JobRequest, Record] = {}
+        refused: set[tuple[JobRequest, float]] = set()
+        reserved: dict[JobRequest, Reservation | None] = {}
         for record in islice(self.queue, self._bf_max_tested):
-            if not self._pinned_nodes_up(record) or not self._has_licences(record):
+            if not self._pinned_nodes_up(record) or not self._has_licenses(record):
                 continue
             names = self._open_partitions(record)
             trial = (record.request, record.what.time_limit)
@@ -152,18 +151,18 @@ class Scheduler:
             required <= self._partitions[name].nodes for name in record.partitions
         )
 
-    def _free_books(self) -> dict[str, list[NodeBook]]:
+    def _free_nodes(self) -> dict[str, list[FakeNode]]:
         """By partition, the nodes on which anything could start; within a pass they only get fewer."""
-        return {name: [book for book in books if book.has_free_cpus] for name, books in self._books_of.items()}
+        return {name: [node for node in nodes if node.has_free_cpus] for name, nodes in self._nodes_of.items()}
 
     def _all_started(
-        self, record: Record, names: Iterable[str], free: Mapping[str, list[NodeBook]], kept: Collection[str]
+        self, record: Record, names: Iterable[str], free: Mapping[str, list[FakeNode]], kept: Collection[str]
     ) -> bool:
         """Start a job, or as many tasks of an array as fit; whether nothing of it is left."""
         for name in names:
-            books = [book for book in free[name] if book.name not in kept] if kept else free[name]
-            while record in self.queue and self._has_licences(record):
-                placements = place(record.request, books, self._exclusive(record, name))
+            nodes = [node for node in free[name] if node.name not in kept] if kept else free[name]
+            while record in self.queue and self._has_licenses(record):
+                placements = place_job(record.request, nodes, self._exclusive(record, name))
                 if placements is None:
                     break
                 self._start(record, name, placements)
@@ -175,14 +174,14 @@ class Scheduler:
     def _pinned_nodes_up(self, record: Record) -> bool:
         """A job whose required node is down waits and blocks nobody."""
         required = record.request.required_nodes
-        down = [name for name in sorted(required) if not self._books[name].starts_jobs]
+        down = [name for name in sorted(required) if not self._nodes[name].starts_jobs]
         if down:
             record.reason, record.shown = f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}", None
         return not down
 
-    def _has_licences(self, record: Record) -> bool:
-        """A job that lacks a licence waits and blocks nobody."""
-        if not record.licenses or self._licences.free(record.licenses):
+    def _has_licenses(self, record: Record) -> bool:
+        """A job that lacks a license waits and blocks nobody."""
+        if not record.licenses or self._licenses.free(record.licenses):
             return True
         record.reason, record.shown = "Licenses", None
         return False
@@ -190,8 +189,8 @@ class Scheduler:
     def _open_partitions(self, record: Record) -> list[str]:
         return [name for name in record.partitions if self._partitions[name].up]
 
-    def _fits(self, record: Record, names: Iterable[str], free: Mapping[str, list[NodeBook]]) -> bool:
-        return any(place(record.request, free[name], self._exclusive(record, name)) for name in names)
+    def _fits(self, record: Record, names: Iterable[str], free: Mapping[str, list[FakeNode]]) -> bool:
+        return any(place_job(record.request, free[name], self._exclusive(record, name)) for name in names)
 
     def _reserve(self, record: Record, now: float, ends: Sequence[tuple[float, Record]]) -> Reservation | None:
         """The earliest start if all running jobs use their time limits; None if that is beyond bf_window.
@@ -211,20 +210,20 @@ class Scheduler:
                     low = middle + 1
                 else:
                     high, best = middle, found
-            return Reservation(ends[low - 1][0] if low else now, frozenset(one.book.name for one in best))
+            return Reservation(ends[low - 1][0] if low else now, frozenset(one.node.name for one in best))
         return None
 
     def _fits_after(self, record: Record, name: str, ended: Sequence[tuple[float, Record]]) -> list[Placement] | None:
         """Where the job fits once these have ended."""
-        freed: dict[str, NodeBook] = {}
+        freed: dict[str, FakeNode] = {}
         for _, one in ended:
             for taken in one.taken:
-                book = freed.get(taken.node)
-                if book is None:
-                    book = freed[taken.node] = self._books[taken.node].copy()
-                book.give_back(taken)
-        books = [freed.get(book.name, book) for book in self._books_of[name]]
-        return place(record.request, books, self._exclusive(record, name))
+                node = freed.get(taken.node)
+                if node is None:
+                    node = freed[taken.node] = self._nodes[taken.node].copy()
+                node.give_back(taken)
+        nodes = [freed.get(node.name, node) for node in self._nodes_of[name]]
+        return place_job(record.request, nodes, self._exclusive(record, name))
 
 
 def _ends(now: float, running: Iterable[Record]) -> list[tuple[float, Record]]:

@@ -1,4 +1,4 @@
-"""A private real Slurm on this machine, for the demo and the tests: up in a second or two, gone without a trace."""
+"""A private real Slurm on this host for the demo and the tests; it starts in a second or two and leaves nothing."""
 
 from __future__ import annotations
 
@@ -18,22 +18,16 @@ from typing import Self
 
 import psutil
 
-from omfs_daemon.testing.local_slurm import munge
-from omfs_daemon.testing.local_slurm import own_processes
-from omfs_daemon.testing.local_slurm.slurm_conf import Shape
-from omfs_daemon.testing.local_slurm.slurm_conf import device_files
-from omfs_daemon.testing.local_slurm.slurm_conf import gres_conf
-from omfs_daemon.testing.local_slurm.slurm_conf import slurm_conf
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import OmfsError
+from omfs_daemon.errors import GatewayError, OmfsError
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.releases import Release
-from omfs_daemon.slurm.commands.run_command import Output
-from omfs_daemon.slurm.commands.run_command import run
+from omfs_daemon.slurm.commands.run_command import CommandOutput, run_command
+from omfs_daemon.slurm.releases import SlurmRelease
+from omfs_daemon.testing.local_slurm import munge, own_processes
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape, device_files, gres_conf, slurm_conf
 
 _PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "sinfo", "squeue", "scancel", "munge", "munged", "setpriv")
 _PACKAGES = "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins"
-_COMMAND_LIMIT = 20.0
+_COMMAND_LIMIT = 60.0
 _STOP_LIMIT = 10.0
 _POLL = 0.05
 _PORTS = range(18100, 32000)  # below Linux's ephemeral ports
@@ -41,11 +35,11 @@ _LOG_TAIL = 5
 
 
 class LocalSlurmError(OmfsError):
-    """The private Slurm cannot be brought up or ended; the text says what is missing or what its log says."""
+    """The private Slurm cannot be started or ended; the message names what is missing or quotes its log."""
 
 
 @dataclass(frozen=True)
-class Gate:
+class SubmitGate:
     """Use our job_submit.lua: ``plugin`` is the script, ``settings`` the lines of its ``omfs_job_submit.conf``."""
 
     plugin: Path
@@ -56,8 +50,8 @@ class LocalSlurm:
     """A Slurm with its own daemons, ports, directories and (if needed) munged.
 
     Other users submit too, so ``directory`` must be one that they can enter. ``base_port``: slurmctld's port, the nodes
-    use the following ones; None finds free ones. ``files``: texts by name of what lies beside slurm.conf
-    (``plugstack.conf``). ``limit``: seconds within which it must be up.
+    use the following ones; None finds free ones. ``files``: more files beside slurm.conf, as text by name
+    (``plugstack.conf``). ``limit``: seconds within which it must have started.
     Needs root, because jobs run as their owners.
     """
 
@@ -67,9 +61,9 @@ class LocalSlurm:
         shape: Shape | None = None,
         *,
         base_port: int | None = None,
-        gate: Gate | None = None,
+        gate: SubmitGate | None = None,
         files: Mapping[str, str] | None = None,
-        limit: float = 60.0,
+        limit: float = 240.0,
     ) -> None:
         self.directory = directory.resolve()
         self.shape = shape or Shape()
@@ -92,18 +86,18 @@ class LocalSlurm:
     ) -> None:
         self.stop()
 
-    # -- up and down -------------------------------------------------------------------------------
+    # -- start and end -----------------------------------------------------------------------------
     def start(self) -> None:
-        """Bring everything up and wait until every node takes jobs; LocalSlurmError if it does not."""
+        """Start all daemons and wait until every node accepts jobs; LocalSlurmError if one does not."""
         _require_root_and_programs()
-        own_processes.end_all(self.directory)
+        own_processes.end_all_in(self.directory)
         try:
             self._make_directories()
             self._write_configuration(self._munge_socket())
             self.start_controller()
             for node in self.shape.node_names:
                 self._start_slurmd(node)
-            self.wait_until(self._nodes_ready, "nodes that take jobs")
+            self.wait_until(self._nodes_ready, "nodes that accept jobs")
         except BaseException:
             self._end_everything()
             raise
@@ -116,7 +110,7 @@ class LocalSlurm:
             raise LocalSlurmError(f"processes of {self.directory} do not end: {pids}")
 
     def kill_controller(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End slurmctld; running jobs go on."""
+        """End slurmctld; running jobs continue."""
         _end(self._controller, how)
         self._controller = None
 
@@ -130,7 +124,7 @@ class LocalSlurm:
         _end(self._nodes.pop(node, None), how)
 
     def start_node(self, node: str) -> None:
-        """Start the slurmd of one node and wait until the node takes jobs."""
+        """Start the slurmd of one node and wait until the node accepts jobs."""
         self._start_slurmd(node)
         self.wait_until(lambda: self._nodes_ready((node,)), f"node {node}")
 
@@ -139,11 +133,13 @@ class LocalSlurm:
         """The command adapter for this cluster."""
         return CommandGateway(self.conf, timeout)
 
-    def command(self, *arguments: str, check: bool = True, uid: int | str | None = None, stdin: str = "") -> Output:
-        """Run one of Slurm's commands on this cluster, as another user if ``uid`` (a number or a name) says so."""
+    def command(
+        self, *arguments: str, check: bool = True, uid: int | str | None = None, stdin: str = ""
+    ) -> CommandOutput:
+        """Run one of Slurm's commands on this cluster, as the user ``uid`` (a number or a name) if given."""
         prefix = as_user(uid) if uid is not None else []
         arguments = (*prefix, *arguments)
-        return run(arguments, timeout=_COMMAND_LIMIT, conf=self.conf, check=check, stdin=stdin, cwd=self.output)
+        return run_command(arguments, timeout=_COMMAND_LIMIT, conf=self.conf, check=check, stdin=stdin, cwd=self.output)
 
     def submit(self, script: str, *sbatch_arguments: str, uid: int | str | None = None) -> int:
         """Submit a script (text beginning with ``#!``) or one line to wrap; returns the raw job id."""
@@ -153,7 +149,7 @@ class LocalSlurm:
         return int(printed.strip().partition(";")[0])
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for a condition while our daemons live; LocalSlurmError with the log's tail after the limit."""
+        """Wait for a condition while the daemons run; LocalSlurmError with the end of the log after the limit."""
         end = time.monotonic() + self._limit
         while not condition():
             self._require_alive()
@@ -174,7 +170,7 @@ class LocalSlurm:
     def _munge_socket(self) -> Path | None:
         if munge.works():
             return None
-        self._munged, own_socket = munge.start(self.directory / "munge")
+        self._munged, own_socket = munge.start_munged(self.directory / "munge")
         self.wait_until(lambda: munge.works(own_socket), "munged")
         return own_socket
 
@@ -184,7 +180,7 @@ class LocalSlurm:
         text = slurm_conf(self.directory, self.shape, self._base_port, munge_socket, lua=self._gate is not None)
         self.conf.write_text(text)
         (self.directory / "gres.conf").write_text(gres_conf(self.directory, self.shape))
-        if cgroup_conf := Release.of(run(["slurmd", "-V"], timeout=_COMMAND_LIMIT).stdout).cgroup_conf:
+        if cgroup_conf := SlurmRelease.of(run_command(["slurmd", "-V"], timeout=_COMMAND_LIMIT).stdout).cgroup_conf:
             (self.directory / "cgroup.conf").write_text(cgroup_conf)
         for device in device_files(self.directory, self.shape):
             device.parent.mkdir(exist_ok=True)
@@ -214,7 +210,7 @@ class LocalSlurm:
 
     def _controller_answers(self) -> bool:
         try:
-            printed = run(["scontrol", "ping"], timeout=_COMMAND_LIMIT, conf=self.conf, check=False).stdout
+            printed = run_command(["scontrol", "ping"], timeout=_COMMAND_LIMIT, conf=self.conf, check=False).stdout
         except GatewayError:
             return False
         return "is UP" in printed
@@ -246,7 +242,7 @@ class LocalSlurm:
             self.stop_node(node)
         _end(self._munged, signal.SIGTERM)
         self._munged = None
-        return own_processes.end_all(self.directory)
+        return own_processes.end_all_in(self.directory)
 
 
 def _require_root_and_programs() -> None:
@@ -258,7 +254,7 @@ def _require_root_and_programs() -> None:
 
 
 def _free_ports(count: int) -> int:
-    """The first of ``count`` consecutive ports that nobody listens on; at random, as others look at the same time."""
+    """The first of ``count`` consecutive ports that are free; tried at random, as others search too."""
     bases = list(range(_PORTS.start, _PORTS.stop - count, count))
     random.shuffle(bases)
     for base in bases:

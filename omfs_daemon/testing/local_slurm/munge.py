@@ -1,4 +1,4 @@
-"""MUNGE for a private Slurm: the machine's own munged where it works, else one of ours."""
+"""MUNGE for a private Slurm: the host's own munged where it works, else a private one."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def works(socket: Path | None = None) -> bool:
     return True
 
 
-def start(directory: Path) -> tuple[subprocess.Popen[bytes], Path]:
+def start_munged(directory: Path) -> tuple[subprocess.Popen[bytes], Path]:
     """Start a munged with its own key in ``directory``; returns the process and its socket.
 
-    munged insists on directories that belong to it; it may not be able to answer yet on return.
+    munged requires directories that it owns; it may not answer yet on return.
     Raises LookupError if there is no user ``munge``, OSError if a program is missing.
     """
     user = pwd.getpwnam("munge")

@@ -1,4 +1,4 @@
-"""Find and end what a private Slurm left running, and nothing else."""
+"""Find and end the processes of a private Slurm, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _DAEMONS = frozenset({"slurmctld", "slurmscriptd", "slurmd", "slurmstepd", "mung
 _TRIES = 20
 
 
-def end_all(directory: Path) -> list[psutil.Process]:
-    """Kill the Slurm daemons that work in ``directory`` and their jobs; returns what is still there.
+def end_all_in(directory: Path) -> list[psutil.Process]:
+    """Kill the Slurm daemons that work in ``directory`` and their jobs; returns those that are left.
 
     slurmstepd survives its slurmd, and a job survives its slurmstepd, so it is done until none is found.
     """
-    left = find(directory)
+    left = find_in(directory)
     for _ in range(_TRIES):
         if not left:
             break
@@ -26,11 +26,11 @@ def end_all(directory: Path) -> list[psutil.Process]:
             except psutil.NoSuchProcess:
                 continue
         psutil.wait_procs(left, timeout=1)
-        left = find(directory)
+        left = find_in(directory)
     return left
 
 
-def find(directory: Path) -> list[psutil.Process]:
+def find_in(directory: Path) -> list[psutil.Process]:
     """The daemons that work in ``directory``, their jobs, and all descendants of both."""
     found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
@@ -39,7 +39,7 @@ def find(directory: Path) -> list[psutil.Process]:
                 continue
             found[process.pid] = process
             found.update((child.pid, child) for child in process.children(recursive=True) if not _is_zombie(child))
-        except (psutil.Error, OSError):  # it ended while we looked
+        except (psutil.Error, OSError):  # it has ended meanwhile
             continue
     return list(found.values())
 

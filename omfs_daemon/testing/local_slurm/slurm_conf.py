@@ -1,4 +1,4 @@
-"""The configuration text of a private Slurm: many nodes on one machine, no cgroups, no accounting."""
+"""slurm.conf and gres.conf of a private Slurm: many nodes on one host, no cgroups, no accounting."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from omfs_daemon.protocol.exit_codes import REQUEUE_EXIT_HOLD
+
 
 @dataclass(frozen=True)
 class Shape:
-    """How many nodes, what is on them, and what of slurm.conf is different.
+    """How many nodes, what they have, and changes of slurm.conf.
 
     ``memory_mb``: MB per node. ``gres``: one text for every node (``"ve:2,gpu:a100:1"``) or one per node name.
     ``features``: the same. ``partitions``: more lines as in slurm.conf (``"PartitionName=x Nodes=n1"``).
@@ -53,7 +55,7 @@ def slurm_conf(directory: Path, shape: Shape, base_port: int, munge_socket: Path
 
 
 def gres_conf(directory: Path, shape: Shape) -> str:
-    """gres.conf: counts; a GPU has a file as its device, because slurmd takes none without (the caller makes it)."""
+    """gres.conf: counts; a GPU has a file as its device, because slurmd requires one (the caller creates it)."""
     return "".join(
         f"NodeName={node} Name={name}{f' Type={kind}' if kind else ''} Count={count}"
         f"{' File=' + _device_pattern(directory, name, kind, int(count)) if name == 'gpu' else ''}\n"
@@ -107,7 +109,7 @@ def _defaults(directory: Path, base_port: int) -> dict[str, str]:
         "PreemptType": "preempt/none",
         "SchedulerParameters": "batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1",
         "JobRequeue": "1",
-        "RequeueExitHold": "101-109",  # with these codes omfs-run asks for the hold of a job that it stopped
+        "RequeueExitHold": REQUEUE_EXIT_HOLD,
         "KillWait": "5",
         "ReturnToService": "2",
         "SlurmdParameters": "config_overrides",

@@ -10,34 +10,28 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from omfs_daemon.cli import check as checks
-from omfs_daemon.cli.omfsd import app as daemon_app
+from omfs_daemon.cli.check import all_findings
 from omfs_daemon.cli.main import app
-from omfs_daemon.terminal.times import seconds_since_epoch
-from omfs_daemon.terminal.output import clean
-from omfs_daemon.terminal.output import span
-from omfs_daemon.config.schema import Config
-from omfs_daemon.config.load import parse
-from omfs_daemon.daemon.api.callers import Caller
-from omfs_daemon.daemon.api.callers import Peer
-from omfs_daemon.daemon.api.callers import operators
-from omfs_daemon.daemon.api.control_socket import ControlServer
+from omfs_daemon.cli.omfsd import app as daemon_app
+from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.config.entitlement_text import to_rows
-from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
-from omfs_daemon.daemon.store.entitlement_store import apply
-from omfs_daemon.daemon.api.operations import DoneView
+from omfs_daemon.config.load import parse_config
+from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.api.callers import Caller, Peer, operators
+from omfs_daemon.daemon.api.control_socket import ControlServer
 from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
 from omfs_daemon.daemon.api.history_view import HistoryView
+from omfs_daemon.daemon.api.operations import DoneView
 from omfs_daemon.daemon.api.plan_view import PlanView
 from omfs_daemon.daemon.api.status_view import StatusView
 from omfs_daemon.daemon.api.why_view import WhyView
-from omfs_daemon.errors import ControlError
-from omfs_daemon.errors import GatewayTimeout
-from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, apply_change
+from omfs_daemon.errors import ControlError, GatewayTimeout
+from omfs_daemon.slurm.gateway import AccountRow, SlurmSettings
 from omfs_daemon.slurm.settings_check import Level
-from omfs_daemon.slurm.settings_check import PlugIn
-from omfs_daemon.slurm.gateway import AccountRow
-from omfs_daemon.slurm.gateway import SlurmSettings
+from omfs_daemon.slurm.submit_plugin import PlugIn, installed_plug_in, plug_in_settings, watched_heartbeat
+from omfs_daemon.terminal.output import clean, span
+from omfs_daemon.terminal.times import seconds_since_epoch
 
 HOSTILE = "[red]\x1b[2J\u202eevil"
 
@@ -50,7 +44,7 @@ STATUS: StatusView = {
     "dry_run": True,
     "last_poll": 999.0,
     "last_error": None,
-    "sentence": "physics takes back 8 CPUs from bio",
+    "summary": "physics takes back 8 CPUs from bio",
     "cluster": {"nodes": 4, "nodes_up": 4, "cpus": 16, "cpus_used": 16, "cpus_idle": 0},
     "accounts": [
         {
@@ -65,9 +59,9 @@ STATUS: StatusView = {
         }
         for name, parent in (("lab", "bio"), ("bio", ""), ("(others)", ""))
     ],
-    "stops_under_way": [
+    "preemptions_under_way": [
         {
-            "beneficiary": "9",
+            "preemptor": "9",
             "account": "physics",
             "urgent": True,
             "step": "stopping",
@@ -75,16 +69,16 @@ STATUS: StatusView = {
             "since": 998.0,
         }
     ],
-    "stopped": [{"job": "7", "method": "requeue", "since": 998.0, "for": "9"}],
+    "preempted": [{"job": "7", "method": "requeue", "since": 998.0, "for": "9"}],
     "held": 2,
     "entitlements_source": "configuration file",
 }
 PLAN: PlanView = {
     "time": 1000.0,
-    "sentence": "would stop one job",
+    "summary": "would preempt one job",
     "actions": [
         {
-            "kind": "stop",
+            "kind": "preempt",
             "job": "9",
             "account": "physics",
             "reason": "entitled",
@@ -92,7 +86,7 @@ PLAN: PlanView = {
             "victims": [{"job": "7", "account": "bio", "method": "requeue"}],
         }
     ],
-    "refused": [{"kind": "stop", "job": "8", "account": "x", "reason": HOSTILE, "numbers": {}}],
+    "refused": [{"kind": "preempt", "job": "8", "account": "x", "reason": HOSTILE, "numbers": {}}],
 }
 WHY: WhyView = {
     "job": "7",
@@ -101,16 +95,16 @@ WHY: WhyView = {
     "class": "scratch",
     "state": "PENDING",
     "now": "waits until job 9 runs",
-    "ways": [
-        {"method": "dmtcp", "stop_seconds": 3.0, "back_seconds": 8.0, "lost_seconds": 0.0, "why_not": "x\x1b[31m"}
+    "methods": [
+        {"method": "dmtcp", "preempt_seconds": 3.0, "resume_seconds": 8.0, "lost_seconds": 0.0, "why_not": "x\x1b[31m"}
     ],
-    "events": [{"time": 998.0, "event": "stopped", "text": HOSTILE, "data": {}}],
+    "events": [{"time": 998.0, "event": "preempted", "text": HOSTILE, "data": {}}],
 }
 HISTORY: HistoryView = {
-    "stops": [
+    "preemptions": [
         {
             "time": 998.0,
-            "beneficiary": "9",
+            "preemptor": "9",
             "account": "physics",
             "urgent": False,
             "reason": "entitled",
@@ -145,10 +139,10 @@ class Stub:
         return HISTORY
 
     def entitlements(self, caller: Caller) -> EntitlementsView:
-        return {"source": self.store.source, "entitlements": to_rows(self.store.shares)}
+        return {"source": self.store.source, "entitlements": to_rows(self.store.entitlements)}
 
     def change_entitlements(self, caller: Caller, change: dict[str, object]) -> EntitlementsView:
-        changed = apply(self.store, change, caller)
+        changed = apply_change(self.store, change, caller)
         return {**self.entitlements(caller), "changed": changed}
 
     def pause(self, caller: Caller, reason: str) -> DoneView:
@@ -167,7 +161,7 @@ class Site:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.peer = Peer(0, 0)
-        self.store = EntitlementStore(directory, (AccountShare("bio", Fraction(50)),), lambda: 1000.0)
+        self.store = EntitlementStore(directory, (Entitlement("bio", Fraction(50)),), lambda: 1000.0)
         self.handler = Stub(self.store)
         self.config = directory / "omfs.toml"
         self.config.write_text(f'[daemon]\nrun_dir = "{directory}"\nstate_dir = "{directory}"\n')
@@ -188,7 +182,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield made
 
 
-# -- reading -----------------------------------------------------------------------------------------
+# -- queries -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -206,13 +200,13 @@ def test_json_is_the_view_itself(site: Site, words: list[str], view: object) -> 
             ["status"],
             ["PAUSED by ann", "dry run", "16 of 16 CPUs used", "physics takes back", "9 (urgent)", "7 (requeue)"],
         ),
-        (["plan"], ["would stop one job", "7 of bio (requeue)", "cpus 8", "Refused by the safety gate"]),
+        (["plan"], ["would preempt one job", "7 of bio (requeue)", "cpus 8", "Refused by the validator"]),
         (["why", "7"], ["job 7 of ann in bio, class scratch, PENDING", "waits until job 9 runs"]),
         (["history"], ["entitled", "0.4 s", "done"]),
-        (["entitlements", "list"], ["bio", "50", "the machine"]),
+        (["entitlements", "list"], ["bio", "50", "the cluster"]),
     ],
 )
-def test_tables_tell_it_to_people(site: Site, words: list[str], parts: list[str]) -> None:
+def test_tables_for_people(site: Site, words: list[str], parts: list[str]) -> None:
     result = site.omfs(*words)
     assert result.exit_code == 0
     assert [part for part in parts if part not in result.stdout] == []
@@ -225,7 +219,7 @@ def test_text_of_users_cannot_forge_the_terminal(site: Site, words: list[str]) -
     assert "[red]" in output
 
 
-def test_accounts_stand_below_their_parents(site: Site) -> None:
+def test_accounts_are_below_their_parents(site: Site) -> None:
     names = re.findall(r"│( +(?:bio|lab|\(others\))) ", site.omfs("status").stdout)
     assert names == [" bio", "   lab", " (others)"]
 
@@ -246,11 +240,11 @@ def test_entitlements_are_set_removed_exported_imported(site: Site) -> None:
     assert site.omfs("entitlements", "set", "bio", "12.50").stdout == "bio: 50 % -> 12.5 %\n"
     assert site.omfs("entitlements", "set", "lab", "10", "--parent", "bio").stdout == "lab: none -> 10 % of bio\n"
     exported = site.omfs("entitlements", "export").stdout
-    assert parse(exported, "export").shares == site.store.shares
+    assert parse_config(exported, "export").all_entitlements == site.store.entitlements
     assert site.omfs("entitlements", "remove", "lab").stdout == "lab: 10 % of bio -> none\n"
     assert "lab: none -> 10 % of bio" in site.omfs("entitlements", "import", "-", stdin=exported).stdout
     assert site.omfs("entitlements", "import", "-", stdin=exported).stdout == "nothing changed\n"
-    table = site.directory / "shares.csv"
+    table = site.directory / "entitlements.csv"
     table.write_text("account,percent,parent\nphysics,70,\n")
     assert site.omfs("entitlements", "import", str(table)).exit_code == 0
     assert site.json("entitlements", "list")["entitlements"] == [{"account": "physics", "percent": "70", "parent": ""}]
@@ -303,9 +297,9 @@ def test_config_commands_work_without_the_daemon(tmp_path: Path) -> None:
     runner = CliRunner()
     path = tmp_path / "omfs.toml"
     path.write_text(runner.invoke(app, ["config", "default"]).stdout)
-    assert runner.invoke(app, ["config", "check", str(path)]).stdout == f"{path}: right\n"
+    assert runner.invoke(app, ["config", "check", str(path)]).stdout == f"{path}: valid\n"
     shown = runner.invoke(app, ["-c", str(path), "config", "show"]).stdout
-    assert parse(shown, "shown") == Config()
+    assert parse_config(shown, "shown") == Config()
     as_json = runner.invoke(app, ["-c", str(path), "config", "show", "--json"]).stdout
     assert json.loads(as_json)["policy"]["rank_depth"] == 200
     path.write_text("[slurm]\npoll_second = 1")
@@ -317,7 +311,7 @@ def test_config_commands_work_without_the_daemon(tmp_path: Path) -> None:
     assert runner.invoke(app, ["config", "check", str(tmp_path / "none")]).exit_code == 2
 
 
-def test_every_command_teaches_an_example() -> None:
+def test_every_command_has_an_example() -> None:
     runner = CliRunner()
     assert "Exit codes: 0" in runner.invoke(app, ["--help"]).stdout
     commands = ["status", "plan", "why", "history", "pause", "resume", "check", "demo", "failsafe"]
@@ -365,11 +359,11 @@ class FakeGateway:
 def findings_of(site: Site, gateway: Any) -> dict[str, Level]:
     from omfs_daemon.daemon.api.client import Client
 
-    config = parse(site.config.read_text(), "omfs.toml")
-    return {row.subject: row.level for row in checks.check(config, gateway, Client(config.daemon.socket))}
+    config = parse_config(site.config.read_text(), "omfs.toml")
+    return {row.subject: row.level for row in all_findings(config, gateway, Client(config.daemon.socket))}
 
 
-def test_check_tells_about_slurm_daemon_and_accounts(site: Site) -> None:
+def test_check_covers_slurm_daemon_and_accounts(site: Site) -> None:
     found = findings_of(site, FakeGateway({"PriorityType": "priority/basic"}))
     assert found["PriorityType"] is Level.FAIL
     assert found["connection"] is Level.OK
@@ -383,15 +377,16 @@ def test_check_without_slurm_and_without_nodes(site: Site) -> None:
 
 
 def test_check_knows_its_own_plug_in(tmp_path: Path) -> None:
+    default = Path("/run/omfs/heartbeat")
     settings = SlurmSettings("22.05.8", {"SLURM_CONF": str(tmp_path / "slurm.conf")})
-    assert checks.plug_in(settings) is PlugIn.MISSING
+    assert installed_plug_in(settings) is PlugIn.MISSING
     (tmp_path / "job_submit.lua").write_text("-- somebody's")
-    assert checks.plug_in(settings) is PlugIn.ANOTHER
+    assert installed_plug_in(settings) is PlugIn.ANOTHER
     (tmp_path / "job_submit.lua").write_text("-- omfs")
-    assert checks.plug_in(settings) is PlugIn.OURS
-    assert checks.watched(settings) == Config().daemon.heartbeat
+    assert installed_plug_in(settings) is PlugIn.OURS
+    assert watched_heartbeat(plug_in_settings(settings), default) == default
     (tmp_path / "omfs_job_submit.conf").write_text("# ours\nheartbeat=/x/heartbeat\nmax_age=30\n")
-    assert checks.watched(settings) == Path("/x/heartbeat")
+    assert watched_heartbeat(plug_in_settings(settings), default) == Path("/x/heartbeat")
 
 
 # -- output ------------------------------------------------------------------------------------------

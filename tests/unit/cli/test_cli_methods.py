@@ -12,32 +12,25 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from omfs_daemon.cli.main import app
-from omfs_daemon.config.load import parse
 from omfs_daemon.config.build import rules
-from omfs_daemon.daemon.api.callers import Caller
-from omfs_daemon.daemon.api.callers import Peer
-from omfs_daemon.daemon.api.callers import operators
+from omfs_daemon.config.load import parse_config
+from omfs_daemon.daemon.api.callers import Caller, Peer, operators
 from omfs_daemon.daemon.api.control_socket import ControlServer
-from omfs_daemon.daemon.api.history_view import costs_view
-from omfs_daemon.daemon.api.methods_view import methods_view
+from omfs_daemon.daemon.api.history_view import CostsView, HistoryView, costs_view
+from omfs_daemon.daemon.api.methods_view import MethodsView, methods_view
+from omfs_daemon.preemption.records import PaidCost
 from omfs_daemon.preemption.settings import Settings
-from omfs_daemon.preemption.records import Paid
-from omfs_daemon.daemon.api.history_view import CostsView
-from omfs_daemon.daemon.api.history_view import HistoryView
-from omfs_daemon.daemon.api.methods_view import MethodsView
-from omfs_daemon.simulate.options import Asked
-from omfs_daemon.simulate.options import costs_for
-from omfs_daemon.simulate.engine.preemption_costs import Link
-from omfs_daemon.simulate.engine.preemption_costs import Spread
+from omfs_daemon.simulate.engine.preemption_costs import Link, Spread
+from omfs_daemon.simulate.options import SimulationOptions, costs_for
 
 HOSTILE = "[red]\x1b[2J\u202eevil"
 
 
-def paid(job: str, method: str, way: str, seconds: float, size: int = 0, lost: float = 0.0) -> Paid:
-    return Paid(1000.0, job, HOSTILE, "bio", method, way, seconds, seconds / 2, size, lost)
+def paid(job: str, method: str, direction: str, seconds: float, size: int = 0, lost: float = 0.0) -> PaidCost:
+    return PaidCost(1000.0, job, HOSTILE, "bio", method, direction, seconds, seconds / 2, size, lost)
 
 
-def measured() -> list[Paid]:
+def measured() -> list[PaidCost]:
     """DMTCP: 1.5 s and 0.5 GB/s; back 2 s and 1 GB/s, without sizes of their own. Page-out: sizes do not vary."""
     rows = []
     for number in range(1, 21):
@@ -55,11 +48,11 @@ class Stub:
     """A daemon that answers about methods only."""
 
     def __init__(self) -> None:
-        self.rows: list[Paid] = measured()
+        self.rows: list[PaidCost] = measured()
         self.asked: list[tuple[object, ...]] = []
 
     def methods(self, caller: Caller) -> MethodsView:
-        view = methods_view(Settings(stop_by={"pageout": 900.0}), "omfsd")
+        view = methods_view(Settings(preempt_timeouts={"pageout": 900.0}), "omfsd")
         why_not = [{"why": f"it has no swap {HOSTILE}", "count": 7, "nodes": ["n1", "n2", "n3", "n4", "n5"]}]
         for method in view["methods"]:
             match method["name"]:
@@ -77,14 +70,27 @@ class Stub:
 
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
         victim = {"job": "7", "account": "bio", "method": "dmtcp"}
-        whole = {**victim, "stop_seconds": 2.125, "bytes": 1_500_000_000, "resume_seconds": 8.0, "lost_seconds": 90.5}
-        requeued = {**victim, "job": "8", "method": "requeue", "stop_seconds": 0.5, "bytes": 0, "lost_seconds": 700.0}
+        whole = {
+            **victim,
+            "preempt_seconds": 2.125,
+            "bytes": 1_500_000_000,
+            "resume_seconds": 8.0,
+            "lost_seconds": 90.5,
+        }
+        requeued = {
+            **victim,
+            "job": "8",
+            "method": "requeue",
+            "preempt_seconds": 0.5,
+            "bytes": 0,
+            "lost_seconds": 700.0,
+        }
         unknown = {**victim, "job": "9"}
         return {
-            "stops": [
+            "preemptions": [
                 {
                     "time": 998.0,
-                    "beneficiary": "10",
+                    "preemptor": "10",
                     "account": "physics",
                     "urgent": False,
                     "reason": "entitled",
@@ -102,7 +108,7 @@ class Site:
     def __init__(self, directory: Path) -> None:
         self.handler = Stub()
         self.config = directory / "omfs.toml"
-        self.config.write_text(f'[daemon]\nrun_dir = "{directory}"\n[methods.criu]\nstop_seconds = 4.5\n')
+        self.config.write_text(f'[daemon]\nrun_dir = "{directory}"\n[methods.criu]\npreempt_seconds = 4.5\n')
 
     def omfs(self, *words: str) -> Result:
         return CliRunner().invoke(app, ["-c", str(self.config), *words])
@@ -128,9 +134,9 @@ def row_of(output: str, name: str) -> str:
 # -- omfs methods ------------------------------------------------------------------------------------
 
 
-def test_methods_are_told_with_their_traits(site: Site) -> None:
+def test_methods_are_listed_with_their_traits(site: Site) -> None:
     output = site.omfs("methods").stdout
-    assert "as omfsd has it" in output
+    assert "from omfsd" in output
     assert row_of(output, "requeue").split()[:6] == ["requeue", "no", "anywhere", "CPUs,", "memory,", "devices"]
     assert "yes same nodes CPUs, memory omfs-node on its nodes 0.3 s + 1 GB/s" in row_of(output, "pageout")
     assert row_of(output, "pageout").endswith("15 min on 9 of 16 nodes ")
@@ -145,14 +151,14 @@ def test_methods_as_json_are_the_view(site: Site) -> None:
     rows = {row["name"]: row for row in site.json("methods")["methods"]}
     assert list(rows) == ["requeue", "suspend", "dmtcp", "criu", "application", "pageout", "ve_swap"]
     assert rows["ve_swap"]["frees"] == ["cpus", "devices"]
-    assert rows["suspend"]["pace"]["stop_bytes_per_second"] is None
+    assert rows["suspend"]["pace"]["preempt_bytes_per_second"] is None
     assert rows["pageout"]["now"]["usable"] == 9
 
 
-def test_without_the_daemon_the_configuration_tells(tmp_path: Path) -> None:
+def test_without_the_daemon_the_configuration_answers(tmp_path: Path) -> None:
     site = Site(tmp_path)
     output = site.omfs("methods").stdout
-    assert f"as {site.config} has it" in " ".join(output.split())
+    assert f"from {site.config}" in " ".join(output.split())
     assert "4.5 s + 0.4 GB/s" in row_of(output, "criu")
     assert row_of(output, "criu").endswith("10 min ? ")
     assert "only omfsd knows" in output
@@ -162,57 +168,57 @@ def test_without_the_daemon_the_configuration_tells(tmp_path: Path) -> None:
 # -- omfs history ------------------------------------------------------------------------------------
 
 
-def test_history_tells_what_each_stop_has_cost(site: Site) -> None:
+def test_history_shows_what_each_preemption_cost(site: Site) -> None:
     output = site.omfs("history").stdout
-    assert "7 of bio (dmtcp: 2.1 s, 1.5 GB; back 8.0 s; 90 s lost)" in output
+    assert "7 of bio (dmtcp: 2.1 s, 1.5 GB; resumed in 8.0 s; 90 s lost)" in output
     assert "8 of bio (requeue: 0.5 s; 12 min lost)" in output
     assert "9 of bio (dmtcp)" in output
-    assert site.json("history")["stops"][0]["victims"][0]["resume_seconds"] == 8.0
+    assert site.json("history")["preemptions"][0]["victims"][0]["resume_seconds"] == 8.0
 
 
 def test_history_lists_the_costs(site: Site) -> None:
     listed = site.omfs("history", "--costs", "--limit", "100").stdout
-    assert "came back" in listed and "77 s" in listed and "1 GB" in listed and "\x1b" not in listed
+    assert "resumed" in listed and "77 s" in listed and "1 GB" in listed and "\x1b" not in listed
     site.handler.asked.clear()
     rows = site.json("history", "--costs", "--limit", "3", "--since", "1970-01-02T00:00+00:00")["costs"]
     assert [row["job"] for row in rows] == ["g7", "g6", "g5"]
     assert site.handler.asked == [("root", 3, 86400.0)]
     site.handler.rows = []
-    assert "no job was stopped or came back" in site.omfs("history", "--costs").stdout
+    assert "no job was preempted or resumed" in site.omfs("history", "--costs").stdout
 
 
 # -- omfs methods fit --------------------------------------------------------------------------------
 
 
-def test_fit_finds_the_truth_and_says_where_it_cannot(site: Site) -> None:
+def test_fit_finds_the_speed_or_says_why_not(site: Site) -> None:
     found = {row["name"]: row for row in site.json("methods", "fit")["methods"]}
     assert list(found) == ["requeue", "suspend", "dmtcp", "pageout"]
-    assert found["dmtcp"]["stop"]["fitted"] == {
+    assert found["dmtcp"]["preempt"]["fitted"] == {
         "seconds": pytest.approx(1.5),
         "bytes_per_second": pytest.approx(0.5e9),
     }
-    assert found["dmtcp"]["back"]["fitted"]["bytes_per_second"] == pytest.approx(1e9)
-    assert found["pageout"]["stop"]["fitted"] is None
-    assert found["pageout"]["stop"]["why_not"] == "the sizes do not vary: they are all about 1 GB"
-    assert found["pageout"]["stop"]["median_seconds"] == 0.8
-    assert found["pageout"]["back"] is None
+    assert found["dmtcp"]["resume"]["fitted"]["bytes_per_second"] == pytest.approx(1e9)
+    assert found["pageout"]["preempt"]["fitted"] is None
+    assert found["pageout"]["preempt"]["why_not"] == "the sizes do not vary: they are all about 1 GB"
+    assert found["pageout"]["preempt"]["median_seconds"] == 0.8
+    assert found["pageout"]["resume"] is None
 
 
 def test_what_is_printed_for_the_configuration_can_be_pasted(site: Site) -> None:
     text = site.json("methods", "fit")["toml"]
-    config = parse(text, "pasted")
-    assert tomllib.loads(text)["methods"]["dmtcp"]["stop_bytes_per_second"] == 5e8
+    config = parse_config(text, "pasted")
+    assert tomllib.loads(text)["methods"]["dmtcp"]["preempt_bytes_per_second"] == 5e8
     paces = rules(config, ()).paces
-    assert (paces["dmtcp"].stop_seconds, paces["dmtcp"].back_rate) == (1.5, 1e9)
-    assert paces["requeue"].stop_seconds == 5.0, "the size does not matter there"
-    assert paces["pageout"] == rules(parse("", "none"), ()).paces["pageout"], "the median alone is only a remark"
-    assert "# stop: 0.8 s in the median of 10; nothing fitted: the sizes do not vary" in text
+    assert (paces["dmtcp"].preempt_seconds, paces["dmtcp"].resume_rate) == (1.5, 1e9)
+    assert paces["requeue"].preempt_seconds == 5.0, "the size does not matter there"
+    assert paces["pageout"] == rules(parse_config("", "none"), ()).paces["pageout"], "the median alone is only a remark"
+    assert "# preempt: median 0.8 s of 10 rows; nothing fitted: the sizes do not vary" in text
 
 
 def test_a_size_that_does_not_matter_can_be_written_down(site: Site) -> None:
     site.handler.rows = [paid(str(number), "criu", "out", 3.0, number * 10**9) for number in range(1, 10)]
-    pace = rules(parse(site.json("methods", "fit")["toml"], "pasted"), ()).paces["criu"]
-    assert pace.stop_seconds + 10**12 / pace.stop_rate == pytest.approx(3.0, abs=0.01)
+    pace = rules(parse_config(site.json("methods", "fit")["toml"], "pasted"), ()).paces["criu"]
+    assert pace.preempt_seconds + 10**12 / pace.preempt_rate == pytest.approx(3.0, abs=0.01)
 
 
 def test_the_simulator_takes_its_options(site: Site) -> None:
@@ -222,28 +228,31 @@ def test_the_simulator_takes_its_options(site: Site) -> None:
         "--method", "checkpoint", "--checkpoint-out", "1.5+bytes/5e+08", "--checkpoint-in", "2+bytes/1e+09",
     ]  # fmt: skip
     assert found["pageout"] == ["--method", "swap", "--swap-out", "0.8:0.8"]
-    costs = costs_for(Asked(checkpoint_out=found["dmtcp"][3], swap_out=found["pageout"][3]))
+    costs = costs_for(SimulationOptions(checkpoint_out=found["dmtcp"][3], swap_out=found["pageout"][3]))
     assert (costs.write, costs.swap_out) == (Link(job=5e8, fixed=1.5), Spread(0.8, 0.8))
 
 
-def test_fit_tells_it_to_people(site: Site) -> None:
+def test_fit_for_people(site: Site) -> None:
     output = site.omfs("methods", "fit", "--since", "30d").stdout
-    assert "stop 20 3.6 s 1.5 s + 0.5 GB/s" in " ".join(output.replace("│", " ").split())
-    assert "[methods.dmtcp]\nstop_seconds = 1.5\nstop_bytes_per_second = 5e+08\n" in output
+    assert "preempt 20 3.6 s 1.5 s + 0.5 GB/s" in " ".join(output.replace("│", " ").split())
+    assert "[methods.dmtcp]\npreempt_seconds = 1.5\npreempt_bytes_per_second = 5e+08\n" in output
     assert "dmtcp: omfs simulate --method checkpoint --checkpoint-out 1.5+bytes/5e+08" in output
     assert "without the seconds that Slurm takes to start the job again" in " ".join(output.split())
 
 
-def test_fit_of_nothing_and_of_nobody(site: Site, tmp_path: Path) -> None:
+def test_fit_without_data_or_daemon(site: Site, tmp_path: Path) -> None:
     site.handler.rows = []
     nothing = site.omfs("methods", "fit")
-    assert (nothing.exit_code, nothing.stdout) == (1, "nothing to fit: no stop in that time tells what it has cost\n")
+    assert (nothing.exit_code, nothing.stdout) == (
+        1,
+        "nothing to fit: no preemption in that time has a recorded cost\n",
+    )
     assert site.omfs("methods", "fit", "--since", "soon").exit_code == 2
     silent = CliRunner().invoke(app, ["--socket", str(tmp_path / "none.sock"), "methods", "fit"])
     assert silent.exit_code == 3 and silent.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [("methods",), ("methods", "fit")])
-def test_help_teaches_an_example(words: tuple[str, ...]) -> None:
+def test_help_has_an_example(words: tuple[str, ...]) -> None:
     output = CliRunner().invoke(app, [*words, "--help"]).stdout
     assert f"omfs {' '.join(words)}" in output and "Example" in output

@@ -11,19 +11,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from omfs_daemon.cli.main import app
+from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.simulate.options import Asked
-from omfs_daemon.simulate.options import setting_for
 from omfs_daemon.simulate.engine.conventions import UserLimits
 from omfs_daemon.simulate.engine.preemption_costs import Spread
 from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.workload.source import way_named
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
-from omfs_daemon.simulate.workload.workload import workload
-from tests.simulate.traces import DIRECTORY
-from tests.simulate.traces import needs_traces
+from omfs_daemon.simulate.options import SimulationOptions, scenario_for
+from omfs_daemon.simulate.workload.source import mode_named
+from omfs_daemon.simulate.workload.workload import PreemptMode, Workload, workload
+from tests.support.traces import DIRECTORY, needs_traces
 
 # job, submit, wait, run, processors, -, -, processors asked, seconds asked, -, status, user, group, -, queue, -, -, -
 TRACE = """\
@@ -145,7 +141,7 @@ def test_entitlements_and_quantum_of_a_daemons_configuration(trace: Path, tmp_pa
     assert result.exit_code == 0, result.output
     owned = {account["name"]: account["entitled"] for account in summary(out)["accounts"]}
     assert owned == {"group7": 3, "(others)": 1}
-    assert "a job runs 7 s before it may be stopped" in result.output
+    assert "a job runs 7 s before it may be preempted" in result.output
     # The option before the command is the same one.
     again = CliRunner().invoke(
         app, ["-c", str(toml), "simulate", "--trace", str(trace), "--policy", "omfs", "--out", str(tmp_path / "again")]
@@ -197,24 +193,24 @@ def test_urgent_queues_of_a_trace_without_queues_are_one_line(tmp_path: Path, ou
 
 
 def test_what_may_be_a_slip_is_told(trace: Path, tmp_path: Path, out: Path):
-    """An account that nobody has; urgent jobs with numbers of the trace; walls that leave hardly any job."""
+    """An account that no job has; urgent jobs with numbers of the trace; walls that leave hardly any job."""
     listed = tmp_path / "urgent.csv"
     listed.write_text(URGENT)
     given = ("--entitlement", "group7=20", "--entitlement", "grp8=80", "--urgent", listed)
     given += ("--urgent-queue", 1, "--urgent-queue", 9)
     result = omfs("--trace", trace, "--policy", "partition", *given, "--out", out)
     assert result.exit_code == 0
-    told = summary(out)["conventions"]
-    assert "accounts with an entitlement and without jobs: grp8" in told
-    assert "the trace has jobs of the same numbers: 10 is added to those of the urgent jobs" in told
+    sentences = summary(out)["conventions"]
+    assert "accounts with an entitlement and without jobs: grp8" in sentences
+    assert "the trace has jobs of the same numbers: 10 is added to those of the urgent jobs" in sentences
     refused = "refused as wider than what their account owns (--entitlement and --accounts-from say who owns what): 4"
-    assert refused in told
+    assert refused in sentences
     assert f"4 jobs; {refused}" in result.output
-    assert "no job is in the urgent queue 9" in told
+    assert "no job is in the urgent queue 9" in sentences
     assert omfs("--trace", trace, "--policy", "fcfs", "--procs", 2, "--out", out).exit_code == 0
-    told = summary(out)["conventions"]
-    assert "refused as wider than the machine: 1" in told
-    assert not any("without jobs" in sentence or "same numbers" in sentence for sentence in told)
+    sentences = summary(out)["conventions"]
+    assert "refused as wider than the machine: 1" in sentences
+    assert not any("without jobs" in sentence or "same numbers" in sentence for sentence in sentences)
 
 
 def test_a_missing_trace_is_one_line(tmp_path: Path, out: Path):
@@ -251,8 +247,10 @@ def test_malformed_urgent_jobs_are_told_and_refused_on_wish(trace: Path, tmp_pat
     listed.write_text(URGENT + "2,3,many,10\n")
     words = ("--trace", trace, "--policy", "ujfb", "--urgent", listed, "--out", out)
     assert omfs(*words).exit_code == 0
-    told = " ".join(summary(out)["conventions"])
-    assert "urgent.csv: 2 records, 1 kept, as urgent jobs on top left out: 1 malformed: line 3 (column procs" in told
+    sentences = " ".join(summary(out)["conventions"])
+    assert (
+        "urgent.csv: 2 records, 1 kept, as urgent jobs on top left out: 1 malformed: line 3 (column procs" in sentences
+    )
     one_line(omfs(*words, "--strict"), "urgent.csv: 1 malformed: line 3")
 
 
@@ -329,35 +327,35 @@ def three_accounts() -> Workload:
 
 
 def test_what_is_not_asked_for():
-    setting, notes = setting_for(Asked(), three_accounts(), 64)
-    assert setting.machine == Machine(64)
-    assert isinstance(setting.conventions.estimates, UserLimits)
-    assert setting.conventions.kill
-    assert setting.rules.tree.shares == (AccountShare("a", Fraction(50)), AccountShare("b", Fraction(50)))
-    assert setting.rules.quantum == 1800.0
+    scenario, notes = scenario_for(SimulationOptions(), three_accounts(), 64)
+    assert scenario.machine == Machine(64)
+    assert isinstance(scenario.conventions.estimates, UserLimits)
+    assert scenario.conventions.kill
+    assert scenario.rules.tree.entitlements == (Entitlement("a", Fraction(50)), Entitlement("b", Fraction(50)))
+    assert scenario.rules.quantum == 1800.0
     assert len(notes) == 2
 
 
 def test_what_is_asked_for_comes_before_the_header_and_the_configuration(tmp_path: Path):
     toml = tmp_path / "omfs.toml"
-    toml.write_text("[policy]\nmax_stops_per_hour = 9\n[entitlements.a]\npercent = 10\n")
-    asked = Asked(
+    toml.write_text("[policy]\nmax_preemptions_per_hour = 9\n[entitlements.a]\npercent = 10\n")
+    asked = SimulationOptions(
         procs=8, nodes=2, estimates="exact", config=toml, entitlement=("b=12.5",), quantum=60.0, swap_in="0:3"
     )
-    setting, _ = setting_for(asked, three_accounts(), 64)
-    assert setting.machine == Machine(8, 2)
-    assert setting.conventions.estimates is None
-    assert setting.rules.tree.shares == (AccountShare("b", Fraction(25, 2)),)
-    assert (setting.rules.quantum, setting.rules.max_stops_per_hour) == (60.0, 9)
-    assert setting.costs.swap_in == Spread(0.0, 3.0)
+    scenario, _ = scenario_for(asked, three_accounts(), 64)
+    assert scenario.machine == Machine(8, 2)
+    assert scenario.conventions.estimates is None
+    assert scenario.rules.tree.entitlements == (Entitlement("b", Fraction(25, 2)),)
+    assert (scenario.rules.quantum, scenario.rules.max_preemptions_per_hour) == (60.0, 9)
+    assert scenario.costs.swap_in == Spread(0.0, 3.0)
 
 
 def test_an_account_may_have_an_equals_sign_in_its_name():
-    setting, _ = setting_for(Asked(entitlement=("a=b=5",)), three_accounts(), 64)
-    assert setting.rules.tree.shares == (AccountShare("a=b", Fraction(5)),)
+    scenario, _ = scenario_for(SimulationOptions(entitlement=("a=b=5",)), three_accounts(), 64)
+    assert scenario.rules.tree.entitlements == (Entitlement("a=b", Fraction(5)),)
 
 
-def test_ways_by_name():
-    assert way_named("checkpoint") is Way.CHECKPOINT
+def test_modes_by_name():
+    assert mode_named("checkpoint") is PreemptMode.CHECKPOINT
     with pytest.raises(ConfigError, match="must be one of"):
-        way_named("Swap")
+        mode_named("Swap")

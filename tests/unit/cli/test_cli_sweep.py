@@ -8,9 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from omfs_daemon.cli.main import app
-from omfs_daemon.simulate import parameter_sweep as sweeping
-from tests.unit.cli.test_cli_simulate import TRACE
-from tests.unit.cli.test_cli_simulate import one_line
+from omfs_daemon.simulate import parameter_sweep
+from tests.unit.cli.test_cli_simulate import TRACE, one_line
 
 COLUMNS = [
     "workload", "policy", "jobs", "urgent_jobs", "mean_response", "mean_slowdown", "mean_bounded_slowdown",
@@ -44,7 +43,7 @@ def columns(out: Path, *names: str) -> list[tuple[str, ...]]:
     return [tuple(row[name] for name in names) for row in rows(out)]
 
 
-def test_options_are_crossed_in_order_and_only_who_stops_jobs_for_quanta(trace: Path, out: Path):
+def test_options_are_crossed_in_order_and_only_policies_with_preemption_for_quanta(trace: Path, out: Path):
     words = ("--policy", "fcfs", "--policy", "omfs", "--quantum", 60, "--quantum", 600, "--seed", 1, "--seed", 2)
     result = omfs("--trace", trace, *words, "--out", out)
     assert result.exit_code == 0, result.output
@@ -59,8 +58,8 @@ def test_options_are_crossed_in_order_and_only_who_stops_jobs_for_quanta(trace: 
     ]
     assert set(columns(out, "workload", "jobs", "procs", "load")) == {("site.swf", "3", "4", "")}
     assert result.output.count("at one instant: ends, then arrivals, then one scheduling pass") == 1
-    assert "where jobs are stopped: between a decision and the first signal to a job: 0 s" in result.output
-    assert "before it may be stopped for an entitled one" not in result.output
+    assert "where jobs are preempted: between a decision and the first signal to a job: 0 s" in result.output
+    assert "before it may be preempted for an entitled one" not in result.output
 
 
 def test_estimates_and_machines_count(trace: Path, out: Path):
@@ -106,8 +105,8 @@ def test_a_trace_is_read_once_and_a_value_given_twice_counts_once(
     trace: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ):
     read = []
-    real = sweeping.sourced
-    monkeypatch.setattr(sweeping, "sourced", lambda *given: read.append(given) or real(*given))
+    real = parameter_sweep.sourced
+    monkeypatch.setattr(parameter_sweep, "sourced", lambda *given: read.append(given) or real(*given))
     words = ("--policy", "fcfs", "--policy", "easy", "--policy", "fcfs", "--procs", 4, "--procs", 8)
     assert omfs("--trace", trace, *words, "--out", out).exit_code == 0
     assert len(read) == 1

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.config.schema import Config
-from omfs_daemon.config.load import check_accounts
-from omfs_daemon.config.load import load
-from omfs_daemon.config.load import parse
 from omfs_daemon.config.build import rules
-from omfs_daemon.config.sample import as_toml
-from omfs_daemon.config.sample import sample
+from omfs_daemon.config.load import check_accounts, load, parse_config
+from omfs_daemon.config.sample import as_toml, effective, sample
+from omfs_daemon.config.schema import Config
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.slurm.gateway import AccountRow
 
@@ -46,7 +44,7 @@ WRONG = [
         "f.toml: daemon.failsafe_grace_seconds = -0.5: must be greater than or equal to 0",
     ),
     ("[policy]\nrank_depth = 1.5", "f.toml: policy.rank_depth = 1.5: must be a whole number"),
-    ("[policy]\nmax_stops_per_cycle = 0", "f.toml: policy.max_stops_per_cycle = 0: must be greater than 0"),
+    ("[policy]\nmax_preemptions_per_cycle = 0", "f.toml: policy.max_preemptions_per_cycle = 0: must be greater than 0"),
     ("[metrics]\nport = 99999", "f.toml: metrics.port = 99999: must be less than 65536"),
     ("[entitlements]\nbio = 50", "f.toml: entitlements.bio = 50: must be a table"),
     ("[entitlements.a]\nparent = ''", "f.toml: entitlements.a.percent: is missing and must be given"),
@@ -67,8 +65,8 @@ WRONG = [
         "f.toml: nodes.command[1] = 'x; rm': must be made of letters, digits and _ . / = + : @ -",
     ),
     (
-        "[[book]]\nlicence = 've'\nkind = 'devices'",
-        "f.toml: book[0].licence = 've': must hold {node} once, as in \"ve_{node}\", "
+        "[[node_license]]\nlicense = 've'\nkind = 'devices'",
+        "f.toml: node_license[0].license = 've': must hold {node} once, as in \"ve_{node}\", "
         "and else letters, digits and _ . -",
     ),
     (
@@ -76,8 +74,8 @@ WRONG = [
         "f.toml: methods.dmtpc = 'dmtpc': must be one of " + METHODS,
     ),
     (
-        "[[class]]\nname = 'u'\nqos = ['u']\nurgent = true\nwhen_stop_fails = 'requeue'",
-        "f.toml: class[0]: an urgent class has no when_stop_fails: urgent jobs are never stopped",
+        "[[class]]\nname = 'u'\nqos = ['u']\nurgent = true\nwhen_preemption_fails = 'requeue'",
+        "f.toml: class[0]: an urgent class has no when_preemption_fails: urgent jobs are never preempted",
     ),
     (
         "[[class]]\nname = 'a'\nmethods = ['stop']",
@@ -89,11 +87,43 @@ WRONG = [
     ),
     (
         "[[class]]\nname = 'u'\nqos = ['u']\nurgent = true\ndefault = ['requeue']",
-        "f.toml: class[0]: an urgent class has no methods and no default: urgent jobs are never stopped",
+        "f.toml: class[0]: an urgent class has no methods and no default: urgent jobs are never preempted",
     ),
     (
         "[[class]]\nname = 'a'\nmethods = ['suspend']\ndefault = ['requeue']",
         "f.toml: class[0]: default 'requeue' is not among its methods: suspend",
+    ),
+    (
+        "[[book]]\nlicence = 've_{node}'",
+        "f.toml: book = [{'licence': 've_{node}'}]: unknown key; it is now 'node_license'",
+    ),
+    (
+        "[[node_license]]\nlicence = 've_{node}'\nkind = 'devices'",
+        "f.toml: node_license[0].licence = 've_{node}': unknown key; it is now 'license' (and 1 more)",
+    ),
+    (
+        "[policy]\nmax_stops_per_hour = 1",
+        "f.toml: policy.max_stops_per_hour = 1: unknown key; it is now 'max_preemptions_per_hour'",
+    ),
+    (
+        "[policy]\nmax_stops_per_cycle = 1",
+        "f.toml: policy.max_stops_per_cycle = 1: unknown key; it is now 'max_preemptions_per_cycle'",
+    ),
+    (
+        "[policy]\nstop_timeout_seconds = 1",
+        "f.toml: policy.stop_timeout_seconds = 1: unknown key; it is now 'preempt_timeout_seconds'",
+    ),
+    (
+        "[[class]]\nname = 'a'\nwhen_stop_fails = 'requeue'",
+        "f.toml: class[0].when_stop_fails = 'requeue': unknown key; it is now 'when_preemption_fails'",
+    ),
+    (
+        "[methods.dmtcp]\nstop_seconds = 1",
+        "f.toml: methods.dmtcp.stop_seconds = 1: unknown key; it is now 'preempt_seconds'",
+    ),
+    (
+        "[methods.dmtcp]\nback_seconds = 1",
+        "f.toml: methods.dmtcp.back_seconds = 1: unknown key; it is now 'resume_seconds'",
     ),
     ("[[class]]\nname = 'a'\n[[class]]\nname = 'a'", "f.toml: class.name = 'a': must be unique, but is given 2 times"),
     ("[slurm]\nconf = '\\e[31m'", "f.toml: slurm.conf = '\\\\e[31m': must be an absolute path"),
@@ -103,7 +133,7 @@ WRONG = [
 @pytest.mark.parametrize(("text", "line"), WRONG)
 def test_wrong_file_gets_one_line(text: str, line: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(text, "f.toml")
+        parse_config(text, "f.toml")
     assert str(caught.value) == line
 
 
@@ -117,14 +147,14 @@ def test_wrong_file_gets_one_line(text: str, line: str) -> None:
 )
 def test_tree_of_accounts_is_checked_and_the_file_named(text: str, part: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(part)) as caught:
-        parse(text, "f.toml")
+        parse_config(text, "f.toml")
     assert str(caught.value).startswith("f.toml: ")
     assert "\n" not in str(caught.value)
 
 
 def test_value_with_control_characters_stays_on_one_harmless_line() -> None:
     with pytest.raises(ConfigError) as caught:
-        parse('[slurm]\n"po\\u001bll\\n" = "\\u001b[2J\\n"', "f.toml")
+        parse_config('[slurm]\n"po\\u001bll\\n" = "\\u001b[2J\\n"', "f.toml")
     assert str(caught.value).isprintable()
 
 
@@ -137,40 +167,51 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 
 def test_percentages_are_exact_decimals() -> None:
-    config = parse("[entitlements.a]\npercent = 29\n[entitlements.b]\npercent = 0.1\n", "f")
-    assert [share.percent for share in config.shares] == [29, Fraction(1, 10)]
-    tree = rules(config, config.shares).tree
+    config = parse_config("[entitlements.a]\npercent = 29\n[entitlements.b]\npercent = 0.1\n", "f")
+    assert [entitlement.percent for entitlement in config.all_entitlements] == [29, Fraction(1, 10)]
+    tree = rules(config, config.all_entitlements).tree
     assert tree.entitled(100)[tree.leaf("a").index] == 29
 
 
 def test_thirds_written_long_do_not_exceed_the_whole() -> None:
     third = "33.33333333333333333333"
     text = "".join(f"[entitlements.{name}]\npercent = {third}\n" for name in "abc")
-    assert sum(share.percent for share in parse(text, "f").shares) < 100
+    assert sum(entitlement.percent for entitlement in parse_config(text, "f").all_entitlements) < 100
 
 
 def test_rules_follow_the_file() -> None:
-    config = parse(
-        "[policy]\nquantum_seconds = 7\nrank_depth = 3\nmax_stops_per_cycle = 2\n"
+    config = parse_config(
+        "[policy]\nquantum_seconds = 7\nrank_depth = 3\nmax_preemptions_per_cycle = 2\n"
         "[[class]]\nname = 'urgent'\nqos = ['urgent']\nurgent = true\n"
         "[[class]]\nname = 'scratch'\npartition = ['scratch']\ndefault = ['requeue']\n",
         "f",
     )
     made = rules(config, ())
-    assert (made.quantum, made.rank_depth, made.max_stops_per_cycle, made.max_stops_per_hour) == (7, 3, 2, 4)
+    assert (made.quantum, made.rank_depth, made.max_preemptions_per_cycle, made.max_preemptions_per_hour) == (
+        7,
+        3,
+        2,
+        4,
+    )
     urgent, scratch = made.classes
     assert urgent.urgent and urgent.methods == () and urgent.qos == {"urgent"}
     assert scratch.methods == tuple(installed()) and scratch.default == ("requeue",)
 
 
 def test_defaults_agree_with_the_policys_own() -> None:
-    made, own = rules(Config(), ()), type(rules(Config(), ()))()
-    names = ("quantum", "max_stops_per_hour", "max_stops_per_cycle", "urgent_may_take_entitled", "rank_depth")
+    made, own = rules(Config(), ()), Rules(methods={})
+    names = (
+        "quantum",
+        "max_preemptions_per_hour",
+        "max_preemptions_per_cycle",
+        "urgent_may_take_entitled",
+        "rank_depth",
+    )
     assert {name: getattr(made, name) for name in names} == {name: getattr(own, name) for name in names}
 
 
 def test_accounts_must_be_known_where_accounting_runs() -> None:
-    config = parse("[entitlements.bio]\npercent = 10", "f")
+    config = parse_config("[entitlements.bio]\npercent = 10", "f")
     check_accounts(config, None)
     check_accounts(config, [AccountRow("bio", "")])
     with pytest.raises(ConfigError, match=r"entitlements\.bio: .* did you mean 'bios'\?"):
@@ -183,20 +224,20 @@ def test_accounts_must_be_known_where_accounting_runs() -> None:
 
 
 def test_options_of_methods_are_what_json_has() -> None:
-    config = parse('[methods.ve_swap.options]\npoll_seconds = 0.5\ncommands = {out = ["/bin/x", 0.1]}', "f")
+    config = parse_config('[methods.ve_swap.options]\npoll_seconds = 0.5\ncommands = {out = ["/bin/x", 0.1]}', "f")
     assert (
         json.dumps(config.methods["ve_swap"].options) == '{"poll_seconds": 0.5, "commands": {"out": ["/bin/x", 0.1]}}'
     )
     with pytest.raises(ConfigError, match="options"):
-        parse("[methods.ve_swap.options]\nsince = 2026-01-01", "f")
+        parse_config("[methods.ve_swap.options]\nsince = 2026-01-01", "f")
 
 
 def test_sample_loads_to_the_defaults() -> None:
-    assert parse(sample(), "sample") == Config()
+    assert parse_config(sample(), "sample") == Config()
 
 
 def test_sample_with_all_comments_taken_away_is_right_and_keeps_the_defaults() -> None:
-    config = parse(re.sub(r"(?m)^#(?=\S)", "", sample()), "sample")
+    config = parse_config(re.sub(r"(?m)^#(?=\S)", "", sample()), "sample")
     assert (config.slurm, config.daemon, config.policy, config.metrics) == (
         Config().slurm,
         Config().daemon,
@@ -224,6 +265,8 @@ def test_docs_are_in_step() -> None:
 
 
 def test_config_as_toml_loads_to_the_same() -> None:
-    config = parse(re.sub(r"(?m)^#(?=\S)", "", sample()), "sample")
-    assert parse(as_toml(config), "again") == config
-    assert parse(as_toml(Config()), "again") == Config()
+    config = parse_config(re.sub(r"(?m)^#(?=\S)", "", sample()), "sample")
+    again = parse_config(as_toml(config), "again")
+    assert effective(again) == effective(config)
+    assert all(section.methods for section in again.classes if not section.urgent), "what a class allows is shown"
+    assert parse_config(as_toml(Config()), "again") == Config()

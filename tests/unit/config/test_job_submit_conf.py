@@ -10,15 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from omfs_daemon.cli.main import app
-from omfs_daemon.config.job_submit_conf import as_text
-from omfs_daemon.config.job_submit_conf import in_step
-from omfs_daemon.config.job_submit_conf import plugin_settings
+from omfs_daemon.config.job_submit_conf import as_text, in_step, plugin_settings
+from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import Config
-from omfs_daemon.config.load import parse
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.slurm.settings_check import Level
 
-SITE = parse(
+SITE = parse_config(
     """
 [slurm]
 poll_seconds = 6
@@ -36,8 +34,8 @@ name = "scratch"
 partition = ["scratch"]
 methods = ["requeue", "suspend"]
 default = ["requeue"]
-[[book]]
-licence = "ve_{node}"
+[[node_license]]
+license = "ve_{node}"
 kind = "devices"
 anywhere = "ve"
 """,
@@ -45,7 +43,7 @@ anywhere = "ve"
 )
 
 
-def test_it_says_what_the_configuration_says() -> None:
+def test_the_settings_follow_the_configuration() -> None:
     assert plugin_settings(SITE, [998, 0]) == {
         "heartbeat": "/run/other/heartbeat",
         "wake": "/run/other/wake",
@@ -53,19 +51,19 @@ def test_it_says_what_the_configuration_says() -> None:
         "privileged_uids": "0,998",
         "methods": "requeue,suspend,dmtcp,criu,application,pageout,ve_swap",
         "min_runtime_max": "90",
-        "books": "ve_{node}",
+        "node_licenses": "ve_{node}",
         "any_licenses": "ve",
         "class_1": "qos=urgent,alarm;account=weather;urgent=yes",
         "class_2": "partition=scratch;methods=requeue,suspend;default=requeue",
     }
     text = as_text(plugin_settings(Config(), [0]))
     assert text.startswith("# Written by `omfs config job-submit`")
-    assert "\nbooks =\nany_licenses =\n" in text
+    assert "\nnode_licenses =\nany_licenses =\n" in text
 
 
 @pytest.mark.parametrize("name", ["a b", "a,b", "a;urgent=yes", "a\\nclass_1 = x", "\\u00a0"])
 def test_a_name_that_the_plug_in_would_misread_is_refused(name: str) -> None:
-    config = parse(f'[[class]]\nname = "x"\naccount = ["{name}"]\n', "site")
+    config = parse_config(f'[[class]]\nname = "x"\naccount = ["{name}"]\n', "site")
     with pytest.raises(ConfigError, match=r"class\.account = .* of 'x': must be a name without blanks"):
         plugin_settings(config, [0])
     assert in_step(config, {}).level is Level.FAIL
@@ -75,7 +73,7 @@ def test_what_is_in_step() -> None:
     there = plugin_settings(SITE, [0])
     assert in_step(SITE, there).level is Level.OK
     assert in_step(SITE, there | {"max_age": "60", "privileged_uids": "7", "let_in_qos": "x"}).level is Level.OK
-    assert in_step(SITE, there | {"books": "  ve_{node} "}).level is Level.OK
+    assert in_step(SITE, there | {"node_licenses": "  ve_{node} "}).level is Level.OK
     assert in_step(Config(), {}).level is Level.OK, "the plug-in's defaults"
 
 
@@ -84,6 +82,7 @@ def test_what_is_in_step() -> None:
     [
         ({"class_2": "partition=scratch;methods=requeue;default=requeue"}, "class_2"),
         ({"class_3": "account=old"}, "class_3"),
+        ({"books": "ve_{node}"}, "books"),
         ({"min_runtime_max": "0", "wake": "/run/omfs/wake"}, "min_runtime_max, wake"),
     ],
 )
@@ -91,7 +90,7 @@ def test_what_is_not(change: dict[str, str], named: str) -> None:
     found = in_step(SITE, plugin_settings(SITE, [0]) | change)
     assert found.level is Level.WARN
     assert found.what.startswith(f"{named}: not as in the configuration")
-    assert "omfs config job-submit" in found.mend
+    assert "omfs config job-submit" in found.fix
     assert "class_1, class_2" in in_step(SITE, {}).what, "without a file"
 
 

@@ -10,21 +10,20 @@ from typing import Literal
 
 import pytest
 
+from omfs_daemon.config.open_gateway import open_gateway
 from omfs_daemon.config.schema import SlurmSection
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import GatewayError
 from omfs_daemon.daemon.metrics import Metrics
-from omfs_daemon.config.open_gateway import opened
+from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 from omfs_daemon.slurm.gateway import SlurmSettings
-from omfs_daemon.slurm.releases import Release
-from tests.pyslurm_stand_in.server import HERE
+from omfs_daemon.slurm.releases import SlurmRelease
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from tests.support.pyslurm_stand_in.server import HERE
+from tests.support.waiting import LIMIT
 
 STAND_IN = {"PYTHONPATH": str(HERE)}
 ANOTHER = STAND_IN | {"OMFS_STAND_IN_VERSION": "25.11.2"}
 BROKEN = STAND_IN | {"OMFS_STAND_IN_IMPORT": "ends"}
-LIMIT = 20.0
 ROOT = Path(__file__).parents[3]
 
 
@@ -36,7 +35,7 @@ def running_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def chosen(gateway: Literal["auto", "commands", "pyslurm"], variables: dict[str, str]) -> tuple[str, str]:
     section = SlurmSection(gateway=gateway, timeout_seconds=LIMIT)
-    with opened(section, variables=variables) as (made, why):
+    with open_gateway(section, variables=variables) as (made, why):
         return made.name, why
 
 
@@ -65,7 +64,7 @@ def test_asked_for_it_must_fit(variables: dict[str, str], why: str) -> None:
         chosen("pyslurm", variables)
     said = str(raised.value)
     assert said.startswith(f'slurm.gateway = "pyslurm" cannot be used: {why}') and "\n" not in said
-    assert said.endswith('mend it, or set "auto" or "commands"')
+    assert said.endswith('fix it, or set "auto" or "commands"')
 
 
 def test_commands_are_taken_without_looking_for_pyslurm() -> None:
@@ -73,7 +72,7 @@ def test_commands_are_taken_without_looking_for_pyslurm() -> None:
 
 
 @pytest.mark.parametrize(("installed", "name"), [("slurm-wlm 22.05.8", "pyslurm"), ("slurm 24.11.5", "commands")])
-def test_while_slurm_is_away_the_release_of_its_commands_counts(
+def test_while_slurm_does_not_answer_the_release_of_its_commands_counts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: str, name: str
 ) -> None:
     def away(_: CommandGateway) -> SlurmSettings:
@@ -90,23 +89,23 @@ def test_while_slurm_is_away_the_release_of_its_commands_counts(
 
 def test_its_process_lives_as_long_as_it_is_needed() -> None:
     section = SlurmSection(timeout_seconds=LIMIT)
-    with opened(section, variables=STAND_IN) as (made, _):
+    with open_gateway(section, variables=STAND_IN) as (made, _):
         pid = made._process.pid  # type: ignore[attr-defined]
         assert Path(f"/proc/{pid}").exists()
     assert not Path(f"/proc/{pid}").exists()
-    with opened(section, variables=ANOTHER) as (made, _):
+    with open_gateway(section, variables=ANOTHER) as (made, _):
         assert isinstance(made, CommandGateway)
 
 
 @pytest.mark.parametrize("version", ["22.5.3", "22.05.8", "slurm-wlm 22.05.8"])
 def test_releases_are_compared_as_numbers(version: str) -> None:
-    assert Release.of(version) == (22, 5)
+    assert SlurmRelease.of(version) == (22, 5)
 
 
 @pytest.mark.parametrize("version", ["", "new"])
 def test_what_is_no_version_fits_no_slurm(version: str) -> None:
     with pytest.raises(GatewayError, match="not a version"):
-        Release.of(version)
+        SlurmRelease.of(version)
 
 
 # -- how it is told --------------------------------------------------------------------------------
@@ -123,7 +122,7 @@ def test_the_metrics_name_it() -> None:
     ("program", "arguments"),
     [("omfs_daemon.cli.omfsd", ("--once", "--dry-run")), ("omfs_daemon.cli.main", ("check", "--json"))],
 )
-def test_the_log_and_omfs_check_say_which_and_why(
+def test_the_log_and_omfs_check_show_which_and_why(
     slurm: LocalSlurm, tmp_path: Path, program: str, arguments: tuple[str, ...]
 ) -> None:
     config = tmp_path / "omfs.toml"
@@ -138,7 +137,7 @@ def test_the_log_and_omfs_check_say_which_and_why(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT,
     )
     said = ended.stdout + ended.stderr
     assert "commands" in said and "cannot import pyslurm: libslurm.so.38: cannot open shared object file" in said

@@ -1,4 +1,4 @@
-"""What the daemon answers of costs and of methods: who sees what, and which rows belong to which stop."""
+"""What the daemon answers of costs and of methods: who sees what, and which rows belong to which preemption."""
 
 from __future__ import annotations
 
@@ -8,32 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest, JobState
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import Snapshot
-from omfs_daemon.daemon.api.callers import Caller
-from omfs_daemon.daemon.api.callers import Role
-from omfs_daemon.daemon.api.history_view import Costs
-from omfs_daemon.daemon.api.history_view import costs_view
-from omfs_daemon.daemon.api.history_view import paid
-from omfs_daemon.daemon.api.history_view import past_victims
-from omfs_daemon.daemon.node_client.probes import Probed
-from omfs_daemon.daemon.api.methods_view import methods_now
+from omfs_daemon.daemon.api.callers import Caller, Role
+from omfs_daemon.daemon.api.history_view import Costs, costs_from_views, costs_view, victim_views
+from omfs_daemon.daemon.api.methods_view import MethodNowView, methods_now
+from omfs_daemon.daemon.node_client.node_answers import MethodFacts, failed
+from omfs_daemon.daemon.node_client.probes import Probed, ProbedNode
+from omfs_daemon.daemon.store.history_database import PastPreemption
+from omfs_daemon.preemption.records import PaidCost
 from omfs_daemon.preemption.settings import Settings
-from omfs_daemon.preemption.records import Paid
-from omfs_daemon.daemon.store.history_database import PastStop
-from omfs_daemon.daemon.api.methods_view import MethodNowView
-from omfs_daemon.daemon.node_client.node_answers import MethodFacts
-from omfs_daemon.daemon.node_client.node_answers import failed
-from omfs_daemon.daemon.node_client.probes import NodeFacts
-from tests.whole_daemon.test_process import ALICE
-from tests.whole_daemon.test_process import BOB
-from tests.whole_daemon.test_process import ROOT
-from tests.whole_daemon.test_process import Stand
-from tests.whole_daemon.test_process import reclaimed
+from tests.whole_daemon.test_process import ALICE, BOB, ROOT, Stand, reclaimed
 
 EVE = Caller(9, 9, "eve", Role.USER)
 
@@ -48,26 +34,28 @@ def stand(tmp_path: Path) -> Iterator[Stand]:
 # -- costs -------------------------------------------------------------------------------------------
 
 
-def row(time: float, way: str, seconds: float, job: str = "7", method: str = "dmtcp") -> Paid:
-    return Paid(time, job, "ann", "bio", method, way, seconds, 0.0, 100 if way == "out" else 0, 3.0)
+def row(time: float, direction: str, seconds: float, job: str = "7", method: str = "dmtcp") -> PaidCost:
+    return PaidCost(time, job, "ann", "bio", method, direction, seconds, 0.0, 100 if direction == "out" else 0, 3.0)
 
 
-def stop(time: float, *jobs: str) -> PastStop:
+def preemption(time: float, *jobs: str) -> PastPreemption:
     victims: list[dict[str, object]] = [{"job": job, "account": "bio", "method": "dmtcp"} for job in jobs]
-    return PastStop(time, "9", "bob", "physics", False, "entitled", 1.0, "started", victims)
+    return PastPreemption(time, "9", "bob", "physics", False, "entitled", 1.0, "started", victims)
 
 
 def test_each_stop_has_its_own_rows() -> None:
     costs = Costs([row(10, "out", 1), row(20, "in", 2), row(30, "out", 4), row(40, "out", 8), row(50, "in", 16)])
-    first, second, third = (past_victims(stop(begun, "7"), costs)[0] for begun in (9, 29, 39))
-    assert (first["stop_seconds"], first["resume_seconds"], first["lost_seconds"]) == (1, 2, 6)
-    assert second["stop_seconds"] == 4 and "resume_seconds" not in second, "it was stopped again before it came back"
-    assert (third["stop_seconds"], third["resume_seconds"], third["bytes"]) == (8, 16, 100)
+    first, second, third = (victim_views(preemption(begun, "7"), costs)[0] for begun in (9, 29, 39))
+    assert (first["preempt_seconds"], first["resume_seconds"], first["lost_seconds"]) == (1, 2, 6)
+    assert second["preempt_seconds"] == 4 and "resume_seconds" not in second, (
+        "it was preempted again before it ran again"
+    )
+    assert (third["preempt_seconds"], third["resume_seconds"], third["bytes"]) == (8, 16, 100)
 
 
 def test_a_job_without_rows_has_no_costs() -> None:
     costs = Costs([row(10, "out", 1), row(20, "in", 2)])
-    assert past_victims(stop(30, "7", "8"), costs) == [
+    assert victim_views(preemption(30, "7", "8"), costs) == [
         {"job": "7", "account": "bio", "method": "dmtcp"},
         {"job": "8", "account": "bio", "method": "dmtcp"},
     ]
@@ -75,23 +63,23 @@ def test_a_job_without_rows_has_no_costs() -> None:
 
 def test_rows_go_through_the_socket_and_back() -> None:
     rows = [row(10, "out", 1), row(20, "in", 2), row(30, "out", 4)._replace(nodes=3)]
-    assert paid(costs_view(rows, 10)["costs"]) == rows
-    assert paid(costs_view(rows, 2)["costs"]) == rows[1:], "the newest ones"
+    assert costs_from_views(costs_view(rows, 10)["costs"]) == rows
+    assert costs_from_views(costs_view(rows, 2)["costs"]) == rows[1:], "the newest ones"
 
 
 def test_costs_are_told_to_the_owner_and_to_operators_only(stand: Stand) -> None:
     reclaimed(stand)
-    (told,) = stand.service.costs(ROOT, 10, 0)["costs"]
-    assert (told["method"], told["way"], told["user"]) == ("requeue", "out", "alice")
-    assert told["lost_seconds"] > 0
-    assert stand.service.costs(ALICE, 10, 0)["costs"] == [told]
-    assert stand.service.costs(BOB, 10, 0)["costs"] == stand.service.costs(EVE, 10, 0)["costs"] == []
+    (cost,) = stand.service.answers.costs(ROOT, 10, 0)["costs"]
+    assert (cost["method"], cost["direction"], cost["user"]) == ("requeue", "out", "alice")
+    assert cost["lost_seconds"] > 0
+    assert stand.service.answers.costs(ALICE, 10, 0)["costs"] == [cost]
+    assert stand.service.answers.costs(BOB, 10, 0)["costs"] == stand.service.answers.costs(EVE, 10, 0)["costs"] == []
 
-    (victim,) = stand.service.history(ALICE, 10, 0)["stops"][0]["victims"]
-    assert victim["stop_seconds"] == told["seconds"]
-    assert victim["lost_seconds"] == told["lost_seconds"]
-    (victim,) = stand.service.history(BOB, 10, 0)["stops"][0]["victims"]
-    assert "stop_seconds" not in victim, "his job was the beneficiary"
+    (victim,) = stand.service.answers.history(ALICE, 10, 0)["preemptions"][0]["victims"]
+    assert victim["preempt_seconds"] == cost["seconds"]
+    assert victim["lost_seconds"] == cost["lost_seconds"]
+    (victim,) = stand.service.answers.history(BOB, 10, 0)["preemptions"][0]["victims"]
+    assert "preempt_seconds" not in victim, "their job was the preemptor"
 
 
 # -- where methods can be used -----------------------------------------------------------------------
@@ -99,7 +87,16 @@ def test_costs_are_told_to_the_owner_and_to_operators_only(stand: Stand) -> None
 
 def job(number: int, comment: str, state: JobState = JobState.RUNNING) -> Job:
     return Job(
-        number, str(number), "ann", 1000, "bio", state, Request(1), 0.0, comment=comment, shares=(Share("n1", 1, 0),)
+        number,
+        str(number),
+        "ann",
+        1000,
+        "bio",
+        state,
+        JobRequest(1),
+        0.0,
+        comment=comment,
+        allocations=(Allocation("n1", 1, 0),),
     )
 
 
@@ -115,8 +112,8 @@ def now(name: str, probed: Probed, seen: Snapshot | None = None) -> MethodNowVie
     return method["now"]
 
 
-def found(usable: bool, why: str = "") -> NodeFacts:
-    return NodeFacts(1.0, {"pageout": MethodFacts(usable, why)}, {})
+def found(usable: bool, why: str = "") -> ProbedNode:
+    return ProbedNode(1.0, {"pageout": MethodFacts(usable, why)}, {})
 
 
 def test_nodes_are_counted_with_the_reasons_of_the_others() -> None:
@@ -135,12 +132,12 @@ def test_nodes_are_counted_with_the_reasons_of_the_others() -> None:
 @pytest.mark.parametrize(
     ("probed", "why"),
     [
-        (Probed(), "no way to the nodes is configured (nodes.worker)"),
+        (Probed(), "no worker for the nodes is configured (nodes.worker)"),
         (Probed(frozenset()), "no class of jobs has it (class.methods)"),
-        (Probed(frozenset({"pageout"})), "it has not been looked at yet"),
+        (Probed(frozenset({"pageout"})), "it has not been probed yet"),
     ],
 )
-def test_where_nothing_is_looked_at_it_says_why(probed: Probed, why: str) -> None:
+def test_where_nothing_is_probed_it_says_why(probed: Probed, why: str) -> None:
     assert now("pageout", probed)["why_not"] == [{"why": why, "count": 3, "nodes": ["n1", "n2", "n3"]}]
 
 
@@ -165,8 +162,8 @@ def test_before_slurm_was_seen_nothing_is_said_of_nodes() -> None:
 
 def test_the_service_answers_with_what_is_in_force(stand: Stand) -> None:
     stand.run(1)
-    rows = {row["name"]: row for row in stand.service.methods(EVE)["methods"]}
-    assert rows["requeue"]["stop_timeout_seconds"] == 60.0
-    assert rows["dmtcp"]["stop_timeout_seconds"] == 600.0
+    rows = {row["name"]: row for row in stand.service.answers.methods(EVE)["methods"]}
+    assert rows["requeue"]["preempt_timeout_seconds"] == 60.0
+    assert rows["dmtcp"]["preempt_timeout_seconds"] == 600.0
     assert rows["suspend"]["now"]["usable"] == 4
-    assert rows["pageout"]["now"]["why_not"][0]["why"].startswith("no way to the nodes is configured")
+    assert rows["pageout"]["now"]["why_not"][0]["why"].startswith("no worker for the nodes is configured")

@@ -12,21 +12,13 @@ from typing import Any
 
 import pytest
 
-from omfs_daemon.daemon.api.client import Client
-from omfs_daemon.daemon.api.client import UnreachableError
 from omfs_daemon.daemon.api import callers
-from omfs_daemon.daemon.api.callers import Caller
-from omfs_daemon.daemon.api.callers import Peer
-from omfs_daemon.daemon.api.callers import Role
-from omfs_daemon.daemon.api.callers import operators
-from omfs_daemon.daemon.api.callers import peer_of
-from omfs_daemon.daemon.api.control_socket import CONNECTIONS_PER_USER
-from omfs_daemon.daemon.api.control_socket import LONGEST_REQUEST
-from omfs_daemon.daemon.api.control_socket import ControlServer
+from omfs_daemon.daemon.api.callers import Caller, Peer, Role, operators, peer_of
+from omfs_daemon.daemon.api.client import Client
+from omfs_daemon.daemon.api.control_socket import CONNECTIONS_PER_USER, LONGEST_REQUEST, ControlServer
 from omfs_daemon.daemon.api.operations import OPERATIONS
-from omfs_daemon.daemon.api.operations import DeniedError
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import ControlError
+from omfs_daemon.errors import ConfigError, ControlError, DeniedError, UnreachableError
+from tests.support.waiting import LIMIT
 
 ROOT, USER = Peer(0, 0), Peer(12345, 12345)
 
@@ -42,7 +34,7 @@ class Recorder:
     def __getattr__(self, name: str) -> Callable[..., dict[str, Any]]:
         def answer(caller: Caller, *arguments: object) -> dict[str, Any]:
             self.callers.append(caller)
-            self.wait.wait(10)
+            self.wait.wait(LIMIT)
             if arguments == ("none",):
                 raise ControlError("no job\nnone")
             if arguments == ("input",):
@@ -153,10 +145,8 @@ def test_dawdling_client_is_cut_off_and_holds_up_nobody(place: Place) -> None:
         dawdler.connect(str(place.path))
         dawdler.sendall(b'{"op":')
         assert "ok" in place.call("status")
-        dawdler.settimeout(5)
-        started = time.monotonic()
+        dawdler.settimeout(LIMIT)
         assert dawdler.recv(10) == b""
-        assert time.monotonic() - started < 3
 
 
 def test_client_that_hangs_up_costs_nothing(place: Place) -> None:
@@ -180,7 +170,7 @@ def test_one_user_cannot_keep_the_others_out(place: Place) -> None:
     place.peer = ROOT
     assert "ok" in place.call("status")
     for thread in waiting:
-        thread.join(5)
+        thread.join(LIMIT)
 
 
 # -- the socket file ---------------------------------------------------------------------------------

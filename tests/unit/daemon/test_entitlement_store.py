@@ -8,19 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-
-from omfs_daemon.config.entitlement_text import from_csv
-from omfs_daemon.config.entitlement_text import from_rows
-from omfs_daemon.config.entitlement_text import from_toml
-from omfs_daemon.config.entitlement_text import to_rows
-from omfs_daemon.config.entitlement_text import to_toml
+from omfs_daemon.cluster.accounts import Entitlement
+from omfs_daemon.config.entitlement_text import from_csv, from_rows, from_toml, to_rows, to_toml
 from omfs_daemon.daemon.store import entitlement_store as module
-from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
-from omfs_daemon.daemon.store.entitlement_store import apply
-from omfs_daemon.daemon.store.entitlement_store import named
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import ControlError
-from omfs_daemon.cluster.accounts import AccountShare
+from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, apply_change, entitlements_in
+from omfs_daemon.errors import ConfigError, ControlError
 
 
 class Who(NamedTuple):
@@ -28,7 +20,7 @@ class Who(NamedTuple):
     user: str = "ann"
 
 
-CONFIGURED = (AccountShare("bio", Fraction(50)), AccountShare("physics", Fraction(40)))
+CONFIGURED = (Entitlement("bio", Fraction(50)), Entitlement("physics", Fraction(40)))
 
 
 @pytest.fixture
@@ -40,24 +32,24 @@ def audit(directory: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (directory / "audit.jsonl").read_text().splitlines()]
 
 
-def shares_of(store: EntitlementStore) -> dict[str, Fraction]:
-    return {share.name: share.percent for share in store.shares}
+def percent_by_account(store: EntitlementStore) -> dict[str, Fraction]:
+    return {entitlement.name: entitlement.percent for entitlement in store.entitlements}
 
 
 def test_configuration_holds_until_the_first_change(store: EntitlementStore, tmp_path: Path) -> None:
-    assert store.shares == CONFIGURED and store.source == "configuration file"
+    assert store.entitlements == CONFIGURED and store.source == "configuration file"
     assert store.set("bio", Fraction("12.5"), None, Who()) == ["bio: 50 % -> 12.5 %"]
     assert store.source == str(tmp_path / "entitlements.toml")
-    again = EntitlementStore(tmp_path, (AccountShare("other", Fraction(1)),), lambda: 0.0)
-    assert again.shares == store.shares == (AccountShare("bio", Fraction("12.5")), CONFIGURED[1])
+    again = EntitlementStore(tmp_path, (Entitlement("other", Fraction(1)),), lambda: 0.0)
+    assert again.entitlements == store.entitlements == (Entitlement("bio", Fraction("12.5")), CONFIGURED[1])
 
 
 def test_reloaded_configuration_counts_only_while_nothing_was_changed(store: EntitlementStore) -> None:
-    store.configured((AccountShare("chem", Fraction(5)),))
-    assert shares_of(store) == {"chem": 5}
+    store.configured((Entitlement("chem", Fraction(5)),))
+    assert percent_by_account(store) == {"chem": 5}
     store.set("chem", Fraction(6), None, Who())
     store.configured(CONFIGURED)
-    assert shares_of(store) == {"chem": 6}
+    assert percent_by_account(store) == {"chem": 6}
 
 
 def test_audit_says_who_when_and_what(store: EntitlementStore, tmp_path: Path) -> None:
@@ -77,7 +69,7 @@ def test_audit_says_who_when_and_what(store: EntitlementStore, tmp_path: Path) -
         lambda store: store.set("bio", Fraction(5), "nobody", Who()),
         lambda store: store.set("bio", Fraction(5), "bio", Who()),
         lambda store: store.remove("nobody", Who()),
-        lambda store: store.replace_all([AccountShare("a", Fraction(60)), AccountShare("b", Fraction(60))], Who()),
+        lambda store: store.replace_all([Entitlement("a", Fraction(60)), Entitlement("b", Fraction(60))], Who()),
     ],
 )
 def test_wrong_change_leaves_nothing_behind(
@@ -85,7 +77,7 @@ def test_wrong_change_leaves_nothing_behind(
 ) -> None:
     with pytest.raises(ConfigError):
         change(store)
-    assert store.shares == CONFIGURED
+    assert store.entitlements == CONFIGURED
     assert list(tmp_path.iterdir()) == []
 
 
@@ -96,7 +88,7 @@ def test_parent_cannot_go_before_its_children(store: EntitlementStore) -> None:
     assert store.set("lab", Fraction(10), "", Who()) == ["lab: 10 % of bio -> 10 %"]
 
 
-@pytest.mark.parametrize("step", ["_write_synced", "_append_synced"])
+@pytest.mark.parametrize("step", ["write_synced", "append_synced"])
 def test_full_disk_changes_nothing(
     store: EntitlementStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -106,8 +98,8 @@ def test_full_disk_changes_nothing(
     monkeypatch.setattr(module, step, full)
     with pytest.raises(ControlError, match=r"nothing was changed: .*: No space left on device"):
         store.set("bio", Fraction(1), None, Who())
-    assert store.shares == CONFIGURED
-    assert EntitlementStore(tmp_path, CONFIGURED, lambda: 0.0).shares == CONFIGURED
+    assert store.entitlements == CONFIGURED
+    assert EntitlementStore(tmp_path, CONFIGURED, lambda: 0.0).entitlements == CONFIGURED
 
 
 def test_crash_before_the_change_is_in_force_leaves_the_old_ones(store: EntitlementStore, tmp_path: Path) -> None:
@@ -117,7 +109,7 @@ def test_crash_before_the_change_is_in_force_leaves_the_old_ones(store: Entitlem
     with (tmp_path / "audit.jsonl").open("a") as file:
         file.write('{"time": 5, "torn')
     again = EntitlementStore(tmp_path, CONFIGURED, lambda: 2.0)
-    assert shares_of(again) == {"bio": 1, "physics": 40}
+    assert percent_by_account(again) == {"bio": 1, "physics": 40}
     again.set("bio", Fraction(2), None, Who())
     lines = (tmp_path / "audit.jsonl").read_text().splitlines()
     assert lines[1] == '{"time": 5, "torn'
@@ -125,7 +117,7 @@ def test_crash_before_the_change_is_in_force_leaves_the_old_ones(store: Entitlem
 
 
 def test_damaged_file_is_an_error_not_a_guess(tmp_path: Path) -> None:
-    (tmp_path / "entitlements.toml").write_text("[entitlements.bio]\npercent = 500\n")
+    (tmp_path / "entitlements.toml").write_text("format = 2\n[entitlements.bio]\npercent = 500\n")
     with pytest.raises(ConfigError, match=r"entitlements.toml: entitlements.bio.percent = 500"):
         EntitlementStore(tmp_path, CONFIGURED, lambda: 0.0)
 
@@ -134,12 +126,16 @@ def test_damaged_file_is_an_error_not_a_guess(tmp_path: Path) -> None:
 
 
 def test_requests_are_applied(store: EntitlementStore) -> None:
-    assert apply(store, {"op": "set", "account": "bio", "percent": "33.3"}, Who()) == ["bio: 50 % -> 33.3 %"]
-    assert apply(store, {"op": "set", "account": "lab", "percent": "5", "parent": "bio"}, Who())
-    assert apply(store, {"op": "set", "account": "lab", "percent": "6"}, Who()) == ["lab: 5 % of bio -> 6 % of bio"]
-    assert apply(store, {"op": "remove", "account": "lab"}, Who())
-    assert apply(store, {"op": "replace", "shares": [{"account": "x", "percent": "7", "parent": ""}]}, Who())
-    assert store.shares == (AccountShare("x", Fraction(7)),)
+    assert apply_change(store, {"op": "set", "account": "bio", "percent": "33.3"}, Who()) == ["bio: 50 % -> 33.3 %"]
+    assert apply_change(store, {"op": "set", "account": "lab", "percent": "5", "parent": "bio"}, Who())
+    assert apply_change(store, {"op": "set", "account": "lab", "percent": "6"}, Who()) == [
+        "lab: 5 % of bio -> 6 % of bio"
+    ]
+    assert apply_change(store, {"op": "remove", "account": "lab"}, Who())
+    assert apply_change(
+        store, {"op": "replace", "entitlements": [{"account": "x", "percent": "7", "parent": ""}]}, Who()
+    )
+    assert store.entitlements == (Entitlement("x", Fraction(7)),)
 
 
 @pytest.mark.parametrize(
@@ -152,39 +148,39 @@ def test_requests_are_applied(store: EntitlementStore) -> None:
         {"op": "set", "account": "bio", "percent": True},
         {"op": "set", "account": "bio", "percent": "1", "parent": 3},
         {"op": "remove", "account": 7},
-        {"op": "replace", "shares": {}},
-        {"op": "replace", "shares": [{"account": "x"}]},
-        {"op": "replace", "shares": ["x"]},
+        {"op": "replace", "entitlements": {}},
+        {"op": "replace", "entitlements": [{"account": "x"}]},
+        {"op": "replace", "entitlements": ["x"]},
     ],
 )
 def test_requests_that_are_not_right_are_refused(store: EntitlementStore, change: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        apply(store, change, Who())
-    assert store.shares == CONFIGURED
+        apply_change(store, change, Who())
+    assert store.entitlements == CONFIGURED
 
 
 def test_named_shares_of_a_request() -> None:
-    assert named({"op": "set", "account": "x", "percent": "7"}) == (AccountShare("x", Fraction(7)),)
-    assert named({"op": "remove", "account": "x"}) == ()
+    assert entitlements_in({"op": "set", "account": "x", "percent": "7"}) == (Entitlement("x", Fraction(7)),)
+    assert entitlements_in({"op": "remove", "account": "x"}) == ()
 
 
 # -- formats -----------------------------------------------------------------------------------------
 
 
 def test_toml_and_rows_and_csv_bring_back_the_same() -> None:
-    shares = (AccountShare("top", Fraction("0.000001")), AccountShare('a "dot.ted"', Fraction("29.5"), "top"))
-    assert from_toml(to_toml(shares), "f") == shares
-    assert from_rows(to_rows(shares)) == shares
+    entitlements = (Entitlement("top", Fraction("0.000001")), Entitlement('a "dot.ted"', Fraction("29.5"), "top"))
+    assert from_toml(to_toml(entitlements), "f") == entitlements
+    assert from_rows(to_rows(entitlements)) == entitlements
     assert from_csv("account, percent, parent\na,29.5,top\ntop,50,\n", "f") == (
-        AccountShare("a", Fraction("29.5"), "top"),
-        AccountShare("top", Fraction(50)),
+        Entitlement("a", Fraction("29.5"), "top"),
+        Entitlement("top", Fraction(50)),
     )
-    assert from_csv("account,percent\na,1\n", "f") == (AccountShare("a", Fraction(1)),)
+    assert from_csv("account,percent\na,1\n", "f") == (Entitlement("a", Fraction(1)),)
     assert from_toml(to_toml(()), "f") == ()
 
 
 def test_fraction_without_a_decimal_is_cut_not_rounded_up() -> None:
-    third = from_toml(to_toml((AccountShare("a", Fraction(200, 3)),)), "f")[0].percent
+    third = from_toml(to_toml((Entitlement("a", Fraction(200, 3)),)), "f")[0].percent
     assert Fraction(66) < third < Fraction(200, 3)
 
 

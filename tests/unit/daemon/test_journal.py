@@ -7,42 +7,41 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.cluster.jobs import Allocation
+from omfs_daemon.daemon.store.file_format import JOURNAL_FORMAT
 from omfs_daemon.daemon.store.journal import Journal
-from omfs_daemon.preemption.state import JobBack
-from omfs_daemon.preemption.state import JobsGone
-from omfs_daemon.preemption.state import JobStopped
-from omfs_daemon.preemption.state import Pause
-from omfs_daemon.preemption.state import Spared
-from omfs_daemon.preemption.state import State
-from omfs_daemon.preemption.state import StopChanged
-from omfs_daemon.preemption.state import TriedInVain
-from omfs_daemon.preemption.preemption import Beneficiary
-from omfs_daemon.preemption.preemption import Outcome
-from omfs_daemon.preemption.preemption import Step
-from omfs_daemon.preemption.preemption import Stop
-from omfs_daemon.preemption.preemption import VictimState
 from omfs_daemon.errors import JournalError
+from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step, VictimState
+from omfs_daemon.preemption.state import (
+    JobPreempted,
+    JobRunsAgain,
+    JobsGone,
+    Pause,
+    PreemptionChanged,
+    PreemptorBackoff,
+    State,
+    VictimBackoff,
+)
 
-STOP = Stop(
+PREEMPTION = Preemption(
     id=7,
     step=Step.STOPPING,
     begun=1.0,
     since=2.0,
     reason="urgent",
-    beneficiary=Beneficiary(
-        "3_4", "physics", "bob", True, False, 0.5, (Share("n1", 4, 1 << 33),), -5, 0, True, ("n1", "n2")
+    preemptor=Preemptor(
+        "3_4", "physics", "bob", True, False, 0.5, (Allocation("n1", 4, 1 << 33),), -5, 0, True, ("n1", "n2")
     ),
     victims=(VictimState("1", "bio", "alice", "requeue", 4, 0.25),),
     refused=(("1", 'said "no"\n'),),
 )
 RECORDS = (
-    StopChanged(STOP),
-    JobStopped("1", 2.0, "requeue", "3_4"),
-    JobStopped("2", 3.0, "suspend", "3_4"),
-    JobBack("2", 4.0, True),
-    TriedInVain("9", 300.0),
-    Spared("8", 300.0),
+    PreemptionChanged(PREEMPTION),
+    JobPreempted("1", 2.0, "requeue", "3_4"),
+    JobPreempted("2", 3.0, "suspend", "3_4"),
+    JobRunsAgain("2", 4.0, True),
+    PreemptorBackoff("9", 300.0),
+    VictimBackoff("8", 300.0),
     Pause("root", 5.0, "a reason"),
 )
 
@@ -56,7 +55,7 @@ def written(path: Path) -> State:
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     state = written(tmp_path / "journal")
-    assert state.stops == {7: STOP}
+    assert state.preemptions == {7: PREEMPTION}
     assert state.running_since == {"2": 4.0}
     assert Journal(tmp_path / "journal").state == state
 
@@ -71,7 +70,7 @@ def test_compacting_keeps_the_state_and_the_journal_goes_on(tmp_path: Path) -> N
     assert Journal(path).state == state
     journal.write(JobsGone(("1", "2", "8", "9")))
     assert Journal(path).state == journal.state
-    assert journal.state.stopped == {}
+    assert journal.state.preempted == {}
 
 
 def test_a_torn_last_line_is_cut_off_at_every_byte(tmp_path: Path) -> None:
@@ -97,12 +96,12 @@ def test_damage_in_the_middle_is_named_and_not_guessed_at(tmp_path: Path) -> Non
         Journal(path)
 
 
-def test_a_record_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_record_is_refused(tmp_path: Path) -> None:
     import zlib
 
     path = tmp_path / "journal"
     text = b'{"kind":"Teleported","ref":"1"}'
-    path.write_bytes(b"%08x %s\n" % (zlib.crc32(text), text))
+    path.write_bytes(b"%d %08x %s\n" % (JOURNAL_FORMAT, zlib.crc32(text), text))
     with pytest.raises(JournalError, match="does not know"):
         Journal(path)
 
@@ -118,16 +117,16 @@ def test_a_full_disk_leaves_no_half_record(tmp_path: Path, monkeypatch: pytest.M
         journal.write(JobsGone(("1",)))
     monkeypatch.undo()
     assert path.read_bytes() == before
-    assert "1" in journal.state.stopped
+    assert "1" in journal.state.preempted
     journal.write(JobsGone(("1",)))
     assert Journal(path).state == journal.state
 
 
-def test_a_started_beneficiary_is_remembered_with_its_own_nodes(tmp_path: Path) -> None:
+def test_a_started_preemptor_is_remembered_with_its_own_nodes(tmp_path: Path) -> None:
     from dataclasses import replace
 
     journal = Journal(tmp_path / "journal")
-    journal.write(StopChanged(replace(STOP, step=Step.DONE, outcome=Outcome.STARTED)))
-    assert journal.state.stops == {}
+    journal.write(PreemptionChanged(replace(PREEMPTION, step=Step.DONE, outcome=PreemptionOutcome.STARTED)))
+    assert journal.state.preemptions == {}
     assert journal.state.pins == {"3_4": ("n1", "n2")}
-    assert journal.state.next_stop == 8
+    assert journal.state.next_preemption == 8

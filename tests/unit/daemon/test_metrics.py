@@ -6,8 +6,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from omfs_daemon.daemon.api.status_view import AccountView
-from omfs_daemon.errors import ConfigError
 from omfs_daemon.daemon.metrics import Metrics
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.preemption.records import PaidCost
 
 
 def row(account: str, entitled: int = 8, used: int = 12) -> AccountView:
@@ -64,6 +65,18 @@ def test_what_happened_is_counted() -> None:
     assert (seen["omfs_paused{}"], seen["omfs_dry_run{}"]) == (1, 0)
     assert seen["omfs_slurm_errors_total{timeout}"] == 1
     assert [name for name in seen if name.startswith("omfs_build_info")] == ["omfs_build_info{22.05.8,0.1.0}"]
+
+
+def test_costs_are_told_apart_by_direction() -> None:
+    metrics = Metrics("0.1.0")
+    out = PaidCost(1.0, "7", "ann", "bio", "pageout", "out", 2.0, 1.5, 600, 3.0)
+    metrics.observe_cost(out)
+    metrics.observe_cost(out._replace(direction="in", seconds=4.0, lost=0.0))
+    seen = samples(metrics)
+    assert (seen["omfs_preempt_seconds_sum{pageout}"], seen["omfs_resume_seconds_sum{pageout}"]) == (2.0, 4.0)
+    assert seen["omfs_moved_bytes_total{out,pageout}"] == seen["omfs_moved_bytes_total{in,pageout}"] == 600
+    assert 'omfs_moved_bytes_total{direction="out",method="pageout"}' in metrics.text()
+    assert seen["omfs_work_lost_seconds_total{pageout}"] == 3.0
 
 
 def test_two_daemons_in_one_process_do_not_meet() -> None:

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omfs_daemon.daemon.node_client import node_answers as answers
-from omfs_daemon.daemon.node_client.node_answers import Held
-from omfs_daemon.daemon.node_client.node_answers import MethodFacts
-from omfs_daemon.daemon.node_client.node_answers import Ve
+from omfs_daemon.daemon.node_client.node_answers import Held, MethodFacts, Ve
 
 GOOD: dict[str, Any] = {"ok": True, "state": "out", "processes": 3, "stopped": 3, "bytes": 300, "freed": 290}
 PROBE: dict[str, Any] = {
@@ -30,7 +28,7 @@ PROBE: dict[str, Any] = {
 
 
 def read(raw: object) -> answers.Answer:
-    return answers.read(json.dumps(raw).encode())
+    return answers.read_answer(json.dumps(raw).encode())
 
 
 def test_a_good_answer() -> None:
@@ -80,7 +78,7 @@ def test_odd_answers_are_bad_answers(raw: object) -> None:
 
 @pytest.mark.parametrize("printed", [b"", b"{", b"\xff\xfe", b"[" * 100000, b" " * (answers.LIMIT + 1)])
 def test_what_is_no_answer(printed: bytes) -> None:
-    assert answers.read(printed).why == "bad_answer"
+    assert answers.read_answer(printed).why == "bad_answer"
 
 
 values = st.recursive(

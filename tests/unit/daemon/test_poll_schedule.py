@@ -1,15 +1,10 @@
-"""When Slurm is looked at: at once when something happened, and never more than a share of the time or a rate."""
+"""When Slurm is polled: at once when something happened, and never beyond a fraction of the time or a rate."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from omfs_daemon.daemon.poll_schedule import BURST
-from omfs_daemon.daemon.poll_schedule import IDLE_SHARE
-from omfs_daemon.daemon.poll_schedule import LOOK_AGAIN
-from omfs_daemon.daemon.poll_schedule import QUICK_POLL
-from omfs_daemon.daemon.poll_schedule import Look
-from omfs_daemon.daemon.poll_schedule import Rhythm
+from omfs_daemon.daemon.poll_schedule import BURST, IDLE_SHARE, POLL_AGAIN, QUICK_POLL, PollKind, PollSchedule
 
 POLL = 10.0
 
@@ -18,25 +13,25 @@ class Loop:
     """The daemon's loop in virtual time: a full look takes ``full`` seconds, one for urgent jobs ``urgent``."""
 
     def __init__(self, full: float = 0.02, urgent: float = 0.02, calls: int = 3, rate: float = 1000.0) -> None:
-        self.rhythm = Rhythm()
-        self.takes = {Look.FULL: full, Look.URGENT: urgent}
+        self.poll_schedule = PollSchedule()
+        self.takes = {PollKind.FULL: full, PollKind.URGENT: urgent}
         self.calls, self.rate = calls, rate
         self.now = 0.0
-        self.looks: list[tuple[float, Look]] = []
+        self.looks: list[tuple[float, PollKind]] = []
         self.under_way = False
 
-    def run(self, seconds: float, touched: bool = False, changed: bool = False) -> list[tuple[float, Look]]:
-        """Looks that begin within so many seconds, in all of which Slurm tells that something happens, or nothing."""
+    def run(self, seconds: float, touched: bool = False, changed: bool = False) -> list[tuple[float, PollKind]]:
+        """Polls that begin within so many seconds, in all of which something happens in Slurm, or nothing."""
         end, first = self.now + seconds, len(self.looks)
         while True:
-            following = self.rhythm.next(POLL, self.under_way, touched, changed, has_urgent=True)
+            following = self.poll_schedule.next(POLL, self.under_way, touched, changed, has_urgent=True)
             begin = max(self.now, following.at)
             if begin > end:
                 self.now = end
                 return self.looks[first:]
-            self.now = begin + self.takes[following.look]
-            self.rhythm.looked(following.look, begin, self.now, self.calls, self.rate, touched)
-            self.looks.append((begin, following.look))
+            self.now = begin + self.takes[following.poll]
+            self.poll_schedule.polled(following.poll, begin, self.now, self.calls, self.rate, touched)
+            self.looks.append((begin, following.poll))
             changed = False
 
     def rest(self) -> None:
@@ -54,27 +49,29 @@ def test_an_event_is_looked_at_at_once_and_once_more() -> None:
     loop = Loop()
     loop.rest()
     began = loop.now
-    ((at, look),) = loop.run(0, touched=True)
-    assert (at, look) == (began, Look.FULL)
+    ((at, poll),) = loop.run(0, touched=True)
+    assert (at, poll) == (began, PollKind.FULL)
     ((again, _),) = loop.run(2)
-    assert abs(again - loop.takes[Look.FULL] - began - LOOK_AGAIN) < 1e-6
+    assert abs(again - loop.takes[PollKind.FULL] - began - POLL_AGAIN) < 1e-6
 
 
 def test_where_a_full_look_takes_long_only_urgent_jobs_are_looked_for_at_once() -> None:
     loop = Loop(full=0.4)
     loop.rest()
     began = loop.now
-    ((at, look),) = loop.run(0, touched=True)
-    assert (at, look) == (began, Look.URGENT)
-    assert Look.FULL in [look for _, look in loop.run(POLL)], "all the others are looked at when they would have been"
+    ((at, poll),) = loop.run(0, touched=True)
+    assert (at, poll) == (began, PollKind.URGENT)
+    assert PollKind.FULL in [poll for _, poll in loop.run(POLL)], (
+        "all the others are looked at when they would have been"
+    )
 
 
-def test_what_was_changed_by_people_is_for_a_full_look() -> None:
+def test_what_was_changed_by_people_is_for_a_full_poll() -> None:
     loop = Loop(full=0.4)
     loop.rest()
     began = loop.now
-    ((at, look),) = loop.run(0.1, changed=True)
-    assert (at, look) == (began, Look.FULL)
+    ((at, poll),) = loop.run(0.1, changed=True)
+    assert (at, poll) == (began, PollKind.FULL)
 
 
 def test_stops_under_way_are_looked_after() -> None:
@@ -91,15 +88,15 @@ def test_a_storm_of_events_gets_no_more_than_a_fifth_of_the_time_in_the_long_run
             loop = Loop(full=full, urgent=full / 2)
             loop.under_way = under_way
             loop.run(1000, touched=True)
-            for look in Look:
-                spent = sum(loop.takes[kind] for _, kind in loop.looks if kind is look)
-                assert spent <= (1000 + BURST) / (1 + IDLE_SHARE) + loop.takes[look]
+            for poll in PollKind:
+                spent = sum(loop.takes[kind] for _, kind in loop.looks if kind is poll)
+                assert spent <= (1000 + BURST) / (1 + IDLE_SHARE) + loop.takes[poll]
 
 
 def test_a_slow_slurm_is_left_alone_for_longer() -> None:
     loop = Loop(full=20.0, urgent=20.0)
     loop.under_way = True
-    times = [at for at, look in loop.run(2000, touched=True) if look is Look.FULL]
+    times = [at for at, poll in loop.run(2000, touched=True) if poll is PollKind.FULL]
     assert min(later - former for former, later in pairwise(times[1:])) >= 20.0 * (1 + IDLE_SHARE) - 1e-6
 
 
@@ -113,6 +110,6 @@ def test_a_storm_of_events_makes_no_more_calls_than_the_rate_in_the_long_run() -
 def test_orders_go_out_at_once_and_looks_wait_for_them() -> None:
     loop = Loop(rate=10.0)
     loop.rest()
-    loop.rhythm.looked(Look.FULL, loop.now, loop.now, 500, 10.0, False)
+    loop.poll_schedule.polled(PollKind.FULL, loop.now, loop.now, 500, 10.0, False)
     ((at, _),) = loop.run(60, touched=True)[:1]
     assert at - (loop.now - 60) >= 500 / 10.0 - BURST - 1e-6

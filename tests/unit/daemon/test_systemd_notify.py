@@ -1,4 +1,4 @@
-"""What systemd is told."""
+"""What is sent to systemd."""
 
 from __future__ import annotations
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Event
 
-from omfs_daemon.config.schema import NAME
+from omfs_daemon.config.schema import WAKE_FILE
 from omfs_daemon.daemon.wakeup import Wakeup
-
-LIMIT = 10.0
+from tests.support.waiting import LIMIT
 
 
 def test_whoever_opens_the_file_for_writing_wakes(tmp_path: Path) -> None:
@@ -16,7 +15,7 @@ def test_whoever_opens_the_file_for_writing_wakes(tmp_path: Path) -> None:
     wakeup = Wakeup(tmp_path, woken.set)
     try:
         for _ in range(3):
-            with (tmp_path / NAME).open("a"):
+            with (tmp_path / WAKE_FILE).open("a"):
                 pass
             assert woken.wait(LIMIT)
             woken.clear()
@@ -30,8 +29,8 @@ def test_other_files_and_readers_do_not(tmp_path: Path) -> None:
     wakeup = Wakeup(tmp_path, lambda: (woken.append(1), seen.set())[0])
     try:
         (tmp_path / "heartbeat").write_text("1")
-        (tmp_path / NAME).read_text()
-        (tmp_path / NAME).open("a").close()
+        (tmp_path / WAKE_FILE).read_text()
+        (tmp_path / WAKE_FILE).open("a").close()
         assert seen.wait(LIMIT)
     finally:
         wakeup.close()
@@ -46,6 +45,6 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     target = tmp_path / "target"
     directory = tmp_path / "run"
     directory.mkdir()
-    (directory / NAME).symlink_to(target)
+    (directory / WAKE_FILE).symlink_to(target)
     Wakeup(directory, lambda: None).close()
     assert not target.exists()

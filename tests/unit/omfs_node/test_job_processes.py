@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.omfs_node.movers import system_calls as kernel
 from omfs_daemon.omfs_node import job_processes as processes
 from omfs_daemon.omfs_node.job_lock import JobLock
+from omfs_daemon.omfs_node.job_processes import JobProcesses, SlurmCommand
+from omfs_daemon.omfs_node.movers import system_calls
 from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.omfs_node.job_processes import JobProcesses
-from omfs_daemon.omfs_node.job_processes import Slurm
-from tests.helpers import wait_until
+from tests.support.waiting import wait_until
 
 NOBODY = 65534
 HEADER = "PID JOBID STEPID LOCALID GLOBALID"
@@ -50,7 +49,7 @@ class Lists:
         )
 
     def job(self, uid: int = NOBODY) -> JobProcesses:
-        return JobProcesses(Slurm(scontrol=str(self.program)), "n1", 7, uid)
+        return JobProcesses(SlurmCommand(scontrol=str(self.program)), "n1", 7, uid)
 
 
 @pytest.fixture
@@ -75,8 +74,8 @@ def test_stopped_and_continued(lists: Lists, sleeper: subprocess.Popen[bytes]) -
     with lists.job() as job:
         assert [process.pid for process in job.stop(soon())] == [sleeper.pid]
         assert state(sleeper.pid) == "T"
-        job.let_run(all_of_them=False)
-    wait_until(lambda: state(sleeper.pid) == "S", 5, "the process to run")
+        job.resume(all_of_them=False)
+    wait_until(lambda: state(sleeper.pid) == "S", "the process to run")
 
 
 def test_another_users_process_is_never_touched(lists: Lists, sleeper: subprocess.Popen[bytes]) -> None:
@@ -102,7 +101,7 @@ def test_a_pid_that_is_somebody_elses_by_now_is_never_touched(lists: Lists, slee
     assert state(sleeper.pid) != "T"
 
 
-def test_who_is_born_during_the_stop_is_stopped(lists: Lists, sleeper: subprocess.Popen[bytes]) -> None:
+def test_processes_created_during_the_stop_are_stopped(lists: Lists, sleeper: subprocess.Popen[bytes]) -> None:
     with subprocess.Popen(["sleep", "100"], user=NOBODY) as late:
         lists.show([sleeper.pid], [sleeper.pid], [sleeper.pid, late.pid])
         with lists.job() as job:
@@ -113,14 +112,14 @@ def test_who_is_born_during_the_stop_is_stopped(lists: Lists, sleeper: subproces
 
 def test_who_stood_before_is_not_continued(lists: Lists, sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.send_signal(signal.SIGSTOP)
-    wait_until(lambda: state(sleeper.pid) == "T", 5, "the stop")
+    wait_until(lambda: state(sleeper.pid) == "T", "the stop")
     lists.show([sleeper.pid])
     with lists.job() as job:
         job.stop(soon())
-        job.let_run(all_of_them=False)
+        job.resume(all_of_them=False)
         assert state(sleeper.pid) == "T"
-        job.let_run(all_of_them=True)
-    wait_until(lambda: state(sleeper.pid) == "S", 5, "the process to run")
+        job.resume(all_of_them=True)
+    wait_until(lambda: state(sleeper.pid) == "S", "the process to run")
 
 
 def test_we_never_stop_ourselves(lists: Lists) -> None:
@@ -137,7 +136,7 @@ def test_a_process_that_ends_meanwhile_is_no_failure(lists: Lists) -> None:
             process.kill()
             process.wait()
             assert job.all == []
-            job.let_run(all_of_them=True)
+            job.resume(all_of_them=True)
 
 
 @pytest.mark.parametrize(
@@ -156,15 +155,15 @@ def test_when_slurm_does_not_tell(lists: Lists, script: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "There are no steps for job 7 on node n1.",
         "JobId=7 does not exist on node n1.",
         "No job steps exist on this node.",
     ],
 )
-def test_a_node_without_the_job(lists: Lists, said: str) -> None:
-    lists.say(f"#!/bin/sh\necho {HEADER}\necho '{said}' >&2\nexit 1\n")
+def test_a_node_without_the_job(lists: Lists, message: str) -> None:
+    lists.say(f"#!/bin/sh\necho {HEADER}\necho '{message}' >&2\nexit 1\n")
     with lists.job() as job:
         assert job.stop(soon()) == []
 
@@ -173,7 +172,7 @@ def test_a_scontrol_that_others_can_write_is_not_run(lists: Lists, sleeper: subp
     lists.show([sleeper.pid])
     lists.program.chmod(0o777)
     with pytest.raises(CannotMove, match="only root can write"):
-        processes.ask_slurm(Slurm(scontrol=str(lists.program)), "n1", 7, soon())
+        processes.ask_slurm(SlurmCommand(scontrol=str(lists.program)), "n1", 7, soon())
 
 
 def test_a_program_may_have_any_name(tmp_path: Path, lists: Lists) -> None:
@@ -190,7 +189,7 @@ def test_a_program_may_have_any_name(tmp_path: Path, lists: Lists) -> None:
 
 
 def test_the_kernel_can() -> None:
-    assert kernel.can_page_out() == ""
+    assert system_calls.can_page_out() == ""
 
 
 def test_the_lock_is_for_one_at_a_time_and_leaves_nothing(tmp_path: Path) -> None:

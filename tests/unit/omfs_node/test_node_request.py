@@ -1,4 +1,4 @@
-"""omfs-node's front: what it refuses, and that it always answers with one line of JSON and never a traceback."""
+"""Requests to omfs-node: what is refused, and that the response is always one line of JSON."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 from omfs_daemon.omfs_node import main
-from omfs_daemon.omfs_node.request import BadRequest as request_BadRequest
-from omfs_daemon.omfs_node.request import Request as request_Request
-from omfs_daemon.omfs_node.request import describe as request_describe
-from omfs_daemon.omfs_node.request import read as request_read
 from omfs_daemon.omfs_node.movers.mover import CannotMove
+from omfs_daemon.omfs_node.request import BadRequest, NodeRequest, describe, read_request
+from tests.support.waiting import LIMIT
 
 ROOT = Path(__file__).parents[3]
 GOOD: dict[str, Any] = {
@@ -32,22 +30,22 @@ GOOD: dict[str, Any] = {
 PROBE: dict[str, Any] = {"version": 1, "do": "probe", "node": "n1", "timeout": 10, "options": {"pageout": {}}}
 
 
-def read(raw: object) -> request_Request:
-    return request_read(json.dumps(raw).encode(), ["pageout", "ve_swap"])
+def read(raw: object) -> NodeRequest:
+    return read_request(json.dumps(raw).encode(), ["pageout", "ve_swap"])
 
 
 def test_good_requests_are_read() -> None:
     found = read(GOOD)
     assert (found.do, found.method, found.node, found.job, found.uid) == ("out", "pageout", "n1", 7, 1000)
-    assert (found.timeout, found.let_run, found.suspended, found.options) == (10.0, False, False, {"prefault": True})
-    assert read(GOOD | {"do": "in", "continue": True}).let_run
+    assert (found.timeout, found.resume, found.suspended, found.options) == (10.0, False, False, {"prefault": True})
+    assert read(GOOD | {"do": "in", "continue": True}).resume
     assert read(GOOD | {"suspended": True}).suspended
     assert read(PROBE).options == {"pageout": {}}
     assert read(GOOD | {"slurm": {"conf": "/etc/slurm/slurm.conf"}}).slurm.conf == "/etc/slurm/slurm.conf"
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "text"),
     [
         ({"version": 2}, "version"),
         ({"version": True}, "version"),
@@ -74,40 +72,40 @@ def test_good_requests_are_read() -> None:
         ({"slurm": {"scontrol": "/opt/x y"}}, "absolute path"),
     ],
 )
-def test_odd_requests_are_refused_with_what_is_wrong(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(request_BadRequest, match=said):
+def test_invalid_requests_are_refused_with_the_fault(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(BadRequest, match=text):
         read(GOOD | change)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"[" * 60000, b'{"do":"in","do":"out"}', b" " * 70000])
 def test_what_is_no_request_is_refused(text: bytes) -> None:
-    with pytest.raises(request_BadRequest):
-        request_read(text, ["pageout"])
+    with pytest.raises(BadRequest):
+        read_request(text, ["pageout"])
 
 
 @pytest.mark.parametrize("name", ["method", "job", "uid"])
 def test_a_probe_is_about_no_job(name: str) -> None:
-    with pytest.raises(request_BadRequest, match="a probe has no"):
+    with pytest.raises(BadRequest, match="a probe has no"):
         read(PROBE | {name: GOOD[name]})
 
 
 def test_the_answer_is_one_printable_line() -> None:
-    answer = request_describe(CannotMove("tool_failed", "a\nb\x1b[31m" + "x" * 1000), "mixed")
+    answer = describe(CannotMove("tool_failed", "a\nb\x1b[31m" + "x" * 1000), "mixed")
     assert answer["message"].isprintable() and len(answer["message"]) == 500
     assert (answer["ok"], answer["why"], answer["state"]) == (False, "tool_failed", "mixed")
 
 
 def test_only_root_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert main.answer_to(json.dumps(GOOD).encode())["why"] == "not_root"
+    assert main.respond(json.dumps(GOOD).encode())["why"] == "not_root"
 
 
-def test_a_fault_of_our_own_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_a_response_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("x")
 
     monkeypatch.setattr(main, "_probe", broken)
-    answer = main.answer_to(json.dumps(PROBE).encode())
+    answer = main.respond(json.dumps(PROBE).encode())
     assert (answer["ok"], answer["why"], answer["message"]) == (False, "fault", "ZeroDivisionError: x")
 
 
@@ -118,7 +116,7 @@ def test_the_program_answers_and_exits_with_zero(text: bytes) -> None:
         input=text,
         capture_output=True,
         cwd=ROOT,
-        timeout=30,
+        timeout=LIMIT,
         check=False,
     )
     assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 1)

@@ -1,4 +1,4 @@
-"""Page-out's pure parts: what smaps says, how work is cut, options; and real memory without swap."""
+"""Parts of page-out: smaps, chunks, options; and real memory without swap."""
 
 from __future__ import annotations
 
@@ -8,13 +8,8 @@ import time
 
 import pytest
 
-from omfs_daemon.omfs_node.movers import system_calls as kernel
-from omfs_daemon.omfs_node.movers import pageout
-from omfs_daemon.omfs_node.movers import smaps
-from omfs_daemon.omfs_node.movers.mover import IN
-from omfs_daemon.omfs_node.movers.mover import NONE
-from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.omfs_node.movers.mover import Process
+from omfs_daemon.omfs_node.movers import pageout, smaps, system_calls
+from omfs_daemon.omfs_node.movers.mover import IN, NONE, CannotMove, HeldProcess
 from omfs_daemon.omfs_node.movers.smaps import Mapping
 
 KB = 1024
@@ -26,7 +21,7 @@ def entry(header: str, flags: str = "rd wr mr mw me ac", **kib: int) -> str:
 
 
 def parse(*entries: str) -> list[Mapping]:
-    return smaps.parse([line.encode() + b"\n" for line in "".join(entries).splitlines()])
+    return smaps.parse_smaps([line.encode() + b"\n" for line in "".join(entries).splitlines()])
 
 
 def test_private_memory_and_what_of_it_is_in_swap() -> None:
@@ -68,7 +63,7 @@ def test_chunks_cover_all_once_and_stay_small() -> None:
     mappings = [Mapping(i << 40, (i % 5 + 1) * 50 * MIB, 1, 0, True) for i in range(1, 9)]
     mappings += [Mapping((100 << 40) + i * 8 * KB, 4 * KB, 1, 0, True) for i in range(3000)]
     found = pageout.chunks(mappings)
-    assert all(sum(length for _, length in chunk) <= 64 * MIB and len(chunk) <= kernel.IOV_MAX for chunk in found)
+    assert all(sum(length for _, length in chunk) <= 64 * MIB and len(chunk) <= system_calls.IOV_MAX for chunk in found)
     merged: list[list[int]] = []
     for start, length in (part for chunk in found for part in chunk):
         if merged and merged[-1][0] + merged[-1][1] == start:
@@ -98,12 +93,12 @@ def test_odd_options_are_refused(options: dict[str, object]) -> None:
 
 
 @pytest.fixture
-def ourselves() -> Process:
-    descriptor = kernel.pidfd_open(os.getpid())
-    return Process(os.getpid(), descriptor)
+def ourselves() -> HeldProcess:
+    descriptor = system_calls.pidfd_open(os.getpid())
+    return HeldProcess(os.getpid(), descriptor)
 
 
-def test_without_enough_swap_nothing_is_touched(ourselves: Process) -> None:
+def test_without_enough_swap_nothing_is_touched(ourselves: HeldProcess) -> None:
     mover = pageout.Pageout({"margin": 1 << 60})
     with mmap.mmap(-1, 50 * MIB) as area:
         area.write(os.urandom(50 * MIB))
@@ -121,10 +116,12 @@ def test_the_places_of_pages_that_came_back_count_as_free(monkeypatch: pytest.Mo
     assert pageout.Pageout({"margin": 100 * MIB}).probe()["free"] == 1300 * MIB
 
 
-def test_a_full_swap_is_told_from_what_stayed_in_memory(ourselves: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel takes the advice, says that it worked, and moves nothing."""
+def test_a_full_swap_is_reported_from_what_stayed_in_memory(
+    ourselves: HeldProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel accepts the advice, reports success, and moves nothing."""
     monkeypatch.setattr(pageout, "free_swap", lambda: (1 << 50, 1 << 50))
-    monkeypatch.setattr(kernel, "pageout", lambda _fd, ranges: sum(length for _, length in ranges))
+    monkeypatch.setattr(system_calls, "pageout", lambda _fd, ranges: sum(length for _, length in ranges))
     with mmap.mmap(-1, 50 * MIB) as area:
         area.write(os.urandom(50 * MIB))
         with pytest.raises(CannotMove, match="stayed in memory") as caught:
@@ -133,7 +130,7 @@ def test_a_full_swap_is_told_from_what_stayed_in_memory(ourselves: Process, monk
 
 
 def test_a_range_that_the_kernel_refuses_does_not_keep_the_rest_in(
-    ourselves: Process, monkeypatch: pytest.MonkeyPatch
+    ourselves: HeldProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[tuple[int, int]] = []
 
@@ -143,7 +140,7 @@ def test_a_range_that_the_kernel_refuses_does_not_keep_the_rest_in(
         taken.append(ranges[0])
         return ranges[0][1] // 2 if ranges[0][1] > 10 else ranges[0][1]
 
-    monkeypatch.setattr(kernel, "pageout", advise)
+    monkeypatch.setattr(system_calls, "pageout", advise)
     pageout._advise(ourselves, [(100, 10), (200, 10), (300, 20)])
     assert taken == [(100, 10), (300, 20), (310, 10)]
 
@@ -152,7 +149,7 @@ def test_of_ended_processes_nothing_is_left() -> None:
     pid = os.fork()
     if pid == 0:
         os._exit(0)
-    process = Process(pid, kernel.pidfd_open(pid))
+    process = HeldProcess(pid, system_calls.pidfd_open(pid))
     os.waitpid(pid, 0)
     mover = pageout.Pageout({"prefault": True})
     assert mover.state([process]) == NONE

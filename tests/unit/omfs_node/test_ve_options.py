@@ -1,4 +1,4 @@
-"""The options of VE swapping: what is taken, and the one line that says what is wrong."""
+"""The options of VE swapping: what is accepted, and the one-line errors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.omfs_node.ve_swap.ve_options import area_of
-from omfs_daemon.omfs_node.ve_swap.ve_options import read_options
-from omfs_daemon.omfs_node.ve_swap.ve_options import swap_area
+from omfs_daemon.omfs_node.ve_swap.ve_options import area_of, read_ve_options, swap_area
 
 COMMANDS: dict[str, Any] = {
     "out": ["/bin/x", "-N", "{ve}", "--out={pids}"],
@@ -20,15 +18,15 @@ COMMANDS: dict[str, Any] = {
 
 
 def test_usual_options() -> None:
-    options = read_options({})
+    options = read_ve_options({})
     assert (options.driver, options.ves, options.area, options.tolerance) == ("library", [0], None, 0)
-    assert read_options({"ves": 3}).ves == [0, 1, 2]
-    assert read_options({"ves": [4, 2]}).ves == [2, 4]
-    assert read_options({"driver": "command", "commands": COMMANDS}).commands == COMMANDS
+    assert read_ve_options({"ves": 3}).ves == [0, 1, 2]
+    assert read_ve_options({"ves": [4, 2]}).ves == [2, 4]
+    assert read_ve_options({"driver": "command", "commands": COMMANDS}).commands == COMMANDS
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "text"),
     [
         ({"drivr": "library"}, "option drivr: unknown"),
         ({"driver": "ssh"}, "option driver: must be"),
@@ -43,8 +41,8 @@ def test_usual_options() -> None:
         ({"commands": {"memory": ["/bin/x"]}}, "option commands.memory: has no {ve}"),
         ({"commands": {"out": ["/bin/x", "{ve}", "{pids}", "{user}"]}}, "only {ve} and {pids}"),
         ({"commands": {"out": ["/bin/x", "{ve}\n", "{pids}"]}}, "without control characters"),
-        ({"patterns": {"status": "("}}, "option patterns.status: is no regular expression"),
-        ({"patterns": {"status": "(?P<pid>.)"}}, "option patterns.status: must catch (?P<sub>...)"),
+        ({"patterns": {"status": "("}}, "option patterns.status: is not a regular expression"),
+        ({"patterns": {"status": "(?P<pid>.)"}}, "option patterns.status: must have the group (?P<sub>...)"),
         ({"patterns": {"other": "x"}}, "option patterns.other: unknown"),
         ({"patterns": {"area": 3}}, "option patterns.area: must be"),
         ({"library": "libveosinfo.so"}, "option library: must be an absolute path"),
@@ -62,11 +60,11 @@ def test_usual_options() -> None:
         ({"tolerance": True}, "option tolerance: must be"),
     ],
 )
-def test_odd_options_are_refused_in_one_line(options: dict[str, Any], told: str) -> None:
+def test_invalid_options_are_refused_in_one_line(options: dict[str, Any], text: str) -> None:
     with pytest.raises(CannotMove) as failure:
-        read_options(options)
+        read_ve_options(options)
     assert failure.value.why == "bad_options"
-    assert told in failure.value.message
+    assert text in failure.value.message
     assert "\n" not in failure.value.message
 
 
@@ -83,11 +81,11 @@ def test_the_area_of_veos_options(text: str, megabytes: int) -> None:
 
 
 def test_an_engine_s_own_file_goes_before_the_common_one(tmp_path: Path) -> None:
-    options = read_options({"veos_options": str(tmp_path)})
+    options = read_ve_options({"veos_options": str(tmp_path)})
     assert swap_area(options, 0) is None
     (tmp_path / "veswap.options").write_text("# --ve-swap-mem-max=9\n--ve-swap-mem-max=100\n")
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "veswap.options").write_text("--ve-swap-mem-max=200\n")
     assert (swap_area(options, 0), swap_area(options, 1)) == (100 << 20, 200 << 20)
-    assert swap_area(read_options({"veos_options": str(tmp_path), "area": 7}), 1) == 7
+    assert swap_area(read_ve_options({"veos_options": str(tmp_path), "area": 7}), 1) == 7
     assert area_of("--ve-swap-file-user=x") is None

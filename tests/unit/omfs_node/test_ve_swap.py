@@ -12,24 +12,23 @@ from typing import Any
 
 import pytest
 
-from omfs_daemon.omfs_node.movers import system_calls as kernel
+from omfs_daemon.omfs_node.movers import system_calls
+from omfs_daemon.omfs_node.movers.mover import IN, MIXED, OUT, CannotMove, HeldProcess
 from omfs_daemon.omfs_node.ve_swap import library_driver as ve_library
-from omfs_daemon.omfs_node.movers.mover import IN
-from omfs_daemon.omfs_node.movers.mover import MIXED
-from omfs_daemon.omfs_node.movers.mover import OUT
-from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.omfs_node.movers.mover import Process
 from omfs_daemon.omfs_node.ve_swap.command_driver import CommandDriver
-from omfs_daemon.omfs_node.ve_swap.ve_driver import ACTIVE
-from omfs_daemon.omfs_node.ve_swap.ve_driver import BAD
-from omfs_daemon.omfs_node.ve_swap.ve_driver import STOPPED
-from omfs_daemon.omfs_node.ve_swap.ve_driver import SWAPPED_OUT
-from omfs_daemon.omfs_node.ve_swap.ve_driver import SWAPPING_IN
-from omfs_daemon.omfs_node.ve_swap.ve_driver import SWAPPING_OUT
-from omfs_daemon.omfs_node.ve_swap.ve_driver import VeDriver
-from omfs_daemon.omfs_node.ve_swap.ve_driver import VeProcess
-from omfs_daemon.omfs_node.ve_swap.ve_options import read_options
+from omfs_daemon.omfs_node.ve_swap.ve_driver import (
+    ACTIVE,
+    BAD,
+    STOPPED,
+    SWAPPED_OUT,
+    SWAPPING_IN,
+    SWAPPING_OUT,
+    VeDriver,
+    VeProcess,
+)
 from omfs_daemon.omfs_node.ve_swap.ve_mover import VeSwap
+from omfs_daemon.omfs_node.ve_swap.ve_options import read_ve_options
+from tests.support.waiting import LIMIT
 
 RUNNING = 1
 
@@ -45,7 +44,7 @@ class Played(VeDriver):
         self.refuse: set[int] = set()
         self.orders: list[tuple[str, list[int]]] = []
         self.total: int | None = 10_000_000
-        self.at_look: Callable[[], None] = lambda: None
+        self.at_poll: Callable[[], None] = lambda: None
         self.is_open = False
 
     def open(self, ves: Sequence[int]) -> None:
@@ -56,7 +55,7 @@ class Played(VeDriver):
 
     def processes(self, ve: int, pids: Sequence[int]) -> list[VeProcess]:
         assert self.is_open
-        self.at_look()
+        self.at_poll()
         for pid in pids:
             row = self.rows.get(pid)
             if row and row.sub in (SWAPPING_OUT, SWAPPING_IN):
@@ -69,12 +68,12 @@ class Played(VeDriver):
         return [self.rows.get(pid) or VeProcess(pid, BAD, -errno.ESRCH, 0, 0) for pid in pids]
 
     def swap_out(self, ve: int, pids: Sequence[int]) -> int:
-        return self._order("out", SWAPPING_OUT, pids)
+        return self._request("out", SWAPPING_OUT, pids)
 
     def swap_in(self, ve: int, pids: Sequence[int]) -> int:
-        return self._order("in", SWAPPING_IN, pids)
+        return self._request("in", SWAPPING_IN, pids)
 
-    def _order(self, what: str, sub: int, pids: Sequence[int]) -> int:
+    def _request(self, what: str, sub: int, pids: Sequence[int]) -> int:
         self.orders.append((what, list(pids)))
         code = self.codes.pop(0) if self.codes else 0
         if code not in (0, -errno.EPERM, -errno.EIO):
@@ -94,19 +93,19 @@ class Played(VeDriver):
 
 
 @pytest.fixture
-def sleepers() -> Iterator[Callable[[int], list[Process]]]:
+def sleepers() -> Iterator[Callable[[int], list[HeldProcess]]]:
     """Real processes that do nothing, with their pidfds."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(number: int) -> list[Process]:
+    def start(number: int) -> list[HeldProcess]:
         new = [subprocess.Popen(["sleep", "60"]) for _ in range(number)]
         started.extend(new)
-        return [Process(process.pid, kernel.pidfd_open(process.pid)) for process in new]
+        return [HeldProcess(process.pid, system_calls.pidfd_open(process.pid)) for process in new]
 
     yield start
     for process in started:
         process.kill()
-        process.wait(10)
+        process.wait(LIMIT)
 
 
 def mover(driver: VeDriver, **options: Any) -> VeSwap:
@@ -123,7 +122,7 @@ def why(attempt: Callable[[], Any]) -> str:
     return failure.value.why
 
 
-def test_batches_are_what_veos_takes(sleepers: Callable[[int], list[Process]]) -> None:
+def test_batches_are_what_veos_takes(sleepers: Callable[[int], list[HeldProcess]]) -> None:
     job = sleepers(70)
     driver = Played([process.pid for process in job])
     assert mover(driver).out(job, soon()).bytes == 7000
@@ -133,7 +132,7 @@ def test_batches_are_what_veos_takes(sleepers: Callable[[int], list[Process]]) -
     assert not driver.is_open
 
 
-def test_a_process_that_veos_sees_stopped_a_little_later(sleepers: Callable[[int], list[Process]]) -> None:
+def test_a_process_that_veos_sees_stopped_a_little_later(sleepers: Callable[[int], list[HeldProcess]]) -> None:
     job = sleepers(1)
     driver = Played([job[0].pid])
     driver.rows[job[0].pid] = driver.rows[job[0].pid]._replace(state=RUNNING)
@@ -143,11 +142,11 @@ def test_a_process_that_veos_sees_stopped_a_little_later(sleepers: Callable[[int
         if time.monotonic() > begun + 0.05:
             driver.rows[job[0].pid] = driver.rows[job[0].pid]._replace(state=STOPPED)
 
-    driver.at_look = stops
+    driver.at_poll = stops
     assert mover(driver).out(job, soon()).bytes == 100
 
 
-def test_a_process_that_never_stops_is_refused_without_an_order(sleepers: Callable[[int], list[Process]]) -> None:
+def test_a_process_that_never_stops_is_refused_without_an_request(sleepers: Callable[[int], list[HeldProcess]]) -> None:
     job = sleepers(1)
     driver = Played([job[0].pid])
     driver.rows[job[0].pid] = driver.rows[job[0].pid]._replace(state=RUNNING)
@@ -155,7 +154,7 @@ def test_a_process_that_never_stops_is_refused_without_an_order(sleepers: Callab
     assert driver.orders == []
 
 
-def test_eperm_because_a_process_has_just_ended_is_no_refusal(sleepers: Callable[[int], list[Process]]) -> None:
+def test_eperm_because_a_process_has_just_ended_is_no_refusal(sleepers: Callable[[int], list[HeldProcess]]) -> None:
     job = sleepers(2)
     driver = Played([process.pid for process in job])
     driver.codes = [-errno.EPERM]
@@ -165,12 +164,12 @@ def test_eperm_because_a_process_has_just_ended_is_no_refusal(sleepers: Callable
         if driver.orders:
             driver.rows.pop(job[1].pid, None)
 
-    driver.at_look = ends
+    driver.at_poll = ends
     assert mover(driver).out(job, soon()).bytes == 100
 
 
 @pytest.mark.parametrize("sub", [-1, -errno.EPERM])
-def test_a_traced_process_is_refused_before_any_order(sleepers: Callable[[int], list[Process]], sub: int) -> None:
+def test_a_traced_process_is_refused_before_any_request(sleepers: Callable[[int], list[HeldProcess]], sub: int) -> None:
     job = sleepers(2)
     driver = Played([process.pid for process in job])
     driver.rows[job[1].pid] = VeProcess(job[1].pid, STOPPED if sub == -1 else BAD, sub, 0, 100)
@@ -182,14 +181,14 @@ def test_a_traced_process_is_refused_before_any_order(sleepers: Callable[[int], 
     ("code", "expected"),
     [(-errno.ENOTSUP, "not_usable"), (-errno.EFAULT, "no_swap_area"), (-errno.ECANCELED, "tool_failed")],
 )
-def test_what_a_refused_order_means(sleepers: Callable[[int], list[Process]], code: int, expected: str) -> None:
+def test_what_a_refused_request_means(sleepers: Callable[[int], list[HeldProcess]], code: int, expected: str) -> None:
     job = sleepers(1)
     driver = Played([job[0].pid])
     driver.codes = [code]
     assert why(lambda: mover(driver).out(job, soon())) == expected
 
 
-def test_without_a_word_on_memory_the_swapped_size_is_the_proof(sleepers: Callable[[int], list[Process]]) -> None:
+def test_without_a_word_on_memory_the_swapped_size_is_the_proof(sleepers: Callable[[int], list[HeldProcess]]) -> None:
     job = sleepers(1)
     driver = Played([job[0].pid])
     driver.total = None
@@ -197,7 +196,7 @@ def test_without_a_word_on_memory_the_swapped_size_is_the_proof(sleepers: Callab
     assert mover(driver).bring_in(job, soon()).bytes == 100
 
 
-def test_freed_is_no_more_than_the_engine_s_memory_grew(sleepers: Callable[[int], list[Process]]) -> None:
+def test_freed_is_no_more_than_the_engine_s_memory_grew(sleepers: Callable[[int], list[HeldProcess]]) -> None:
     job = sleepers(1)
     driver = Played([job[0].pid], size=1_000_000)
 
@@ -205,13 +204,13 @@ def test_freed_is_no_more_than_the_engine_s_memory_grew(sleepers: Callable[[int]
         if driver.orders:
             driver.rows[1] = VeProcess(1, RUNNING, ACTIVE, 0, 400_000)
 
-    driver.at_look = another_takes_some
+    driver.at_poll = another_takes_some
     moved = mover(driver).out(job, soon())
     assert moved.bytes == 1_000_000
     assert 600_000 <= moved.freed < 602_000
 
 
-def test_what_was_left_of_an_earlier_swap_is_swapped_too(sleepers: Callable[[int], list[Process]]) -> None:
+def test_what_was_left_of_an_earlier_swap_is_swapped_too(sleepers: Callable[[int], list[HeldProcess]]) -> None:
     job = sleepers(1)
     driver = Played([job[0].pid])
     driver.rows[job[0].pid] = VeProcess(job[0].pid, STOPPED, SWAPPED_OUT, 70, 30)
@@ -221,7 +220,7 @@ def test_what_was_left_of_an_earlier_swap_is_swapped_too(sleepers: Callable[[int
     assert mover(driver).state(job) == OUT
 
 
-def test_a_swap_in_that_is_refused_is_tried_again(sleepers: Callable[[int], list[Process]]) -> None:
+def test_a_swap_in_that_is_refused_is_tried_again(sleepers: Callable[[int], list[HeldProcess]]) -> None:
     job = sleepers(2)
     driver = Played([process.pid for process in job])
     mover(driver).out(job, soon())
@@ -231,7 +230,7 @@ def test_a_swap_in_that_is_refused_is_tried_again(sleepers: Callable[[int], list
     assert mover(driver).state(job) == IN
 
 
-def test_one_that_cannot_come_in_does_not_keep_the_others_out(sleepers: Callable[[int], list[Process]]) -> None:
+def test_one_that_cannot_come_in_does_not_keep_the_others_out(sleepers: Callable[[int], list[HeldProcess]]) -> None:
     job = sleepers(2)
     driver = Played([process.pid for process in job])
     mover(driver).out(job, soon())
@@ -240,7 +239,7 @@ def test_one_that_cannot_come_in_does_not_keep_the_others_out(sleepers: Callable
     assert driver.rows[job[1].pid].sub == ACTIVE
 
 
-def test_a_signal_during_the_swap_waits_for_the_other_engines(sleepers: Callable[[int], list[Process]]) -> None:
+def test_a_signal_during_the_swap_waits_for_the_other_engines(sleepers: Callable[[int], list[HeldProcess]]) -> None:
     class Ended(Exception):
         pass
 
@@ -272,7 +271,7 @@ STATUS = {"out": ["/bin/false", "{ve}", "{pids}"], "in": ["/bin/false", "{ve}", 
 
 
 def command(*words: str, **patterns: str) -> CommandDriver:
-    options = read_options({"driver": "command", "commands": STATUS | {"status": list(words)}, "patterns": patterns})
+    options = read_ve_options({"driver": "command", "commands": STATUS | {"status": list(words)}, "patterns": patterns})
     return CommandDriver(options.commands, options.patterns, 5)
 
 

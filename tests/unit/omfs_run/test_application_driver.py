@@ -13,11 +13,8 @@ import pytest
 
 from omfs_daemon.omfs_run.drivers import processes
 from omfs_daemon.omfs_run.drivers.application import Application
-from omfs_daemon.omfs_run.drivers.driver import CannotStart
-from omfs_daemon.omfs_run.drivers.driver import CannotStop
-from omfs_daemon.omfs_run.drivers.driver import Ended
-from omfs_daemon.omfs_run.drivers.driver import Program
-from tests.helpers import wait_until
+from omfs_daemon.omfs_run.drivers.driver import CannotStart, CannotStop, Ended, Program
+from tests.support.waiting import LIMIT, wait_until
 
 ANSWERS = """
 import os, signal, sys, time
@@ -52,14 +49,14 @@ def running(tmp_path: Path) -> Iterator[Any]:
 def test_a_mark_is_the_program_s_word_whether_it_ends_or_not(running: Any) -> None:
     for last in ("sys.exit(0)", "sys.exit(3)", "pass", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"):
         program = running(ANSWERS.format(f"{MARK}; {last}"))
-        wait_until(program.ready, 10, "its handler")
+        wait_until(program.ready, "its handler")
         assert program.checkpoint("", 10) == ([], "application", 0)
         assert program.wait(0) is not None
 
 
 def test_an_end_without_a_mark_is_its_own(running: Any) -> None:
     program = running(ANSWERS.format("sys.exit(4)"))
-    wait_until(program.ready, 10, "its handler")
+    wait_until(program.ready, "its handler")
     with pytest.raises(Ended) as error:
         program.checkpoint("", 10)
     assert error.value.code == 4
@@ -67,9 +64,9 @@ def test_an_end_without_a_mark_is_its_own(running: Any) -> None:
 
 def test_no_mark_in_time_leaves_it_running_and_an_old_mark_does_not_count(running: Any, tmp_path: Path) -> None:
     program = running(ANSWERS.format("pass"))
-    wait_until(program.ready, 10, "its handler")
+    wait_until(program.ready, "its handler")
     (tmp_path / "mark").touch()
-    with pytest.raises(CannotStop, match="no mark") as error:
+    with pytest.raises(CannotStop, match="did not create its mark") as error:
         program.checkpoint("", 0.3)
     assert (error.value.why, error.value.alive, program.wait(0)) == ("no_mark", True, None)
 
@@ -78,8 +75,8 @@ def test_a_mark_that_is_no_file_of_its_own_does_not_count(running: Any, tmp_path
     program = running(
         ANSWERS.format('os.path.lexists(os.environ["OMFS_MARK"]) or os.symlink("/etc/passwd", os.environ["OMFS_MARK"])')
     )
-    wait_until(program.ready, 10, "its handler")
-    with pytest.raises(CannotStop, match="no mark"):
+    wait_until(program.ready, "its handler")
+    with pytest.raises(CannotStop, match="did not create its mark"):
         program.checkpoint("", 0.3)
 
 
@@ -95,24 +92,26 @@ def test_a_blocked_signal_does_not_end_it_either(running: Any) -> None:
     code = "import os, signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]);"
     code += "\nwhile not signal.sigpending(): time.sleep(0.01)\nopen(os.environ['OMFS_MARK'], 'w').close()"
     program = running(code)
-    wait_until(program.ready, 10, "its mask")
+    wait_until(program.ready, "its mask")
     assert program.checkpoint("", 10).files == []
 
 
 def test_started_again_it_knows(running: Any) -> None:
     code = 'import os, sys; sys.exit(int("OMFS_RESTARTED" in os.environ))'
-    assert running(code).wait(10) == 0
-    assert running(code, again=True).wait(10) == 1
+    assert running(code).wait(LIMIT) == 0
+    assert running(code, again=True).wait(LIMIT) == 1
 
 
 def test_nothing_of_it_is_left(running: Any) -> None:
     program = running("import subprocess; subprocess.run(['sleep', '100'])")
-    members = wait_until(lambda: len(processes.tree(program.pid)) == 2 and processes.tree(program.pid), 10, "its child")
+    members = wait_until(
+        lambda: len(processes.process_tree(program.pid)) == 2 and processes.process_tree(program.pid), "its child"
+    )
     program.kill()
     assert not any(processes.alive(pid) for pid in members)
 
 
-def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
+def test_what_cannot_be_started_has_a_reason(tmp_path: Path) -> None:
     for command, why in ([str(tmp_path / "none")], "no_program"), ([str(tmp_path)], "not_executable"):
         with pytest.raises(CannotStart) as error:
             Application(signal.SIGUSR1, command, os.environ, 0).start(command, str(tmp_path))

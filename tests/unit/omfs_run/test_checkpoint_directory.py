@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.omfs_run.store.directory import BadDirectory
-from omfs_daemon.omfs_run.store.directory import open_private
+from omfs_daemon.omfs_run.store.directory import BadDirectory, open_private
 
 OTHER = 65534
 
@@ -44,7 +43,7 @@ def test_it_is_made_with_all_above_it_for_us_alone(base: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "text"),
     [
         ("relative/x", "not an absolute path"),
         ("", "not an absolute path"),
@@ -56,15 +55,15 @@ def test_it_is_made_with_all_above_it_for_us_alone(base: Path) -> None:
         ("/proc/none/x", "No such file"),
     ],
 )
-def test_other_paths_are_refused(path: str, said: str) -> None:
-    with pytest.raises(BadDirectory, match=said):
+def test_other_paths_are_refused(path: str, text: str) -> None:
+    with pytest.raises(BadDirectory, match=text):
         opens(path)
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o777, 0o1777, 0o720])
 def test_a_directory_in_which_others_may_write_is_refused(base: Path, mode: int) -> None:
     (base / "mine").chmod(mode)
-    with pytest.raises(BadDirectory, match="writable for nobody else"):
+    with pytest.raises(BadDirectory, match="writable by nobody else"):
         opens(base / "mine")
 
 
@@ -105,7 +104,7 @@ def test_no_link_is_followed_below_a_directory_in_which_anybody_may_exchange_it(
 
 @pytest.mark.parametrize("below", ["open/x", "open/inner/x"])
 def test_nothing_lies_below_a_directory_in_which_anybody_may_exchange_it(base: Path, below: str) -> None:
-    """A checkpoint that another user slips in between our look and the tool's is a program of his, run as us."""
+    """A checkpoint that another user slips in between our check and the tool's would be their program, run as us."""
     (base / below).mkdir(parents=True, mode=0o700)
     with pytest.raises(BadDirectory, match="anybody may write"):
         opens(base / below)

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from omfs_daemon.omfs_run.store import manifest
 from omfs_daemon.omfs_run.drivers.driver import Image
-from omfs_daemon.omfs_run.store.generations import Busy
-from omfs_daemon.omfs_run.store.generations import Generations
-from omfs_daemon.omfs_run.store.manifest import BLOCK
-from omfs_daemon.omfs_run.store.manifest import Refused
-from omfs_daemon.omfs_run.store.computed_time import Progress
+from omfs_daemon.omfs_run.store import manifest
+from omfs_daemon.omfs_run.store.computed_time import ComputedTime
+from omfs_daemon.omfs_run.store.generations import Busy, Generations
+from omfs_daemon.omfs_run.store.manifest import BLOCK, BadManifest
 
 FILES = {"a.img": b"first" * 1000, "b_files/c": b"", "b_files/deep/d": b"x"}
 
@@ -76,7 +74,7 @@ def test_the_one_before_stays_until_the_newest_was_restarted(store: Generations,
     assert sorted(each.name for each in path.iterdir()) == [names[2], "good"]
 
 
-def test_one_that_failed_is_kept_for_a_look_but_never_used_again(store: Generations, path: Path) -> None:
+def test_one_that_failed_is_kept_for_inspection_but_never_used_again(store: Generations, path: Path) -> None:
     old, new = make(store), make(store)
     store.settle(old, [new])
     assert store.candidates() == [old]
@@ -96,7 +94,7 @@ def test_blocks_are_hashed_each(store: Generations, path: Path) -> None:
     with (path / name / "big").open("r+b") as image:
         image.seek(len(big) - 1)
         image.write(bytes([big[-1] ^ 1]))
-    with pytest.raises(Refused, match="SHA-256"):
+    with pytest.raises(BadManifest, match="SHA-256"):
         store.verify(name)
 
 
@@ -143,17 +141,17 @@ def test_removing_follows_no_link(store: Generations, path: Path, tmp_path: Path
 def test_progress_tells_how_far_a_run_came(path: Path) -> None:
     directory = os.open(path, os.O_RDONLY)
     now = [0.0]
-    progress = Progress(directory, clock=lambda: now[0])
+    progress = ComputedTime(directory, clock=lambda: now[0])
     assert progress.reached() == 0.0
     progress.begin(100.0)
     now[0] = 31.0
     assert progress.seconds() == 131.0
-    progress.beat()
+    progress.record()
     began = json.loads((path / "run").read_text())["began"]
     os.utime(path / "run", (began + 31, began + 31))
-    assert Progress(directory).reached() == pytest.approx(131.0)
+    assert ComputedTime(directory).reached() == pytest.approx(131.0)
     (path / "run").write_text("[]")
-    assert Progress(directory).reached() == 0.0
+    assert ComputedTime(directory).reached() == 0.0
 
 
 # -- power failures ---------------------------------------------------------------------------------
@@ -222,7 +220,7 @@ def test_a_crash_while_a_generation_is_made_loses_none(
         assert (found.computed, contents) in [(2.0, b"two"), (3.0, b"three")]
         if through:
             assert found.computed == 3.0
-        assert make(opened(path), 4.0) == opened(path).candidates()[0]  # and life goes on
+        assert make(opened(path), 4.0) == opened(path).candidates()[0]  # and the store still works
     assert rounds > 8
 
 
@@ -271,11 +269,11 @@ def test_files_and_directories_are_on_disk_before_they_are_called_good(
 
 # -- damage and forgery -----------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "text"),
     [
         ({"format": 2}, "not of format 1"),
         ({"generation": "gen-0009"}, "another generation"),
-        ({"method": 7}, "must be texts"),
+        ({"method": 7}, "must be strings"),
         ({"computed": -1}, "computed"),
         ({"computed": float("nan")}, "computed"),
         ({"computed": True}, "computed"),
@@ -294,10 +292,10 @@ def test_files_and_directories_are_on_disk_before_they_are_called_good(
         ({"files": [7]}, "plain and relative"),
     ],
 )
-def test_a_forged_manifest_is_refused(store: Generations, path: Path, changes: dict[str, Any], said: str) -> None:
+def test_a_forged_manifest_is_refused(store: Generations, path: Path, changes: dict[str, Any], text: str) -> None:
     name = make(store)
     edit(path / name, **changes)
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(BadManifest, match=text):
         store.verify(name)
 
 
@@ -305,14 +303,14 @@ def test_a_forged_manifest_is_refused(store: Generations, path: Path, changes: d
 def test_a_manifest_that_is_none_is_refused(store: Generations, path: Path, text: str) -> None:
     name = make(store)
     (path / name / manifest.NAME).write_text(text)
-    with pytest.raises(Refused):
+    with pytest.raises(BadManifest):
         store.verify(name)
 
 
 def test_a_truncated_image_is_refused_by_its_size(store: Generations, path: Path) -> None:
     name = make(store)
     os.truncate(path / name / "a.img", 10)
-    with pytest.raises(Refused, match="10 bytes instead of 5000"):
+    with pytest.raises(BadManifest, match="10 bytes instead of 5000"):
         store.verify(name)
 
 
@@ -333,7 +331,7 @@ def test_an_image_that_is_no_plain_file_of_ours_is_refused(
         image.mkdir()
     elif what == "fifo":
         os.mkfifo(image)
-    with pytest.raises(Refused):
+    with pytest.raises(BadManifest):
         store.verify(name)
 
 
@@ -341,7 +339,7 @@ def test_a_folder_of_an_image_that_is_a_link_is_refused(store: Generations, path
     name = make(store)
     (path / name / "b_files").rename(tmp_path / "elsewhere")
     (path / name / "b_files").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Refused):
+    with pytest.raises(BadManifest):
         store.verify(name)
 
 
@@ -357,6 +355,6 @@ def test_a_forged_list_of_the_good_names_nothing_outside(store: Generations, pat
 def test_a_driver_that_names_a_file_outside_is_not_followed(store: Generations, path: Path) -> None:
     place = store.new()
     (path / "outside").write_text("x")
-    with pytest.raises(Refused, match="plain and relative"):
+    with pytest.raises(BadManifest, match="plain and relative"):
         store.seal(place.name, "fake", Image(["../outside"], "tool", 1), 1.0, {})
     assert store.candidates() == []

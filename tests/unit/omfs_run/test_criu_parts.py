@@ -1,4 +1,4 @@
-"""What is judged about CRIU without CRIU: its log, a set of images, processes, and the standard streams of a job."""
+"""Parts of the CRIU driver that need no CRIU: its log, image files, processes, and standard streams."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.omfs_run.drivers.criu import dump_images as criu_images
-from omfs_daemon.omfs_run.drivers.criu import criu_processes
-from omfs_daemon.omfs_run.drivers.criu.criu_processes import Process
-from tests.helpers import wait_until
+from omfs_daemon.omfs_run.drivers.criu import criu_processes, dump_images
+from omfs_daemon.omfs_run.drivers.criu.criu_processes import CriuProcess
+from tests.support.waiting import LIMIT, wait_until
 
 ROOT = Path(__file__).parents[3]
 RLIMIT = "Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE for self: Operation not permitted\n"
 
 
 @pytest.mark.parametrize(
-    ("log", "said", "why", "words"),
+    ("log", "output", "why", "message"),
     [
         (
             RLIMIT
@@ -55,8 +54,8 @@ RLIMIT = "Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE for self: 
         (RLIMIT, "", "tool_failed", "no message"),
     ],
 )
-def test_the_cause_is_the_first_error(log: str, said: str, why: str, words: str) -> None:
-    assert criu_images.trouble(log, said) == (why, words)
+def test_the_cause_is_the_first_error(log: str, output: str, why: str, message: str) -> None:
+    assert dump_images.find_failure(log, output) == (why, message)
 
 
 TASKS = {10: [10, 12], 11: [11]}
@@ -64,78 +63,78 @@ TASKS = {10: [10, 12], 11: [11]}
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    for name in [*criu_images.needed(TASKS), "pages-1.img"]:
+    for name in [*dump_images.needed_images(TASKS), "pages-1.img"]:
         (tmp_path / name).write_bytes(b"1234")
     return tmp_path
 
 
 def test_a_complete_set(images: Path) -> None:
-    files = criu_images.verify(str(images), TASKS)
+    files = dump_images.verify(str(images), TASKS)
     assert files == sorted(path.name for path in images.iterdir())
     assert {"core-12.img", "mm-10.img", "core-11.img", "pages-1.img"} <= set(files)
-    assert criu_images.to_disk(str(images), files) == 4 * len(files)
+    assert dump_images.to_disk(str(images), files) == 4 * len(files)
 
 
 @pytest.mark.parametrize("name", ["inventory.img", "core-12.img", "mm-11.img", "pstree.img"])
-def test_a_missing_or_empty_file_is_told(images: Path, name: str) -> None:
+def test_a_missing_or_empty_file_is_reported(images: Path, name: str) -> None:
     (images / name).write_bytes(b"")
-    with pytest.raises(criu_images.Incomplete, match=f"{name} is empty"):
-        criu_images.verify(str(images), TASKS)
+    with pytest.raises(dump_images.IncompleteDump, match=f"{name} is empty"):
+        dump_images.verify(str(images), TASKS)
     (images / name).unlink()
-    with pytest.raises(criu_images.Incomplete, match=f"{name} is missing"):
-        criu_images.verify(str(images), TASKS)
+    with pytest.raises(dump_images.IncompleteDump, match=f"{name} is missing"):
+        dump_images.verify(str(images), TASKS)
 
 
 def test_a_link_is_no_image(images: Path) -> None:
     (images / "extra.img").symlink_to("/etc/passwd")
-    with pytest.raises(criu_images.Incomplete, match=r"extra\.img is not a file"):
-        criu_images.verify(str(images), TASKS)
+    with pytest.raises(dump_images.IncompleteDump, match=r"extra\.img is not a file"):
+        dump_images.verify(str(images), TASKS)
 
 
 def test_a_name_cannot_pretend_to_be_a_state(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     rest = " ".join(["S", "3", "7", "5"] + ["0"] * 15 + ["999"] + ["0"] * 20)
     (tmp_path / "7/stat").write_text(f"7 (a) R 1 (b) {rest}\n")
-    assert criu_processes.look(7, str(tmp_path)) == Process(7, 3, 5, "S", 999)
-    assert criu_processes.look(8, str(tmp_path)) is None
+    assert criu_processes.process_now(7, str(tmp_path)) == CriuProcess(7, 3, 5, "S", 999)
+    assert criu_processes.process_now(8, str(tmp_path)) is None
 
 
 def test_a_tree_has_parents_first_and_no_others() -> None:
     parents = {2: 1, 5: 2, 3: 5, 4: 2, 9: 1}
-    processes = {pid: Process(pid, parent, 1, "S", 0) for pid, parent in parents.items()}
-    assert [one.pid for one in criu_processes.tree(2, processes)] == [2, 5, 4, 3]
-    assert criu_processes.tree(7, processes) == []
+    processes = {pid: CriuProcess(pid, parent, 1, "S", 0) for pid, parent in parents.items()}
+    assert [one.pid for one in criu_processes.tree_of(2, processes)] == [2, 5, 4, 3]
+    assert criu_processes.tree_of(7, processes) == []
 
 
 @pytest.fixture
-def family() -> Iterator[list[Process]]:
+def family() -> Iterator[list[CriuProcess]]:
     """A shell and its child, in their own session."""
     shell = subprocess.Popen(["sh", "-c", "sleep 600 & wait"], start_new_session=True)
 
-    def both() -> list[Process]:
-        found = criu_processes.tree(shell.pid, criu_processes.all_processes())
+    def both() -> list[CriuProcess]:
+        found = criu_processes.tree_of(shell.pid, criu_processes.all_processes())
         return found if len(found) == 2 else []
 
     try:
-        yield wait_until(both, 10, "the child")
+        yield wait_until(both, "the child")
     finally:
         os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
 
 
-def test_the_stopped_are_told_from_those_that_went_on(family: list[Process]) -> None:
+def test_stopped_processes_differ_from_those_that_ran(family: list[CriuProcess]) -> None:
     assert not criu_processes.are_stopped(family)
     for one in family:
         criu_processes.send(one, signal.SIGSTOP)
-    wait_until(lambda: criu_processes.are_stopped(family), 10, "both to stop")
+    wait_until(lambda: criu_processes.are_stopped(family), "both to stop")
     criu_processes.send(family[1], signal.SIGCONT)
-    wait_until(lambda: not criu_processes.are_stopped(family), 10, "one to go on")
+    wait_until(lambda: not criu_processes.are_stopped(family), "one to continue")
     criu_processes.send(family[1], signal.SIGSTOP)
-    assert criu_processes.let_run(family, 10)
+    assert criu_processes.continue_processes(family, 10)
     assert {one.state for one in map(criu_processes.same, family) if one} <= {"R", "S"}
 
 
-def test_who_ran_for_a_moment_is_found_out(family: list[Process]) -> None:
+def test_who_ran_for_a_moment_is_found_out(family: list[CriuProcess]) -> None:
     for one in family:
         criu_processes.send(one, signal.SIGSTOP)
     assert criu_processes.await_stopped(family, 10)
@@ -143,7 +142,7 @@ def test_who_ran_for_a_moment_is_found_out(family: list[Process]) -> None:
     assert set(marks) == {one.pid for one in family} and all(marks.values())
     assert criu_processes.switches(family) == marks
     criu_processes.send(family[1], signal.SIGCONT)
-    wait_until(lambda: not criu_processes.are_stopped(family), 10, "one to go on")
+    wait_until(lambda: not criu_processes.are_stopped(family), "one to continue")
     criu_processes.send(family[1], signal.SIGSTOP)
     assert criu_processes.await_stopped(family, 10)
     assert criu_processes.switches(family) != marks
@@ -151,29 +150,29 @@ def test_who_ran_for_a_moment_is_found_out(family: list[Process]) -> None:
     assert not criu_processes.await_stopped(family, 0.1)
 
 
-def test_a_number_used_anew_is_another_process(family: list[Process]) -> None:
+def test_a_number_used_anew_is_another_process(family: list[CriuProcess]) -> None:
     earlier = family[1]._replace(started=family[1].started - 1)
     assert criu_processes.same(family[1]) and criu_processes.same(earlier) is None
     criu_processes.send(earlier, signal.SIGKILL)
     assert criu_processes.is_alive(criu_processes.same(family[1]))
 
 
-def test_all_of_a_session_is_ended_and_not_that_of_another_leader(family: list[Process]) -> None:
+def test_all_of_a_session_is_ended_and_not_that_of_another_leader(family: list[CriuProcess]) -> None:
     shell, child = family
     criu_processes.send(shell, signal.SIGKILL)
-    wait_until(lambda: not criu_processes.is_alive(criu_processes.same(shell)), 10, "the shell to end")
-    assert criu_processes.end_all([], shell._replace(started=shell.started - 1), 5)
+    wait_until(lambda: not criu_processes.is_alive(criu_processes.same(shell)), "the shell to end")
+    assert criu_processes.end_tree([], shell._replace(started=shell.started - 1), 5)
     assert criu_processes.is_alive(criu_processes.same(child)), "a session of the same number, led by another"
-    assert criu_processes.end_all([], shell, 5)
+    assert criu_processes.end_tree([], shell, 5)
     assert not criu_processes.is_alive(criu_processes.same(child))
 
 
 STREAMS = """
 import os
-from omfs_daemon.omfs_run.drivers.criu.criu_driver import _fit_streams
+from omfs_daemon.omfs_run.drivers.criu.criu_driver import _require_streams
 from omfs_daemon.omfs_run.drivers.driver import CannotStart
 try:
-    _fit_streams()
+    _require_streams()
 except CannotStart as error:
     print(error.why, error)
 """
@@ -182,17 +181,15 @@ except CannotStart as error:
 def test_output_into_a_pipe_is_refused_at_the_start() -> None:
     command = [sys.executable, "-c", STREAMS]
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=True, cwd=ROOT
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=True, cwd=ROOT
     )
-    assert done.stdout == (
-        "standard_stream standard output is neither a file nor /dev/null: criu cannot bring it back\n"
-    )
+    assert done.stdout == ("standard_stream standard output is neither a file nor /dev/null: criu cannot restore it\n")
 
 
 def test_output_files_are_only_appended_to(tmp_path: Path) -> None:
     with (tmp_path / "out").open("w") as out:
         command = [sys.executable, "-c", STREAMS]
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=20, check=True, cwd=ROOT)
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=LIMIT, check=True, cwd=ROOT)
         out.write("kept")
         out.flush()
         (tmp_path / "out").write_text("others' line\n")

@@ -14,16 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.omfs_run.drivers.dmtcp import dmtcp_processes
+from omfs_daemon.omfs_run.drivers.dmtcp import checkpoint, dmtcp_processes
 from omfs_daemon.omfs_run.drivers.dmtcp.dmtcp_driver import Dmtcp
-from omfs_daemon.omfs_run.drivers.dmtcp import program as dmtcp_program
 from omfs_daemon.omfs_run.drivers.dmtcp.program import DmtcpProgram
-from omfs_daemon.omfs_run.drivers.driver import CannotStart
-from omfs_daemon.omfs_run.drivers.driver import CannotStop
-from omfs_daemon.omfs_run.drivers.driver import Ended
-from omfs_daemon.omfs_run.drivers.driver import Image
-from tests.dmtcp_stand_in import PROGRAMS
-from tests.dmtcp_stand_in import install
+from omfs_daemon.omfs_run.drivers.driver import CannotStart, CannotStop, Ended, Image
+from tests.support.dmtcp_stand_in import PROGRAMS, install
+from tests.support.waiting import LIMIT
 
 REAL = shutil.which("dmtcp_launch")
 STAND_INS = ["4.2.0", "5.0"]
@@ -37,7 +33,7 @@ class Bench:
     def __init__(self, place: Path, bin_directory: Path, environment: dict[str, str]) -> None:
         self.place = place
         self.bin = bin_directory
-        self.driver = Dmtcp(str(bin_directory), environment, stalled=1.5)
+        self.driver = Dmtcp(str(bin_directory), environment, stall_limit=1.5)
         self.started: list[DmtcpProgram] = []
         self.made = 0
 
@@ -72,10 +68,10 @@ class Bench:
         return self.watched(self.driver.restart(str(generation), image, str(self.new("scratch")), timeout))
 
     def left(self) -> list[int]:
-        """What still runs of all that was started: each has its scratch directory in its environment."""
+        """Processes started here that still run: each has its scratch directory in its environment."""
         mark = os.fsencode(f"DMTCP_TMPDIR={self.place}")
         found = []
-        for pid in dmtcp_processes.look():
+        for pid in dmtcp_processes.all_processes_now():
             try:
                 if mark in Path(f"/proc/{pid}/environ").read_bytes():
                     found.append(pid)
@@ -84,7 +80,7 @@ class Bench:
         return found
 
 
-def until(condition: Callable[[], object], limit: float = 20.0) -> None:
+def until(condition: Callable[[], object], limit: float = LIMIT) -> None:
     end = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < end, "not within the limit"
@@ -148,7 +144,7 @@ def faulty(request: pytest.FixtureRequest, benches: Callable[..., Bench]) -> Cal
 # --- what works
 
 
-def test_counting_goes_on_without_gap_or_repeat_over_two_stops_and_keeps_its_code(bench: Bench, place: Path) -> None:
+def test_counting_continues_without_gap_or_repeat_over_two_stops_and_keeps_its_code(bench: Bench, place: Path) -> None:
     out = place / "out"
     program = bench.running("count", out, 60, 0.05, 5)
     for _ in range(2):
@@ -157,13 +153,13 @@ def test_counting_goes_on_without_gap_or_repeat_over_two_stops_and_keeps_its_cod
         assert program.wait(0) == 0
         program = bench.restart(generation, image)
         counted_further(out, 1)
-    assert program.wait(30) == 5
+    assert program.wait(LIMIT) == 5
     assert numbers(out) == list(range(60))
-    # It came back in its own directory, not in that of the images.
+    # It was restarted in its own directory, not in that of the images.
     assert {line.split(" ", 1)[1] for line in lines(out)} == {str(place)}
 
 
-def test_an_image_is_what_lies_in_its_directory_and_nothing_else(bench: Bench, place: Path) -> None:
+def test_an_image_is_the_content_of_its_directory_and_nothing_else(bench: Bench, place: Path) -> None:
     program = bench.running("count", place / "out", 10000, 0.02)
     generation, image = bench.stop(program)
     assert image.tool == bench.driver.version()
@@ -185,13 +181,13 @@ def test_a_second_stop_writes_into_its_own_directory(bench: Bench, place: Path) 
     assert not list(place.glob("dmtcp_restart_script*"))
 
 
-def test_forked_children_come_back_with_their_parent(bench: Bench, place: Path) -> None:
+def test_forked_children_are_restarted_with_their_parent(bench: Bench, place: Path) -> None:
     program = bench.running("children", place / "out", 30, 0.05)
     until(lambda: len(numbers(place / "out.0")) > 2 and len(numbers(place / "out.1")) > 2)
     generation, image = bench.stop(program)
     assert sum(name.endswith(".dmtcp") for name in image.files) == 3
     program = bench.restart(generation, image)
-    assert program.wait(30) == 5
+    assert program.wait(LIMIT) == 5
     assert numbers(place / "out.0") == numbers(place / "out.1") == list(range(30))
 
 
@@ -199,11 +195,11 @@ def test_a_file_held_open_for_appending_has_no_gap_and_no_repeat(bench: Bench, p
     program = bench.running("append", place / "out", 40, 0.05)
     until(lambda: len(numbers(place / "out")) > 2)
     generation, image = bench.stop(program)
-    assert bench.restart(generation, image).wait(30) == 0
+    assert bench.restart(generation, image).wait(LIMIT) == 0
     assert numbers(place / "out") == list(range(40))
 
 
-def test_ranks_of_mpirun_come_back_and_ran_without_slurms_variables(
+def test_ranks_of_mpirun_are_restarted_and_ran_without_slurms_variables(
     benches: Callable[..., Bench], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_PROCID", "0")
@@ -218,9 +214,9 @@ def test_ranks_of_mpirun_come_back_and_ran_without_slurms_variables(
     assert not [line for line in environment if line.startswith("SLURM_")]
     generation, image = bench.stop(program)
     assert program.wait(0) is not None
-    shutil.rmtree(place / f"omfs-mpi-{os.geteuid()}-none")  # the job comes back on another node
+    shutil.rmtree(place / f"omfs-mpi-{os.geteuid()}-none")  # the job is restarted on another node
     program = bench.restart(generation, image)
-    assert program.wait(30) == 0
+    assert program.wait(LIMIT) == 0
     assert numbers(place / "out.0") == numbers(place / "out.1") == list(range(30))
     assert not list(place.glob("omfs-mpi-*"))
 
@@ -234,15 +230,15 @@ def test_signals_go_to_the_program_and_dmtcps_own_does_not(
     assert "SIGUSR2" in capsys.readouterr().err
     assert program.wait(0.3) is None
     program.signal(signal.SIGTERM)
-    assert program.wait(10) == 7
+    assert program.wait(LIMIT) == 7
 
 
 def test_signals_reach_a_restarted_program(bench: Bench, place: Path) -> None:
     program = bench.running("count", place / "out", 10000, 0.02)
-    counted_further(place / "out", 1)  # its handler is there
+    counted_further(place / "out", 1)  # its handler is installed
     program = bench.restart(*bench.stop(program))
     program.signal(signal.SIGTERM)
-    assert program.wait(10) == 7
+    assert program.wait(LIMIT) == 7
 
 
 def test_kill_leaves_nothing(bench: Bench, place: Path) -> None:
@@ -255,13 +251,13 @@ def test_kill_leaves_nothing(bench: Bench, place: Path) -> None:
 
 def test_a_program_that_has_ended_by_itself_keeps_its_code(bench: Bench, place: Path) -> None:
     program = bench.program("count", place / "out", 1, 0.01, 5)
-    assert program.wait(20) == 5
+    assert program.wait(LIMIT) == 5
     with pytest.raises(Ended) as ended:
         bench.stop(program)
     assert (ended.value.code, ended.value.alive) == (5, False)
 
 
-def test_the_port_file_is_private_and_a_stale_one_is_not_believed(bench: Bench, place: Path) -> None:
+def test_the_port_file_is_private_and_a_stale_one_is_not_trusted(bench: Bench, place: Path) -> None:
     scratch = bench.new("scratch")
     (scratch / "dmtcp-port").write_text("1")
     command = [PYTHON, str(PROGRAMS / "count.py"), str(place / "out"), "10000", "0.02"]
@@ -276,31 +272,31 @@ def test_the_port_file_is_private_and_a_stale_one_is_not_believed(bench: Bench, 
 
 
 def lost(program: DmtcpProgram) -> str:
-    """The code that says why its end is not its own."""
+    """The reason code of an end that is not the program's own."""
     with pytest.raises(CannotStop) as fault:
-        program.wait(40)
+        program.wait(LIMIT)
     assert not isinstance(fault.value, Ended)
     assert not fault.value.alive
     return fault.value.why
 
 
-def tell_coordinator(bench: Bench, program: DmtcpProgram, word: str) -> None:
+def send_to_coordinator(bench: Bench, program: DmtcpProgram, option: str) -> None:
     """What any user who has found the port can do."""
-    port = Path(program._place.port_file).read_text()
+    port = Path(program.scratch.port_file).read_text()
     where = [str(bench.bin / "dmtcp_command"), "--coord-host", "127.0.0.1", "--coord-port", port]
-    subprocess.run([*where, word], check=False, timeout=30, env=program._place.environment, capture_output=True)
+    subprocess.run([*where, option], check=False, timeout=LIMIT, env=program.scratch.environment, capture_output=True)
 
 
-@pytest.mark.parametrize("word", ["-k", "-q", "-kc"])
+@pytest.mark.parametrize("option", ["-k", "-q", "-kc"])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_program_killed_by_another_user_has_not_ended_by_itself(
-    bench: Bench, place: Path, word: str, restarted: bool
+    bench: Bench, place: Path, option: str, restarted: bool
 ) -> None:
     program = bench.running("children", place / "out", 10000, 0.02)
     if restarted:
         program = bench.restart(*bench.stop(program))
-    tell_coordinator(bench, program, word)
-    assert lost(program) == ("tool_failed" if word == "-kc" else "killed")
+    send_to_coordinator(bench, program, option)
+    assert lost(program) == ("tool_failed" if option == "-kc" else "killed")
     program.kill()
     assert bench.left() == []
 
@@ -312,44 +308,44 @@ def test_an_end_with_0_is_the_program_s_own_and_leaves_no_coordinator(
     program = bench.running("append", place / "out", 20, 0.05)
     if restarted:
         program = bench.restart(*bench.stop(program))
-    assert program.wait(30) == 0
+    assert program.wait(LIMIT) == 0
     assert program.wait(0) == 0
     assert bench.left() == []
 
 
 def test_the_program_s_own_99_is_kept(bench: Bench, place: Path) -> None:
-    assert bench.program("count", place / "out", 3, 0.01, 99).wait(30) == 99
+    assert bench.program("count", place / "out", 3, 0.01, 99).wait(LIMIT) == 99
 
 
-def test_a_checkpoint_of_another_user_long_ago_makes_no_doubt(
+def test_a_checkpoint_of_another_user_long_ago_does_not_matter(
     bench: Bench, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dmtcp_program, "_SURELY_OVER_AFTER", 0.5)
+    monkeypatch.setattr(checkpoint, "_SURELY_OVER_AFTER", 0.5)
     program = bench.running("append", place / "out", 100, 0.05)
-    tell_coordinator(bench, program, "-c")
-    until(lambda: program.wait(0) is None and program._own.begun == program._over == 1)
-    assert program.wait(30) == 0
+    send_to_coordinator(bench, program, "-c")
+    until(lambda: program.wait(0) is None and program.own.begun == program._checkpoint._over == 1)
+    assert program.wait(LIMIT) == 0
     assert numbers(place / "out") == list(range(100))
 
 
-def test_a_coordinator_that_tells_nothing_is_not_believed(faulty: Callable[[str], Bench], place: Path) -> None:
+def test_a_coordinator_that_reports_nothing_is_not_trusted(faulty: Callable[[str], Bench], place: Path) -> None:
     bench = faulty("silent")
     assert lost(bench.program("count", place / "out", 3, 0.01)) == "tool_failed"
-    assert bench.program("count", place / "out2", 3, 0.01, 5).wait(30) == 5
+    assert bench.program("count", place / "out2", 3, 0.01, 5).wait(LIMIT) == 5
 
 
 def test_signals_to_all_of_a_job_do_not_end_the_coordinator(bench: Bench, place: Path) -> None:
     program = bench.running("count", place / "out", 10000, 0.02)
-    counted_further(place / "out", 1)  # its handler is there
+    counted_further(place / "out", 1)  # its handler is installed
     coordinator = next(pid for pid in bench.left() if "dmtcp_coor" in Path(f"/proc/{pid}/comm").read_text())
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(coordinator, number)
     program.signal(signal.SIGTERM)
-    assert program.wait(30) == 7
+    assert program.wait(LIMIT) == 7
 
 
-def test_a_coordinator_that_does_not_start_is_told(faulty: Callable[[str], Bench], place: Path) -> None:
-    with pytest.raises(CannotStart, match=r"coordinator does not start: .*listen socket") as fault:
+def test_a_coordinator_that_does_not_start_is_reported(faulty: Callable[[str], Bench], place: Path) -> None:
+    with pytest.raises(CannotStart, match=r"coordinator did not start: .*listen socket") as fault:
         faulty("no_coordinator").program("count", place / "out", 3, 0.01)
     assert fault.value.why == "tool_failed"
 
@@ -363,13 +359,13 @@ def test_a_checkpoint_that_comes_after_it_was_given_up_is_salvaged(faulty: Calla
     assert (fault.value.why, fault.value.alive) == ("tool_hung", True)
     assert lost(program) == "tool_failed"
     image = program.salvage(str(generation))
-    assert bench.restart(generation, image).wait(60) == 0
+    assert bench.restart(generation, image).wait(LIMIT) == 0
     assert numbers(place / "out") == list(range(240))
 
 
 def test_nothing_is_salvaged_where_nothing_came(bench: Bench, place: Path) -> None:
     program = bench.running("count", place / "out", 10000, 0.02)
-    tell_coordinator(bench, program, "-k")
+    send_to_coordinator(bench, program, "-k")
     assert lost(program) == "killed"
     with pytest.raises(CannotStop) as fault:
         program.salvage(str(bench.new("generation")))
@@ -391,7 +387,7 @@ def test_a_truncated_image_that_hangs_is_ended(bench: Bench, place: Path) -> Non
     assert len(numbers(place / "out")) == seen
 
 
-def test_garbage_and_missing_images_are_told(bench: Bench, place: Path) -> None:
+def test_garbage_and_missing_images_are_reported(bench: Bench, place: Path) -> None:
     generation, image = bench.stop(bench.running("count", place / "out", 10000, 0.02))
     path = generation / next(name for name in image.files if name.endswith(".dmtcp"))
     path.write_bytes(b"garbage\n" * 1000)
@@ -408,7 +404,7 @@ def test_garbage_and_missing_images_are_told(bench: Bench, place: Path) -> None:
 # --- checkpoints that must fail
 
 
-def test_where_nothing_can_be_written_nothing_is_asked_for(bench: Bench, place: Path) -> None:
+def test_where_nothing_can_be_written_nothing_is_requested(bench: Bench, place: Path) -> None:
     program = bench.running("count", place / "out", 10000, 0.02)
     used = bench.new("generation")
     (used / "file").touch()
@@ -442,7 +438,7 @@ def test_what_takes_long_or_is_refused_once_still_works(
 
 
 @pytest.mark.parametrize("faults", ["no_script", "temp_left", "image_missing"])
-def test_an_exit_code_of_0_without_a_whole_set_is_no_checkpoint(
+def test_an_exit_code_of_0_without_a_complete_set_is_no_checkpoint(
     faulty: Callable[[str], Bench], place: Path, faults: str
 ) -> None:
     bench = faulty(faults)
@@ -456,7 +452,7 @@ def test_an_exit_code_of_0_without_a_whole_set_is_no_checkpoint(
 @pytest.mark.parametrize(
     ("faults", "why"), [("disk_full", "tool_failed"), ("coordinator_dies", "coordinator_gone"), ("killed", "killed")]
 )
-def test_a_failure_that_kills_the_program_is_told_as_dmtcps(
+def test_a_failure_that_kills_the_program_is_reported_as_dmtcps(
     faulty: Callable[[str], Bench], place: Path, faults: str, why: str
 ) -> None:
     bench = faulty(faults)
@@ -483,7 +479,7 @@ def test_a_refusal_with_the_text_of_a_success_leaves_the_program_running(
     assert lost(program) == "killed"
 
 
-def test_a_checkpoint_that_hangs_for_good_ends_the_frozen_program(faulty: Callable[[str], Bench], place: Path) -> None:
+def test_a_checkpoint_that_hangs_forever_ends_the_frozen_program(faulty: Callable[[str], Bench], place: Path) -> None:
     bench = faulty("hang_checkpoint")
     program = bench.running("count", place / "out", 10000, 0.02)
     with pytest.raises(CannotStop) as fault:
@@ -492,7 +488,7 @@ def test_a_checkpoint_that_hangs_for_good_ends_the_frozen_program(faulty: Callab
     assert bench.left() == []
 
 
-def test_a_checkpoint_over_its_time_is_waited_for_as_long_as_it_goes_on(bench: Bench, place: Path) -> None:
+def test_an_overdue_checkpoint_is_waited_for_as_long_as_it_writes(bench: Bench, place: Path) -> None:
     program = bench.running("count", place / "out", 10000, 0.02)
     generation = bench.new("generation")
     image = program.checkpoint(str(generation), 0.01)
@@ -510,10 +506,10 @@ def test_a_command_that_hangs_leaves_the_program_running(faulty: Callable[[str],
     assert (fault.value.why, fault.value.alive) == ("tool_hung", True)
     assert program.wait(0) is None
     os.kill(program.pid, signal.SIGUSR1)
-    assert program.wait(10) == 128 + signal.SIGUSR1
+    assert program.wait(LIMIT) == 128 + signal.SIGUSR1
 
 
-def test_a_restart_that_fails_is_told(faulty: Callable[[str], Bench], place: Path) -> None:
+def test_a_restart_that_fails_is_reported(faulty: Callable[[str], Bench], place: Path) -> None:
     bench = faulty("restart_99")
     generation, image = bench.stop(bench.running("count", place / "out", 10000, 0.02))
     with pytest.raises(CannotStart, match="99"):
@@ -529,7 +525,7 @@ def test_older_and_unknown_releases_take_the_same_protocol(
     bench.restart(generation, image)
 
 
-def test_a_tool_that_is_not_there_or_too_old_is_told(benches: Callable[..., Bench], place: Path) -> None:
+def test_a_tool_that_is_missing_or_too_old_is_reported(benches: Callable[..., Bench], place: Path) -> None:
     with pytest.raises(CannotStart, match="dmtcp_launch is not in"):
         Dmtcp(str(place / "none")).version()
     with pytest.raises(CannotStart, match=r"2\.6\.0 or later"):

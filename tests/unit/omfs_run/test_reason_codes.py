@@ -1,4 +1,4 @@
-"""Every code that the launcher can give has its words."""
+"""Every code that omfs-run can give has a text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from omfs_daemon import omfs_run as launcher
-from omfs_daemon.protocol import reason_codes as why
+from omfs_daemon import omfs_run
 from omfs_daemon.preemption.methods.checkpoint import WHY_TEXT
+from omfs_daemon.protocol.reason_codes import TEXT
 
-# What is called with a code as its first argument.
-MAKERS = {"CannotStop", "CannotStart", "Hold", "Trouble", "_gone", "_runs_on", "_lost", "_held"}
+# Functions and classes that take a code as their first argument.
+MAKERS = {"CannotStop", "CannotStart", "HoldForOwner", "CriuFailure", "program_lost", "_runs_on", "_lost", "_held"}
 
 
 def codes(tree: ast.AST) -> Iterator[str]:
@@ -30,20 +30,20 @@ def codes(tree: ast.AST) -> Iterator[str]:
                 yield text
 
 
-def test_every_code_in_the_sources_has_words() -> None:
+def test_every_code_in_the_sources_has_a_text() -> None:
     found: set[str] = set()
-    for path in Path(launcher.__file__).parent.rglob("*.py"):
+    for path in Path(omfs_run.__file__).parent.rglob("*.py"):
         found |= set(codes(ast.parse(path.read_text())))
     assert {"no_space", "killed", "coordinator_gone", "tool_hung", "pid_taken", "woken", "busy"} <= found
-    # Words of the same form in the same places that are no codes: a method, and what Python asks for.
-    assert found - {"none", "replace", "why"} - set(why.TEXT) == set()
+    # Not codes, but of the same form in the same places: a method, an error handler, and a variable.
+    assert found - {"none", "replace", "why"} - set(TEXT) == set()
 
 
-def test_the_words_are_for_people() -> None:
-    for code, text in why.TEXT.items():
+def test_the_texts_are_for_people() -> None:
+    for code, text in TEXT.items():
         assert re.fullmatch(r"[a-z]+(_[a-z]+)*", code)
         assert text == text.strip() and not text.endswith(".") and " " in text
 
 
-def test_the_daemon_has_words_for_all_of_them() -> None:
-    assert set(why.TEXT) <= set(WHY_TEXT)
+def test_the_daemon_has_a_text_for_all_of_them() -> None:
+    assert set(TEXT) <= set(WHY_TEXT)

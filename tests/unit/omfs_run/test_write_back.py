@@ -10,8 +10,8 @@ import pytest
 from omfs_daemon.omfs_run import write_back as early
 from omfs_daemon.omfs_run.drivers.driver import Image
 from omfs_daemon.omfs_run.store.generations import Generations
-from omfs_daemon.omfs_run.store.manifest import Refused
-from tests.helpers import wait_until
+from omfs_daemon.omfs_run.store.manifest import BadManifest
+from tests.support.waiting import wait_until
 
 
 def test_what_grows_is_written_out_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,10 +21,10 @@ def test_what_grows_is_written_out_again_and_again(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "fdatasync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
     (tmp_path / "small").write_bytes(b"x" * 999)
     (tmp_path / "link").symlink_to("image")
-    with early.Early(str(tmp_path)), (tmp_path / "image").open("wb", buffering=0) as image:
+    with early.WriteBack(str(tmp_path)), (tmp_path / "image").open("wb", buffering=0) as image:
         for size in (1000, 2500):
             image.write(b"x" * (size - image.tell()))
-            wait_until(lambda size=size: synced[-1:] == [size], 10, "the file to be written out")
+            wait_until(lambda size=size: synced[-1:] == [size], "the file to be written out")
     assert synced == [1000, 2500]
 
 
@@ -32,8 +32,8 @@ def test_a_directory_that_goes_away_disturbs_nobody(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(early, "_EVERY", 0.001)
     asked: list[str] = []
     monkeypatch.setattr(os, "listdir", lambda path: asked.append(path) or _gone(path))
-    with early.Early(str(tmp_path / "gone")):
-        wait_until(lambda: len(asked) > 3, 10, "it to look")
+    with early.WriteBack(str(tmp_path / "gone")):
+        wait_until(lambda: len(asked) > 3, "it to look")
 
 
 def _gone(path: str) -> list[str]:
@@ -57,10 +57,10 @@ def test_the_best_candidate_is_verified_ahead_and_the_result_counts_once(store: 
     store.verify_ahead()
     assert store.verify(best).image.files == ["image"]
     (Path(store.path) / best / "image").write_bytes(b"worst"[:4])
-    with pytest.raises(Refused):
+    with pytest.raises(BadManifest):
         store.verify(best)
     store.verify_ahead()
-    with pytest.raises(Refused):
+    with pytest.raises(BadManifest):
         store.verify(best)
     store.verify_ahead()
     assert store.verify(first).image.size == 5

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.zipapps import build, version
-from tests.helpers import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,21 +24,23 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(program: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMFS_"))}
     return subprocess.run(
-        [program, *words], env=clean | environment, capture_output=True, text=True, timeout=30, check=False
+        [program, *words], env=clean | environment, capture_output=True, text=True, timeout=LIMIT, check=False
     )
 
 
-def test_the_file_has_the_launcher_and_nothing_else(program: Path) -> None:
+def test_the_file_has_omfs_run_and_nothing_else(program: Path) -> None:
     assert program.read_bytes().startswith(b"#!/usr/bin/env python3\n")
     with zipfile.ZipFile(program) as archive:
         names = archive.namelist()
         assert f'"{version()}"' in archive.read("omfs_daemon/__init__.py").decode()
     folders = {str(Path(name).parent) for name in names if not name.endswith("/")}
-    assert "omfs_daemon/omfs_run" in folders and "omfs_daemon/protocol" in folders and not any("daemon/cluster" in f for f in folders)
+    package = "omfs_daemon/omfs_run"
+    drivers = {f"{package}/drivers{inner}" for inner in ("", "/criu", "/dmtcp")}
+    assert folders == {".", "omfs_daemon", "omfs_daemon/protocol", package, f"{package}/store"} | drivers
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 9", 9), ("kill -KILL $$", 137)])
-def test_outside_slurm_it_runs_the_program_and_says_so(program: Path, script: str, code: int) -> None:
+def test_outside_slurm_it_runs_the_program_and_reports_it(program: Path, script: str, code: int) -> None:
     done = run(program, "sh", "-c", script)
     assert done.returncode == code and "not in a Slurm job" in done.stderr
 
@@ -59,13 +61,13 @@ def test_root_does_not_run_another_user_s_job(program: Path) -> None:
 def test_signals_reach_the_program_and_the_request_does_not(program: Path, tmp_path: Path) -> None:
     code = "trap 'exit 12' TERM; trap 'exit 13' USR1; touch up; while :; do sleep 0.05; done"
     process = subprocess.Popen([program, "sh", "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    wait_until((tmp_path / "up").exists, 20, "the program")
+    wait_until((tmp_path / "up").exists, "the program")
     process.send_signal(signal.SIGUSR1)
     assert process.stderr is not None
     process.stderr.readline()
     assert "without a method" in process.stderr.readline()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 12
+    assert process.wait(LIMIT) == 12
     process.stderr.close()
 
 
@@ -73,7 +75,7 @@ def test_requests_up_to_its_last_moment_do_not_change_its_exit_code(program: Pat
     for _ in range(8):
         process = subprocess.Popen([program, "sh", "-c", "exit 3"], stderr=subprocess.PIPE)
         assert process.stderr is not None
-        process.stderr.readline()  # its handlers are there
+        process.stderr.readline()  # its handlers are installed
         while process.poll() is None:
             process.send_signal(signal.SIGUSR1)
         process.stderr.close()

@@ -1,4 +1,4 @@
-"""Entitlements on trees, who may take from whom, and the rows for people."""
+"""Entitlements in account trees, which account may take from which, and usage rows."""
 
 from __future__ import annotations
 
@@ -6,17 +6,10 @@ from fractions import Fraction
 
 import pytest
 
+from omfs_daemon.cluster.accounts import OTHERS, AccountTree, Entitlement
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.cluster.accounts import OTHERS
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.policy.rules.account_paths import may_take
-from tests.unit.policy.policy_builders import decide
-from tests.unit.policy.policy_builders import nodes
-from tests.unit.policy.policy_builders import rules
-from tests.unit.policy.policy_builders import running
-from tests.unit.policy.policy_builders import tree
-from tests.unit.policy.policy_builders import waiting
+from tests.support.policy_builders import decide, nodes, rules, running, tree, waiting
 
 
 def named(owners: AccountTree, cpus: int) -> dict[str, int]:
@@ -24,7 +17,7 @@ def named(owners: AccountTree, cpus: int) -> dict[str, int]:
 
 
 def test_floors_are_exact() -> None:
-    third = AccountTree([AccountShare("a", Fraction(100, 3)), AccountShare("b", Fraction(29))])
+    third = AccountTree([Entitlement("a", Fraction(100, 3)), Entitlement("b", Fraction(29))])
     assert named(third, 300)["a"] == 100  # 0.333... of 300 in floating point would be 99
     assert named(third, 100)["b"] == 29  # as would 0.29 of 100 be 28
 
@@ -42,7 +35,7 @@ def test_jobs_of_an_inner_account_and_of_strangers_have_a_leaf() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shares", "said"),
+    ("entitlements", "message"),
     [
         ([("a", 60, ""), ("b", 41, "")], "add up to 101 %"),
         ([("a", 60, ""), ("b", 60, "a"), ("c", 41, "a")], "under 'a' add up to 101 %"),
@@ -55,9 +48,9 @@ def test_jobs_of_an_inner_account_and_of_strangers_have_a_leaf() -> None:
         ([(OTHERS, 10, "")], "not allowed"),
     ],
 )
-def test_bad_trees_are_refused(shares: list[tuple[str, int, str]], said: str) -> None:
-    with pytest.raises(ConfigError, match=said.replace("(", r"\(")):
-        AccountTree([AccountShare(name, Fraction(percent), parent) for name, percent, parent in shares])
+def test_bad_trees_are_refused(entitlements: list[tuple[str, int, str]], message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+        AccountTree([Entitlement(name, Fraction(percent), parent) for name, percent, parent in entitlements])
 
 
 def test_may_take_on_one_level() -> None:
@@ -70,7 +63,7 @@ def test_may_take_on_one_level() -> None:
     assert not may_take([4, 9, 0], entitled, bio, bio)  # never from itself
 
 
-def test_may_take_looks_at_all_levels_on_the_givers_side_and_the_top_on_the_takers() -> None:
+def test_may_take_checks_all_levels_on_the_givers_side_and_the_top_on_the_takers() -> None:
     owners = tree(bio=50, bio__genes=50, bio__cells=50, physics=50)
     genes, cells, physics = (owners.leaf(name).path for name in ("genes", "cells", "physics"))
     entitled = owners.entitled(16)  # bio 8, genes 4, cells 4, bio's rest 0, physics 8

@@ -6,29 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.policy.arrays.features import satisfies
-from omfs_daemon.policy.rules.queue_order import Band
-from omfs_daemon.policy.rules.queue_order import BAND_STEP
-from omfs_daemon.policy.rules.queue_order import band_of
 from omfs_daemon.cluster.holds import could_start
-from omfs_daemon.policy.rules.queue_order import in_order
-from omfs_daemon.policy.rules.queue_order import nice_in
-from omfs_daemon.policy.rules.queue_order import own_nice
-from omfs_daemon.policy.rules.queue_order import own_priority
-from omfs_daemon.policy.rules.classes import ClassRule
-from omfs_daemon.policy.rules.classes import Preemptibility
-from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.policy.rules.classes import classify
-from tests.unit.policy.policy_builders import NOW
-from tests.unit.policy.policy_builders import gated
-from tests.unit.policy.policy_builders import request
-from tests.unit.policy.policy_builders import running
-from tests.unit.policy.policy_builders import waiting
+from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.config.build import UNMATCHED
+from omfs_daemon.policy.arrays.features import satisfies
+from omfs_daemon.policy.rules.classes import JobClassRule, Preemptibility, Rules, classify
+from omfs_daemon.policy.rules.queue_order import BAND_STEP, Band, band_of, nice_in, own_nice, own_priority, queue_order
+from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
+from tests.support.policy_builders import NOW, held, request, running, waiting
 
 
 def test_a_user_chooses_only_among_what_the_site_allows() -> None:
-    by = Rules(classes=(ClassRule("r", methods=("suspend",), default=()),))
+    by = Rules(methods=BUILT_IN_TRAITS, classes=(JobClassRule("r", methods=("suspend",), default=()),))
     assert classify(by, waiting(1, comment="x omfs:method=requeue,suspend y")).methods == ("suspend",)
     assert classify(by, waiting(1, comment="omfs:method=requeue")).methods == ()
     assert classify(by, waiting(1, comment="")).preemptibility is Preemptibility.NON_PREEMPTIBLE
@@ -37,27 +26,30 @@ def test_a_user_chooses_only_among_what_the_site_allows() -> None:
 
 
 def test_a_default_counts_where_nothing_is_chosen() -> None:
-    by = Rules(classes=(ClassRule("r", methods=("requeue",), default=("requeue",)),))
+    by = Rules(methods=BUILT_IN_TRAITS, classes=(JobClassRule("r", methods=("requeue",), default=("requeue",)),))
     assert classify(by, waiting(1, comment="")).preemptibility is Preemptibility.PREEMPTABLE
 
 
 def test_several_partitions_never_raise_a_class() -> None:
-    by = Rules(classes=(ClassRule("u", partitions=frozenset({"fast"}), urgent=True), ClassRule("r")))
+    by = Rules(
+        methods=BUILT_IN_TRAITS,
+        classes=(JobClassRule("u", partitions=frozenset({"fast"}), urgent=True), JobClassRule("r")),
+    )
     both = request(1, partitions=("fast", "main"))
-    assert not classify(by, waiting(1, asks=both)).urgent
-    assert not classify(by, waiting(1, asks=both, partition="fast")).urgent  # the first one of its list
-    assert classify(by, waiting(1, asks=request(1, partitions=("fast",)))).urgent
-    assert classify(by, replace(running(1, asks=both), partition="fast")).urgent
+    assert not classify(by, waiting(1, request=both)).urgent
+    assert not classify(by, waiting(1, request=both, partition="fast")).urgent  # the first one of its list
+    assert classify(by, waiting(1, request=request(1, partitions=("fast",)))).urgent
+    assert classify(by, replace(running(1, request=both), partition="fast")).urgent
 
 
-def test_in_several_partitions_a_job_can_be_stopped_only_if_it_can_in_each() -> None:
-    open_to_all = ClassRule("s", partitions=frozenset({"slow"}), methods=("requeue",), default=("requeue",))
-    closed = ClassRule("m", partitions=frozenset({"main"}))
-    by = Rules(classes=(open_to_all, closed))
-    says = {"comment": "omfs:method=requeue"}
-    assert classify(by, waiting(1, asks=request(1, partitions=("slow", "main")), **says)).methods == ()
-    assert classify(by, waiting(1, asks=request(1, partitions=("slow",)), **says)).methods == ("requeue",)
-    assert classify(by, waiting(1, asks=request(1, partitions=("slow", "other")), **says)).methods == ("requeue",)
+def test_in_several_partitions_a_job_is_preemptible_only_if_it_is_in_each() -> None:
+    open_to_all = JobClassRule("s", partitions=frozenset({"slow"}), methods=("requeue",), default=("requeue",))
+    closed = JobClassRule("m", partitions=frozenset({"main"}))
+    by = Rules(methods=BUILT_IN_TRAITS, classes=(open_to_all, closed), unmatched=UNMATCHED)
+    chosen = {"comment": "omfs:method=requeue"}
+    assert classify(by, waiting(1, request=request(1, partitions=("slow", "main")), **chosen)).methods == ()
+    assert classify(by, waiting(1, request=request(1, partitions=("slow",)), **chosen)).methods == ("requeue",)
+    assert classify(by, waiting(1, request=request(1, partitions=("slow", "other")), **chosen)).methods == ("requeue",)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +79,9 @@ def test_queue_order() -> None:
         waiting(2, priority=2, submit=9.0),
         waiting(4, priority=2, submit=3.0),
         waiting(3, priority=2, submit=3.0),
-        gated(5, priority=0),
+        held(5, priority=0),
     ]
-    assert [jobs[i].id for i in in_order(jobs)] == [5, 3, 4, 2, 1]
+    assert [jobs[i].id for i in queue_order(jobs)] == [5, 3, 4, 2, 1]
 
 
 def test_what_could_start() -> None:
@@ -97,4 +89,4 @@ def test_what_could_start() -> None:
     assert not could_start(waiting(1, reason="Dependency"), NOW)
     assert not could_start(waiting(1, eligible=NOW + 1), NOW)
     assert not could_start(waiting(1, hold=Hold.USER), NOW)
-    assert could_start(gated(1, hold=Hold.USER), NOW)
+    assert could_start(held(1, hold=Hold.USER), NOW)

@@ -6,23 +6,17 @@ from math import inf, isfinite
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from omfs_daemon.preemption.cost_fit import FEWEST
-from omfs_daemon.preemption.cost_fit import MOST
-from omfs_daemon.preemption.cost_fit import Fit
-from omfs_daemon.preemption.cost_fit import Point
-from omfs_daemon.preemption.cost_fit import Way
-from omfs_daemon.preemption.cost_fit import fit
-from omfs_daemon.preemption.cost_fit import points
-from omfs_daemon.preemption.records import Paid
+from omfs_daemon.preemption.cost_fit import FEWEST, MOST, Fit, MethodDirection, Point, fit, points
+from omfs_daemon.preemption.records import PaidCost
 
 GB = 10**9
 
 
 def measured(fixed: float, rate: float, count: int, seed: int, noise: float = 0.03, wild: float = 0.0) -> list[Point]:
-    """Rows of a method of which the truth is known; the share ``wild`` of them waited for something else."""
+    """Rows of a method of which the truth is known; the fraction ``wild`` of them waited for something else."""
     draw = np.random.default_rng(seed)
     sizes = draw.uniform(0.1, 8, count) * GB
     seconds = (fixed + sizes / rate) * draw.normal(1, noise, count)
@@ -38,7 +32,6 @@ def line(rows: list[Point]) -> Fit:
     return found
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     fixed=st.floats(0, 20),
     rate=st.floats(0.05 * GB, 10 * GB),
@@ -46,6 +39,7 @@ def line(rows: list[Point]) -> Fit:
     seed=st.integers(0, 2**32 - 1),
     wild=st.sampled_from([0.0, 0.1, 0.2]),
 )
+@example(fixed=0.0, rate=0.05 * GB, count=61, seed=61, wild=0.2)  # 18 of 61 are late: they shift a line fitted once
 def test_the_truth_is_found_among_noise_and_outliers(
     fixed: float, rate: float, count: int, seed: int, wild: float
 ) -> None:
@@ -62,7 +56,6 @@ def test_without_noise_it_is_exact() -> None:
     assert found.rows == 20
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 2**50)), max_size=40))
 def test_it_is_never_negative_and_always_a_number(rows: list[tuple[float, int]]) -> None:
     found = fit([Point(*row) for row in rows])
@@ -91,7 +84,7 @@ def test_where_the_size_does_not_matter_there_is_no_rate() -> None:
     [
         ([Point(2.0, GB)] * (FEWEST - 1), f"5 rows with a size: at least {FEWEST} are needed"),
         ([Point(2.0, GB)] * 50, "the sizes do not vary: they are all about 1 GB"),
-        ([Point(2.0, 0)] * 50, "no row tells a size"),
+        ([Point(2.0, 0)] * 50, "no row has a size"),
         ([Point(2.0, GB + part * 1000) for part in range(50)], "the sizes do not vary: they are all about 1 GB"),
     ],
 )
@@ -105,15 +98,15 @@ def test_of_very_many_rows_the_newest_count() -> None:
     assert line([*old, *measured(1, 2 * GB, MOST, seed=3)]).rate == pytest.approx(2 * GB, rel=0.1)
 
 
-def paid(job: str, way: str, seconds: float, size: int, method: str = "dmtcp", nodes: int = 1) -> Paid:
-    return Paid(1.0, job, "ann", "bio", method, way, seconds, seconds, size, 0.0, nodes)
+def paid(job: str, direction: str, seconds: float, size: int, method: str = "dmtcp", nodes: int = 1) -> PaidCost:
+    return PaidCost(1.0, job, "ann", "bio", method, direction, seconds, seconds, size, 0.0, nodes)
 
 
 def test_nodes_move_their_parts_at_the_same_time() -> None:
     rows = [paid("1", "out", 2.0, 8 * GB, "pageout", nodes=4), paid("1", "in", 3.0, 0, "pageout", nodes=4)]
     found = points(rows)
-    assert found[Way("pageout", "out")] == [Point(2.0, 2 * GB)]
-    assert found[Way("pageout", "in")] == [Point(3.0, 2 * GB)]
+    assert found[MethodDirection("pageout", "out")] == [Point(2.0, 2 * GB)]
+    assert found[MethodDirection("pageout", "in")] == [Point(3.0, 2 * GB)]
 
 
 def test_a_return_has_the_size_of_the_stop_before_it() -> None:
@@ -128,8 +121,8 @@ def test_a_return_has_the_size_of_the_stop_before_it() -> None:
             paid("3", "in", 6.0, 0),
         ]
     )
-    assert found[Way("dmtcp", "in")] == [Point(4.0, GB), Point(9.0, 5 * GB), Point(5.0, 7), Point(6.0, 0)]
-    assert found[Way("dmtcp", "out")] == [Point(2.0, GB), Point(3.0, 2 * GB), Point(2.5, 5 * GB)]
+    assert found[MethodDirection("dmtcp", "in")] == [Point(4.0, GB), Point(9.0, 5 * GB), Point(5.0, 7), Point(6.0, 0)]
+    assert found[MethodDirection("dmtcp", "out")] == [Point(2.0, GB), Point(3.0, 2 * GB), Point(2.5, 5 * GB)]
 
 
 def test_rows_without_seconds_tell_nothing() -> None:

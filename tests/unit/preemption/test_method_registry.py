@@ -18,20 +18,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.preemption.methods.base import StopMethod
-from omfs_daemon.preemption.methods.registry import BUILT_IN
-from omfs_daemon.preemption.methods.registry import GROUP
-from omfs_daemon.preemption.methods.registry import load
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.policy.rules.classes import ClassRule
-from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.testing.fake_slurm.fake_jobs import Record
-from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from tests.whole_daemon.fake_site import Site
+from omfs_daemon.cluster.accounts import AccountTree, Entitlement
+from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
+from omfs_daemon.policy.rules.classes import JobClassRule, Rules
+from omfs_daemon.preemption.methods.base import PreemptMethod
+from omfs_daemon.preemption.methods.registry import BUILT_IN, GROUP, load_methods
+from omfs_daemon.testing.fake_slurm.fake_jobs import Record, Submission
+from tests.support.fake_site import Site
+from tests.support.waiting import LIMIT
 
 EXAMPLE = Path(__file__).parents[3] / "plugins" / "example_method"
 NAMES = [method.traits.name for method in BUILT_IN]
@@ -66,15 +60,15 @@ def installed(room: Path, package: str, entries: dict[str, str], **modules: str)
 
 
 @pytest.fixture
-def example(room: Path) -> StopMethod:
-    """The example as its own pyproject.toml says that it is installed."""
+def example(room: Path) -> PreemptMethod:
+    """The example as its own pyproject.toml has it installed."""
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())
     for name in project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]:
         shutil.copy(EXAMPLE / name, room)
     entries = installed(room, project["project"]["name"], project["project"]["entry-points"][GROUP])
-    with capture_logs() as told:
-        found = load(entries)
-    assert told == []
+    with capture_logs() as logged:
+        found = load_methods(entries)
+    assert logged == []
     assert list(found) == [*NAMES, "self_requeue"]
     return found["self_requeue"]
 
@@ -86,28 +80,30 @@ WORD = "omfs:method=self_requeue omfs:run={}:{}:method=self_requeue"
 
 
 class Jobs(Site):
-    """bio may take the whole machine. Its jobs do what job.sh does; if they do not obey, the trap alone is set."""
+    """bio may use the whole cluster. Its jobs do what job.sh does; if they do not obey, the trap alone is set."""
 
-    def __init__(self, directory: Path, method: StopMethod, obey: bool = True) -> None:
+    def __init__(self, directory: Path, method: PreemptMethod, obey: bool = True) -> None:
         methods = {one.traits.name: one for one in (*BUILT_IN, method)}
         rules = Rules(
-            tree=AccountTree([AccountShare("bio", 50), AccountShare("physics", 50)]),  # type: ignore[arg-type]
-            classes=(ClassRule("regular", methods=tuple(methods)),),
+            tree=AccountTree([Entitlement("bio", 50), Entitlement("physics", 50)]),  # type: ignore[arg-type]
+            classes=(JobClassRule("regular", methods=tuple(methods)),),
             quantum=0.0,
             methods={name: one.traits for name, one in methods.items()},
             paces={name: one.pace for name, one in methods.items()},
         )
-        super().__init__(directory, rules, methods=methods, stop_timeout=40.0, stop_by={"self_requeue": 50.0})
+        super().__init__(
+            directory, rules, methods=methods, preempt_timeout=40.0, preempt_timeouts={"self_requeue": 50.0}
+        )
         self.obey = obey
         self.send = self.slurm.send
         self.slurm.send = self.sent  # type: ignore[method-assign]
 
     def four(self, **more: Any) -> list[int]:
-        """The whole machine for bio; they have not said yet that they are ready."""
+        """The whole cluster for bio; they have not reported yet that they are ready."""
         jobs = [
             self.slurm.submit(
                 Submission(
-                    Request(4, max_nodes=1, partitions=("main",)),
+                    JobRequest(4, max_nodes=1, partitions=("main",)),
                     user="bio",
                     account="bio",
                     run_time=300.0,
@@ -122,7 +118,7 @@ class Jobs(Site):
         self.run(5)
         return jobs
 
-    def say(self, job: int, state: str) -> None:
+    def report(self, job: int, state: str) -> None:
         self.slurm.set_comment(job, WORD.format(self.slurm.records[job].restarts, state))
 
     def sent(self, record: Record, name: str, batch_only: bool) -> None:
@@ -130,62 +126,62 @@ class Jobs(Site):
         assert "ready" in record.comment, "it would have died of it"
         assert batch_only
         if self.obey:
-            self.say(record.id, "stopping")
+            self.report(record.id, "stopping")
             self.slurm.requeue(record, hold=False)
 
 
 def ready(site: Jobs) -> list[int]:
     jobs = site.four()
     for job in jobs:
-        site.say(job, "ready")
+        site.report(job, "ready")
     site.run(1)
     return jobs
 
 
-def test_the_example_stops_a_job_and_brings_it_back_without_losing_work(example: StopMethod, tmp_path: Path) -> None:
+def test_the_example_stops_a_job_and_brings_it_back_without_losing_work(example: PreemptMethod, tmp_path: Path) -> None:
     site = Jobs(tmp_path, example)
     jobs = ready(site)
     physics = site.submit("physics", run_time=60)
     # It waits for its turn, whatever its owner does.
     site.run_until(lambda: any(site.job(job).hold is Hold.ADMIN for job in jobs), limit=30, step=0.1)
     site.run_until(lambda: site.runs(physics), limit=30)
-    (stopped,) = [job for job in jobs if not site.runs(job)]
-    assert "stopped" in [event.event for event in site.story.of_job(str(stopped))]
+    (preempted,) = [job for job in jobs if not site.runs(job)]
+    assert "preempted" in [event.event for event in site.history_database.of_job(str(preempted))]
     site.run_until(lambda: site.runs(*jobs), limit=120)
-    site.say(stopped, "ready")
+    site.report(preempted, "ready")
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
     assert sum(site.slurm.history[job].lost for job in jobs) == 0
     assert site.held() == []
-    ways = [(paid.method, paid.way) for paid in site.story.costs(0.0)]
-    assert ways == [("self_requeue", "out"), ("self_requeue", "in")]
+    methods = [(paid.method, paid.direction) for paid in site.history_database.costs(0.0)]
+    assert methods == [("self_requeue", "out"), ("self_requeue", "in")]
 
 
-def test_a_job_that_has_not_said_that_it_is_ready_is_left_alone(example: StopMethod, tmp_path: Path) -> None:
+def test_a_job_that_has_not_said_that_it_is_ready_is_left_alone(example: PreemptMethod, tmp_path: Path) -> None:
     site = Jobs(tmp_path, example)
     jobs = site.four()
     physics = site.submit("physics", run_time=60)
     site.run(60)
     assert site.runs(*jobs) and not site.runs(physics)
-    site.say(jobs[2], "ready")
+    site.report(jobs[2], "ready")
     site.run_until(lambda: site.runs(physics), limit=30)
     assert [job for job in jobs if not site.runs(job)] == [jobs[2]]
 
 
-def test_a_job_that_does_not_obey_runs_on_and_the_stop_is_undone(example: StopMethod, tmp_path: Path) -> None:
+def test_a_job_that_does_not_obey_runs_on_and_the_stop_is_undone(example: PreemptMethod, tmp_path: Path) -> None:
     site = Jobs(tmp_path, example, obey=False)
     jobs = ready(site)
     physics = site.submit("physics", run_time=60)
-    site.run_until(lambda: bool(site.story.stops(10, 0.0)), limit=90)
-    assert [stop.outcome for stop in site.story.stops(10, 0.0)] == ["victim_did_not_stop"]
+    site.run_until(lambda: bool(site.history_database.preemptions(10, 0.0)), limit=90)
+    assert [preemption.outcome for preemption in site.history_database.preemptions(10, 0.0)] == ["victim_not_preempted"]
     assert site.runs(*jobs) and site.state(physics) is JobState.PENDING
 
 
-def test_a_job_that_requeues_itself_too_late_is_held_by_nobody(example: StopMethod, tmp_path: Path) -> None:
+def test_a_job_that_requeues_itself_too_late_is_held_by_nobody(example: PreemptMethod, tmp_path: Path) -> None:
     site = Jobs(tmp_path, example, obey=False)
     jobs = ready(site)
     site.submit("physics", run_time=60)
-    site.run_until(lambda: bool(site.story.stops(10, 0.0)), limit=90)
+    site.run_until(lambda: bool(site.history_database.preemptions(10, 0.0)), limit=90)
     late = next(job for job in jobs if site.slurm.history[job].signals)
     site.slurm.requeue(site.slurm.records[late], hold=False)
     site.rest()
@@ -193,11 +189,11 @@ def test_a_job_that_requeues_itself_too_late_is_held_by_nobody(example: StopMeth
     assert set(site.outcomes().values()) == {"COMPLETED"}
 
 
-def test_a_job_that_must_not_be_requeued_is_allowed_to_be(example: StopMethod, tmp_path: Path) -> None:
+def test_a_job_that_must_not_be_requeued_is_allowed_to_be(example: PreemptMethod, tmp_path: Path) -> None:
     site = Jobs(tmp_path, example)
     jobs = site.four(requeue=False)
     for job in jobs:
-        site.say(job, "ready")
+        site.report(job, "ready")
     physics = site.submit("physics", run_time=60)
     site.run_until(lambda: site.runs(physics), limit=30)
     assert [site.job(job).requeue for job in jobs if not site.runs(job)] == [True]
@@ -225,7 +221,7 @@ if [ "$1" = update ]; then echo "$@" >> said; else echo "$@" > told.part; mv tol
 
 
 def appears(path: Path, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + LIMIT
     while not path.exists():
         assert time.monotonic() < end and process.poll() is None, f"no {path.name}; exit code {process.poll()}"
         time.sleep(0.02)
@@ -259,7 +255,7 @@ def script(tmp_path: Path) -> Iterator[Callable[[int], subprocess.Popen[bytes]]]
     for process in running:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(LIMIT)
 
 
 def test_the_script_requeues_itself_once_its_work_is_saved(
@@ -280,7 +276,7 @@ def test_the_script_requeues_itself_once_its_work_is_saved(
 def test_the_script_requeues_nothing_that_is_not_saved(
     script: Callable[[int], subprocess.Popen[bytes]], tmp_path: Path, code: int
 ) -> None:
-    assert script(code).wait(20) == code
+    assert script(code).wait(LIMIT) == code
     assert not (tmp_path / "told").exists()
 
 
@@ -302,18 +298,18 @@ def test_the_guide_quotes_the_example_as_it_is() -> None:
 # -- broken ones -------------------------------------------------------------------------------------------
 
 GOOD = """
-    from omfs_daemon.cluster.preempt_methods import Method
-    from omfs_daemon.preemption.methods.requeue import Requeue
+    from omfs_daemon.cluster.preempt_methods import MethodTraits
+    from omfs_daemon.preemption.methods.requeue import RequeueMethod
 
-    class Good(Requeue):
-        traits = Method({name!r}, keeps_work=False, leaves=True)
+    class Good(RequeueMethod):
+        traits = MethodTraits({name!r}, keeps_work=False, leaves=True)
 
     METHOD = Good()
 """
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "says"),
+    ("name", "text", "error"),
     [
         ("no_import", "import a_module_that_nobody_has\nMETHOD = 1", "a_module_that_nobody_has"),
         ("raises", "raise ValueError('at import')", "at import"),
@@ -321,25 +317,25 @@ GOOD = """
         ("no_module", "import omfs_daemon.preemption.methods.nothing\n", "nothing"),
         ("bad_syntax", "METHOD = (\n", "never closed"),
         ("no_object", "OTHER = 1\n", "METHOD"),
-        ("no_methods", "METHOD = object()\n", "it has no prepare, stop, finish, progress"),
-        ("no_traits", GOOD.format(name="x") + "\n    METHOD.traits = 'x'\n", "its traits must be a Method"),
+        ("no_methods", "METHOD = object()\n", "it has no prepare, preempt, finish, progress"),
+        ("no_traits", GOOD.format(name="x") + "\n    METHOD.traits = 'x'\n", "its traits must be a MethodTraits"),
         ("another_name", GOOD.format(name="something"), "its name is 'something'"),
         ("requeue", GOOD.format(name="requeue"), "there is a method 'requeue' already"),
         ("Shouts", GOOD.format(name="Shouts"), "made of a-z"),
     ],
 )
-def test_a_broken_one_is_logged_and_left_out(room: Path, name: str, text: str, says: str) -> None:
+def test_a_broken_one_is_logged_and_left_out(room: Path, name: str, text: str, error: str) -> None:
     entries = installed(
         room,
         "broken-methods",
         {name: f"broken_{name.lower()}:METHOD", "works_well": "works_well:METHOD"},
         **{f"broken_{name.lower()}": text, "works_well": GOOD.format(name="works_well")},
     )
-    with capture_logs() as told:
-        found = load(entries)
+    with capture_logs() as logged:
+        found = load_methods(entries)
     assert list(found) == [*NAMES, "works_well"], "the others are not kept out by it"
     assert found["requeue"] is BUILT_IN[0]
-    (line,) = told
-    assert (line["event"], line["log_level"]) == ("method left out", "error")
+    (line,) = logged
+    assert (line["event"], line["log_level"]) == ("method_not_loaded", "error")
     assert (line["entry_point"], line["package"]) == (name, "broken-methods")
-    assert says in line["error"]
+    assert error in line["error"]

@@ -6,22 +6,16 @@ from math import nan
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.workload.generate import Model
-from omfs_daemon.simulate.workload.generate import day_weights
-from omfs_daemon.simulate.workload.generate import generated
-from omfs_daemon.simulate.workload.generate import offered_load
-from omfs_daemon.simulate.workload.generate import typed_limits
-from omfs_daemon.simulate.workload.workload import COLUMNS
-from omfs_daemon.simulate.workload.workload import Way
+from omfs_daemon.simulate.workload.generate import Model, day_weights, generated, offered_load, typed_limits
+from omfs_daemon.simulate.workload.workload import COLUMNS, PreemptMode
 
 MANY = generated(Model(jobs=40_000, cpus=128), seed=1)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(100, 3000), st.integers(4, 100_000), st.floats(0.05, 3), st.integers(0, 2**32))
 def test_what_holds_for_every_model(jobs: int, cpus: int, load: float, seed: int) -> None:
     made = generated(Model(jobs, cpus, load), seed)
@@ -40,7 +34,9 @@ def test_what_holds_for_every_model(jobs: int, cpus: int, load: float, seed: int
 
 
 def test_the_same_seed_makes_the_same() -> None:
-    model = Model(500, 240, accounts={"bio": 1, "physics": 2}, urgent=0.1, ways={Way.KILL: 1, Way.CHECKPOINT: 1})
+    model = Model(
+        500, 240, accounts={"bio": 1, "physics": 2}, urgent=0.1, modes={PreemptMode.KILL: 1, PreemptMode.CHECKPOINT: 1}
+    )
     once, again, other = generated(model, 7), generated(model, 7), generated(model, 8)
     for name in COLUMNS:
         np.testing.assert_array_equal(getattr(once, name), getattr(again, name))
@@ -84,15 +80,15 @@ def test_few_jobs_come_at_night() -> None:
     assert np.corrcoef(came, weights)[0, 1] > 0.97
 
 
-def test_accounts_urgent_jobs_and_ways_by_their_weights() -> None:
-    ways = {Way.KILL: 3.0, Way.CHECKPOINT: 1.0}
-    made = generated(Model(20_000, 64, accounts={"bio": 1, "physics": 3}, urgent=0.2, ways=ways), seed=3)
+def test_accounts_urgent_jobs_and_modes_by_their_weights() -> None:
+    modes = {PreemptMode.KILL: 3.0, PreemptMode.CHECKPOINT: 1.0}
+    made = generated(Model(20_000, 64, accounts={"bio": 1, "physics": 3}, urgent=0.2, modes=modes), seed=3)
     assert made.accounts == ("bio", "physics")
     assert (made.account == 1).mean() == pytest.approx(0.75, abs=0.015)
     assert made.urgent.mean() == pytest.approx(0.2, abs=0.015)
-    assert (made.way[made.urgent] == Way.NEVER).all()
-    assert (made.way[~made.urgent] == Way.KILL).mean() == pytest.approx(0.75, abs=0.015)
-    assert set(made.way[~made.urgent].tolist()) == {Way.KILL, Way.CHECKPOINT}
+    assert (made.mode[made.urgent] == PreemptMode.NEVER).all()
+    assert (made.mode[~made.urgent] == PreemptMode.KILL).mean() == pytest.approx(0.75, abs=0.015)
+    assert set(made.mode[~made.urgent].tolist()) == {PreemptMode.KILL, PreemptMode.CHECKPOINT}
 
 
 def test_limits_are_what_users_type() -> None:
@@ -114,7 +110,7 @@ def test_limits_are_what_users_type() -> None:
         ({"urgent": nan}, "urgent of .* only a share from 0 to 1"),
         ({"accounts": {}}, "accounts of .* only names with weights above 0"),
         ({"accounts": {"a": 0.0}}, "accounts of .* only names with weights above 0"),
-        ({"ways": {Way.KILL: -1.0}}, "ways of .* only ways with weights above 0"),
+        ({"modes": {PreemptMode.KILL: -1.0}}, "modes of .* only modes with weights above 0"),
     ],
 )
 def test_what_is_wrong_with_a_model_is_told(wrong: dict[str, object], message: str) -> None:

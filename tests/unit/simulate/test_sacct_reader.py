@@ -9,20 +9,16 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from omfs_daemon.errors import ConfigError
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import ParseError
-from omfs_daemon.policy.rules.classes import ClassRule
-from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.errors import ConfigError, GatewayError, ParseError
+from omfs_daemon.policy.rules.classes import JobClassRule, Rules
+from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.simulate.workload import sacct
-from omfs_daemon.simulate.workload.load_trace import load
-from omfs_daemon.simulate.workload.read_report import Malformed
-from omfs_daemon.simulate.workload.read_report import Options
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.simulate.workload.load_trace import load_trace
+from omfs_daemon.simulate.workload.read_report import Malformed, ReadOptions
+from omfs_daemon.simulate.workload.workload import PreemptMode, Workload
 
 # Slurm 22.05.8 with slurmdbd: a comment with a newline, an urgent job that was cancelled, one that never ran, a
 # requeued one, one that was suspended for 3 s, a heterogeneous one, an array.
@@ -45,11 +41,12 @@ NAMES = ("id", "name", "submit", "start", "end", "elapsed", "limit", "cpus")
 NAMES += ("account", "partition", "qos", "state", "comment")
 
 RULES = Rules(
+    methods=BUILT_IN_TRAITS,
     classes=(
-        ClassRule("urgent", qos=frozenset({"urgent"}), urgent=True),
-        ClassRule("fixed", accounts=frozenset({"fixed"})),
-        ClassRule("rest", methods=("requeue", "suspend"), default=("requeue",)),
-    )
+        JobClassRule("urgent", qos=frozenset({"urgent"}), urgent=True),
+        JobClassRule("non-preemptible", accounts=frozenset({"fixed"})),
+        JobClassRule("rest", methods=("requeue", "suspend"), default=("requeue",)),
+    ),
 )
 
 
@@ -77,7 +74,7 @@ def by_job(jobs: Workload, column: str) -> dict[int, object]:
 
 class TestFile:
     def test_what_a_real_sacct_printed(self, tmp_path: Path) -> None:
-        loaded = load(written(tmp_path, REAL), Options(rules=RULES))
+        loaded = load_trace(written(tmp_path, REAL), ReadOptions(rules=RULES))
         jobs = loaded.workload
         assert jobs.origin == 1795240438.0
         assert by_job(jobs, "run") == {1: 3, 2: 2, 4: 66, 7: 20, 8: 3, 9: 2, 10: 2, 11: 1, 12: 1, 3: 1}
@@ -86,8 +83,8 @@ class TestFile:
         limits = by_job(jobs, "limit")
         assert (limits[1], limits[2], limits[7]) == (inf, 600, 525600 * 60)
         assert [job for job, urgent in by_job(jobs, "urgent").items() if urgent] == [4]
-        ways = by_job(jobs, "way")
-        assert (ways[1], ways[2], ways[4]) == (Way.SWAP, Way.KILL, Way.NEVER)
+        modes = by_job(jobs, "mode")
+        assert (modes[1], modes[2], modes[4]) == (PreemptMode.SWAP, PreemptMode.KILL, PreemptMode.NEVER)
         assert [jobs.accounts[index] for index in jobs.account] == ["bio", "physics", "bio", "physics", "physics"] + [
             "bio"
         ] * 5
@@ -99,23 +96,23 @@ class TestFile:
             "left out: 1 malformed: line 3 (3 fields, not 13)",
         )
         with pytest.raises(ConfigError, match=r"jobs\.sacct: 1 malformed: line 3"):
-            load(tmp_path / "jobs.sacct", Options(rules=RULES, strict=True))
+            load_trace(tmp_path / "jobs.sacct", ReadOptions(rules=RULES, strict=True))
 
     def test_compressed(self, tmp_path: Path) -> None:
         path = tmp_path / "jobs.sacct.gz"
         path.write_bytes(gzip.compress(REAL.encode()))
-        assert load(path).report.kept == 10
+        assert load_trace(path).report.kept == 10
 
     def test_written_out_times_are_local(self, tmp_path: Path) -> None:
         times = {"submit": "2026-11-21T05:53:58", "start": "2026-11-21T05:53:59", "end": "2026-11-21T05:54:00"}
         late = times | {"submit": "2026-11-21T05:55:00"}
-        jobs = load(written(tmp_path, record(1, **times), record(2, **late))).workload
+        jobs = load_trace(written(tmp_path, record(1, **times), record(2, **late))).workload
         assert jobs.origin == datetime(2026, 11, 21, 5, 53, 58).timestamp()
         assert jobs.submit.tolist() == [0, 62]
 
     def test_without_rules_the_options_hold(self, tmp_path: Path) -> None:
-        jobs = load(written(tmp_path, REAL), Options(way=Way.KILL)).workload
-        assert set(jobs.way.tolist()) == {Way.KILL}
+        jobs = load_trace(written(tmp_path, REAL), ReadOptions(mode=PreemptMode.KILL)).workload
+        assert set(jobs.mode.tolist()) == {PreemptMode.KILL}
         assert not jobs.urgent.any()
 
     def test_treatment_is_what_the_classes_say(self, tmp_path: Path) -> None:
@@ -126,15 +123,21 @@ class TestFile:
             record(4, comment="omfs:method=checkpoint"),
             record(5, qos="urgent", comment="omfs:method=suspend"),
         ]
-        jobs = load(written(tmp_path, *lines), Options(rules=RULES)).workload
-        assert jobs.way.tolist() == [Way.NEVER, Way.NEVER, Way.SWAP, Way.KILL, Way.NEVER]
+        jobs = load_trace(written(tmp_path, *lines), ReadOptions(rules=RULES)).workload
+        assert jobs.mode.tolist() == [
+            PreemptMode.NEVER,
+            PreemptMode.NEVER,
+            PreemptMode.SWAP,
+            PreemptMode.KILL,
+            PreemptMode.NEVER,
+        ]
         assert jobs.urgent.tolist() == [False] * 4 + [True]
 
     def test_a_comment_decides_nothing_but_the_method(self, tmp_path: Path) -> None:
         """Separators, words of ours and whole records in it: none makes the job urgent, longer or another's."""
         comments = ["|" * 40, "urgent|main|urgent|COMPLETED|", record(99, qos="urgent").strip(), "\x1b[2J\u202e", "'\""]
         lines = [record(number, comment=comment) for number, comment in enumerate(comments, start=1)]
-        loaded = load(written(tmp_path, *lines), Options(rules=RULES))
+        loaded = load_trace(written(tmp_path, *lines), ReadOptions(rules=RULES))
         assert loaded.workload.job_id.tolist() == [1, 2, 3, 4, 5]
         assert not loaded.workload.urgent.any()
         assert set(loaded.workload.run.tolist()) == {60}
@@ -164,12 +167,12 @@ class TestFile:
     )
     def test_malformed_lines(self, tmp_path: Path, line: str, why: str) -> None:
         path = written(tmp_path, record(1), "\n", line, record(3, state=" "))
-        loaded = load(path)
+        loaded = load_trace(path)
         assert loaded.workload.job_id.tolist() == [1, 3]
         assert loaded.report.malformed == (Malformed("line 3", why),)
         assert loaded.report.records == 3
         with pytest.raises(ConfigError, match="1 malformed: line 3"):
-            load(path, Options(strict=True))
+            load_trace(path, ReadOptions(strict=True))
 
     def test_what_cannot_be_replayed(self, tmp_path: Path) -> None:
         lines = [
@@ -179,7 +182,7 @@ class TestFile:
             record(4, end="Unknown", state="RUNNING"),
             record(5, cpus=0),
         ]
-        report = load(written(tmp_path, *lines)).report
+        report = load_trace(written(tmp_path, *lines)).report
         assert report.dropped == (
             ("no start (never ran, or waits)", 2),
             ("no end (still runs)", 1),
@@ -187,9 +190,9 @@ class TestFile:
         )
         assert report.kept == 1
         with pytest.raises(ConfigError, match=r"no record that can be replayed; left out: 1 with no end"):
-            load(written(tmp_path, lines[3]))
+            load_trace(written(tmp_path, lines[3]))
         with pytest.raises(ConfigError, match="no record that can be replayed"):
-            load(written(tmp_path, ""))
+            load_trace(written(tmp_path, ""))
 
     def test_a_job_that_came_back_twice_is_one_job(self, tmp_path: Path) -> None:
         lines = [
@@ -198,15 +201,15 @@ class TestFile:
             record(1, submit=2000, state="NODE_FAIL"),
             record(2, submit=1500),
         ]
-        loaded = load(written(tmp_path, *lines), Options(rules=RULES))
+        loaded = load_trace(written(tmp_path, *lines), ReadOptions(rules=RULES))
         jobs = loaded.workload
         assert (jobs.job_id.tolist(), jobs.submit.tolist(), jobs.run.tolist()) == ([1, 2], [0, 500], [7, 60])
-        assert jobs.way[0] == Way.SWAP
+        assert jobs.mode[0] == PreemptMode.SWAP
         assert (loaded.report.records, loaded.report.kept) == (4, 2)
 
     def test_unknown_limits_and_accounts(self, tmp_path: Path) -> None:
         lines = [record(n, limit=limit) for n, limit in enumerate(("UNLIMITED", "Partition_Limit", "", "5"))]
-        jobs = load(written(tmp_path, *lines, record(9, account=""))).workload
+        jobs = load_trace(written(tmp_path, *lines, record(9, account=""))).workload
         assert jobs.limit.tolist() == [inf, inf, inf, 300, 120]
         assert jobs.accounts == ("", "bio")
 
@@ -223,7 +226,7 @@ print((here / "answer").read_text().replace("\\0", separator), end="")
 
 
 class Accounting:
-    """An executable of the name sacct that prints what it is told to; NUL stands for the separator."""
+    """An executable of the name sacct that prints given text; NUL stands for the separator."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -232,7 +235,7 @@ class Accounting:
         program.write_text(STAND_IN.format(python=sys.executable))
         program.chmod(0o755)
 
-    def says(self, *records: list[str]) -> None:
+    def prints_records(self, *records: list[str]) -> None:
         self.prints("".join("\0".join(record) + "\n" for record in records))
 
     def prints(self, text: str) -> None:
@@ -254,8 +257,8 @@ ANY_TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters=
 
 class TestAsking:
     def test_the_command(self, accounting: Accounting) -> None:
-        accounting.says(fields(1))
-        sacct.ask(0, 86400, None, Options())
+        accounting.prints_records(fields(1))
+        sacct.ask(0, 86400, None, ReadOptions())
         *options, begin_word, begin, end_word, end, separator, form = accounting.asked
         assert options == ["-a", "-X", "-P", "-n", "-D"]
         assert (begin_word, end_word) == ("--starttime", "--endtime")
@@ -263,43 +266,42 @@ class TestAsking:
         assert separator.startswith("--delimiter=<") and len(separator) > 40
         assert form.startswith("--format=JobIDRaw,") and form.endswith(",State,Comment")
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(comments=st.lists(ANY_TEXT | st.just("a\n99|99|1000|1010|1070|60|2|1|x|main|urgent|COMPLETED|"), min_size=1))
     def test_no_comment_breaks_or_forges_a_record(self, accounting: Accounting, comments: list[str]) -> None:
-        accounting.says(*(fields(number, comment=text) for number, text in enumerate(comments, start=1)))
-        loaded = sacct.ask(0, 86400, None, Options(rules=RULES, strict=True))
+        accounting.prints_records(*(fields(number, comment=text) for number, text in enumerate(comments, start=1)))
+        loaded = sacct.ask(0, 86400, None, ReadOptions(rules=RULES, strict=True))
         assert loaded.workload.job_id.tolist() == list(range(1, len(comments) + 1))
         assert not loaded.workload.urgent.any()
 
     def test_a_method_behind_a_newline_counts(self, accounting: Accounting) -> None:
-        accounting.says(fields(1, comment="first\nomfs:method=suspend"), fields(2))
-        jobs = sacct.ask(0, 86400, None, Options(rules=RULES)).workload
-        assert jobs.way.tolist() == [Way.SWAP, Way.KILL]
+        accounting.prints_records(fields(1, comment="first\nomfs:method=suspend"), fields(2))
+        jobs = sacct.ask(0, 86400, None, ReadOptions(rules=RULES)).workload
+        assert jobs.mode.tolist() == [PreemptMode.SWAP, PreemptMode.KILL]
 
     def test_jobs_of_before_the_period_are_left_out(self, accounting: Accounting) -> None:
-        accounting.says(fields(1, submit=999), fields(2, submit=1000))
-        loaded = sacct.ask(1000, 86400, None, Options())
+        accounting.prints_records(fields(1, submit=999), fields(2, submit=1000))
+        loaded = sacct.ask(1000, 86400, None, ReadOptions())
         assert loaded.workload.job_id.tolist() == [2]
         assert loaded.report.dropped == (("a submission before the period", 1),)
 
     def test_malformed_records_have_numbers(self, accounting: Accounting) -> None:
-        accounting.says(fields(1), fields(2, cpus="many"))
-        report = sacct.ask(0, 86400, None, Options()).report
+        accounting.prints_records(fields(1), fields(2, cpus="many"))
+        report = sacct.ask(0, 86400, None, ReadOptions()).report
         assert report.malformed == (Malformed("record 2", "AllocCPUS: 'many' is no whole number"),)
         with pytest.raises(ConfigError, match="sacct: 1 malformed: record 2"):
-            sacct.ask(0, 86400, None, Options(strict=True))
+            sacct.ask(0, 86400, None, ReadOptions(strict=True))
 
     def test_half_an_answer_is_none(self, accounting: Accounting) -> None:
         accounting.prints("\0".join(fields(1)) + "\n2\x002")
         with pytest.raises(ParseError, match="sacct printed a part of a job"):
-            sacct.ask(0, 86400, None, Options())
+            sacct.ask(0, 86400, None, ReadOptions())
 
     def test_nothing_recorded(self, accounting: Accounting) -> None:
         accounting.prints("")
         with pytest.raises(ConfigError, match="sacct: no record that can be replayed"):
-            sacct.ask(0, 86400, None, Options())
+            sacct.ask(0, 86400, None, ReadOptions())
 
     def test_no_sacct(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(GatewayError, match="cannot run sacct"):
-            sacct.ask(0, 86400, None, Options())
+            sacct.ask(0, 86400, None, ReadOptions())

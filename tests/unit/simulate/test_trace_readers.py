@@ -1,4 +1,4 @@
-"""Reading recorded workloads: what is kept, what is left out, and what people are told."""
+"""Reading recorded workloads: what is kept, what is left out, and what is reported."""
 
 from __future__ import annotations
 
@@ -9,22 +9,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.workload import bounds
+from omfs_daemon.simulate.workload import bounds, table
+from omfs_daemon.simulate.workload.load_trace import load_trace
+from omfs_daemon.simulate.workload.read_report import Malformed, ReadOptions
 from omfs_daemon.simulate.workload.trace_files import trace
-from omfs_daemon.simulate.workload import table
-from omfs_daemon.simulate.workload.load_trace import load
-from omfs_daemon.simulate.workload.read_report import Malformed
-from omfs_daemon.simulate.workload.read_report import Options
-from omfs_daemon.simulate.workload.workload import COLUMNS
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
-from omfs_daemon.simulate.workload.workload import workload
-from tests.simulate.traces import DIRECTORY
-from tests.simulate.traces import needs_traces
+from omfs_daemon.simulate.workload.workload import COLUMNS, PreemptMode, Workload, workload
+from tests.support.traces import DIRECTORY, needs_traces
 
 HEADER = """\
 ; Computer: IBM SP2
@@ -55,7 +49,7 @@ def written(path: Path, *lines: str) -> Path:
 class TestStandardWorkloadFormat:
     def test_header_and_columns(self, tmp_path: Path) -> None:
         line = record(7, submit=50, run=90, allocated=4, limit=3600, memory=10, group=3, user=5, queue=2)
-        loaded = load(written(tmp_path / "a.swf.gz", HEADER, "  ", line, record(8, submit=70)))
+        loaded = load_trace(written(tmp_path / "a.swf.gz", HEADER, "  ", line, record(8, submit=70)))
         facts, jobs = loaded.facts, loaded.workload
         assert (facts.cpus, facts.nodes, facts.start, facts.computer) == (1664, 184, 1000000.0, "IBM SP2")
         assert facts.acknowledge == ("Lars Malinowsky", "somebody else")
@@ -70,13 +64,13 @@ class TestStandardWorkloadFormat:
         assert loaded.report.sentences() == ("a.swf.gz: 2 records, 2 kept",)
 
     def test_without_header(self, tmp_path: Path) -> None:
-        loaded = load(written(tmp_path / "a.swf", record(1, submit=50)))
+        loaded = load_trace(written(tmp_path / "a.swf", record(1, submit=50)))
         assert (loaded.facts.cpus, loaded.facts.start, loaded.workload.origin) == (None, None, 0.0)
 
     @pytest.mark.parametrize(("processors", "cpus"), [("allocated", [4, 8, 5]), ("requested", [6, 8, 5])])
     def test_processors_by_choice_fall_back_to_the_other(self, tmp_path: Path, processors, cpus) -> None:
         lines = record(1, allocated=4, requested=6), record(2, allocated=-1, requested=8), record(3, allocated=5)
-        loaded = load(written(tmp_path / "a.swf", *lines), Options(processors=processors))
+        loaded = load_trace(written(tmp_path / "a.swf", *lines), ReadOptions(processors=processors))
         assert loaded.workload.cpus.tolist() == cpus
 
     @pytest.mark.parametrize(
@@ -90,27 +84,27 @@ class TestStandardWorkloadFormat:
     )
     def test_accounts_by_choice(self, tmp_path: Path, accounts, names) -> None:
         lines = [record(group, group=group, user=9, queue=0) for group in (1, 2)]
-        jobs = load(written(tmp_path / "a.swf", *lines), Options(accounts=accounts)).workload
+        jobs = load_trace(written(tmp_path / "a.swf", *lines), ReadOptions(accounts=accounts)).workload
         assert [jobs.accounts[index] for index in jobs.account] == names
 
     def test_urgent_by_queue_is_never_stopped(self, tmp_path: Path) -> None:
         lines = [record(queue, queue=queue) for queue in (1, 2, 3)]
         plain = written(tmp_path / "a.swf", *lines)
-        jobs = load(plain, Options(urgent_queues=(1, 3), way=Way.KILL)).workload
+        jobs = load_trace(plain, ReadOptions(urgent_queues=(1, 3), mode=PreemptMode.KILL)).workload
         assert jobs.urgent.tolist() == [True, False, True]
-        assert jobs.way.tolist() == [Way.NEVER, Way.KILL, Way.NEVER]
-        assert not load(plain).workload.urgent.any()
+        assert jobs.mode.tolist() == [PreemptMode.NEVER, PreemptMode.KILL, PreemptMode.NEVER]
+        assert not load_trace(plain).workload.urgent.any()
         told = written(tmp_path / "b.swf", "; UrgentQueues: 2\n", *lines)
-        assert load(told).workload.urgent.tolist() == [False, True, False]
-        assert not load(told, Options(urgent_queues=())).workload.urgent.any()
+        assert load_trace(told).workload.urgent.tolist() == [False, True, False]
+        assert not load_trace(told, ReadOptions(urgent_queues=())).workload.urgent.any()
 
     def test_requested_memory_where_the_used_is_unknown(self, tmp_path: Path) -> None:
         lines = record(1, memory=-1, memory_requested=3, allocated=2), record(2, memory=4, memory_requested=3)
-        jobs = load(written(tmp_path / "a.swf", *lines)).workload
+        jobs = load_trace(written(tmp_path / "a.swf", *lines)).workload
         assert jobs.memory.tolist() == [3 * 1024 * 2, 4 * 1024]
 
     def test_dropped_are_counted_by_reason_and_do_not_set_time_0(self, tmp_path: Path) -> None:
-        loaded = load(
+        loaded = load_trace(
             written(
                 tmp_path / "a.swf",
                 record(1, submit=5, run=-1),
@@ -133,7 +127,7 @@ class TestStandardWorkloadFormat:
         )
 
     def test_out_of_order_records_are_put_in_order(self, tmp_path: Path) -> None:
-        jobs = load(written(tmp_path / "a.swf", record(1, submit=9), record(2, submit=4))).workload
+        jobs = load_trace(written(tmp_path / "a.swf", record(1, submit=9), record(2, submit=4))).workload
         assert (jobs.job_id.tolist(), jobs.submit.tolist()) == ([2, 1], [0, 5])
 
     def test_malformed_lines_with_their_numbers(self, tmp_path: Path) -> None:
@@ -151,7 +145,7 @@ class TestStandardWorkloadFormat:
             record(6),
         )
         path = written(tmp_path / "a.swf", *lines)
-        loaded = load(path)
+        loaded = load_trace(path)
         assert loaded.workload.job_id.tolist() == [1, 6]
         assert loaded.report.records == 8
         assert loaded.report.malformed == (
@@ -165,7 +159,7 @@ class TestStandardWorkloadFormat:
         assert loaded.report.sentences()[1].startswith("left out: 6 malformed: line 9 (3 fields, not 18), line 11 (")
         assert loaded.report.sentences()[1].endswith(", ...")
         with pytest.raises(ConfigError, match=r"a\.swf: 6 malformed: line 9 \(3 fields, not 18\)"):
-            load(path, Options(strict=True))
+            load_trace(path, ReadOptions(strict=True))
 
     @pytest.mark.parametrize(
         "beyond",
@@ -183,22 +177,23 @@ class TestStandardWorkloadFormat:
     )
     def test_numbers_that_are_not_believed(self, tmp_path: Path, beyond: dict[str, float]) -> None:
         bad = record(**({"job": 1} | beyond))
-        loaded = load(written(tmp_path / "a.swf", bad, record(2, submit=1e10, run=1e10, limit=1e10, allocated=2e7)))
+        loaded = load_trace(
+            written(tmp_path / "a.swf", bad, record(2, submit=1e10, run=1e10, limit=1e10, allocated=2e7))
+        )
         assert [place for place, _ in loaded.report.malformed] == ["line 1"]
         assert loaded.workload.job_id.tolist() == [2]
 
     def test_a_header_that_is_not_believed_says_nothing(self, tmp_path: Path) -> None:
         absurd = f"; UnixStartTime: {'9' * 400}\n; MaxProcs: {'9' * 5000}\n; UrgentQueues: {'9' * 5000}\n"
-        loaded = load(written(tmp_path / "a.swf", absurd, record(1)))
+        loaded = load_trace(written(tmp_path / "a.swf", absurd, record(1)))
         assert (loaded.facts.start, loaded.facts.cpus, loaded.facts.urgent_queues) == (None, None, ())
 
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
     @given(st.lists(st.sampled_from(["good", "short", "text", "empty", "comment"]), min_size=1, max_size=60))
     def test_every_malformed_line_is_found_wherever_it_stands(self, tmp_path: Path, kinds: list[str]) -> None:
         texts = {"short": "1 2\n", "text": "x " * 18 + "\n", "empty": "\n", "comment": "; a: b\n"}
         lines = [texts.get(kind, record(number)) for number, kind in enumerate(kinds, start=1)]
         path = written(tmp_path / "a.swf", record(0), *lines)
-        report = load(path).report
+        report = load_trace(path).report
         bad = [f"line {number}" for number, kind in enumerate(kinds, start=2) if kind in ("short", "text")]
         assert [place for place, _ in report.malformed] == bad
         assert report.kept == 1 + kinds.count("good")
@@ -206,11 +201,11 @@ class TestStandardWorkloadFormat:
     @pytest.mark.parametrize("lines", [(), (HEADER,), ("hello\n",), (record(1, run=-1),)])
     def test_nothing_to_replay(self, tmp_path: Path, lines) -> None:
         with pytest.raises(ConfigError, match=r"a\.swf: no record that can be replayed"):
-            load(written(tmp_path / "a.swf", *lines))
+            load_trace(written(tmp_path / "a.swf", *lines))
 
     def test_progress_goes_up_to_1(self, tmp_path: Path) -> None:
         told: list[float] = []
-        load(written(tmp_path / "a.swf", *map(record, range(25_000))), progress=told.append)
+        load_trace(written(tmp_path / "a.swf", *map(record, range(25_000))), progress=told.append)
         assert len(told) >= 3
         assert told == sorted(told)
         assert 0 <= told[0] < told[-1] == 1
@@ -229,7 +224,7 @@ class TestStandardWorkloadFormat:
     ],
 )
 def test_counts_of_recorded_traces(name: str, regular: int, urgent: int) -> None:
-    loaded = load(DIRECTORY / name, Options(strict=True))
+    loaded = load_trace(DIRECTORY / name, ReadOptions(strict=True))
     assert (int((~loaded.workload.urgent).sum()), int(loaded.workload.urgent.sum())) == (regular, urgent)
     assert loaded.workload.submit[0] == 0
     assert loaded.report.kept == regular + urgent
@@ -243,7 +238,7 @@ MIRA = (
 class TestMira:
     def test_nodes_are_what_is_counted_and_projects_are_accounts(self, tmp_path: Path) -> None:
         rows = "0,5,1,8,0,0,8192.0,512.0,1000.0,7,20.0,30.0,1,Pass\n1,6,1,9,0,0,8,1.0,900.0,7,10.5,0,1,Pass\n"
-        loaded = load(written(tmp_path / "mira.csv.gz", MIRA, rows), Options(way=Way.CHECKPOINT))
+        loaded = load_trace(written(tmp_path / "mira.csv.gz", MIRA, rows), ReadOptions(mode=PreemptMode.CHECKPOINT))
         jobs = loaded.workload
         assert (loaded.facts.cpus, jobs.origin) == (49152, 900.0)
         assert jobs.job_id.tolist() == [6, 5]
@@ -252,13 +247,13 @@ class TestMira:
         assert jobs.run.tolist() == [10.5, 20]
         assert jobs.limit.tolist() == [inf, 30]
         assert [jobs.accounts[index] for index in jobs.account] == ["group9", "group8"]
-        assert jobs.way.tolist() == [Way.CHECKPOINT] * 2
+        assert jobs.mode.tolist() == [PreemptMode.CHECKPOINT] * 2
 
     def test_malformed_rows_with_their_lines(self, tmp_path: Path) -> None:
         good = "0,{},1,8,0,0,8192.0,512.0,1000.0,7,20.0,30.0,1,Pass\n"
         rows = good.format(1), good.format(2).replace("512.0", "0"), "1,2,3\n", good.format(1), good.format(3)
         path = written(tmp_path / "other.csv", MIRA, *rows)
-        loaded = load(path)
+        loaded = load_trace(path)
         assert loaded.workload.job_id.tolist() == [1, 3]
         assert loaded.facts.cpus is None
         assert loaded.report.records == 5
@@ -268,11 +263,11 @@ class TestMira:
             Malformed("line 5", "its job number stood in a row before"),
         )
         with pytest.raises(ConfigError, match="3 malformed"):
-            load(path, Options(strict=True))
+            load_trace(path, ReadOptions(strict=True))
 
     def test_has_no_queues(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="accounts: 'queue' is not in this log: one of group, user, none"):
-            load(written(tmp_path / "mira.csv", MIRA), Options(accounts="queue"))
+            load_trace(written(tmp_path / "mira.csv", MIRA), ReadOptions(accounts="queue"))
 
 
 SECONDS = st.floats(0, bounds.SECONDS, allow_nan=False)
@@ -299,7 +294,7 @@ def workloads(draw: st.DrawFn) -> Workload:
         limit=column(SECONDS | st.just(inf)),
         account=column(st.integers(0, len(names) - 1)),
         urgent=column(st.booleans()),
-        way=column(st.sampled_from(Way)),
+        mode=column(st.sampled_from(PreemptMode)),
         memory=column(SIZES),
         swap=column(SIZES),
     )
@@ -307,12 +302,11 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 class TestTable:
     @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
     @given(jobs=workloads(), cpus=st.none() | st.integers(1, bounds.CPUS))
     def test_is_read_as_it_was_written(self, tmp_path: Path, ending: str, jobs: Workload, cpus: int | None) -> None:
         path = tmp_path / f"jobs.{ending}"
-        table.write(jobs, path, cpus)
-        loaded = load(path)
+        table.write_table(jobs, path, cpus)
+        loaded = load_trace(path)
         again = loaded.workload
         for name in COLUMNS:
             if name != "account":
@@ -322,11 +316,11 @@ class TestTable:
 
     def test_what_is_not_said(self, tmp_path: Path) -> None:
         text = "job_id,submit,cpus,run,class\n1,0,2,5,\n2,3,1,4,urgent\n"
-        jobs = load(written(tmp_path / "a.csv", text), Options(way=Way.KILL)).workload
+        jobs = load_trace(written(tmp_path / "a.csv", text), ReadOptions(mode=PreemptMode.KILL)).workload
         assert jobs.accounts == ("all",)
         assert jobs.limit.tolist() == [inf, inf]
         assert jobs.urgent.tolist() == [False, True]
-        assert jobs.way.tolist() == [Way.KILL, Way.NEVER]
+        assert jobs.mode.tolist() == [PreemptMode.KILL, PreemptMode.NEVER]
         assert jobs.memory.tolist() == jobs.swap.tolist() == [0, 0]
 
     @pytest.mark.parametrize(
@@ -358,13 +352,13 @@ class TestTable:
     )
     def test_bad_cells_are_told_in_one_line(self, tmp_path: Path, text: str, message: str) -> None:
         with pytest.raises(ConfigError, match=message) as caught:
-            load(written(tmp_path / "a.csv", text), Options(strict=True))
+            load_trace(written(tmp_path / "a.csv", text), ReadOptions(strict=True))
         assert "\n" not in str(caught.value)
         assert str(caught.value).startswith(str(tmp_path / "a.csv"))
 
     def test_malformed_lines_are_counted_and_listed(self, tmp_path: Path) -> None:
         rows = "1,0,1,1,a\n", "2,0,none,1,a\n", "3,0,1\n", "1,5,1,1,a\n", "\n", '4,0,1,1,"a\n', '5,0,1,1,"a,b"\n'
-        loaded = load(written(tmp_path / "a.csv", "# cpus: 4\njob_id,submit,cpus,run,account\n", *rows))
+        loaded = load_trace(written(tmp_path / "a.csv", "# cpus: 4\njob_id,submit,cpus,run,account\n", *rows))
         assert loaded.workload.job_id.tolist() == [1, 5]
         assert loaded.workload.accounts == ("a", "a,b")
         assert loaded.report.records == 6
@@ -374,9 +368,9 @@ class TestTable:
     def test_a_line_break_in_a_name_is_for_parquet(self, tmp_path: Path) -> None:
         jobs = workload("any", np.zeros(1), np.ones(1, dtype=np.int64), np.ones(1), accounts=("a\n",))
         with pytest.raises(ConfigError, match=r"a line break, which only \.parquet can hold"):
-            table.write(jobs, tmp_path / "jobs.csv")
-        table.write(jobs, tmp_path / "jobs.parquet")
-        assert load(tmp_path / "jobs.parquet").workload.accounts == ("a\n",)
+            table.write_table(jobs, tmp_path / "jobs.csv")
+        table.write_table(jobs, tmp_path / "jobs.parquet")
+        assert load_trace(tmp_path / "jobs.parquet").workload.accounts == ("a\n",)
 
     @pytest.mark.parametrize(
         ("column", "most"),
@@ -395,7 +389,7 @@ class TestTable:
         for value in (most + max(1, most // 10**15), 10**19 + 1, "1e300", "1" * 400, "inf"):
             cells = ",".join(str(cell) for cell in (usual | {column: value}).values())
             good = ",".join(str(cell) for cell in (usual | {"job_id": 2, column: most}).values())
-            loaded = load(written(tmp_path / "a.csv", ",".join(usual) + "\n", cells + "\n", good + "\n"))
+            loaded = load_trace(written(tmp_path / "a.csv", ",".join(usual) + "\n", cells + "\n", good + "\n"))
             assert [place for place, _ in loaded.report.malformed] == ["line 2"]
             assert f"to {most:,}" in loaded.report.malformed[0].why
 
@@ -404,27 +398,27 @@ class TestTable:
         columns = {"job_id": [1, 2], "submit": [0.0, 1.0], "cpus": [1.0, 2.5], "run": [1, 1]}
         pl.DataFrame(columns).write_parquet(path)
         with pytest.raises(ConfigError, match=r"row 2 \(column cpus: 2\.5 is not allowed"):
-            load(path, Options(strict=True))
-        assert load(path).workload.job_id.tolist() == [1]
+            load_trace(path, ReadOptions(strict=True))
+        assert load_trace(path).workload.job_id.tolist() == [1]
         pl.DataFrame(columns | {"run": [[1], [2]]}).write_parquet(path)
         with pytest.raises(ConfigError, match=r"column run: List.* is not allowed, only numbers and text"):
-            load(path)
+            load_trace(path)
         path.write_text("job_id\n")
         with pytest.raises(ConfigError, match="cannot be read as Parquet"):
-            load(path)
+            load_trace(path)
 
     def test_writing_wants_a_known_name(self, tmp_path: Path) -> None:
         jobs = workload("any", np.zeros(1), np.ones(1, dtype=np.int64), np.ones(1))
         with pytest.raises(ConfigError, match=r"must end in \.csv, \.csv\.gz or \.parquet"):
-            table.write(jobs, tmp_path / "jobs.txt")
+            table.write_table(jobs, tmp_path / "jobs.txt")
         with pytest.raises(ConfigError, match="cannot be written"):
-            table.write(jobs, tmp_path / "nowhere" / "jobs.csv")
+            table.write_table(jobs, tmp_path / "nowhere" / "jobs.csv")
 
 
 class TestFiles:
     def test_unknown_kind(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"a\.txt: the name must end in \.swf, "):
-            load(tmp_path / "a.txt")
+            load_trace(tmp_path / "a.txt")
 
     @pytest.mark.parametrize("name", ["a.swf.gz", "a.csv.gz"])
     def test_damaged_gzip(self, tmp_path: Path, name: str) -> None:
@@ -432,19 +426,19 @@ class TestFiles:
         for damaged in (whole[: len(whole) // 2], b"no gzip", whole[:50] + b"\xff" * 50 + whole[100:]):
             (tmp_path / name).write_bytes(damaged)
             with pytest.raises(ConfigError, match=r"not a whole gzip file"):
-                load(tmp_path / name)
+                load_trace(tmp_path / name)
 
     @pytest.mark.parametrize("name", ["a.swf", "a.csv", "a.parquet"])
     def test_directories_and_missing_files(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(ConfigError, match=f"{name}: no such file$"):
-            load(tmp_path / name)
+            load_trace(tmp_path / name)
         (tmp_path / name).mkdir()
         with pytest.raises(ConfigError, match=name):
-            load(tmp_path / name)
+            load_trace(tmp_path / name)
 
     def test_unknown_options(self) -> None:
         with pytest.raises(ConfigError, match="processors: 'most' is not known: one of allocated, requested"):
-            Options(processors="most")  # type: ignore[arg-type]
+            ReadOptions(processors="most")  # type: ignore[arg-type]
 
 
 class TestLocate:
@@ -466,8 +460,8 @@ class TestLocate:
         ],
     )
     def test_what_is_missing_is_named_with_its_archive(self, tmp_path: Path, name: str, archive: str) -> None:
-        for look in (lambda: load(tmp_path / name), lambda: trace(name, tmp_path, {})):
+        for read in (lambda: load_trace(tmp_path / name), lambda: trace(name, tmp_path, {})):
             with pytest.raises(ConfigError, match=f"{name}: no such file; it is offered by .*{archive}"):
-                look()
+                read()
         with pytest.raises(ConfigError, match=f"{name} is needed: say with --traces DIR or OMFS_TRACES .*{archive}"):
             trace(name, None, {})

@@ -10,18 +10,11 @@ import pytest
 
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.engine.outcome import Outcome, undisturbed
 from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.outcome import undisturbed
-from omfs_daemon.simulate.workload.urgent_jobs import SIZES
-from omfs_daemon.simulate.experiments.agung2021.urgent_injection import hourly_utilisation
-from omfs_daemon.simulate.experiments.agung2021.urgent_injection import injected
-from omfs_daemon.simulate.workload.urgent_jobs import published
-from omfs_daemon.simulate.workload.urgent_jobs import read_urgent
-from omfs_daemon.simulate.workload.urgent_jobs import with_urgent
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
-from omfs_daemon.simulate.workload.workload import workload
+from omfs_daemon.simulate.experiments.agung2021.urgent_injection import hourly_utilisation, injected
+from omfs_daemon.simulate.workload.urgent_jobs import SIZES, published, read_urgent, with_urgent
+from omfs_daemon.simulate.workload.workload import PreemptMode, Workload, workload
 
 HOUR, MONTH = 3600.0, 30 * 86400.0
 
@@ -48,7 +41,7 @@ class TestLists:
         assert urgent.cpus.tolist() == [256, 128]
         assert urgent.run.tolist() == urgent.limit.tolist() == [390, 600]
         assert urgent.urgent.all()
-        assert (urgent.way == Way.NEVER).all()
+        assert (urgent.mode == PreemptMode.NEVER).all()
 
     def test_malformed_lines_are_counted_and_listed(self, tmp_path: Path) -> None:
         path = tmp_path / "urgent.csv"
@@ -126,7 +119,7 @@ class TestInjection:
         assert len(urgent) == busy - 1
         assert set(zip(urgent.cpus.tolist(), urgent.run.tolist(), strict=True)) == set(SIZES[:2])
         assert urgent.urgent.all()
-        assert (urgent.way == Way.NEVER).all()
+        assert (urgent.mode == PreemptMode.NEVER).all()
 
     def test_the_same_seed_injects_the_same(self) -> None:
         outcome = ran([0, 5 * MONTH], [5 * MONTH, 1], [512, 1], Machine(512))

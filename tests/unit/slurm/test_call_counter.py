@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.slurm.call_counter import CallCounter
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.call_counter import Calls
+from omfs_daemon.slurm.gateway import ByProcesses
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
-from omfs_daemon.slurm.gateway import ByProcesses
 
 
 def test_an_order_for_several_jobs_counts_once_for_each() -> None:
-    calls = Calls()
+    calls = CallCounter()
     slurm = FakeSlurm(lambda: 0.0, [Node("n1", 4, 1 << 30)], [Partition("main", frozenset(["n1"]))])
     gateway = calls.of(FakeGateway(slurm))
     gateway.jobs()
@@ -25,5 +24,5 @@ def test_an_order_for_several_jobs_counts_once_for_each() -> None:
 
 def test_what_the_adapter_can_do_besides_stays_visible() -> None:
     fake = FakeGateway(FakeSlurm(lambda: 0.0, [], []))
-    assert isinstance(Calls().of(CommandGateway()), ByProcesses)
-    assert not isinstance(Calls().of(fake), ByProcesses)
+    assert isinstance(CallCounter().of(CommandGateway()), ByProcesses)
+    assert not isinstance(CallCounter().of(fake), ByProcesses)

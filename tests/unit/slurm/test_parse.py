@@ -8,21 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Share
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import ParseError
-from omfs_daemon.slurm.commands import parse_jobs as parse
-from omfs_daemon.slurm.commands import parse_cluster
+from omfs_daemon.cluster.jobs import Allocation, Hold, JobState
+from omfs_daemon.errors import GatewayError, ParseError
 from omfs_daemon.slurm import releases
-from omfs_daemon.slurm.commands import parse_allocations as shares
-from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.gateway import AccountRow
-from omfs_daemon.slurm.gateway import LicenceRow
-from omfs_daemon.slurm.gateway import Refusal
-from omfs_daemon.slurm.commands.refusals import refusals
-from omfs_daemon.slurm.commands.run_command import Output
+from omfs_daemon.slurm.commands import parse_allocations as allocations
+from omfs_daemon.slurm.commands import parse_cluster, values
+from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands.refusals import parse_refusals
+from omfs_daemon.slurm.commands.run_command import CommandOutput
+from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, OrderRefusal
 
 MB = 1024**2
 SEPARATOR = "<5ec2e7>"
@@ -102,7 +96,7 @@ class TestRows:
         rest = [WAITING._replace(array_task_id=task) for task in ("1", "3", "4", "5")]
         held = WAITING._replace(job_id="4", array_task_id="2", priority="0")
         text = printed(*rest, held)
-        assert list(parse.job_rows(text, SEPARATOR, releases.TRIED[1])) == [
+        assert list(parse.job_rows(text, SEPARATOR, releases.TESTED[1])) == [
             WAITING._replace(array_task_id="1,3-5"),
             held,
         ]
@@ -161,7 +155,7 @@ class TestJob:
             ("omfs:wait", "omfs:stopped", "omfs:stopped"),
         ],
     )
-    def test_the_gates_word_in_the_comment_is_its_mark(self, comment: str, admin_comment: str, shown: str) -> None:
+    def test_the_gates_mark_may_be_in_the_comment(self, comment: str, admin_comment: str, shown: str) -> None:
         row = WAITING._replace(priority="0", reason="JobHeldUser", comment=comment, admin_comment=admin_comment)
         assert job(row).admin_comment == shown
         assert job(row._replace(priority="1")).admin_comment != "omfs:gate"
@@ -200,7 +194,9 @@ class TestJob:
             ("afterok:9(failed)?afterany:9(unfulfilled)", False),
         ],
     )
-    def test_a_held_jobs_dependency_counts_while_what_it_names_lives(self, dependency: str, kept: bool) -> None:
+    def test_a_dependency_that_slurm_does_not_look_at_counts_while_what_it_names_lives(
+        self, dependency: str, kept: bool
+    ) -> None:
         others = [
             ROW._replace(job_id="7", array_job_id="7"),
             WAITING._replace(job_id="6", array_job_id="6"),
@@ -210,8 +206,10 @@ class TestJob:
         held = WAITING._replace(priority="0", dependency=dependency)
         assert parse.dependencies([held, *others])[0].dependency == (dependency if kept else "")
         assert parse.dependencies([held], others)[0].dependency == (dependency if kept else "")
-        released = held._replace(priority="1")
-        assert parse.dependencies([released, *others])[0] == released
+        released = held._replace(priority="1", reason="None")
+        assert parse.dependencies([released, *others])[0].dependency == (dependency if kept else "")
+        looked_at = released._replace(reason="Dependency")
+        assert parse.dependencies([looked_at, *others])[0] == looked_at
 
     def test_every_state_of_the_manual(self) -> None:
         states = """BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PENDING
@@ -301,16 +299,16 @@ DETAILS = (
 
 
 class TestShares:
-    expected = (Share("n1", 2, 400 * MB), Share("n2", 4, 800 * MB))
+    expected = (Allocation("n1", 2, 400 * MB), Allocation("n2", 4, 800 * MB))
 
     def test_exact(self) -> None:
-        assert shares.exact(DETAILS, ROW, memory_counts=True) == self.expected
+        assert allocations.exact(DETAILS, ROW, memory_counts=True) == self.expected
 
     def test_on_nodes_with_equal_parts(self) -> None:
         text = DETAILS.replace(
             "Nodes=n1 CPU_IDs=2-3 Mem=400 GRES=   Nodes=n2 CPU_IDs=0-3", "Nodes=n[1-2] CPU_IDs=0,2-3"
         )
-        assert shares.exact(text, ROW, True) == (Share("n1", 3, 800 * MB), Share("n2", 3, 800 * MB))
+        assert allocations.exact(text, ROW, True) == (Allocation("n1", 3, 800 * MB), Allocation("n2", 3, 800 * MB))
 
     @pytest.mark.parametrize("field", ["name", "account"])
     def test_a_forged_field_before_the_true_ones(self, field: str) -> None:
@@ -321,21 +319,21 @@ class TestShares:
             if field == "name"
             else DETAILS.replace("Account=(null)", f"Account={forged}")
         )
-        assert shares.exact(text, ROW._replace(**{field: forged}), True) == self.expected
+        assert allocations.exact(text, ROW._replace(**{field: forged}), True) == self.expected
 
     def test_a_forged_record_of_another_job(self) -> None:
         forged = DETAILS.replace("CPU_IDs=2-3 Mem=400", "CPU_IDs=0-3 Mem=1")
-        assert shares.exact(f"JobId=9 JobName=a Comment=\n{forged} QOS=\n{DETAILS}", ROW, True) is None
+        assert allocations.exact(f"JobId=9 JobName=a Comment=\n{forged} QOS=\n{DETAILS}", ROW, True) is None
 
     def test_a_job_that_changed_meanwhile(self) -> None:
-        assert shares.exact(DETAILS, ROW._replace(cpus="5"), True) is None
-        assert shares.exact(DETAILS, ROW._replace(node_list="n[1-3]"), True) is None
-        assert shares.exact("", ROW, True) is None
+        assert allocations.exact(DETAILS, ROW._replace(cpus="5"), True) is None
+        assert allocations.exact(DETAILS, ROW._replace(node_list="n[1-3]"), True) is None
+        assert allocations.exact("", ROW, True) is None
 
     def test_on_one_node(self) -> None:
         row = ROW._replace(node_list="n3")
-        assert shares.simple(row, memory_counts=True) == (Share("n3", 6, 1200 * MB),)
-        assert shares.simple(row, memory_counts=False) == (Share("n3", 6, 0),)
+        assert allocations.simple(row, memory_counts=True) == (Allocation("n3", 6, 1200 * MB),)
+        assert allocations.simple(row, memory_counts=False) == (Allocation("n3", 6, 0),)
 
 
 NODE = (
@@ -347,7 +345,7 @@ NODE = (
 
 class TestNodes:
     def test_a_node(self) -> None:
-        (node,) = parse_cluster.nodes(NODE.format(state="MIXED"))
+        (node,) = parse_cluster.parse_nodes(NODE.format(state="MIXED"))
         assert (node.name, node.cpus, node.cpus_taken, node.up) == ("n2", 4, 3, True)
         assert (node.memory, node.memory_taken) == (8000 * MB, 600 * MB)
         assert node.gres == (("gpu", 3), ("gpu:a100", 2), ("gpu:v100", 1), ("ve", 1))
@@ -374,12 +372,12 @@ class TestNodes:
         ],
     )
     def test_up(self, state: str, up: bool) -> None:
-        assert parse_cluster.nodes(NODE.format(state=state))[0].up is up
+        assert parse_cluster.parse_nodes(NODE.format(state=state))[0].up is up
 
     @pytest.mark.parametrize("text", ["rubbish\n", "NodeName=n1 State=IDLE\n"])
     def test_what_is_not_understood_is_an_error(self, text: str) -> None:
         with pytest.raises(ParseError):
-            parse_cluster.nodes(text)
+            parse_cluster.parse_nodes(text)
 
 
 def test_partitions() -> None:
@@ -387,27 +385,27 @@ def test_partitions() -> None:
         "PartitionName=main AllowGroups=ALL Nodes=n[1-2] PriorityTier=1 OverSubscribe=NO State=UP\n"
         "PartitionName=none AllowGroups=ALL Nodes=(null) PriorityTier=7 OverSubscribe=EXCLUSIVE State=DRAIN\n"
     )
-    main, none = parse_cluster.partitions(text)
+    main, none = parse_cluster.parse_partitions(text)
     assert (main.nodes, main.up, main.exclusive, main.priority_tier) == ({"n1", "n2"}, True, False, 1)
     assert (none.nodes, none.up, none.exclusive, none.priority_tier) == (set(), False, True, 7)
-    assert parse_cluster.partitions("No partitions in the system\n") == []
+    assert parse_cluster.parse_partitions("No partitions in the system\n") == []
 
 
 def test_settings() -> None:
     text = (
         "Configuration data as of now\nAuthInfo                = cred_expire=5\nX = (null)\nSLURM_VERSION = 22.05.8\n"
     )
-    found = parse_cluster.settings(text)
+    found = parse_cluster.parse_settings(text)
     assert (found.version, found.values["AuthInfo"], found.values["X"]) == ("22.05.8", "cred_expire=5", "")
     with pytest.raises(ParseError):
-        parse_cluster.settings("nothing")
+        parse_cluster.parse_settings("nothing")
 
 
 def test_accounts() -> None:
     text = "root||\nroot||root\nphysics|root|\ntheory|physics|\ntheory||alice\n"
-    assert parse_cluster.accounts(text) == [AccountRow("physics", ""), AccountRow("theory", "physics")]
+    assert parse_cluster.parse_accounts(text) == [AccountRow("physics", ""), AccountRow("theory", "physics")]
     with pytest.raises(ParseError):
-        parse_cluster.accounts("physics|root\n")
+        parse_cluster.parse_accounts("physics|root\n")
 
 
 @pytest.mark.parametrize(
@@ -421,7 +419,7 @@ def test_durations(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("text", "most"), [("3T", 3 * 1024**4), ("976562496", 976562496 * MB), ("18446744073709551615M", 2**50)]
 )
-def test_memory_is_no_more_than_a_machine_could_have(text: str, most: int) -> None:
+def test_memory_is_no_more_than_a_node_could_have(text: str, most: int) -> None:
     assert values.memory(text) == min(most, 2**50)
 
 
@@ -433,35 +431,37 @@ class TestRefusals:
             "Invalid job id specified for job 12\n3_9: Invalid job id specified\n3_4-6: Job is pending execution\n"
             "slurm_suspend error: No error\nslurm_suspend error\n"
         )
-        assert refusals(self.refs, Output("", said, 1)) == [
-            Refusal("12", "Invalid job id specified"),
-            Refusal("3_9", "Invalid job id specified"),
-            Refusal("3_[4-6]", "Job is pending execution"),
+        assert parse_refusals(self.refs, CommandOutput("", said, 1)) == [
+            OrderRefusal("12", "Invalid job id specified"),
+            OrderRefusal("3_9", "Invalid job id specified"),
+            OrderRefusal("3_[4-6]", "Job is pending execution"),
         ]
 
     def test_one_task_of_a_range(self) -> None:
-        assert refusals(self.refs, Output("", "3_5: No\n", 1)) == [Refusal("3_[4-6]", "No")]
+        assert parse_refusals(self.refs, CommandOutput("", "3_5: No\n", 1)) == [OrderRefusal("3_[4-6]", "No")]
 
     def test_scancel(self) -> None:
         said = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
-        assert refusals(self.refs, Output("", said, 1)) == [Refusal("7", "Invalid job id specified")]
+        assert parse_refusals(self.refs, CommandOutput("", said, 1)) == [OrderRefusal("7", "Invalid job id specified")]
 
     @pytest.mark.parametrize("said", ["a riddle", "Some fault for job 99"])
     def test_a_message_that_names_none_of_them_counts_for_all(self, said: str) -> None:
-        assert {refusal.ref for refusal in refusals(self.refs, Output("", said, 1))} == set(self.refs)
+        assert {refusal.ref for refusal in parse_refusals(self.refs, CommandOutput("", said, 1))} == set(self.refs)
 
     def test_no_message_at_all(self) -> None:
-        assert refusals(["7"], Output("", "", 229)) == [Refusal("7", "exit 229 without a message")]
+        assert parse_refusals(["7"], CommandOutput("", "", 229)) == [OrderRefusal("7", "exit 229 without a message")]
 
     def test_success(self) -> None:
-        assert refusals(self.refs, Output("", "a warning", 0)) == []
+        assert parse_refusals(self.refs, CommandOutput("", "a warning", 0)) == []
 
     def test_slurm_away_is_not_a_refusal(self) -> None:
         with pytest.raises(GatewayError, match="Unable to contact"):
-            refusals(self.refs, Output("", "scontrol: Unable to contact slurm controller (connect failure)\n", 1))
+            parse_refusals(
+                self.refs, CommandOutput("", "scontrol: Unable to contact slurm controller (connect failure)\n", 1)
+            )
 
 
-class TestLicences:
+class TestLicenses:
     @pytest.mark.parametrize(
         ("text", "found"),
         [
@@ -486,24 +486,24 @@ class TestLicences:
         ],
     )
     def test_are_counts_by_name(self, text: str, found: tuple[tuple[str, int], ...]) -> None:
-        assert values.licenses(text) == found
+        assert values.license_counts(text) == found
         assert job(ROW._replace(licenses=text)).licenses == found
 
     @given(st.text())
     def test_are_never_a_reason_not_to_see_a_job(self, text: str) -> None:
-        assert all(name and count > 0 for name, count in values.licenses(text))
+        assert all(name and count > 0 for name, count in values.license_counts(text))
 
     @given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_.@-]{0,8}", fullmatch=True), st.integers(1, 9999)))
     def test_are_asked_for_as_they_are_shown(self, counts: dict[str, int]) -> None:
         if "none" not in counts:
-            assert values.licenses(values.licenses_text(values.pairs(counts))) == values.pairs(counts)
+            assert values.license_counts(values.licenses_text(values.pairs(counts))) == values.pairs(counts)
 
     def test_alternatives_are_asked_for_as_they_are_shown(self) -> None:
-        assert values.licenses_text(values.licenses("ve_n1:1|ve_n2:1,b")) == "b:1,ve_n1:1|ve_n2:1"
+        assert values.licenses_text(values.license_counts("ve_n1:1|ve_n2:1,b")) == "b:1,ve_n1:1|ve_n2:1"
 
     @pytest.mark.parametrize("pair", [("a b", 1), ("a,b", 1), ("a=b", 1), ("", 1), ("-a", 1), ("a", 0), ("a\n", 1)])
     def test_nothing_else_gets_into_a_command(self, pair: tuple[str, int]) -> None:
-        with pytest.raises(ValueError, match="not licences"):
+        with pytest.raises(ValueError, match="not licenses"):
             values.licenses_text([pair])
 
     def test_there_are(self) -> None:
@@ -511,10 +511,10 @@ class TestLicences:
             "LicenseName=mem_n1 Total=8 Used=3 Free=5 Reserved=0 Remote=no\n"
             "LicenseName=ve_n1 Total=2 Used=4 Free=0 Reserved=0 Remote=no LastConsumed=0\n"
         )
-        assert parse_cluster.licenses(text) == [LicenceRow("mem_n1", 8, 3), LicenceRow("ve_n1", 2, 4)]
-        assert parse_cluster.licenses("No licenses configured in Slurm.\n") == []
+        assert parse_cluster.parse_licenses(text) == [LicenseRow("mem_n1", 8, 3), LicenseRow("ve_n1", 2, 4)]
+        assert parse_cluster.parse_licenses("No licenses configured in Slurm.\n") == []
 
     @pytest.mark.parametrize("text", ["LicenseName=a Total=2\n", "LicenseName=a Total=x Used=1\n", "nonsense\n"])
-    def test_what_is_not_understood_is_told(self, text: str) -> None:
+    def test_what_is_not_understood_is_reported(self, text: str) -> None:
         with pytest.raises(ParseError):
-            parse_cluster.licenses(text)
+            parse_cluster.parse_licenses(text)

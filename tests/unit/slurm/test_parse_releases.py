@@ -9,49 +9,38 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.jobs import Share
+from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.nodes import Partition
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import ParseError
+from omfs_daemon.errors import GatewayError, ParseError
 from omfs_daemon.slurm import releases
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.gateway import LicenceRow
-from omfs_daemon.slurm.gateway import Refusal
-from omfs_daemon.slurm.gateway import SlurmSettings
-from omfs_daemon.slurm.releases import Release
-from tests.recorded_slurm import FIXTURES
-from tests.recorded_slurm import Replay
-from tests.recorded_slurm import read_ids
-from tests.recording_scenarios import HOSTILE
-from tests.recording_scenarios import SCENES
-from tests.recording_scenarios import UNKNOWN
+from omfs_daemon.slurm.gateway import LicenseRow, OrderRefusal, SlurmSettings
+from omfs_daemon.slurm.releases import SlurmRelease
+from tests.support.recorded_slurm import FIXTURES, Replay, read_ids
+from tests.support.recording_scenarios import HOSTILE, RECORDINGS, UNKNOWN
 
 MB = 1024**2
 PENDING = JobState.PENDING
-ONE = Request(1)
-HEAVY = Request(2, nodes=2, memory_per_cpu=1000 * MB, min_cpus_per_node=2, excluded_nodes=frozenset({"n3", "n4"}))
-TYPED = Request(1, gres=(("gpu", 2), ("gpu:a100", 2), ("ve", 1)), partitions=("main", "urgent"))
+ONE = JobRequest(1)
+HEAVY = JobRequest(2, nodes=2, memory_per_cpu=1000 * MB, min_cpus_per_node=2, excluded_nodes=frozenset({"n3", "n4"}))
+TYPED = JobRequest(1, gres=(("gpu", 2), ("gpu:a100", 2), ("ve", 1)), partitions=("main", "urgent"))
 DAY = 86400.0
-TASKS_ARE_MOST_NODES = Release(26, 5)
+TASKS_ARE_MOST_NODES = SlurmRelease(26, 5)
 """Since then a waiting job that names no number of nodes shows one for each task as its most; before, what it fills."""
-RELEASES = [str(release) for release in releases.TRIED]
+RELEASES = [str(release) for release in releases.TESTED]
 
 
 class Played:
-    """A scene's questions put to its records: the answers by question, GatewayErrors among them."""
+    """A recorded's questions put to its records: the answers by question, GatewayErrors among them."""
 
-    def __init__(self, directory: Path, scene: str) -> None:
+    def __init__(self, directory: Path, recorded: str) -> None:
         self.ids = read_ids(directory)
-        self.release = Release.of(directory.parent.name)
+        self.release = SlurmRelease.of(directory.parent.name)
         self._names = {str(job_id): name for name, job_id in self.ids.items()} | {str(UNKNOWN): "unknown"}
         replay = Replay(directory)
         gateway = CommandGateway(runner=replay)
         self.answers: dict[str, object] = {}
-        for what, question in SCENES[scene].questions(self.ids):
+        for what, question in RECORDINGS[recorded].questions(self.ids):
             try:
                 self.answers[what] = question(gateway)
             except GatewayError as error:
@@ -75,7 +64,7 @@ class Played:
         """Names of the jobs (and of tasks, ``array_2``) that were refused."""
         answer = self.answers[what]
         assert isinstance(answer, list), f"{what}: {answer}"
-        assert all(isinstance(refusal, Refusal) and refusal.message for refusal in answer)
+        assert all(isinstance(refusal, OrderRefusal) and refusal.message for refusal in answer)
         parts = (refusal.ref.partition("_") for refusal in answer)
         return {self._names[job_id] + line + tasks for job_id, line, tasks in parts}
 
@@ -85,8 +74,8 @@ def release(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
 
-def played(release: str, scene: str) -> Played:
-    return Played(FIXTURES / release / scene, scene)
+def played(release: str, recorded: str) -> Played:
+    return Played(FIXTURES / release / recorded, recorded)
 
 
 def timeless(job: Job) -> Job:
@@ -106,11 +95,11 @@ def timeless(job: Job) -> Job:
     )
 
 
-def waits(scene: Played, name: str, request: Request = ONE, /, **more: object) -> Job:
+def waits(recorded: Played, name: str, request: JobRequest = ONE, /, **more: object) -> Job:
     """A job of ``nobody`` that waits for its turn, but for what is told; ``request`` without what is usual here."""
-    job_id = scene.ids[name]
+    job_id = recorded.ids[name]
     is_up_to_slurm = not request.max_nodes and request.nodes == 1 and more.get("state", PENDING) is PENDING
-    most = request.cpus if is_up_to_slurm and scene.release >= TASKS_ARE_MOST_NODES else request.nodes
+    most = request.cpus if is_up_to_slurm and recorded.release >= TASKS_ARE_MOST_NODES else request.nodes
     memory = request.memory_per_cpu if request.memory_per_cpu or request.memory_per_node else 100 * MB
     request = replace(
         request,
@@ -123,18 +112,20 @@ def waits(scene: Played, name: str, request: Request = ONE, /, **more: object) -
     return Job(id=job_id, request=request, **(usual | more))  # type: ignore[arg-type]
 
 
-def runs(scene: Played, name: str, shares: tuple[Share, ...], request: Request = ONE, /, **more: object) -> Job:
-    usual: dict[str, object] = {"state": JobState.RUNNING, "start": 1.0, "shares": shares}
-    return waits(scene, name, request, **(usual | more))
+def runs(
+    recorded: Played, name: str, allocations: tuple[Allocation, ...], request: JobRequest = ONE, /, **more: object
+) -> Job:
+    usual: dict[str, object] = {"state": JobState.RUNNING, "start": 1.0, "allocations": allocations}
+    return waits(recorded, name, request, **(usual | more))
 
 
-def held(scene: Played, name: str, request: Request = ONE, /, **more: object) -> Job:
+def held(recorded: Played, name: str, request: JobRequest = ONE, /, **more: object) -> Job:
     usual: dict[str, object] = {"hold": Hold.USER, "reason": "JobHeldUser", "priority": 0, "eligible": None}
-    return waits(scene, name, request, **(usual | more))
+    return waits(recorded, name, request, **(usual | more))
 
 
-def dependent(scene: Played, name: str, /, **more: object) -> Job:
-    return waits(scene, name, **({"reason": "Dependency", "eligible": inf} | more))
+def dependent(recorded: Played, name: str, /, **more: object) -> Job:
+    return waits(recorded, name, **({"reason": "Dependency", "eligible": inf} | more))
 
 
 def assert_seen(found: dict[str, Job], expected: list[Job], ids: dict[str, int]) -> None:
@@ -152,92 +143,94 @@ def assert_seen(found: dict[str, Job], expected: list[Job], ids: dict[str, int])
 
 
 def test_every_kind_of_job_that_waits(release: str) -> None:
-    scene = played(release, "waiting")
-    array = scene.ids["array"]
+    recorded = played(release, "waiting")
+    array = recorded.ids["array"]
     rest = {"ref": f"{array}_[1-3,5-6]", "array_id": array, "task_ids": (1, 2, 3, 5, 6)}
     task = {"ref": f"{array}_4", "array_id": array, "task_ids": (4,), "hold": Hold.ADMIN, "reason": "JobHeldAdmin"}
-    aftercorr = scene.ids["aftercorr"]
-    found = scene.jobs()
-    wide = waits(scene, "wide", Request(6, nodes=2, memory_per_cpu=200 * MB))
-    blocker = tuple(Share(f"n{number}", 4, 400 * MB) for number in (1, 2, 3, 4))
+    aftercorr = recorded.ids["aftercorr"]
+    found = recorded.jobs()
+    wide = waits(recorded, "wide", JobRequest(6, nodes=2, memory_per_cpu=200 * MB))
+    blocker = tuple(Allocation(f"n{number}", 4, 400 * MB) for number in (1, 2, 3, 4))
     expected = [
-        runs(scene, "blocker", blocker, Request(16, nodes=4), account="physics", time_limit=DAY + 7380),
-        waits(scene, "plain"),
-        held(scene, "held"),
-        held(scene, "held by us", hold=Hold.ADMIN, reason="JobHeldAdmin"),
-        waits(scene, "priced", nice=7, time_limit=5400, licenses=(("fluent", 1), ("mem_n1", 3), ("ve_n1", 2))),
+        runs(recorded, "blocker", blocker, JobRequest(16, nodes=4), account="physics", time_limit=DAY + 7380),
+        waits(recorded, "plain"),
+        held(recorded, "held"),
+        held(recorded, "held by us", hold=Hold.ADMIN, reason="JobHeldAdmin"),
+        waits(recorded, "priced", nice=7, time_limit=5400, licenses=(("fluent", 1), ("mem_n1", 3), ("ve_n1", 2))),
         # What Slurm shows of these leaves open whether 3 nodes are a limit, and whether the memory is each CPU's.
         replace(wide, request=replace(wide.request, max_nodes=0)),
-        waits(scene, "heavy", HEAVY),
-        waits(scene, "choosy", replace(ONE, features="fast&ve", gres=(("ve", 1),), required_nodes=frozenset({"n1"}))),
-        waits(scene, "typed", TYPED),
-        waits(scene, "gpus", Request(2, gres=(("gpu", 2),))),
-        waits(scene, "gpus of tasks", Request(2, gres=(("gpu", 2),))),
-        waits(scene, "alone", replace(ONE, exclusive=True)),
-        waits(scene, "alone with his own", replace(ONE, exclusive=True)),
-        waits(scene, "crowd"),
-        waits(scene, "whole", replace(ONE, exclusive=True, partitions=("whole",)), partition="whole"),
-        waits(scene, "later", reason="BeginTime"),
-        waits(scene, "for ever", requeue=False, comment="omfs:method=suspend"),
-        held(scene, "hostile", Request(2), name=HOSTILE, comment=HOSTILE, account=HOSTILE.lower()),
-        dependent(scene, "after"),
-        dependent(scene, "afterany"),
-        dependent(scene, "afterok"),
-        dependent(scene, "afternotok"),
-        dependent(scene, "one of two"),
-        dependent(scene, "both"),
-        dependent(scene, "single", name="plain"),
-        held(scene, "held after", eligible=inf),
-        waits(scene, "array", Request(2), **rest),
-        held(scene, "array 4", Request(2), name="array", **task),
-        held(scene, "after array", eligible=inf),
-        dependent(scene, "aftercorr", ref=f"{aftercorr}_2", array_id=aftercorr, task_ids=(2,)),
+        waits(recorded, "heavy", HEAVY),
+        waits(
+            recorded, "choosy", replace(ONE, features="fast&ve", gres=(("ve", 1),), required_nodes=frozenset({"n1"}))
+        ),
+        waits(recorded, "typed", TYPED),
+        waits(recorded, "gpus", JobRequest(2, gres=(("gpu", 2),))),
+        waits(recorded, "gpus of tasks", JobRequest(2, gres=(("gpu", 2),))),
+        waits(recorded, "alone", replace(ONE, exclusive=True)),
+        waits(recorded, "alone with his own", replace(ONE, exclusive=True)),
+        waits(recorded, "crowd"),
+        waits(recorded, "whole", replace(ONE, exclusive=True, partitions=("whole",)), partition="whole"),
+        waits(recorded, "later", reason="BeginTime"),
+        waits(recorded, "for ever", requeue=False, comment="omfs:method=suspend"),
+        held(recorded, "hostile", JobRequest(2), name=HOSTILE, comment=HOSTILE, account=HOSTILE.lower()),
+        dependent(recorded, "after"),
+        dependent(recorded, "afterany"),
+        dependent(recorded, "afterok"),
+        dependent(recorded, "afternotok"),
+        dependent(recorded, "one of two"),
+        dependent(recorded, "both"),
+        dependent(recorded, "single", name="plain"),
+        held(recorded, "held after", eligible=inf),
+        waits(recorded, "array", JobRequest(2), **rest),
+        held(recorded, "array 4", JobRequest(2), name="array", **task),
+        held(recorded, "after array", eligible=inf),
+        dependent(recorded, "aftercorr", ref=f"{aftercorr}_2", array_id=aftercorr, task_ids=(2,)),
     ]
-    assert_seen(found, expected, scene.ids)
+    assert_seen(found, expected, recorded.ids)
 
 
 def test_every_kind_of_job_that_has_started(release: str) -> None:
-    scene = played(release, "started")
-    array = scene.ids["array"]
+    recorded = played(release, "started")
+    array = recorded.ids["array"]
     on = {node: replace(ONE, required_nodes=frozenset({node})) for node in ("n1", "n2", "n3", "n4")}
     task = {"name": "array", "array_id": array}
-    uneven = Request(4, nodes=2, required_nodes=frozenset({"n1", "n2"}))
+    uneven = JobRequest(4, nodes=2, required_nodes=frozenset({"n1", "n2"}))
     first = (("mem_n1", 3), ("ve_n1", 1))
     gpu = replace(on["n2"], gres=(("gpu", 1), ("gpu:a100", 1), ("ve", 1)))
     requeued = {"reason": "job requeued in held state", "restarts": 1}
-    n4 = (Share("n4", 1, 100 * MB),)
+    n4 = (Allocation("n4", 1, 100 * MB),)
     suspended = {"state": JobState.SUSPENDED, "priority": 0}
     limited = {"reason": "JobArrayTaskLimit", "eligible": None}
     expected = [
-        held(scene, "special exit", restarts=1, special_exit=True),
-        held(scene, "requeued", Request(2), **requeued),
-        held(scene, "array 1", on["n4"], ref=f"{array}_1", task_ids=(1,), **task, **requeued),
-        runs(scene, "array 2", n4, on["n4"], ref=f"{array}_2", task_ids=(2,), **task),
-        runs(scene, "array 3", n4, on["n4"], ref=f"{array}_3", task_ids=(3,), **task),
-        waits(scene, "array", on["n4"], ref=f"{array}_[4-5]", task_ids=(4, 5), **task, **limited),
+        held(recorded, "special exit", restarts=1, special_exit=True),
+        held(recorded, "requeued", JobRequest(2), **requeued),
+        held(recorded, "array 1", on["n4"], ref=f"{array}_1", task_ids=(1,), **task, **requeued),
+        runs(recorded, "array 2", n4, on["n4"], ref=f"{array}_2", task_ids=(2,), **task),
+        runs(recorded, "array 3", n4, on["n4"], ref=f"{array}_3", task_ids=(3,), **task),
+        waits(recorded, "array", on["n4"], ref=f"{array}_[4-5]", task_ids=(4, 5), **task, **limited),
         runs(
-            scene,
+            recorded,
             "first",
-            (Share("n1", 3, 300 * MB),),
+            (Allocation("n1", 3, 300 * MB),),
             replace(on["n1"], cpus=3, gres=(("ve", 1),)),
             licenses=first,
         ),
-        runs(scene, "gpu", (Share("n2", 1, 100 * MB),), gpu, time_limit=5400),
+        runs(recorded, "gpu", (Allocation("n2", 1, 100 * MB),), gpu, time_limit=5400),
         runs(
-            scene,
+            recorded,
             "uneven",
-            (Share("n1", 1, 100 * MB), Share("n2", 3, 300 * MB)),
+            (Allocation("n1", 1, 100 * MB), Allocation("n2", 3, 300 * MB)),
             uneven,
             name=HOSTILE,
             account="physics",
         ),
-        runs(scene, "suspended", (Share("n3", 4, 400 * MB),), replace(on["n3"], cpus=4), **suspended),
-        runs(scene, "guest", (Share("n3", 4, 200 * MB),), replace(on["n3"], cpus=4, memory_per_cpu=50 * MB)),
-        runs(scene, "leaving", n4, on["n4"], state=JobState.COMPLETING),
+        runs(recorded, "suspended", (Allocation("n3", 4, 400 * MB),), replace(on["n3"], cpus=4), **suspended),
+        runs(recorded, "guest", (Allocation("n3", 4, 200 * MB),), replace(on["n3"], cpus=4, memory_per_cpu=50 * MB)),
+        runs(recorded, "leaving", n4, on["n4"], state=JobState.COMPLETING),
     ]
-    found = scene.jobs()
+    found = recorded.jobs()
     assert found.pop("array 4") == found["array"], "one of the waiting rest"
-    assert_seen(found, expected, scene.ids)
+    assert_seen(found, expected, recorded.ids)
 
 
 def test_single_jobs_are_found(release: str) -> None:
@@ -246,16 +239,19 @@ def test_single_jobs_are_found(release: str) -> None:
     for name in ("done", "failed", "cancelled"):
         ended = started.job(name)
         assert ended is not None and ended.state is JobState.ENDED
-    for scene, names in ((started, ["uneven", "array 1"]), (waiting, ["hostile", "held after", "for ever", "array"])):
-        listed = scene.jobs()
-        assert [scene.job(name) for name in names] == [listed[name] for name in names]
+    for recorded, names in (
+        (started, ["uneven", "array 1"]),
+        (waiting, ["hostile", "held after", "for ever", "array"]),
+    ):
+        listed = recorded.jobs()
+        assert [recorded.job(name) for name in names] == [listed[name] for name in names]
 
 
 def test_the_cluster(release: str) -> None:
-    scene = played(release, "started")
-    settings, partitions = scene.answers["settings"], scene.answers["partitions"]
+    recorded = played(release, "started")
+    settings, partitions = recorded.answers["settings"], recorded.answers["partitions"]
     assert isinstance(settings, SlurmSettings)
-    assert str(Release.of(settings.version)) == release
+    assert str(SlurmRelease.of(settings.version)) == release
     assert settings.values["PriorityType"] == "priority/multifactor"
     assert settings.values["SelectTypeParameters"] == "CR_CORE_MEMORY"
     everywhere = frozenset({"n1", "n2", "n3", "n4"})
@@ -265,12 +261,12 @@ def test_the_cluster(release: str) -> None:
         Partition("small", frozenset({"n3", "n4"}), priority_tier=7),
         Partition("whole", frozenset({"n3", "n4"}), exclusive=True),
     ]
-    assert scene.answers["licenses"] == [
-        LicenceRow("fluent", 5, 0),
-        LicenceRow("mem_n1", 8, 3),
-        LicenceRow("ve_n1", 2, 1),
+    assert recorded.answers["licenses"] == [
+        LicenseRow("fluent", 5, 0),
+        LicenseRow("mem_n1", 8, 3),
+        LicenseRow("ve_n1", 2, 1),
     ]
-    assert scene.answers["accounts"] is None
+    assert recorded.answers["accounts"] is None
 
 
 def test_nodes(release: str) -> None:
@@ -296,18 +292,18 @@ REFUSED = {
     "rank": {"unknown", "ended"},
     "pin": set(),
     "unpin": set(),
-    "pin with licences": set(),
+    "pin with licenses": set(),
     "pin an unknown job": {"unknown"},
     "pin to an unknown node": {"held"},
     "pin a running job": {"one"},
-    "pin with unknown licences": {"held"},
-    "pin with too many licences": {"held"},
-    "licences": set(),
-    "no licences": {"unknown"},
-    "licences of a suspended job": {"suspended"},
-    "licences of a leaving job": {"leaving"},
-    "unknown licences": {"held", "one"},
-    "too many licences": {"held", "one"},
+    "pin with unknown licenses": {"held"},
+    "pin with too many licenses": {"held"},
+    "licenses": set(),
+    "no licenses": {"unknown"},
+    "licenses of a suspended job": {"suspended"},
+    "licenses of a leaving job": {"leaving"},
+    "unknown licenses": {"held", "one"},
+    "too many licenses": {"held", "one"},
     "comment": {"unknown"},
     "not to be requeued": {"blocker"},
     "allow requeue": {"unknown"},
@@ -324,14 +320,14 @@ REFUSED = {
 
 
 def test_who_refuses_which_order(release: str) -> None:
-    scene = played(release, "orders")
-    assert {what: scene.refused(what) for what in scene.answers} == REFUSED
+    recorded = played(release, "orders")
+    assert {what: recorded.refused(what) for what in recorded.answers} == REFUSED
 
 
 def test_without_the_right_every_order_is_refused(release: str) -> None:
-    scene = played(release, "denied")
-    assert all(scene.refused(what) for what in scene.answers)
-    assert scene.refused("hold") == {"running", "held"}
+    recorded = played(release, "denied")
+    assert all(recorded.refused(what) for what in recorded.answers)
+    assert recorded.refused("hold") == {"running", "held"}
 
 
 def test_no_slurmctld_is_no_refusal(release: str) -> None:
@@ -350,12 +346,12 @@ class TestReleases:
         [("slurm-wlm 22.05.8", (22, 5)), ("24.11.5", (24, 11)), ("slurm 26.05.0-0rc1", (26, 5)), ("25.5", (25, 5))],
     )
     def test_of_a_version(self, text: str, release: tuple[int, int]) -> None:
-        assert Release.of(text) == release
+        assert SlurmRelease.of(text) == release
 
     @pytest.mark.parametrize("text", ["", "slurm", "26"])
     def test_of_no_version(self, text: str) -> None:
         with pytest.raises(ParseError):
-            Release.of(text)
+            SlurmRelease.of(text)
 
     def test_those_that_were_tried_have_records(self) -> None:
         assert sorted(path.name for path in FIXTURES.iterdir()) == RELEASES
@@ -363,12 +359,12 @@ class TestReleases:
     @pytest.mark.parametrize(
         ("version", "known"), [("22.05.8", True), ("26.05.5", True), ("25.11.2", False), ("27.02.0", False)]
     )
-    def test_an_untried_one_is_told(self, version: str, known: bool) -> None:
-        warning = releases.untried(version)
+    def test_an_untested_one_is_reported(self, version: str, known: bool) -> None:
+        warning = releases.untested_release(version)
         assert (warning == "") is known
         assert known or all(word in warning for word in (version, "22.05", "24.11", "26.05"))
 
     def test_every_state_that_a_release_knows_as_waiting_is_asked_for(self) -> None:
         """Another is an error there."""
-        assert {Release.of(name).waiting_states for name in ("22.05", "24.11")} == {"pending,special_exit"}
-        assert Release(26, 5).waiting_states.endswith(",expediting")
+        assert {SlurmRelease.of(name).waiting_states for name in ("22.05", "24.11")} == {"pending,special_exit"}
+        assert SlurmRelease(26, 5).waiting_states.endswith(",expediting")

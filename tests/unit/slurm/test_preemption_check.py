@@ -1,23 +1,22 @@
-"""Advice on what the ways of stopping and the books need of Slurm."""
+"""What the preemption methods and node licenses need of Slurm's settings."""
 
 from __future__ import annotations
 
 import pytest
 
 from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.slurm import preemption_check as advice_stops
-from omfs_daemon.slurm.settings_check import Finding
-from omfs_daemon.slurm.settings_check import Level
-from omfs_daemon.slurm.node_licenses import Book
-from omfs_daemon.slurm.gateway import LicenceRow
+from omfs_daemon.slurm import preemption_check
+from omfs_daemon.slurm.gateway import LicenseRow
+from omfs_daemon.slurm.node_licenses import NodeLicense
+from omfs_daemon.slurm.settings_check import Finding, Level
 
-VE, MEM = Book("ve_{node}", "devices", any="ve"), Book("mem_{node}", "memory")
+VE, MEM = NodeLicense("ve_{node}", "devices", any="ve"), NodeLicense("mem_{node}", "memory")
 NODES = [Node("n1", 4, 1), Node("n2", 4, 1), Node("n3", 4, 1)]
-ROWS = [LicenceRow("ve_n1", 2, 0), LicenceRow("ve_n2", 2, 1), LicenceRow("ve", 9999, 0), LicenceRow("mem_n1", 8, 0)]
+ROWS = [LicenseRow("ve_n1", 2, 0), LicenseRow("ve_n2", 2, 1), LicenseRow("ve", 9999, 0), LicenseRow("mem_n1", 8, 0)]
 
 
-def row(name: str, total: int, used: int = 0) -> list[LicenceRow]:
-    return [one for one in ROWS if one.name != name] + [LicenceRow(name, total, used)]
+def row(name: str, total: int, used: int = 0) -> list[LicenseRow]:
+    return [one for one in ROWS if one.name != name] + [LicenseRow(name, total, used)]
 
 
 @pytest.mark.parametrize(
@@ -34,13 +33,13 @@ def row(name: str, total: int, used: int = 0) -> list[LicenceRow]:
 )
 def test_exit_codes_that_hold(hold: str, plain: str, level: Level) -> None:
     values = {"RequeueExitHold": hold, "RequeueExit": plain, "JobFileAppend": "1"}
-    (found,) = advice_stops.requeue_exit_hold(values, {"dmtcp"})
+    (found,) = preemption_check.requeue_exit_hold(values, {"dmtcp"})
     assert found.level is level and "dmtcp" in found.what
-    assert bool(found.mend) is (level is not Level.OK)
+    assert bool(found.fix) is (level is not Level.OK)
 
 
 def test_output_that_would_be_emptied_is_warned_of() -> None:
-    found = advice_stops.requeue_exit_hold({"RequeueExitHold": "101-109", "JobFileAppend": "0"}, {"criu"})
+    found = preemption_check.requeue_exit_hold({"RequeueExitHold": "101-109", "JobFileAppend": "0"}, {"criu"})
     assert [(one.level, one.subject) for one in found] == [
         (Level.OK, "RequeueExitHold"),
         (Level.WARN, "JobFileAppend"),
@@ -48,73 +47,75 @@ def test_output_that_would_be_emptied_is_warned_of() -> None:
 
 
 def test_where_nothing_is_launched_or_counted_nothing_is_said() -> None:
-    assert advice_stops.requeue_exit_hold({}, ()) == []
-    assert advice_stops.books((), NODES, ROWS) == []
-    assert advice_stops.plug_in((), "", "") == []
-    assert advice_stops.grants({}, (), NODES, {"suspend": ()}) == []
+    assert preemption_check.requeue_exit_hold({}, ()) == []
+    assert preemption_check.node_license_findings((), NODES, ROWS) == []
+    assert preemption_check.plug_in_findings((), "", "") == []
+    assert preemption_check.grants({}, (), NODES, {"suspend": ()}) == []
 
 
-def book(which: Book, rows: list[LicenceRow]) -> Finding:
-    (found,) = advice_stops.books([which], NODES, rows)
+def node_license(which: NodeLicense, rows: list[LicenseRow]) -> Finding:
+    (found,) = preemption_check.node_license_findings([which], NODES, rows)
     return found
 
 
-def test_books_that_slurm_has() -> None:
-    assert book(VE, ROWS) == (Level.OK, "book ve", "4 on 2 nodes, as ve_{node}; not on n3", "")
+def test_node_licenses_that_slurm_has() -> None:
+    assert node_license(VE, ROWS) == (Level.OK, "node license ve", "4 on 2 nodes, as ve_{node}; not on n3", "")
 
 
 @pytest.mark.parametrize(
-    ("which", "rows", "level", "word", "mend"),
+    ("which", "rows", "level", "word", "fix"),
     [
-        (VE, [], Level.FAIL, "no licence ve_{node}", "Licenses=ve_n1:N,ve_n2:N"),
-        (VE, [LicenceRow("ve_n1", 2, 0)], Level.FAIL, "no licence ve,", "Licenses=ve:9999"),
+        (VE, [], Level.FAIL, "no license ve_{node}", "Licenses=ve_n1:N,ve_n2:N"),
+        (VE, [LicenseRow("ve_n1", 2, 0)], Level.FAIL, "no license ve,", "Licenses=ve:9999"),
         (VE, row("ve", 20), Level.WARN, "20 of ve may run out", "Licenses=ve:9999"),
         (VE, row("ve_n1", 2, 3), Level.WARN, "more is held than there is: ve_n1", "squeue -L"),
     ],
 )
-def test_books_that_slurm_has_not(which: Book, rows: list[LicenceRow], level: Level, word: str, mend: str) -> None:
-    found = book(which, rows)
-    assert found.level is level and word in found.what and mend in found.mend
+def test_node_licenses_that_slurm_lacks(
+    which: NodeLicense, rows: list[LicenseRow], level: Level, word: str, fix: str
+) -> None:
+    found = node_license(which, rows)
+    assert found.level is level and word in found.what and fix in found.fix
 
 
 @pytest.mark.parametrize(
-    ("books", "any_licences", "words"),
+    ("node_licenses", "any_licenses", "words"),
     [
         ("ve_{node}, mem_{node}", "ve", []),
-        ("mem_{node}", "ve", ["take ve_{node} off", "books=ve_{node},mem_{node}"]),
+        ("mem_{node}", "ve", ["give up ve_{node}", "node_licenses=ve_{node},mem_{node}"]),
         ("ve_{node},mem_{node}", "", ["jobs with ve start", "any_licenses=ve"]),
         ("", "", ["ve_{node}, mem_{node}", "jobs with ve"]),
     ],
 )
-def test_the_plug_in_guards_them(books: str, any_licences: str, words: list[str]) -> None:
-    (found,) = advice_stops.plug_in([VE, MEM], books, any_licences)
+def test_the_plug_in_guards_them(node_licenses: str, any_licenses: str, words: list[str]) -> None:
+    (found,) = preemption_check.plug_in_findings([VE, MEM], node_licenses, any_licenses)
     assert found.level is (Level.FAIL if words else Level.OK)
-    assert all(word in found.what + found.mend for word in words)
+    assert all(word in found.what + found.fix for word in words)
 
 
 @pytest.mark.parametrize(
-    ("select", "books", "level", "word"),
+    ("select", "node_licenses", "level", "word"),
     [
-        ("CR_CORE", [MEM], Level.OK, "granted"),
-        ("CR_CORE", [VE], Level.WARN, "no book counts memory"),
+        ("CR_CORE", [MEM], Level.OK, "other jobs get"),
+        ("CR_CORE", [VE], Level.WARN, "no node license counts memory"),
         ("CR_CORE_MEMORY", [MEM], Level.WARN, "counts memory"),
     ],
 )
-def test_memory_that_slurm_grants(select: str, books: list[Book], level: Level, word: str) -> None:
-    (found,) = advice_stops.grants({"SelectTypeParameters": select}, books, NODES, {"pageout": {"memory"}})
+def test_memory_that_slurm_grants(select: str, node_licenses: list[NodeLicense], level: Level, word: str) -> None:
+    (found,) = preemption_check.grants({"SelectTypeParameters": select}, node_licenses, NODES, {"pageout": {"memory"}})
     assert found.level is level and word in found.what and "pageout" in found.what
-    assert bool(found.mend) is (level is not Level.OK)
+    assert bool(found.fix) is (level is not Level.OK)
 
 
 @pytest.mark.parametrize(
-    ("gres", "books", "level", "word"),
+    ("gres", "node_licenses", "level", "word"),
     [
-        ("gpu", [VE], Level.OK, "granted"),
+        ("gpu", [VE], Level.OK, "other jobs get"),
         ("ve", [VE], Level.WARN, "a Gres as well"),
-        ("gpu", [MEM], Level.WARN, "no book counts devices"),
+        ("gpu", [MEM], Level.WARN, "no node license counts devices"),
     ],
 )
-def test_devices_that_slurm_grants(gres: str, books: list[Book], level: Level, word: str) -> None:
+def test_devices_that_slurm_grants(gres: str, node_licenses: list[NodeLicense], level: Level, word: str) -> None:
     nodes = [Node("n1", 4, 1, gres=((gres, 2),))]
-    (found,) = advice_stops.grants({}, books, nodes, {"ve_swap": {"devices"}, "suspend": ()})
+    (found,) = preemption_check.grants({}, node_licenses, nodes, {"ve_swap": {"devices"}, "suspend": ()})
     assert found.level is level and word in found.what

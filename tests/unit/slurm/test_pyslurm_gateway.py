@@ -11,32 +11,25 @@ from typing import cast
 import psutil
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
+from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.errors import GatewayError
-from omfs_daemon.slurm.pyslurm import rows as pyslurm_rows
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
-from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
-from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
-from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from omfs_daemon.slurm.gateway import Refusal
-from omfs_daemon.slurm.pyslurm.pyslurm_child import Seen
+from omfs_daemon.slurm.gateway import OrderRefusal
+from omfs_daemon.slurm.pyslurm import rows as pyslurm_rows
+from omfs_daemon.slurm.pyslurm.pyslurm_child import PySlurmJob
 from omfs_daemon.slurm.pyslurm.pyslurm_gateway import PySlurmGateway
 from omfs_daemon.slurm.pyslurm.pyslurm_process import PySlurmProcess
-from tests.contract.clusters import FakeWorld
-from tests.helpers import wait_until
-from tests.pyslurm_stand_in.commands import FakeCommands
-from tests.pyslurm_stand_in.commands import printed
-from tests.pyslurm_stand_in.server import UNREADABLE
-from tests.pyslurm_stand_in.server import StandInServer
-from tests.pyslurm_stand_in.server import as_pyslurm_shows
+from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
+from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway, Fault
+from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
+from tests.support.clusters import FakeWorld
+from tests.support.pyslurm_stand_in.commands import FakeCommands, printed
+from tests.support.pyslurm_stand_in.server import UNREADABLE, StandInServer, as_pyslurm_shows
+from tests.support.waiting import LIMIT, wait_until
 
-LIMIT = 20.0
-ONE = Submission(Request(1))
-HELD = Submission(Request(1), hold=Hold.USER)
-LICENCES = {"ve": 4, "mem": 4}
+ONE = Submission(JobRequest(1))
+HELD = Submission(JobRequest(1), hold=Hold.USER)
+LICENSES = {"ve": 4, "mem": 4}
 
 
 class Site:
@@ -45,8 +38,8 @@ class Site:
     def __init__(self, server: StandInServer) -> None:
         self.now = 1_000_000.0
         self.server = server
-        nodes = list(FakeSlurm.uniform(lambda: 0.0).books.values())
-        self.slurm = FakeSlurm(lambda: self.now, [book.node for book in nodes], licences=LICENCES)
+        nodes = list(FakeSlurm.uniform(lambda: 0.0).fake_nodes.values())
+        self.slurm = FakeSlurm(lambda: self.now, [node_license.node for node_license in nodes], licenses=LICENSES)
         server.gateway = self.fake = FakeGateway(self.slurm)
         self.commands = FakeCommands(self.fake)
         self.process = PySlurmProcess(None, LIMIT, variables=server.variables)
@@ -108,7 +101,7 @@ def test_a_job_that_starts_is_asked_for_again(site: Site) -> None:
     site.fake.release([str(job)])
     site.now += 5
     (shown,) = site.gateway.jobs()
-    assert (shown.state, [share.cpus for share in shown.shares]) == (JobState.RUNNING, [1])
+    assert (shown.state, [allocation.cpus for allocation in shown.allocations]) == (JobState.RUNNING, [1])
     assert site.asked() == [(job,)]
     site.now += 5
     (later,) = site.gateway.jobs()
@@ -116,9 +109,9 @@ def test_a_job_that_starts_is_asked_for_again(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("name", "asks"), [("comment", True), ("gres_per_node", False)])
-def test_what_pyslurm_cannot_read_squeue_tells(site: Site, name: str, asks: bool) -> None:
+def test_what_pyslurm_cannot_read_squeue_shows(site: Site, name: str, asks: bool) -> None:
     """In each look if it changes all the time; else it is as everything that PySlurm does not show."""
-    job = site.slurm.submit(Submission(Request(1, gres=()), hold=Hold.USER, comment="mine"))
+    job = site.slurm.submit(Submission(JobRequest(1, gres=()), hold=Hold.USER, comment="mine"))
     site.server.shows = {name: UNREADABLE}
     for _ in range(3):
         (shown,) = site.gateway.jobs()
@@ -126,8 +119,8 @@ def test_what_pyslurm_cannot_read_squeue_tells(site: Site, name: str, asks: bool
     assert site.asked() == [(), *([(job,), (job,)] if asks else [])]
 
 
-def test_what_pyslurm_can_no_longer_read_squeue_tells_at_once(site: Site) -> None:
-    job = site.slurm.submit(Submission(Request(1), hold=Hold.USER, comment="mine"))
+def test_what_pyslurm_can_no_longer_read_squeue_shows_at_once(site: Site) -> None:
+    job = site.slurm.submit(Submission(JobRequest(1), hold=Hold.USER, comment="mine"))
     site.gateway.jobs()
     site.server.shows = {"comment": UNREADABLE}
     assert [shown.comment for shown in site.gateway.jobs()] == ["mine"]
@@ -157,7 +150,7 @@ def test_many_new_jobs_are_asked_for_all_at_once(site: Site) -> None:
 
 
 # -- faults ----------------------------------------------------------------------------------------
-def test_after_a_fault_the_look_is_whole_again(site: Site) -> None:
+def test_after_a_fault_the_next_poll_is_full(site: Site) -> None:
     kept, ends = site.slurm.submit(HELD), site.slurm.submit(HELD)
     assert len(site.gateway.jobs()) == 2
     site.fake.faults.inject(Fault.DEAD, ["jobs"], times=1)
@@ -181,7 +174,7 @@ def test_a_process_that_died_leaves_no_job_behind(site: Site, when: str) -> None
         pid = site.process.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, LIMIT, "its end")
+        wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "its end")
     assert [job.id for job in site.gateway.jobs()] == [kept]
 
 
@@ -234,7 +227,7 @@ def test_orders_go_through_pyslurm_where_it_can_carry_them_out(site: Site) -> No
     assert site.called() == [*["modify"] * 5, "hold", "release", "suspend", "resume"]
 
 
-def test_what_pyslurm_cannot_say_goes_by_commands(site: Site) -> None:
+def test_what_pyslurm_cannot_express_goes_by_commands(site: Site) -> None:
     held, running = site.slurm.submit(HELD), site.slurm.submit(ONE)
     site.called()
     assert site.gateway.pin(str(held), []) == []
@@ -246,7 +239,7 @@ def test_what_pyslurm_cannot_say_goes_by_commands(site: Site) -> None:
 
 
 def test_a_task_of_its_own_goes_through_pyslurm_and_the_waiting_rest_by_commands(site: Site) -> None:
-    array = site.slurm.submit(Submission(Request(16, nodes=4), array=(0, 1, 2)))
+    array = site.slurm.submit(Submission(JobRequest(16, nodes=4), array=(0, 1, 2)))
     tasks = {job.ref: job for job in site.gateway.jobs()}
     assert set(tasks) == {f"{array}_0", f"{array}_[1-2]"}
     site.called()
@@ -278,7 +271,7 @@ def test_what_is_no_reference_is_never_sent(site: Site, wrong: str) -> None:
 def test_more_orders_than_go_into_one_request(site: Site) -> None:
     ids = [site.slurm.submit(HELD) for _ in range(230)]
     refused = site.gateway.set_nice([*map(str, ids), "9999"], 3)
-    assert refused == [Refusal("9999", "Invalid job id specified")]
+    assert refused == [OrderRefusal("9999", "Invalid job id specified")]
     assert {site.slurm.records[job].nice for job in ids} == {3}
 
 
@@ -288,18 +281,18 @@ def pinned(site: Site, job: int) -> tuple[frozenset[str], tuple[tuple[str, int],
 
 
 def test_an_order_that_was_half_carried_out_is_undone_and_refused(site: Site) -> None:
-    job = site.slurm.submit(Submission(Request(1), hold=Hold.USER, licenses=(("mem", 1),)))
+    job = site.slurm.submit(Submission(JobRequest(1), hold=Hold.USER, licenses=(("mem", 1),)))
     site.server.faults.extend(["", "half"])  # first it is read
     (refusal,) = site.gateway.pin(str(job), ["n2"], (("ve", 1),))
-    assert refusal == Refusal(str(job), "Invalid license specification")
+    assert refusal == OrderRefusal(str(job), "Invalid license specification")
     assert pinned(site, job) == (frozenset(), (("mem", 1),))
 
 
 def test_an_order_that_cannot_be_undone_is_an_error(site: Site) -> None:
     job = site.slurm.submit(HELD)
     site.server.faults.extend(["", "half"])
-    site.commands.pin = lambda ref, *_: [Refusal(ref, "no")]  # type: ignore[method-assign]
-    with pytest.raises(GatewayError, match=rf"an order for job {job} was carried out in part, and is so still: no"):
+    site.commands.pin = lambda ref, *_: [OrderRefusal(ref, "no")]  # type: ignore[method-assign]
+    with pytest.raises(GatewayError, match=rf"an order for job {job} was carried out in part and is not undone: no"):
         site.gateway.pin(str(job), ["n2"], (("ve", 1),))
 
 
@@ -313,15 +306,15 @@ def test_an_order_that_was_carried_out_with_an_error_is_not_refused(site: Site) 
 # -- rows ------------------------------------------------------------------------------------------
 def test_the_row_of_now_is_the_one_that_squeue_would_print() -> None:
     world = FakeWorld()
-    job_id = world.submit(Submission(Request(2), array=(0, 1), nice=-5, comment="a b", licenses=(("ve", 3),)))
-    world.submit(Submission(Request(1), hold=Hold.USER))
+    job_id = world.submit(Submission(JobRequest(2), array=(0, 1), nice=-5, comment="a b", licenses=(("ve", 3),)))
+    world.submit(Submission(JobRequest(1), hold=Hold.USER))
     before = {job.id: printed(job) for job in world.gateway.jobs()}
     world.gateway.set_nice([f"{job_id}_0", f"{job_id}_1"], -77)
     world.gateway.set_admin_comment([f"{job_id}_0"], "x")
     world.gateway.suspend([f"{job_id}_1"])
     for job in world.gateway.jobs():
         shown = as_pyslurm_shows(job)
-        seen = Seen(*(shown[name] for name in Seen._fields))
+        seen = PySlurmJob(*(shown[name] for name in PySlurmJob._fields))
         now = pyslurm_rows.row_now(before[job.id], seen, shown["run_time"])
         differing = {name for name, value in printed(job)._asdict().items() if getattr(now, name) != value}
         assert all(

@@ -15,15 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import GatewayTimeout
+from omfs_daemon.errors import GatewayError, GatewayTimeout
+from omfs_daemon.slurm.pyslurm.pyslurm_process import PySlurmProcess
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
-from omfs_daemon.slurm.pyslurm.pyslurm_process import PySlurmProcess
-from tests.helpers import wait_until
-from tests.pyslurm_stand_in.server import StandInServer
+from tests.support.pyslurm_stand_in.server import StandInServer
+from tests.support.waiting import LIMIT, wait_until
 
-LIMIT = 20.0
 SHORT = 1.5
 
 
@@ -43,7 +41,7 @@ def process(server: StandInServer) -> Iterator[PySlurmProcess]:
 
 
 def look(process: PySlurmProcess) -> dict[str, object]:
-    return process.ask(do="look", all=True)
+    return process.ask(do="poll", all=True)
 
 
 def is_one_line(text: str) -> bool:
@@ -61,7 +59,7 @@ def test_it_is_one_process_for_all_requests_and_none_at_the_end(process: PySlurm
     assert process.pid is None and not psutil.pid_exists(pid)
 
 
-def test_one_that_dies_in_a_request_is_told_and_the_next_request_has_another(
+def test_one_that_dies_in_a_request_is_reported_and_the_next_request_has_another(
     process: PySlurmProcess, server: StandInServer
 ) -> None:
     look(process)
@@ -77,7 +75,7 @@ def test_one_that_has_died_since_is_replaced(process: PySlurmProcess) -> None:
     pid = process.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, LIMIT, "its end")
+    wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "its end")
     assert look(process)["all"] and process.pid != pid
 
 
@@ -139,7 +137,7 @@ def test_an_import_that_hangs_is_ended(server: StandInServer) -> None:
     assert process.pid is None
 
 
-def test_without_a_pyslurm_or_with_one_of_another_kind_the_reason_is_told(tmp_path: Path) -> None:
+def test_without_a_pyslurm_or_with_one_of_another_kind_the_reason_is_reported(tmp_path: Path) -> None:
     (tmp_path / "pyslurm.py").write_text('__version__ = "20.11.8"\nclass job: ...\n')
     process = PySlurmProcess(None, LIMIT, variables={"PYTHONPATH": str(tmp_path)})
     with pytest.raises(GatewayError, match=r"it has no Job, Jobs, JobSubmitDescription, RPCError"):
@@ -166,7 +164,7 @@ def test_what_libraries_print_is_no_answer_and_does_no_harm(server: StandInServe
 def test_garbage_among_the_answers_ends_it(process: PySlurmProcess, server: StandInServer) -> None:
     look(process)
     server.faults.append("garbles")
-    with pytest.raises(GatewayError, match="wrote what is no answer: 'no answer"):
+    with pytest.raises(GatewayError, match="did not write an answer: 'no answer"):
         look(process)
     assert process.pid is None
     assert look(process)["all"]
@@ -189,7 +187,7 @@ def test_it_ends_with_its_owner(server: StandInServer) -> None:
         cwd=Path(__file__).parents[3],
     )
     assert owner.returncode == -signal.SIGKILL
-    wait_until(lambda: not psutil.pid_exists(int(owner.stdout)), LIMIT, "the end of the process")
+    wait_until(lambda: not psutil.pid_exists(int(owner.stdout)), "the end of the process")
 
 
 def test_it_ends_when_nobody_has_it_any_more(server: StandInServer) -> None:

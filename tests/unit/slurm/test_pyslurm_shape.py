@@ -10,9 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from omfs_daemon.slurm.pyslurm.pyslurm_child import NEEDED
-from omfs_daemon.slurm.pyslurm.pyslurm_child import Seen
-from tests.pyslurm_stand_in import pyslurm as stand_in
+from omfs_daemon.slurm.pyslurm.pyslurm_child import NEEDED, PySlurmJob
+from tests.support.pyslurm_stand_in import pyslurm as stand_in
+from tests.support.waiting import LIMIT
 
 # As in releases 22.5.3, 24.11.0 and 25.11.2.
 CALLS = {
@@ -34,10 +34,9 @@ CALLS = {
 NAMES = {"Job", "Jobs", "JobSubmitDescription", "Node", "Nodes", "Partitions", "RPCError", "__version__"}
 CHANGED = ("admin_comment", "is_requeueable", "licenses", "nice", "required_nodes")
 
-LIMIT = 60.0
 LIST = f"""
 import json, pyslurm
-attributes = {[*Seen._fields, "run_time"]!r}
+attributes = {[*PySlurmJob._fields, "run_time"]!r}
 print(json.dumps({{
     "missing": [name for name in {sorted(NAMES | set(CALLS))!r} if not eval("hasattr(pyslurm.%s, '__doc__')" % name)],
     "attributes": [name for name in attributes if not hasattr(pyslurm.Job, name)],

@@ -1,4 +1,4 @@
-"""Advice on Slurm's settings: what hurts is found, and each finding has its mend."""
+"""Checks of Slurm's settings: what hurts is found, and each finding has a fix."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -6,14 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cli import check
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.slurm.settings_check import Facts
-from omfs_daemon.slurm.settings_check import Finding
-from omfs_daemon.slurm.settings_check import Level
-from omfs_daemon.slurm.settings_check import PlugIn
-from omfs_daemon.slurm.settings_check import findings
+from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.slurm.gateway import SlurmSettings
+from omfs_daemon.slurm.settings_check import Finding, Level, SiteFacts, findings
+from omfs_daemon.slurm.submit_plugin import PlugIn, max_age, plug_in_settings, privileged_uids
 
 GOOD = {
     "AuthInfo": "cred_expire=5",
@@ -27,7 +23,7 @@ GOOD = {
     "SelectTypeParameters": "CR_CORE",
     "SlurmUser": "slurm(64030)",
 }
-FACTS = Facts(
+FACTS = SiteFacts(
     uid=0,
     admin_level="",
     plugin=PlugIn.OURS,
@@ -38,24 +34,24 @@ FACTS = Facts(
     privileged_uids=frozenset({"0"}),
     poll_seconds=1.0,
     running=True,
-    shares=(AccountShare("bio", Fraction(50)),),
+    entitlements=(Entitlement("bio", Fraction(50)),),
 )
 
 
 def found(
-    version: str = "22.05.8", facts: Facts = FACTS, without: tuple[str, ...] = (), **values: str
+    version: str = "22.05.8", facts: SiteFacts = FACTS, without: tuple[str, ...] = (), **values: str
 ) -> dict[str, Finding]:
     settings = {name: value for name, value in {**GOOD, **values}.items() if name not in without}
     return {finding.subject: finding for finding in findings(SlurmSettings(version, settings), facts)}
 
 
-def test_good_settings_have_nothing_to_mend() -> None:
-    assert [finding for finding in found().values() if finding.level is not Level.OK or finding.mend] == []
+def test_good_settings_need_no_fix() -> None:
+    assert [finding for finding in found().values() if finding.level is not Level.OK or finding.fix] == []
 
 
-def test_what_is_not_right_has_a_mend() -> None:
-    bare = findings(SlurmSettings("20.11.2", {}), replace(FACTS, uid=5, shares=()))
-    assert all(finding.mend for finding in bare if finding.level is not Level.OK and finding.subject != "KillWait")
+def test_what_is_not_right_has_a_fix() -> None:
+    bare = findings(SlurmSettings("20.11.2", {}), replace(FACTS, uid=5, entitlements=()))
+    assert all(finding.fix for finding in bare if finding.level is not Level.OK and finding.subject != "KillWait")
     assert {finding.subject for finding in bare if finding.level is Level.FAIL} == {
         "version",
         "permissions",
@@ -99,7 +95,7 @@ def test_versions(version: str, level: Level) -> None:
     assert found(version)["version"].level is level
 
 
-def test_the_delay_of_a_requeued_job_is_told() -> None:
+def test_the_delay_of_a_requeued_job_is_reported() -> None:
     assert "after 121 s" in found(without=("AuthInfo",))["AuthInfo cred_expire"].what
     ignored = found(AuthInfo="cred_expire=1")["AuthInfo cred_expire"].what
     assert "after 121 s" in ignored and "cred_expire=1 is ignored" in ignored
@@ -108,7 +104,7 @@ def test_the_delay_of_a_requeued_job_is_told() -> None:
 
 def test_only_the_slow_parameters_are_named() -> None:
     finding = found(SchedulerParameters="batch_sched_delay=0,bf_interval=1")["SchedulerParameters"]
-    assert finding.mend == "SchedulerParameters=sched_interval=1 (besides what is there)"
+    assert finding.fix == "SchedulerParameters=sched_interval=1 (besides what is there)"
 
 
 @pytest.mark.parametrize(
@@ -132,10 +128,10 @@ def test_plug_in(plugin: PlugIn, level: Level) -> None:
     assert found(facts=replace(FACTS, plugin=plugin))["JobSubmitPlugins"].level is level
 
 
-def test_plug_in_that_looks_at_another_heartbeat() -> None:
+def test_plug_in_that_reads_another_heartbeat() -> None:
     finding = found(facts=replace(FACTS, watched=Path("/elsewhere")))["JobSubmitPlugins"]
     assert finding.level is Level.WARN
-    assert finding.mend == "heartbeat=/run/omfs/heartbeat in omfs_job_submit.conf beside slurm.conf"
+    assert finding.fix == "heartbeat=/run/omfs/heartbeat in omfs_job_submit.conf beside slurm.conf"
 
 
 @pytest.mark.parametrize("heartbeat_age", [None, 11.0])
@@ -147,15 +143,15 @@ def test_a_heartbeat_that_rests_while_the_daemon_runs(heartbeat_age: float | Non
     assert found(facts=replace(facts, max_age=1e9, heartbeat_age=11.0))["JobSubmitPlugins"].level is Level.OK
 
 
-def test_a_daemon_that_looks_too_seldom_for_the_plug_in() -> None:
+def test_a_daemon_that_polls_too_seldom_for_the_plug_in() -> None:
     finding = found(facts=replace(FACTS, poll_seconds=10.0))["JobSubmitPlugins"]
-    assert (finding.level, finding.mend.split()[0]) == (Level.WARN, "max_age=25")
+    assert (finding.level, finding.fix.split()[0]) == (Level.WARN, "max_age=25")
 
 
 def test_the_plug_in_must_take_the_daemons_orders() -> None:
     assert found()["privileged_uids"].level is Level.OK
     finding = found(facts=replace(FACTS, uid=64030))["privileged_uids"]
-    assert finding.level is Level.FAIL and finding.mend.startswith("privileged_uids=0,64030 ")
+    assert finding.level is Level.FAIL and finding.fix.startswith("privileged_uids=0,64030 ")
     assert "privileged_uids" not in found(facts=replace(FACTS, uid=64030, plugin=PlugIn.MISSING))
 
 
@@ -170,14 +166,15 @@ def test_the_plug_in_must_take_the_daemons_orders() -> None:
 def test_the_plug_ins_settings(tmp_path: Path, text: str, age: float, uids: set[str]) -> None:
     settings = SlurmSettings("22.05.8", {"SLURM_CONF": str(tmp_path / "slurm.conf")})
     (tmp_path / "omfs_job_submit.conf").write_text(text)
-    assert (check.max_age(settings), check.privileged_uids(settings)) == (age, uids)
+    plug_in = plug_in_settings(settings)
+    assert (max_age(plug_in), privileged_uids(plug_in)) == (age, uids)
 
 
 def test_entitlements_that_leave_nothing_for_others() -> None:
-    shares = (
-        AccountShare("a", Fraction(60)),
-        AccountShare("b", Fraction(40)),
-        AccountShare("c", Fraction(50), "a"),
+    entitlements = (
+        Entitlement("a", Fraction(60)),
+        Entitlement("b", Fraction(40)),
+        Entitlement("c", Fraction(50), "a"),
     )
-    assert found(facts=replace(FACTS, shares=shares))["entitlements"].level is Level.WARN
-    assert "40 % is left" in found(facts=replace(FACTS, shares=shares[:1]))["entitlements"].what
+    assert found(facts=replace(FACTS, entitlements=entitlements))["entitlements"].level is Level.WARN
+    assert "40 % is left" in found(facts=replace(FACTS, entitlements=entitlements[:1]))["entitlements"].what

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.cluster.run_report import RunState
-from omfs_daemon.cluster.run_report import of
+from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import Launched
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnRestart
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnUsr1
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import with_word
+from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnRestart, OnUsr1, with_run_comment
 
 
 class World:
     """One job under omfs-run, a hundred seconds of work long."""
 
-    def __init__(self, launched: Launched) -> None:
+    def __init__(self, launched: OmfsRunBehaviour) -> None:
         self.now = 1000.0
         self.slurm = FakeSlurm.uniform(lambda: self.now)
         self.gateway = FakeGateway(self.slurm)
-        self.id = self.slurm.submit(Submission(Request(1), run_time=100, comment="mine", launched=launched))
+        self.id = self.slurm.submit(Submission(JobRequest(1), run_time=100, comment="mine", launched=launched))
 
     def job(self) -> Job:
         found = self.gateway.find(self.id)
@@ -34,7 +27,7 @@ class World:
         return found
 
     def says(self) -> RunState | None:
-        said = of(self.job())
+        said = run_report(self.job())
         return said.state if said else None
 
     def usr1(self) -> None:
@@ -50,8 +43,8 @@ class World:
         self.now += 20
 
 
-def test_it_is_ready_when_it_says_so() -> None:
-    world = World(Launched(ready_after=5))
+def test_it_is_ready_when_it_reports_so() -> None:
+    world = World(OmfsRunBehaviour(ready_after=5))
     assert world.says() is None
     world.now += 5
     assert world.says() is RunState.READY
@@ -59,15 +52,15 @@ def test_it_is_ready_when_it_says_so() -> None:
 
 
 def test_asked_before_it_is_ready_the_job_dies() -> None:
-    world = World(Launched(ready_after=5))
+    world = World(OmfsRunBehaviour(ready_after=5))
     world.usr1()
     assert world.slurm.history[world.id].outcome == "FAILED"
 
 
 def test_no_work_is_lost_by_a_checkpoint_and_little_by_a_plain_requeue_after_it() -> None:
-    world = World(Launched())
+    world = World(OmfsRunBehaviour())
     world.again()
-    said = of(world.job())
+    said = run_report(world.job())
     assert said is not None and (said.state, said.restarts) == (RunState.READY, 1)
     assert world.slurm.history[world.id].lost == 0
     world.gateway.requeue_hold([str(world.id)])
@@ -75,7 +68,7 @@ def test_no_work_is_lost_by_a_checkpoint_and_little_by_a_plain_requeue_after_it(
 
 
 def test_asked_twice_it_makes_one_checkpoint() -> None:
-    world = World(Launched(seconds=3))
+    world = World(OmfsRunBehaviour(seconds=3))
     world.now += 1
     for _ in range(3):
         world.usr1()
@@ -86,27 +79,27 @@ def test_asked_twice_it_makes_one_checkpoint() -> None:
 
 
 def test_what_fails_once_may_succeed_the_next_time() -> None:
-    world = World(Launched(on_usr1=OnUsr1.FAIL, why="not_writable"))
+    world = World(OmfsRunBehaviour(on_usr1=OnUsr1.FAIL, why="not_writable"))
     world.now += 1
     world.usr1()
     world.now += 1
-    said = of(world.job())
+    said = run_report(world.job())
     assert said is not None and (said.state, said.why) == (RunState.FAILED, "not_writable")
-    world.slurm.behave(world.id, Launched())
+    world.slurm.behave(world.id, OmfsRunBehaviour())
     world.usr1()
     world.now += 1
     assert world.says() is RunState.STOPPED
 
 
 def test_restarted_from_the_beginning_its_work_is_lost() -> None:
-    world = World(Launched(on_restart=OnRestart.FRESH))
+    world = World(OmfsRunBehaviour(on_restart=OnRestart.FRESH))
     world.again()
     assert ":fresh=1" in world.job().comment
     assert world.slurm.history[world.id].lost == pytest.approx(10.5)
 
 
 def test_what_cannot_be_restarted_is_held_again() -> None:
-    world = World(Launched(on_restart=OnRestart.HELD, why="not_verified"))
+    world = World(OmfsRunBehaviour(on_restart=OnRestart.HELD, why="not_verified"))
     world.again()
     job = world.job()
     assert (job.state, job.hold, job.restarts) == (JobState.PENDING, Hold.USER, 2)
@@ -114,7 +107,7 @@ def test_what_cannot_be_restarted_is_held_again() -> None:
 
 
 def test_a_job_suspended_in_mid_checkpoint_ends_it_when_it_is_resumed() -> None:
-    world = World(Launched(seconds=3))
+    world = World(OmfsRunBehaviour(seconds=3))
     world.now += 1
     world.usr1()
     world.gateway.suspend([str(world.id)])
@@ -126,7 +119,7 @@ def test_a_job_suspended_in_mid_checkpoint_ends_it_when_it_is_resumed() -> None:
 
 
 def test_a_job_that_ends_by_itself_meanwhile_has_ended() -> None:
-    world = World(Launched(seconds=30))
+    world = World(OmfsRunBehaviour(seconds=30))
     world.now += 90
     world.usr1()
     world.now += 40
@@ -142,5 +135,5 @@ def test_a_job_that_ends_by_itself_meanwhile_has_ended() -> None:
         ("xomfs:run=1:ready", "xomfs:run=1:ready omfs:run=2:ready:method=m"),
     ],
 )
-def test_the_word_is_replaced_in_its_place(before: str, after: str) -> None:
-    assert with_word(before, 2, "ready", method="m") == after
+def test_the_report_is_replaced_in_its_place(before: str, after: str) -> None:
+    assert with_run_comment(before, 2, "ready", method="m") == after

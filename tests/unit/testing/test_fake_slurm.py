@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import random
+from math import inf
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold
-from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.cluster.jobs import Request
-from omfs_daemon.errors import GatewayError
-from omfs_daemon.errors import GatewayTimeout
+from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
+from omfs_daemon.errors import GatewayError, GatewayTimeout
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
-from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
-from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
+from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway, Fault
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 
 
@@ -52,7 +49,7 @@ def state(gateway: FakeGateway, job_id: int) -> JobState:
 
 
 def test_a_job_runs_to_its_end_and_its_work_is_counted(clock: Clock, slurm: FakeSlurm, gateway: FakeGateway) -> None:
-    job = slurm.submit(Submission(Request(16), run_time=60))
+    job = slurm.submit(Submission(JobRequest(16), run_time=60))
     assert state(gateway, job) is JobState.RUNNING
     clock.wait(61)
     assert state(gateway, job) is JobState.ENDED
@@ -64,7 +61,7 @@ def test_a_job_runs_to_its_end_and_its_work_is_counted(clock: Clock, slurm: Fake
 def test_a_requeued_job_loses_its_work_and_then_does_all_of_it(
     clock: Clock, slurm: FakeSlurm, gateway: FakeGateway
 ) -> None:
-    job = slurm.submit(Submission(Request(1), run_time=60))
+    job = slurm.submit(Submission(JobRequest(1), run_time=60))
     clock.wait(20)
     assert gateway.requeue_hold([str(job)]) == []
     gateway.release([str(job)])
@@ -75,7 +72,7 @@ def test_a_requeued_job_loses_its_work_and_then_does_all_of_it(
 
 
 def test_work_saved_by_a_signal_survives_a_requeue(clock: Clock, slurm: FakeSlurm, gateway: FakeGateway) -> None:
-    job = slurm.submit(Submission(Request(1), run_time=60, saves_on="USR1"))
+    job = slurm.submit(Submission(JobRequest(1), run_time=60, saves_on="USR1"))
     clock.wait(20)
     gateway.signal(str(job), "USR1")
     clock.wait(5)
@@ -89,7 +86,7 @@ def test_work_saved_by_a_signal_survives_a_requeue(clock: Clock, slurm: FakeSlur
 def test_a_time_limit_ends_a_job_and_stands_still_while_it_is_suspended(
     clock: Clock, slurm: FakeSlurm, gateway: FakeGateway
 ) -> None:
-    job = slurm.submit(Submission(Request(1), run_time=100, time_limit=30))
+    job = slurm.submit(Submission(JobRequest(1), run_time=100, time_limit=30))
     clock.wait(10)
     gateway.suspend([str(job)])
     clock.wait(1000)
@@ -101,8 +98,23 @@ def test_a_time_limit_ends_a_job_and_stands_still_while_it_is_suspended(
     assert slurm.history[job].done == 30
 
 
+def test_what_a_released_job_waits_for_shows_at_the_next_tick(
+    clock: Clock, slurm: FakeSlurm, gateway: FakeGateway
+) -> None:
+    first = slurm.submit(Submission(JobRequest(1)))
+    job = slurm.submit(Submission(JobRequest(1), after=(first,)))
+    gateway.hold([str(job)])
+    gateway.release([str(job)])
+    shown = []
+    for _ in range(2):
+        (seen,) = [one for one in gateway.jobs() if one.id == job]
+        shown.append((seen.hold, seen.reason, seen.eligible))
+        clock.now += slurm.timing.sched_interval
+    assert shown == [(Hold.NONE, "None", inf), (Hold.NONE, "Dependency", inf)]
+
+
 def test_an_ended_job_is_known_for_min_job_age(clock: Clock, slurm: FakeSlurm, gateway: FakeGateway) -> None:
-    job = slurm.submit(Submission(Request(1), run_time=1))
+    job = slurm.submit(Submission(JobRequest(1), run_time=1))
     clock.wait(300)
     assert state(gateway, job) is JobState.ENDED
     clock.wait(2)
@@ -111,9 +123,9 @@ def test_an_ended_job_is_known_for_min_job_age(clock: Clock, slurm: FakeSlurm, g
 
 
 def test_processes_show_a_resume_over_busy_cpus(clock: Clock, slurm: FakeSlurm, gateway: FakeGateway) -> None:
-    first = slurm.submit(Submission(Request(16)))
+    first = slurm.submit(Submission(JobRequest(16)))
     gateway.suspend([str(first)])
-    slurm.submit(Submission(Request(16), run_time=60))
+    slurm.submit(Submission(JobRequest(16), run_time=60))
     clock.wait(2)
     gateway.resume([str(first)])
     assert set(slurm.processes().values()) == {8}
@@ -131,7 +143,7 @@ def test_a_dead_controller(slurm: FakeSlurm, gateway: FakeGateway) -> None:
 
 
 def test_a_hanging_call_costs_time_and_does_nothing(clock: Clock, slurm: FakeSlurm, gateway: FakeGateway) -> None:
-    job = slurm.submit(Submission(Request(1)))
+    job = slurm.submit(Submission(JobRequest(1)))
     gateway.faults.wait = lambda: clock.wait(10)
     gateway.faults.inject(Fault.HANG, ["suspend"], times=1)
     with pytest.raises(GatewayTimeout):
@@ -142,24 +154,24 @@ def test_a_hanging_call_costs_time_and_does_nothing(clock: Clock, slurm: FakeSlu
 
 
 def test_a_late_answer_comes_after_the_order_took_effect(slurm: FakeSlurm, gateway: FakeGateway) -> None:
-    job = slurm.submit(Submission(Request(1)))
+    job = slurm.submit(Submission(JobRequest(1)))
     gateway.faults.inject(Fault.LATE, ["requeue_hold"])
     with pytest.raises(GatewayTimeout):
         gateway.requeue_hold([str(job)])
     assert state(gateway, job) is JobState.COMPLETING
 
 
-def test_a_stale_picture(slurm: FakeSlurm, gateway: FakeGateway) -> None:
+def test_a_stale_answer(slurm: FakeSlurm, gateway: FakeGateway) -> None:
     before = gateway.jobs()
     gateway.faults.inject(Fault.STALE, ["jobs"], times=1)
-    slurm.submit(Submission(Request(1)))
+    slurm.submit(Submission(JobRequest(1)))
     assert gateway.jobs() == before
     assert len(gateway.jobs()) == 1
 
 
 @pytest.mark.parametrize(("fault", "refused"), [(Fault.IGNORE, 0), (Fault.REFUSE, 1)])
 def test_orders_that_are_not_carried_out(slurm: FakeSlurm, gateway: FakeGateway, fault: Fault, refused: int) -> None:
-    job = slurm.submit(Submission(Request(1), hold=Hold.USER))
+    job = slurm.submit(Submission(JobRequest(1), hold=Hold.USER))
     gateway.faults.inject(fault, ["release"])
     assert len(gateway.release([str(job)])) == refused
     found = gateway.find(job)
@@ -167,15 +179,15 @@ def test_orders_that_are_not_carried_out(slurm: FakeSlurm, gateway: FakeGateway,
 
 
 def test_a_state_is_misreported_once(slurm: FakeSlurm, gateway: FakeGateway) -> None:
-    job = slurm.submit(Submission(Request(1)))
+    job = slurm.submit(Submission(JobRequest(1)))
     gateway.faults.misreport(job, JobState.SUSPENDED)
     assert [one.state for one in gateway.jobs()] == [JobState.SUSPENDED]
     assert [one.state for one in gateway.jobs()] == [JobState.RUNNING]
 
 
 def test_unchanged_jobs_are_the_same_objects(slurm: FakeSlurm, gateway: FakeGateway) -> None:
-    slurm.submit(Submission(Request(16)))
-    waiting = slurm.submit(Submission(Request(1)))
+    slurm.submit(Submission(JobRequest(16)))
+    waiting = slurm.submit(Submission(JobRequest(1)))
     first = {job.id: job for job in gateway.jobs()}
     assert next(job for job in gateway.jobs() if job.id == waiting) is first[waiting]
 
@@ -193,7 +205,7 @@ def test_no_job_is_lost_and_no_cpu_given_twice_whatever_happens(seed: int) -> No
         assert all(
             0 <= node.cpus_taken <= node.cpus and 0 <= node.memory_taken <= node.memory for node in gateway.nodes()
         )
-    for node in slurm.books:
+    for node in slurm.fake_nodes:
         slurm.node_up(node)
     while jobs := gateway.jobs():
         gateway.release([job.ref for job in jobs])
@@ -209,11 +221,11 @@ def _something_happens(dice: random.Random, slurm: FakeSlurm, gateway: FakeGatew
     """Anything but a resume over busy CPUs."""
     jobs = gateway.jobs()
     ref = [dice.choice(jobs).ref] if jobs else []
-    node = dice.choice(list(slurm.books))
+    node = dice.choice(list(slurm.fake_nodes))
     match dice.randrange(8):
         case 0 | 1 | 2:
             nodes = dice.choice((1, 1, 2))
-            request = Request(dice.choice((2, 3, 6)), nodes, memory_per_cpu=1 << 30)
+            request = JobRequest(dice.choice((2, 3, 6)), nodes, memory_per_cpu=1 << 30)
             array = (1, 2, 3) if dice.random() < 0.2 else ()
             slurm.submit(Submission(request, run_time=20, array=array, requeue=dice.random() < 0.8))
         case 3:

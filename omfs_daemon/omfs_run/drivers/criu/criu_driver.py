@@ -1,8 +1,8 @@
-"""Programs that CRIU dumps and restores, through the helper omfs-criu (plugins/criu), which holds the one capability.
+"""Checkpoints by CRIU, through omfs-criu (plugins/criu), which has the one capability that CRIU needs.
 
-The program runs below omfs-criu-attach, in its own session; after a restore CRIU turns into omfs-criu-attach, so that
-in both cases our child has the program's exit code. A dump leaves the program stopped: it is ended only when the images
-are verified and on disk, and runs on after any failure before that.
+The program runs below omfs-criu-attach, in its own session; after a restore CRIU becomes omfs-criu-attach, so that in
+both cases our child has the program's exit code. A dump leaves the program stopped: it is killed only when the images
+are verified and on disk, and continues after any failure before that.
 """
 
 import contextlib
@@ -16,17 +16,11 @@ import tempfile
 import time
 from typing import List, NamedTuple, Optional, Sequence
 
-from omfs_daemon.omfs_run.drivers.criu import dump_images as criu_images
-from omfs_daemon.omfs_run.drivers.criu import criu_processes
-from omfs_daemon.omfs_run.drivers.criu.criu_processes import Process
-from omfs_daemon.omfs_run.drivers.driver import CannotStart
-from omfs_daemon.omfs_run.drivers.driver import CannotStop
-from omfs_daemon.omfs_run.drivers.driver import Driver
-from omfs_daemon.omfs_run.drivers.driver import Ended
-from omfs_daemon.omfs_run.drivers.driver import Image
-from omfs_daemon.omfs_run.drivers.driver import Program
+from omfs_daemon.omfs_run.drivers.criu import criu_processes, dump_images
+from omfs_daemon.omfs_run.drivers.criu.criu_processes import CriuProcess
+from omfs_daemon.omfs_run.drivers.driver import CannotStart, CannotStop, Driver, Ended, Image, Program
 
-HELPER = "OMFS_CRIU"  # in the environment: the helper, if it is in none of these places
+HELPER = "OMFS_CRIU"  # environment variable: the path of omfs-criu, if it is in none of these places
 PLACES = (
     "/usr/libexec/omfs/omfs-criu",
     "/usr/local/libexec/omfs/omfs-criu",
@@ -34,17 +28,17 @@ PLACES = (
 )
 
 _POLL = 0.01
-_ASK = 10.0  # seconds for the helper to say CRIU's version
+_VERSION_SECONDS = 10.0  # seconds for omfs-criu to print CRIU's version
 _TRIAL = 20.0  # seconds for each half of the self-test
-_RELEASE = 5.0  # seconds for a program to run on after a failed dump
-_HALT = 5.0  # seconds for all of a dumped program to be seen stopped
+_RELEASE = 5.0  # seconds for a program to continue after a failed dump
+_HALT = 5.0  # seconds for all processes of a dumped program to be stopped
 _END = 10.0
-_TAKEN = 60.0  # seconds to wait for the program's numbers to be free
+_TAKEN = 60.0  # seconds to wait until the program's process IDs are free
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
 class Criu(Driver):
-    """``helper``: omfs-criu, with omfs-criu-attach beside it; found by itself if not given."""
+    """``helper``: path of omfs-criu, with omfs-criu-attach beside it; found automatically if not given."""
 
     name = "criu"
 
@@ -53,7 +47,7 @@ class Criu(Driver):
         self._tool = ""
 
     def version(self) -> str:
-        """Also dumps and restores a small process, once a run of the job: nothing less proves that it works here."""
+        """Also dumps and restores a small process, once in each run: nothing less proves that CRIU works here."""
         if not self._tool:
             tool = self._ask_version()
             scratch = ""
@@ -69,7 +63,7 @@ class Criu(Driver):
 
     def start(self, command: Sequence[str], scratch: str) -> Program:
         self.version()
-        _fit_streams()
+        _require_streams()
         try:
             return self._start(command, scratch, None)
         except OSError as error:
@@ -77,7 +71,7 @@ class Criu(Driver):
 
     def restart(self, directory: str, image: Image, scratch: str, timeout: float) -> Program:
         self.version()
-        _fit_streams()
+        _require_streams()
         try:
             return self._restart(directory, scratch, timeout, None)
         except OSError as error:
@@ -94,11 +88,12 @@ class Criu(Driver):
         except OSError as error:
             raise CannotStart("tool_missing", "{}: {}".format(self._helper, error.strerror)) from None
         try:
-            answer = process.communicate(timeout=_ASK)[0].decode(errors="replace")
+            answer = process.communicate(timeout=_VERSION_SECONDS)[0].decode(errors="replace")
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-            raise CannotStart("tool_hung", "{} gave no answer in {:g} s".format(self._helper, _ASK)) from None
+            text = "{} did not respond within {:g} s".format(self._helper, _VERSION_SECONDS)
+            raise CannotStart("tool_hung", text) from None
         found = re.search(r"^Version: (\S+)", answer, re.MULTILINE)
         if process.returncode != 0 or not found:
             last = (answer.strip().splitlines() or ["no message"])[-1]
@@ -116,7 +111,7 @@ class Criu(Driver):
         program = self._restart(images, scratch, _TRIAL, subprocess.DEVNULL)
         try:
             if program.wait(0) is not None:
-                raise CannotStart("self_test", "the restored process did not live")
+                raise CannotStart("self_test", "the restored process ended at once")
         finally:
             program.kill()
 
@@ -136,25 +131,24 @@ class Criu(Driver):
         end, taken = began + timeout, ""
         while True:
             work = tempfile.mkdtemp(prefix="restore-", dir=scratch)
-            with open(os.path.join(work, "said"), "w+b") as said:
-                os.unlink(said.name)  # omfs-criu-attach has a use for the name
-                criu = self._open([self._helper, "restore", directory, work], output, said.fileno())
+            with tempfile.TemporaryFile(dir=work) as errors:
+                criu = self._open([self._helper, "restore", directory, work], output, errors.fileno())
                 pid = _attached(criu, work, end)
                 if pid:
                     return _Run(self._helper, self._tool, criu, pid, scratch)
                 hung = criu.poll() is None
                 _end(criu)
-                said.seek(0)
-                words = said.read().decode(errors="replace")
-            trouble = criu_images.trouble(_read(os.path.join(work, "restore.log")), words)
-            if hung and taken:  # the last of several tries had too little time left
+                errors.seek(0)
+                text = errors.read().decode(errors="replace")
+            error = dump_images.find_failure(_read(os.path.join(work, "restore.log")), text)
+            if hung and taken:  # the last of several attempts had too little time left
                 raise CannotStart("pid_taken", "criu cannot restore: {}".format(taken))
             if hung:
                 raise CannotStart("tool_hung", "criu did not restore within {:g} s".format(timeout))
             free_by = min(end, began + _TAKEN)
-            if trouble.why != "pid_taken" or time.monotonic() + pause > free_by:
-                raise CannotStart(trouble.why, "criu cannot restore: {}".format(trouble.words))
-            taken = trouble.words
+            if error.why != "pid_taken" or time.monotonic() + pause > free_by:
+                raise CannotStart(error.why, "criu cannot restore: {}".format(error.message))
+            taken = error.message
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -171,7 +165,7 @@ class Criu(Driver):
 
 class _Dump(NamedTuple):
     code: Optional[int]  # None: it did not end in time and was killed
-    trouble: criu_images.Trouble
+    error: dump_images.CriuFailure
 
 
 class _Run(Program):
@@ -180,7 +174,7 @@ class _Run(Program):
         self._tool = tool
         self._attach = attach
         self._scratch = scratch
-        self._leader = criu_processes.look(pid)
+        self._leader = criu_processes.process_now(pid)
         self.pid = pid
 
     def wait(self, timeout: float) -> Optional[int]:
@@ -189,7 +183,7 @@ class _Run(Program):
         except subprocess.TimeoutExpired:
             return None
         if code < 0:
-            self.kill()  # who killed the parent left the program without anyone who could tell its end
+            self.kill()  # whoever killed the parent left nobody to report the program's end
             return 128 - code
         return code
 
@@ -198,7 +192,7 @@ class _Run(Program):
             criu_processes.send(self._leader, number)
 
     def checkpoint(self, directory: str, timeout: float, durable: bool = True) -> Image:
-        """See Program; unless ``durable`` the images are not brought to disk."""
+        """See Program; unless ``durable``, the images are not forced to disk."""
         end = time.monotonic() + timeout
         before = self._members()
         self._refuse_strays()
@@ -206,45 +200,45 @@ class _Run(Program):
         dump = self._dump(directory, timeout)
         if dump.code != 0:
             hung = dump.code is None
-            why = "tool_hung" if hung else dump.trouble.why
-            text = "criu did not end within {:g} s".format(timeout) if hung else dump.trouble.words
+            why = "tool_hung" if hung else dump.error.why
+            text = "criu did not finish within {:g} s".format(timeout) if hung else dump.error.message
             raise self._runs_on(before, directory, why, text)
         try:
             stopped = self._members()
             halted = criu_processes.await_stopped(stopped, _HALT)
             marks = criu_processes.switches(stopped)
             tasks = {one.pid: criu_processes.threads(one.pid) for one in stopped if criu_processes.is_alive(one)}
-            files = criu_images.verify(directory, tasks)
-            size = criu_images.to_disk(directory, files) if durable else 0
-        except criu_images.Incomplete as error:
+            files = dump_images.verify(directory, tasks)
+            size = dump_images.to_disk(directory, files) if durable else 0
+        except dump_images.IncompleteDump as error:
             raise self._runs_on(before, directory, "not_verified", str(error)) from None
         except OSError as error:
             raise self._runs_on(before, directory, "not_verified", error.strerror or str(error)) from None
         if time.monotonic() > end:
             raise self._runs_on(before, directory, "tool_hung", "not on disk within {:g} s".format(timeout))
-        # Who was woken by others since (Slurm sends SIGCONT, too) has gone on, and the images are of the past.
+        # A process that others continued since (Slurm sends SIGCONT, too) has run on, and its image is outdated.
         still = criu_processes.are_stopped(stopped) and criu_processes.switches(stopped) == marks
         if not (stopped and halted and still):
-            raise self._runs_on(before, directory, "woken", "the program was woken before it could be ended")
+            raise self._runs_on(before, directory, "woken", "the program was resumed before it could be killed")
         criu_processes.end_stopped(stopped, _END)
         self._wait_attach()
         return Image(files, self._tool, size)
 
     def kill(self) -> None:
         roots = [] if self._attach.poll() is not None else [self._attach.pid]
-        criu_processes.end_all(roots, self._leader, _END)
+        criu_processes.end_tree(roots, self._leader, _END)
         self._wait_attach()
 
-    def _members(self) -> List[Process]:
-        return criu_processes.tree(self.pid, criu_processes.all_processes())
+    def _members(self) -> List[CriuProcess]:
+        return criu_processes.tree_of(self.pid, criu_processes.all_processes())
 
     def _wait_attach(self) -> None:
-        # In vain for a process that hangs in the kernel: it has its SIGKILL and runs no more.
+        # A process that hangs in the kernel has its SIGKILL and runs no more.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._attach.wait(_END)
 
     def _refuse_strays(self) -> None:
-        """Daemons and the like: whom nobody would dump, and whose work would be lost."""
+        """Refuse daemons and the like: CRIU would not dump them, and their work would be lost."""
         everyone = criu_processes.all_processes().values()
         for one in everyone:
             if one.parent == self._attach.pid and one.pid != self.pid and criu_processes.is_alive(one):
@@ -254,9 +248,9 @@ class _Run(Program):
     def _dump(self, directory: str, timeout: float) -> _Dump:
         try:
             work = tempfile.mkdtemp(prefix="dump-", dir=self._scratch)
-            with open(os.path.join(work, "said"), "w+b") as said:
+            with open(os.path.join(work, "output"), "w+b") as output:
                 helper = [self._helper, "dump", str(self.pid), directory, work]
-                process = subprocess.Popen(helper, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+                process = subprocess.Popen(helper, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
                 code: Optional[int] = None
                 try:
                     code = process.wait(timeout)
@@ -264,26 +258,26 @@ class _Run(Program):
                     process.kill()
                     process.wait()
         except OSError as error:
-            return _Dump(1, criu_images.Trouble("tool_failed", "{}: {}".format(self._helper, error.strerror)))
-        words = _read(os.path.join(work, "said"))
-        return _Dump(code, criu_images.trouble(_read(os.path.join(work, "dump.log")), words))
+            return _Dump(1, dump_images.CriuFailure("tool_failed", "{}: {}".format(self._helper, error.strerror)))
+        text = _read(os.path.join(work, "output"))
+        return _Dump(code, dump_images.find_failure(_read(os.path.join(work, "dump.log")), text))
 
-    def _runs_on(self, before: List[Process], directory: str, why: str, text: str) -> CannotStop:
-        """The program goes on as if nothing had happened, except for those that its user had stopped himself."""
-        criu_images.remove(directory)
-        held = [one.pid for one in before if one.state == "T"]
-        known = {one.pid: one for one in before + self._members() if one.pid not in held}
-        awake = criu_processes.let_run(list(known.values()), _RELEASE)
+    def _runs_on(self, before: List[CriuProcess], directory: str, why: str, text: str) -> CannotStop:
+        """Let the program continue, except for processes that were stopped before."""
+        dump_images.remove_dump(directory)
+        stopped_before = [one.pid for one in before if one.state == "T"]
+        known = {one.pid: one for one in before + self._members() if one.pid not in stopped_before}
+        running = criu_processes.continue_processes(list(known.values()), _RELEASE)
         code = self.wait(0)
         if code is not None:
             return Ended(code)
-        alive = criu_processes.is_alive(criu_processes.look(self.pid))
-        rest = "" if awake else "; and not all of its processes run again"
+        alive = criu_processes.is_alive(criu_processes.process_now(self.pid))
+        rest = "" if running else "; and not all of its processes run again"
         return CannotStop(why, "no dump: {}{}".format(text, rest), alive=alive)
 
 
-def _refuse_files(processes: List[Process]) -> None:
-    """Files that are open but could not be opened again: CRIU would find that out only at the restore."""
+def _refuse_files(processes: List[CriuProcess]) -> None:
+    """Refuse open files that could not be opened again: CRIU would notice only at the restore."""
     for one in processes:
         for path in criu_processes.not_to_be_opened(one.pid):
             text = "process {} has {} open, which user {} may not open by its name"
@@ -291,7 +285,7 @@ def _refuse_files(processes: List[Process]) -> None:
 
 
 def _attached(attach: "subprocess.Popen[bytes]", work: str, end: float) -> int:
-    """The program's pid as soon as it is said; 0 if there will be none, or none by ``end``."""
+    """The program's pid as soon as it is known; 0 if there is none, or none by ``end``."""
     while True:
         ended = attach.poll() is not None
         text = _read(os.path.join(work, "attached")).strip()
@@ -304,7 +298,7 @@ def _attached(attach: "subprocess.Popen[bytes]", work: str, end: float) -> int:
 
 def _end(attach: "subprocess.Popen[bytes]") -> None:
     if attach.poll() is None:
-        criu_processes.end_all([attach.pid], None, _END)
+        criu_processes.end_tree([attach.pid], None, _END)
         attach.wait()
 
 
@@ -316,18 +310,18 @@ def _read(path: str) -> str:
         return ""
 
 
-def _fit_streams() -> None:
-    """CannotStart unless CRIU can bring back the standard streams: files (appended to), or /dev/null."""
+def _require_streams() -> None:
+    """CannotStart unless CRIU can restore the standard streams: files (appended to), or /dev/null."""
     for number, name in enumerate(("input", "output", "error")):
         try:
             info = os.fstat(number)
         except OSError:
             continue  # closed
         if stat.S_ISREG(info.st_mode):
-            # CRIU brings back a file that is only appended to whatever its size is by then.
+            # CRIU restores a file that is only appended to, whatever its size is by then.
             if number:
                 flags = fcntl.fcntl(number, fcntl.F_GETFL)
                 fcntl.fcntl(number, fcntl.F_SETFL, flags | os.O_APPEND)
         elif not (stat.S_ISCHR(info.st_mode) and info.st_rdev == os.stat(os.devnull).st_rdev):
-            text = "standard {} is neither a file nor /dev/null: criu cannot bring it back".format(name)
+            text = "standard {} is neither a file nor /dev/null: criu cannot restore it".format(name)
             raise CannotStart("standard_stream", text)

@@ -1,4 +1,4 @@
-"""The processes of a program as /proc shows them: who belongs to it, whether it really runs, how to end all of it."""
+"""The processes of a program in /proc: which belong to it, whether they run, and how to kill all of them."""
 
 import contextlib
 import os
@@ -8,11 +8,11 @@ import stat
 import time
 from typing import Dict, List, NamedTuple, Optional
 
-_POLL = 0.01  # seconds between two looks
+_POLL = 0.01  # seconds between two checks
 
 
-class Process(NamedTuple):
-    """``state``: the kernel's letter (RSDTtZX). ``started``: clock ticks since boot; tells a pid's users apart."""
+class CriuProcess(NamedTuple):
+    """``state``: the kernel's letter (RSDTtZX). ``started``: clock ticks since boot; tells reused pids apart."""
 
     pid: int
     parent: int
@@ -21,48 +21,48 @@ class Process(NamedTuple):
     started: int
 
 
-def look(pid: int, proc: str = "/proc") -> Optional[Process]:
-    """A process, or None if there is none (any more)."""
+def process_now(pid: int, proc: str = "/proc") -> Optional[CriuProcess]:
+    """A process, or None if there is none."""
     try:
         with open(os.path.join(proc, str(pid), "stat"), "rb") as file:
             text = file.read()
     except OSError:
         return None
-    # The name, in parentheses, is the user's: it may hold blanks and parentheses.
+    # The name is in parentheses and may itself hold blanks and parentheses.
     fields = text[text.rfind(b")") + 2 :].split()
-    return Process(pid, int(fields[1]), int(fields[3]), fields[0].decode(), int(fields[19]))
+    return CriuProcess(pid, int(fields[1]), int(fields[3]), fields[0].decode(), int(fields[19]))
 
 
-def all_processes(proc: str = "/proc") -> Dict[int, Process]:
-    """Every process that can be seen."""
-    seen = (look(int(name), proc) for name in os.listdir(proc) if name.isdigit())
+def all_processes(proc: str = "/proc") -> Dict[int, CriuProcess]:
+    """All visible processes."""
+    seen = (process_now(int(name), proc) for name in os.listdir(proc) if name.isdigit())
     return {process.pid: process for process in seen if process is not None}
 
 
-def tree(root: int, processes: Dict[int, Process]) -> List[Process]:
-    """``root`` and its descendants, parents first; empty if it is not there."""
+def tree_of(root: int, processes: Dict[int, CriuProcess]) -> List[CriuProcess]:
+    """``root`` and its descendants, parents first; empty if it does not exist."""
     children: Dict[int, List[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
     found = [root] if root in processes else []
-    for pid in found:  # grows as it is gone through
+    for pid in found:  # grows during the loop
         found.extend(children.get(pid, []))
     return [processes[pid] for pid in found]
 
 
-def is_alive(process: Optional[Process]) -> bool:
-    """Whether it can still run code of its own."""
+def is_alive(process: Optional[CriuProcess]) -> bool:
+    """Whether it can still run code."""
     return process is not None and process.state not in "ZX"
 
 
-def same(process: Process) -> Optional[Process]:
-    """The process as it is now; None if it has gone, its number used anew or not."""
-    now = look(process.pid)
+def same(process: CriuProcess) -> Optional[CriuProcess]:
+    """The process as it is now; None if it has ended, even if its pid was reused."""
+    now = process_now(process.pid)
     return now if now is not None and now.started == process.started else None
 
 
 def threads(pid: int, proc: str = "/proc") -> List[int]:
-    """The thread numbers of a process, its own among them; empty if it has gone."""
+    """The thread IDs of a process; empty if it has ended."""
     try:
         return [int(name) for name in os.listdir(os.path.join(proc, str(pid), "task"))]
     except OSError:
@@ -70,7 +70,7 @@ def threads(pid: int, proc: str = "/proc") -> List[int]:
 
 
 def not_to_be_opened(pid: int, proc: str = "/proc") -> List[str]:
-    """Names of the files that a process has open and that we could not open in the same way."""
+    """Names of a process's open files that we could not open in the same way."""
     folder = os.path.join(proc, str(pid))
     try:
         names = os.listdir(os.path.join(folder, "fd"))
@@ -90,23 +90,23 @@ def _not_to_be_opened(folder: str, name: str) -> str:
         with open(os.path.join(folder, "fdinfo", name)) as lines:
             found = re.search(r"^flags:\s+([0-7]+)", lines.read(), re.MULTILINE)
     except OSError:
-        return ""  # closed or gone while we looked
+        return ""  # closed or removed meanwhile
     access = int(found.group(1), 8) & os.O_ACCMODE if found else os.O_RDONLY
     mode = {os.O_RDONLY: os.R_OK, os.O_WRONLY: os.W_OK}.get(access, os.R_OK | os.W_OK)
     return "" if os.access(path, mode) else path
 
 
-def send(process: Process, number: int) -> None:
-    """Send a signal if it is still the same process; nothing happens if it has gone."""
+def send(process: CriuProcess, number: int) -> None:
+    """Send a signal if it is still the same process; does nothing if it has ended."""
     if same(process) is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(process.pid, number)
 
 
-def let_run(processes: List[Process], timeout: float) -> bool:
-    """Wake what was left stopped or traced; whether all that is alive runs within ``timeout`` seconds.
+def continue_processes(processes: List[CriuProcess], timeout: float) -> bool:
+    """Continue stopped or traced processes; returns whether all of them run within ``timeout`` seconds.
 
-    A tracer that was killed lets go a moment later, so this looks again.
+    A tracer that was killed detaches a moment later, so this is repeated.
     """
     end = time.monotonic() + timeout
     while True:
@@ -121,13 +121,13 @@ def let_run(processes: List[Process], timeout: float) -> bool:
         time.sleep(_POLL)
 
 
-def are_stopped(processes: List[Process]) -> bool:
-    """Whether every one is stopped, or can run no more."""
+def are_stopped(processes: List[CriuProcess]) -> bool:
+    """Whether every process is stopped or has ended."""
     return all(now is None or now.state in "TZX" for now in map(same, processes))
 
 
-def await_stopped(processes: List[Process], timeout: float) -> bool:
-    """Whether all are stopped within ``timeout`` seconds: a stop that is ordered takes effect a moment later."""
+def await_stopped(processes: List[CriuProcess], timeout: float) -> bool:
+    """Whether all are stopped within ``timeout`` seconds: SIGSTOP takes effect a moment later."""
     end = time.monotonic() + timeout
     while not are_stopped(processes):
         if time.monotonic() > end:
@@ -136,8 +136,8 @@ def await_stopped(processes: List[Process], timeout: float) -> bool:
     return True
 
 
-def switches(processes: List[Process], proc: str = "/proc") -> Dict[int, str]:
-    """How often each thread was given a CPU and lost it: the same later on if and only if none of them has run."""
+def switches(processes: List[CriuProcess], proc: str = "/proc") -> Dict[int, str]:
+    """Context switches of each thread: unchanged later if and only if none of them has run."""
     found: Dict[int, str] = {}
     for one in processes:
         for thread in threads(one.pid, proc):
@@ -149,18 +149,18 @@ def switches(processes: List[Process], proc: str = "/proc") -> Dict[int, str]:
     return found
 
 
-def end_all(roots: List[int], leader: Optional[Process], timeout: float) -> bool:
-    """Kill the ``roots``, all below them, and the session of ``leader``; whether all have gone in time (seconds).
+def end_tree(roots: List[int], leader: Optional[CriuProcess], timeout: float) -> bool:
+    """Kill the ``roots``, their descendants, and the session of ``leader``; whether all ended in time (seconds).
 
-    Parents are stopped before their children are listed, so that nothing is born while we look.
+    Parents are stopped before their children are listed, so that no process is created meanwhile.
     """
     end = time.monotonic() + timeout
-    known: Dict[int, Process] = {}
+    known: Dict[int, CriuProcess] = {}
     while True:
         processes = all_processes()
-        found = {one.pid: one for root in roots for one in tree(root, processes)}
+        found = {one.pid: one for root in roots for one in tree_of(root, processes)}
         found.update((one.pid, one) for one in processes.values() if leader and _in_session(one, leader, processes))
-        # Another user's process can be none of the program's, whatever its session says.
+        # Another user's process cannot belong to the program, whatever its session.
         mine = [one for one in found.values() if is_alive(one) and one.pid != os.getpid() and _is_mine(one.pid)]
         new = [one for one in mine if one.pid not in known]
         for one in new:
@@ -176,8 +176,8 @@ def end_all(roots: List[int], leader: Optional[Process], timeout: float) -> bool
             time.sleep(_POLL)
 
 
-def end_stopped(processes: List[Process], timeout: float) -> None:
-    """Kill a stopped tree (parents first in the list), children first, so that each is waited for by someone."""
+def end_stopped(processes: List[CriuProcess], timeout: float) -> None:
+    """Kill a stopped tree (listed parents first), children first, so that each is reaped by its parent."""
     end = time.monotonic() + timeout
     for one in processes[1:]:
         send(one, signal.SIGKILL)
@@ -187,8 +187,8 @@ def end_stopped(processes: List[Process], timeout: float) -> None:
         send(one, signal.SIGKILL)
 
 
-def _in_session(process: Process, leader: Process, processes: Dict[int, Process]) -> bool:
-    # Without its leader a session keeps its number; with another leader the number was used anew.
+def _in_session(process: CriuProcess, leader: CriuProcess, processes: Dict[int, CriuProcess]) -> bool:
+    # A session without its leader keeps its ID; with another leader the ID was reused.
     now = processes.get(leader.pid)
     return process.session == leader.pid and (now is None or now.started == leader.started)
 

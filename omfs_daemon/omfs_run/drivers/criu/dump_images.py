@@ -1,4 +1,4 @@
-"""CRIU's image files and logs: is a set of images complete, is it on disk, and what was CRIU's trouble."""
+"""CRIU's image files and logs: whether a dump is complete and on disk, and why CRIU failed."""
 
 import os
 import re
@@ -6,19 +6,19 @@ import stat
 from typing import Dict, List, NamedTuple
 
 
-class Incomplete(Exception):
-    """The images cannot be what was dumped; the text says why."""
+class IncompleteDump(Exception):
+    """The images do not hold all that was dumped; the text says what is missing."""
 
 
-class Trouble(NamedTuple):
-    """Why CRIU failed: a code of the job's comment, and its own words."""
+class CriuFailure(NamedTuple):
+    """Why CRIU failed: a reason code, and its own message."""
 
     why: str
-    words: str
+    message: str
 
 
-def needed(tasks: Dict[int, List[int]]) -> List[str]:
-    """The files without which a tree of processes (pid: thread numbers) cannot come back."""
+def needed_images(tasks: Dict[int, List[int]]) -> List[str]:
+    """The files without which a tree of processes (pid: thread IDs) cannot be restored."""
     names = ["inventory.img", "pstree.img", "files.img"]
     for pid in sorted(tasks):
         names += ["mm-%d.img" % pid, "pagemap-%d.img" % pid, "fs-%d.img" % pid]
@@ -27,22 +27,22 @@ def needed(tasks: Dict[int, List[int]]) -> List[str]:
 
 
 def verify(directory: str, tasks: Dict[int, List[int]]) -> List[str]:
-    """All files of a complete dump of these processes (pid: thread numbers); raises Incomplete."""
+    """All files of a complete dump of these processes (pid: thread IDs); raises IncompleteDump."""
     files = sorted(os.listdir(directory))
     for name in files:
         info = os.lstat(os.path.join(directory, name))
         if not stat.S_ISREG(info.st_mode):
-            raise Incomplete("%s is not a file" % name)
-    for name in needed(tasks):
+            raise IncompleteDump("%s is not a file" % name)
+    for name in needed_images(tasks):
         if name not in files:
-            raise Incomplete("%s is missing" % name)
+            raise IncompleteDump("%s is missing" % name)
         if os.path.getsize(os.path.join(directory, name)) == 0:
-            raise Incomplete("%s is empty" % name)
+            raise IncompleteDump("%s is empty" % name)
     return files
 
 
 def to_disk(directory: str, files: List[str]) -> int:
-    """Bring the files and the directory to disk; the bytes they have. Raises OSError."""
+    """Write the files and the directory to disk; returns their bytes. Raises OSError."""
     size = 0
     for name in [*files, ""]:
         descriptor = os.open(os.path.join(directory, name), os.O_RDONLY | os.O_NOFOLLOW)
@@ -54,8 +54,8 @@ def to_disk(directory: str, files: List[str]) -> int:
     return size
 
 
-def remove(directory: str) -> None:
-    """Take away what a failed dump left, so that a full disk is not full because of us."""
+def remove_dump(directory: str) -> None:
+    """Remove what a failed dump left, so that it does not fill the disk."""
     try:
         for name in os.listdir(directory):
             os.unlink(os.path.join(directory, name))
@@ -63,17 +63,17 @@ def remove(directory: str) -> None:
         pass
 
 
-def trouble(log: str, said: str = "") -> Trouble:
-    """Judge CRIU's log and what came on standard error (either may be empty)."""
+def find_failure(log: str, output: str = "") -> CriuFailure:
+    """Find the error in CRIU's log and standard error (either may be empty)."""
     errors = [line for line in log.splitlines() if "Error" in line and "RLIMIT_NOFILE" not in line]
     # The first error is the cause, those after it are consequences.
-    words = (errors[0] if errors else (said.strip().splitlines() or ["no message"])[-1]).strip()
-    words = re.sub(r"^(\([^)]*\)\s*)?(pie: )?(\s*\d+: )?Error\s+\([^)]*\):\s*", "", words)[:300]
-    everything = "\n".join(errors)
-    if "No space left on device" in everything or "Disk quota exceeded" in everything:
-        return Trouble("no_space", words)
-    if re.search(r"(Can't fork for|Unable to create a thread|clone).*(File exists|-17\b)", everything):
-        return Trouble("pid_taken", words)
-    if "Read-only file system" in everything:
-        return Trouble("not_writable", words)
-    return Trouble("tool_failed", words)
+    message = (errors[0] if errors else (output.strip().splitlines() or ["no message"])[-1]).strip()
+    message = re.sub(r"^(\([^)]*\)\s*)?(pie: )?(\s*\d+: )?Error\s+\([^)]*\):\s*", "", message)[:300]
+    all_errors = "\n".join(errors)
+    if "No space left on device" in all_errors or "Disk quota exceeded" in all_errors:
+        return CriuFailure("no_space", message)
+    if re.search(r"(Can't fork for|Unable to create a thread|clone).*(File exists|-17\b)", all_errors):
+        return CriuFailure("pid_taken", message)
+    if "Read-only file system" in all_errors:
+        return CriuFailure("not_writable", message)
+    return CriuFailure("tool_failed", message)

@@ -1,4 +1,4 @@
-"""Asking a DMTCP coordinator: every call with a time-out, none of them believed about a checkpoint."""
+"""Questions to a DMTCP coordinator: each with a timeout, none trusted as proof of a checkpoint."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import signal
 import subprocess
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-# Enough for a coordinator on the same node; one that does not answer in this time is asked again.
+# Enough for a coordinator on the same node; one that does not respond in this time is asked again.
 ANSWER_SECONDS = 10.0
 
 _NOT_FOUND = 2
@@ -14,7 +14,7 @@ _MOST_KEPT = 1 << 20
 
 
 class Reply(NamedTuple):
-    """How a command ended (None: not in time, and killed) and what it printed."""
+    """The exit code of a command (None: killed at its timeout) and what it printed."""
 
     code: Optional[int]
     stdout: str
@@ -29,15 +29,15 @@ class Status(NamedTuple):
     running: bool
 
 
-class Peer(NamedTuple):
+class DmtcpPeer(NamedTuple):
     """A process of the program as the coordinator lists it."""
 
     pid: int
     state: str
 
 
-def call(arguments: Sequence[str], environment: Dict[str, str], timeout: float) -> Reply:
-    """Run a command to its end, at most ``timeout`` seconds; raises OSError if it cannot be run at all."""
+def run_dmtcp(arguments: Sequence[str], environment: Dict[str, str], timeout: float) -> Reply:
+    """Run a command for at most ``timeout`` seconds; raises OSError if it cannot be executed."""
     process = subprocess.Popen(
         list(arguments),
         stdin=subprocess.DEVNULL,
@@ -65,12 +65,12 @@ def _text(raw: bytes) -> str:
 
 _PEERS = re.compile(r"^\s*NUM_PEERS=(\d+)\s*$", re.MULTILINE)
 _RUNNING = re.compile(r"^\s*RUNNING=(yes|no)\s*$", re.MULTILINE)
-# #, PROG[virtPID:realPID]@HOST, UNIQUEPID, STATE, BARRIER; a program's name may hold anything, so it is not looked at.
+# #, PROG[virtPID:realPID]@HOST, UNIQUEPID, STATE, BARRIER; a program's name may hold anything, so it is skipped.
 _PEER = re.compile(r"^\d+, .*\[-?\d+:(\d+)\]@[^,]*, [^,]*, (?:WorkerState::)?(\w+)(?:,.*)?$")
 
 
 def parse_status(reply: Reply) -> Optional[Status]:
-    """What ``-s`` says; None if it was not answered."""
+    """What ``-s`` printed; None if there was no reply."""
     peers, running = _PEERS.search(reply.stdout), _RUNNING.search(reply.stdout)
     if reply.code == 0 and peers is not None and running is not None:
         return Status(True, int(peers.group(1)), running.group(1) == "yes" and int(peers.group(1)) > 0)
@@ -79,14 +79,14 @@ def parse_status(reply: Reply) -> Optional[Status]:
     return None
 
 
-def parse_list(text: str) -> List[Peer]:
+def parse_list(text: str) -> List[DmtcpPeer]:
     """The processes that ``-l`` lists."""
     found = (_PEER.match(line) for line in text.splitlines())
-    return [Peer(int(peer.group(1)), peer.group(2)) for peer in found if peer is not None]
+    return [DmtcpPeer(int(peer.group(1)), peer.group(2)) for peer in found if peer is not None]
 
 
 def read_port(path: str) -> Optional[int]:
-    """The port in a port file, None while it is not written. The file is 0600 in a private directory: it is trusted."""
+    """The port in a port file; None until it is written. The file is 0600 in a private directory, so it is trusted."""
     try:
         with open(path) as file:
             text = file.read(16).strip()
@@ -103,21 +103,21 @@ class Coordinator:
         self._port_file = port_file
         self._environment = environment
 
-    def ask(self, *words: str, timeout: float = ANSWER_SECONDS) -> Reply:
-        """One command; without a port yet, or if it cannot be run, as if it had not been answered."""
+    def ask(self, *arguments: str, timeout: float = ANSWER_SECONDS) -> Reply:
+        """Send one command; a missing port and a failed command count as no reply."""
         port = read_port(self._port_file)
         if port is None:
             return Reply(None, "", "no port")
         where = ["--coord-host", "127.0.0.1", "--coord-port", str(port)]
         try:
-            return call([self._command, *where, *list(words)], self._environment, timeout)
+            return run_dmtcp([self._command, *where, *list(arguments)], self._environment, timeout)
         except OSError as error:
             return Reply(None, "", str(error))
 
     def status(self, timeout: float = ANSWER_SECONDS) -> Optional[Status]:
         return parse_status(self.ask("-s", timeout=timeout))
 
-    def peers(self, timeout: float = ANSWER_SECONDS) -> List[Peer]:
+    def peers(self, timeout: float = ANSWER_SECONDS) -> List[DmtcpPeer]:
         return parse_list(self.ask("-l", timeout=timeout).stdout)
 
     def quit(self, timeout: float) -> Tuple[Optional[int], str]:

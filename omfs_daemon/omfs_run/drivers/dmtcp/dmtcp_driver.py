@@ -1,7 +1,4 @@
-"""DMTCP as a way of checkpointing: a coordinator of its own for each run, and a protocol that holds on every release.
-
-Here its commands are found, and programs are started and restarted; ``dmtcp_program`` watches and stops them.
-"""
+"""Checkpoints by DMTCP: finds its commands, starts and restarts programs, each with a coordinator of its own."""
 
 import os
 import shutil
@@ -11,21 +8,13 @@ from typing import List, Mapping, Optional, Sequence
 
 from omfs_daemon.omfs_run.drivers.dmtcp import environment as environments
 from omfs_daemon.omfs_run.drivers.dmtcp import images
-from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import call
-from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import read_port
-from omfs_daemon.omfs_run.drivers.dmtcp.own_coordinator import Clock
-from omfs_daemon.omfs_run.drivers.dmtcp.own_coordinator import Sleep
-from omfs_daemon.omfs_run.drivers.dmtcp.own_coordinator import start_own
-from omfs_daemon.omfs_run.drivers.dmtcp.scratch import Place
+from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import read_port, run_dmtcp
+from omfs_daemon.omfs_run.drivers.dmtcp.own_coordinator import Clock, Sleep, start_own
 from omfs_daemon.omfs_run.drivers.dmtcp.program import DmtcpProgram
+from omfs_daemon.omfs_run.drivers.dmtcp.scratch import ScratchDirectory
 from omfs_daemon.omfs_run.drivers.dmtcp.tools import Tools
-from omfs_daemon.omfs_run.drivers.dmtcp.versions import OLDEST
-from omfs_daemon.omfs_run.drivers.dmtcp.versions import parse_version
-from omfs_daemon.omfs_run.drivers.dmtcp.versions import shown
-from omfs_daemon.omfs_run.drivers.driver import CannotStart
-from omfs_daemon.omfs_run.drivers.driver import Driver
-from omfs_daemon.omfs_run.drivers.driver import Image
-from omfs_daemon.omfs_run.drivers.driver import Program
+from omfs_daemon.omfs_run.drivers.dmtcp.versions import OLDEST, parse_version, shown
+from omfs_daemon.omfs_run.drivers.driver import CannotStart, Driver, Image, Program
 
 _VERSION_SECONDS = 20.0
 
@@ -33,7 +22,7 @@ _VERSION_SECONDS = 20.0
 class Dmtcp(Driver):
     """``bin_directory``: where DMTCP's commands are (None: on the PATH); ``environment``: the job's.
 
-    ``stalled``: seconds without a byte written after which a checkpoint that is over its time is given up.
+    ``stall_limit``: seconds without a byte written after which an overdue checkpoint is given up.
     """
 
     name = "dmtcp"
@@ -44,9 +33,9 @@ class Dmtcp(Driver):
         environment: Optional[Mapping[str, str]] = None,
         clock: Clock = time.monotonic,
         sleep: Sleep = time.sleep,
-        stalled: float = 60.0,
+        stall_limit: float = 60.0,
     ) -> None:
-        self._stalled = stalled
+        self._stall_limit = stall_limit
         self._bin = bin_directory
         self._environment = dict(os.environ if environment is None else environment)
         self._clock = clock
@@ -60,28 +49,28 @@ class Dmtcp(Driver):
         tools = self._found()
         program = shutil.which(command[0], path=self._environment.get("PATH")) if command else None
         if program is None:
-            # DMTCP ends with 99 for this and for its own failures alike.
+            # DMTCP exits with 99 for this as well as for its own failures.
             raise CannotStart("no_program", "no such program: {!r}".format(command[0] if command else ""))
-        place = Place(scratch, self._environment)
+        scratch_directory = ScratchDirectory(scratch, self._environment)
         if environments.is_mpi(command):
-            place.use_mpi()
-        return self._begin(tools.launch, command, place, tools)
+            scratch_directory.use_mpi()
+        return self._begin(tools.launch, command, scratch_directory, tools)
 
     def restart(self, directory: str, image: Image, scratch: str, timeout: float) -> Program:
         deadline = self._clock() + timeout
         tools = self._found()
         names = [name for name in image.files if name.endswith(images.SUFFIX) and os.sep not in name]
         if not names:
-            raise CannotStart("bad_image", "the checkpoint in {} lists no image of DMTCP".format(directory))
+            raise CannotStart("bad_image", "the checkpoint in {} lists no DMTCP image".format(directory))
         paths = [os.path.join(os.path.abspath(directory), name) for name in names]
         missing = [path for path in paths if not os.path.isfile(path)]
         if missing:
             raise CannotStart("bad_image", "the checkpoint lacks {}".format(missing[0]))
-        place = Place(scratch, self._environment)
+        scratch_directory = ScratchDirectory(scratch, self._environment)
         if environments.holds_mpi(names):
-            place.use_mpi()
-        # Started in the job's directory: a program that never changed its directory comes back in that of the restart.
-        program = self._begin(tools.restart, paths, place, tools)
+            scratch_directory.use_mpi()
+        # Started in the job's directory: a program that never changed its directory continues in that of the restart.
+        program = self._begin(tools.restart, paths, scratch_directory, tools)
         try:
             program.require_running(deadline, len(paths), image.tool)
         except BaseException:
@@ -89,16 +78,18 @@ class Dmtcp(Driver):
             raise
         return program
 
-    def _begin(self, tool: str, what: Sequence[str], place: Place, tools: Tools) -> DmtcpProgram:
-        own = start_own(tools.coordinator, place.port_file, place.environment, place.scratch, self._clock, self._sleep)
-        where = ["-j", "--coord-host", "127.0.0.1", "--coord-port", str(read_port(place.port_file))]
-        arguments: List[str] = [tool, *where, "--ckptdir", place.link, "-i", "0", "-q", *what]
+    def _begin(self, tool: str, operands: Sequence[str], scratch: ScratchDirectory, tools: Tools) -> DmtcpProgram:
+        own = start_own(
+            tools.coordinator, scratch.port_file, scratch.environment, scratch.path, self._clock, self._sleep
+        )
+        where = ["-j", "--coord-host", "127.0.0.1", "--coord-port", str(read_port(scratch.port_file))]
+        arguments: List[str] = [tool, *where, "--ckptdir", scratch.link, "-i", "0", "-q", *operands]
         try:
-            process = subprocess.Popen(arguments, env=place.environment, preexec_fn=os.setpgrp, restore_signals=True)
+            process = subprocess.Popen(arguments, env=scratch.environment, preexec_fn=os.setpgrp, restore_signals=True)
         except OSError as error:
             own.end()
-            raise CannotStart("tool_failed", "cannot run {}: {}".format(tool, error.strerror)) from None
-        return DmtcpProgram(process, own, place, tools, self._clock, self._sleep, self._stalled)
+            raise CannotStart("tool_failed", "cannot execute {}: {}".format(tool, error.strerror)) from None
+        return DmtcpProgram(process, own, scratch, tools, self._clock, self._sleep, self._stall_limit)
 
     def _found(self) -> Tools:
         if self._tools is None:
@@ -115,12 +106,12 @@ class Dmtcp(Driver):
             found.append(os.path.abspath(path))
         environment = {name: value for name, value in self._environment.items() if not name.startswith("DMTCP_")}
         try:
-            reply = call([found[0], "--version"], environment, _VERSION_SECONDS)
+            reply = run_dmtcp([found[0], "--version"], environment, _VERSION_SECONDS)
         except OSError as error:
-            raise CannotStart("tool_missing", "cannot run {}: {}".format(found[0], error.strerror)) from None
+            raise CannotStart("tool_missing", "cannot execute {}: {}".format(found[0], error.strerror)) from None
         version = parse_version(reply.stdout + reply.stderr)
         if version is None:
-            raise CannotStart("tool_missing", "{} --version says no version".format(found[0]))
+            raise CannotStart("tool_missing", "{} --version prints no version".format(found[0]))
         if version < OLDEST:
             raise CannotStart("tool_missing", "{} is {}; 2.6.0 or later is needed".format(found[0], shown(version)))
         return Tools(found[0], found[1], found[2], found[3], version)

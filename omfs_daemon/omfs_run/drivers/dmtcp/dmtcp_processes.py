@@ -1,4 +1,4 @@
-"""Finding and ending all that belongs to a program under DMTCP, by pid and never by name.
+"""Find and kill all processes of a program under DMTCP, by pid and never by name.
 
 A process belongs to it if it descends from the one we started, is in its process group, is listed by the coordinator,
 or was started with our mark in its environment. All four are needed: the coordinator and orphans have init as parent,
@@ -11,8 +11,8 @@ import signal
 from typing import Callable, Dict, Iterable, List, NamedTuple, Set
 
 
-class Process(NamedTuple):
-    """``start``: in clock ticks since boot; with the pid it names a process for good."""
+class DmtcpProcess(NamedTuple):
+    """``start``: in clock ticks since boot; with the pid it identifies a process."""
 
     pid: int
     parent: int
@@ -20,8 +20,8 @@ class Process(NamedTuple):
     start: int
 
 
-def look(proc: str = "/proc") -> Dict[int, Process]:
-    """All processes but zombies, which have ended already."""
+def all_processes_now(proc: str = "/proc") -> Dict[int, DmtcpProcess]:
+    """All processes except zombies, which have ended."""
     found = {}
     for name in os.listdir(proc):
         if not name.isdigit():
@@ -33,13 +33,13 @@ def look(proc: str = "/proc") -> Dict[int, Process]:
         except OSError:
             continue
         if len(fields) > 19 and fields[0] not in (b"Z", b"X"):
-            found[int(name)] = Process(int(name), int(fields[1]), int(fields[2]), int(fields[19]))
+            found[int(name)] = DmtcpProcess(int(name), int(fields[1]), int(fields[2]), int(fields[19]))
     return found
 
 
-def belonging(root: int, known: Iterable[Process], mark: bytes) -> Set[Process]:
-    """What belongs to the program started as ``root`` and in the group ``root``; ``known``: found before or listed."""
-    alive = look()
+def belonging(root: int, known: Iterable[DmtcpProcess], mark: bytes) -> Set[DmtcpProcess]:
+    """The processes of the program started as ``root`` in group ``root``; ``known``: found before or listed."""
+    alive = all_processes_now()
     mine = {process for process in known if alive.get(process.pid, process).start == process.start}
     mine = {process for process in mine if process.pid in alive}
     mine |= {
@@ -62,9 +62,9 @@ def _marked(pid: int, mark: bytes) -> bool:
         return False
 
 
-def processes_of(pids: Iterable[int]) -> List[Process]:
-    """The processes with these pids that run as ourselves now."""
-    alive = look()
+def processes_of(pids: Iterable[int]) -> List[DmtcpProcess]:
+    """Those of these pids that are running processes of our own user."""
+    alive = all_processes_now()
     found = []
     for pid in pids:
         try:
@@ -75,7 +75,7 @@ def processes_of(pids: Iterable[int]) -> List[Process]:
     return found
 
 
-def end_all(find: Callable[[], Set[Process]], sleep: Callable[[float], None], rounds: int = 500) -> bool:
+def kill_until_gone(find: Callable[[], Set[DmtcpProcess]], sleep: Callable[[float], None], rounds: int = 500) -> bool:
     """SIGKILL until ``find`` finds nothing more; False if something survives (in the kernel, on a dead file server)."""
     for _ in range(rounds):
         left = find()

@@ -7,19 +7,19 @@ from typing import Dict, Mapping, Optional, Sequence
 
 from omfs_daemon.omfs_run.drivers.driver import CannotStart
 
-# The user's own choices that do not touch the protocol. Any other variable of DMTCP's is dropped: they name other
-# coordinators and directories, checkpoint at intervals, in the background, or make errors hang.
+# Choices of the user that do not affect the protocol. DMTCP's other variables are dropped: they name other coordinators
+# and directories, checkpoint at intervals, in the background, or make errors hang.
 _KEPT = ("DMTCP_SIGCKPT", "DMTCP_PLUGIN", "DMTCP_ALLOC_PLUGIN", "DMTCP_DL_PLUGIN", "DMTCP_CKPT_OPEN_FILES")
 
 _MPI_STARTERS = ("mpirun", "mpiexec", "orterun")
 _MPI_IMAGE = re.compile(r"ckpt_(?:mpirun|mpiexec|orterun)[._]")
 
 
-def clean(environment: Mapping[str, str], directory: str, temporary: str) -> Dict[str, str]:
-    """``environment`` with what DMTCP needs; ``directory`` takes the images, ``temporary`` its own files."""
+def dmtcp_environment(environment: Mapping[str, str], directory: str, temporary: str) -> Dict[str, str]:
+    """``environment`` with what DMTCP needs; ``directory`` is for the images, ``temporary`` for its own files."""
     kept = {name: value for name, value in environment.items() if not name.startswith("DMTCP_") or name in _KEPT}
-    # Compression is 6 to 20 times slower. The directory is told here too, and not only by --ckptdir: dmtcp_restart
-    # tells it to the coordinator in no other way, and the coordinator writes the restart script into it.
+    # Compression is 6 to 20 times slower. --ckptdir is not enough: dmtcp_restart passes the directory to the
+    # coordinator in no other way, and the coordinator writes the restart script into it.
     kept.update(DMTCP_GZIP="0", DMTCP_TMPDIR=temporary, DMTCP_CHECKPOINT_DIR=directory)
     return kept
 
@@ -37,8 +37,8 @@ def holds_mpi(images: Sequence[str]) -> bool:
 def for_open_mpi(environment: Mapping[str, str], session: str) -> Dict[str, str]:
     """What Open MPI needs to run under DMTCP on one node; ``session``: a directory for its own files.
 
-    It must neither ask Slurm for ranks nor keep files open below /sys, and speak TCP only. What the user has set of
-    Open MPI's parameters himself stays.
+    It must use TCP only, and neither ask Slurm for ranks nor keep files open below /sys. Parameters that the user has
+    set stay.
     """
     kept = {name: value for name, value in environment.items() if not name.startswith(("SLURM_", "PMI_", "PMIX_"))}
     kept["HWLOC_COMPONENTS"] = "-linuxio"
@@ -50,8 +50,10 @@ def for_open_mpi(environment: Mapping[str, str], session: str) -> Dict[str, str]
 
 
 def mpi_session(environment: Mapping[str, str]) -> str:
-    """The directory for Open MPI's own files, made if needed: of the same name each time the job runs, as they are open
-    in the images, and not in the scratch directory, which is of one run. Raises CannotStart if it is not ours alone.
+    """The directory for Open MPI's own files, made if needed; raises CannotStart if others can access it.
+
+    It has the same name in each run of the job, as its files are open in the images; so it is not in the scratch
+    directory.
     """
     job = environment.get("SLURM_JOB_ID", "")
     name = "omfs-mpi-{}-{}".format(os.geteuid(), job if job.isdigit() else "none")
@@ -66,11 +68,11 @@ def mpi_session(environment: Mapping[str, str]) -> str:
         ) from None
     entry = os.lstat(path)
     if not stat.S_ISDIR(entry.st_mode) or entry.st_uid != os.geteuid() or entry.st_mode & 0o077:
-        raise CannotStart("no_scratch", "Open MPI's directory {} is not a directory of yours alone (0700)".format(path))
+        raise CannotStart("no_scratch", "Open MPI's directory {} must be yours, with mode 0700".format(path))
     return path
 
 
 def checkpoint_signal(environment: Mapping[str, str]) -> Optional[int]:
-    """The signal that DMTCP itself uses in every process (DMTCP_SIGCKPT, 12 = SIGUSR2); None if that is no number."""
+    """The signal that DMTCP itself uses in every process (DMTCP_SIGCKPT; 12 = SIGUSR2); None if it is not a number."""
     text = environment.get("DMTCP_SIGCKPT", "12")
     return int(text) if text.isdigit() else None

@@ -1,8 +1,8 @@
 """What a complete checkpoint of DMTCP looks like on disk.
 
 DMTCP writes each process's image to ``*.dmtcp.temp`` and renames it; the coordinator writes the restart script when
-the last process has told it the name of its image, makes it executable and then sets a link to it without its number.
-So the link is the last thing, and what the script lists is the whole.
+the last process has reported the name of its image, makes it executable, and then links it under a name without number.
+So the link comes last, and the script lists all images.
 """
 
 import contextlib
@@ -23,57 +23,57 @@ _MOST_SCRIPT = 16 << 20
 
 
 class Script(NamedTuple):
-    """The names of the images that a restart script lists, and how many it says there are (None: it does not say)."""
+    """The names of the images that a restart script lists, and its count of processes (None: it gives none)."""
 
     images: List[str]
-    said: Optional[int]
+    processes: Optional[int]
 
 
-class Incomplete(Exception):
+class IncompleteCheckpoint(Exception):
     """The directory holds no complete checkpoint (yet); the message says what is missing."""
 
 
 def parse_script(text: str) -> Script:
-    """What a restart script lists; paths are cut to names, because a checkpoint is one directory."""
+    """Parse a restart script; paths are reduced to names, as a checkpoint is one directory."""
     images: List[str] = []
     for one_host, hosts in _LISTED.findall(text):
         images += _IMAGE.findall(one_host or hosts)
-    said = _COUNT.search(text)
-    return Script(images, int(said.group(1)) if said else None)
+    count = _COUNT.search(text)
+    return Script(images, int(count.group(1)) if count else None)
 
 
 def complete_set(directory: str, peers: int) -> List[str]:
-    """The names of the images in ``directory``; raises Incomplete unless they are a complete checkpoint.
+    """The names of the images in ``directory``; raises IncompleteCheckpoint unless they are a complete checkpoint.
 
-    ``peers``: how many processes the program had when it was asked to stop. The script's own number, where there is
-    one, is the better one: a shell starts and ends children all the time.
+    ``peers``: the number of processes when the checkpoint was requested. The script's own count, where it has one, is
+    better: a shell starts and ends children all the time.
     """
     names = sorted(os.listdir(directory))
     half = [name for name in names if name.endswith(".temp")]
     if half:
-        raise Incomplete("{} is not finished".format(_one_line(half[0])))
+        raise IncompleteCheckpoint("{} is not finished".format(_one_line(half[0])))
     scripts = [name for name in names if _SCRIPT.match(name)]
     if LINK not in names or not scripts:
-        raise Incomplete("no restart script")
+        raise IncompleteCheckpoint("no restart script")
     if len(scripts) > 1:
-        raise Incomplete("{} restart scripts".format(len(scripts)))
+        raise IncompleteCheckpoint("{} restart scripts".format(len(scripts)))
     script = parse_script(_read(os.path.join(directory, scripts[0])))
     present = [name for name in names if name.endswith(SUFFIX)]
     for name in present:
         _require_plain(directory, name)
     missing = sorted(set(script.images) - set(present))
     if missing:
-        raise Incomplete("{} is missing".format(_one_line(missing[0])))
-    expected = peers if script.said is None else script.said
+        raise IncompleteCheckpoint("{} is missing".format(_one_line(missing[0])))
+    expected = peers if script.processes is None else script.processes
     if not present or sorted(script.images) != present or len(present) != expected:
-        raise Incomplete(
-            "{} images, {} in the restart script, of {} processes".format(len(present), len(script.images), expected)
+        raise IncompleteCheckpoint(
+            "{} images, {} in the restart script, for {} processes".format(len(present), len(script.images), expected)
         )
     return present
 
 
 def bytes_in(directory: str) -> int:
-    """Bytes written so far, as far as can be seen."""
+    """Bytes written so far, as far as they can be seen."""
     total = 0
     try:
         for name in os.listdir(directory):
@@ -85,10 +85,10 @@ def bytes_in(directory: str) -> int:
 
 def _require_plain(directory: str, name: str) -> None:
     if not name.isprintable() or not name.startswith("ckpt_"):
-        raise Incomplete("{} is no name of an image".format(_one_line(name)))
+        raise IncompleteCheckpoint("{} is not the name of an image".format(_one_line(name)))
     entry = os.lstat(os.path.join(directory, name))
     if not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid() or entry.st_size == 0:
-        raise Incomplete("{} is not a file with contents of our own".format(_one_line(name)))
+        raise IncompleteCheckpoint("{} is not a nonempty file of ours".format(_one_line(name)))
 
 
 def _read(path: str) -> str:
@@ -96,15 +96,15 @@ def _read(path: str) -> str:
     with os.fdopen(descriptor, "rb") as file:
         entry = os.fstat(descriptor)
         if not stat.S_ISREG(entry.st_mode) or not entry.st_mode & stat.S_IXUSR:
-            raise Incomplete("the restart script is not finished")
+            raise IncompleteCheckpoint("the restart script is not finished")
         return file.read(_MOST_SCRIPT).decode("utf-8", "replace")
 
 
 def seal(directory: str) -> List[str]:
-    """Put a complete checkpoint on disk (fsync; DMTCP itself does so only with gzip) and list its files.
+    """Write a complete checkpoint to disk (fsync; DMTCP does so only with gzip) and list its files.
 
-    The link to the restart script is taken away: it is of no use later, and whoever checks the directory need not
-    follow links. Raises OSError; Incomplete if there is anything but files and directories.
+    The link to the restart script is removed: it is of no use later, and the directory then holds no links. Raises
+    OSError; IncompleteCheckpoint if there is anything but files and directories.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(directory, LINK))
@@ -113,12 +113,12 @@ def seal(directory: str) -> List[str]:
         for name in names:
             path = os.path.join(here, name)
             if not stat.S_ISREG(os.lstat(path).st_mode):
-                raise Incomplete("{} is neither a file nor a directory".format(_one_line(name)))
+                raise IncompleteCheckpoint("{} is neither a file nor a directory".format(_one_line(name)))
             _sync(path, 0)
             files.append(os.path.relpath(path, directory))
         for name in directories:
             if os.path.islink(os.path.join(here, name)):
-                raise Incomplete("{} is a link".format(_one_line(name)))
+                raise IncompleteCheckpoint("{} is a link".format(_one_line(name)))
         _sync(here, os.O_DIRECTORY)
     return sorted(files)
 

@@ -1,7 +1,7 @@
-"""What a run under DMTCP has in its scratch directory, and its environment.
+"""The scratch directory of a run under DMTCP, and its environment.
 
-DMTCP is told its directory once, when the program starts, and looks at the path when it writes. So the path is one in
-the scratch directory, which becomes a link to the directory of the generation just before each checkpoint.
+DMTCP is given its checkpoint directory once, when the program starts, and resolves the path when it writes. So the path
+lies in the scratch directory and becomes a link to the generation's directory just before each checkpoint.
 """
 
 import os
@@ -11,33 +11,34 @@ from omfs_daemon.omfs_run.drivers.dmtcp import environment as environments
 from omfs_daemon.omfs_run.drivers.driver import CannotStart
 
 
-class Place:
-    """What a run has in its scratch directory, and its environment."""
+class ScratchDirectory:
+    """The files of a run, the mark of its processes, and its environment."""
 
-    def __init__(self, scratch: str, environment: Mapping[str, str]) -> None:
-        scratch = self.scratch = os.path.abspath(scratch)
-        self.port_file = os.path.join(scratch, "dmtcp-port")
-        self.link = os.path.join(scratch, "dmtcp-images")
-        temporary = os.path.join(scratch, "dmtcp-tmp")
+    def __init__(self, path: str, environment: Mapping[str, str]) -> None:
+        self.path = os.path.abspath(path)
+        self.port_file = os.path.join(self.path, "dmtcp-port")
+        self.link = os.path.join(self.path, "dmtcp-images")
+        temporary = os.path.join(self.path, "dmtcp-tmp")
         self.mark = b"DMTCP_TMPDIR=" + os.fsencode(temporary)
         self.mpi_session = ""
         self._aside = 0
-        self.environment: Dict[str, str] = environments.clean(environment, self.link, temporary)
+        self.environment: Dict[str, str] = environments.dmtcp_environment(environment, self.link, temporary)
         try:
             if os.path.lexists(self.port_file):
                 os.unlink(self.port_file)
-            # A directory, not yet a link: dmtcp_restart would follow it for good.
+            # A directory, not a link yet: dmtcp_restart would resolve it once and for all.
             self.point_nowhere()
             os.makedirs(temporary, 0o700, exist_ok=True)
         except OSError as error:
-            raise CannotStart("no_scratch", "cannot use {}: {}".format(scratch, error.strerror)) from None
+            raise CannotStart("no_scratch", "cannot use {}: {}".format(self.path, error.strerror)) from None
 
     def use_mpi(self) -> None:
+        """Prepare the environment for Open MPI; raises CannotStart."""
         self.mpi_session = environments.mpi_session(self.environment)
         self.environment = environments.for_open_mpi(self.environment, self.mpi_session)
 
     def point_to(self, directory: str) -> None:
-        """From now on DMTCP writes into ``directory``; what lay at its own place (nothing, normally) is set aside."""
+        """From now on DMTCP writes into ``directory``; what the link's path held (normally nothing) is set aside."""
         new = self.link + ".new"
         if os.path.lexists(new):
             os.unlink(new)
@@ -46,7 +47,7 @@ class Place:
         os.rename(new, self.link)
 
     def point_nowhere(self) -> None:
-        """From now on DMTCP writes into an empty directory in the scratch."""
+        """From now on DMTCP writes into an empty directory of its own."""
         self._set_aside()
         os.mkdir(self.link, 0o700)
 

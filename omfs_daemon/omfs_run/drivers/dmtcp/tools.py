@@ -1,24 +1,19 @@
-"""Paths and version of DMTCP's commands; what watching and checkpointing share."""
+"""DMTCP's commands and version, and what watching and checkpointing a program share."""
 
-from omfs_daemon.omfs_run.drivers.dmtcp.versions import Quirks
-from omfs_daemon.omfs_run.drivers.dmtcp.versions import Version
-from omfs_daemon.omfs_run.drivers.dmtcp.versions import quirks_of
-from omfs_daemon.omfs_run.drivers.dmtcp.versions import shown
+from omfs_daemon.omfs_run.drivers.dmtcp.versions import Quirks, Version, quirks_of, shown
 from omfs_daemon.omfs_run.drivers.driver import CannotStop
 
-# DMTCP's exit codes: for its own failures, and of what it kills.
+# DMTCP's exit codes: for its own failures, and for what it kills.
 FAILED = 99
 KILLED = 0
 
-_POLL = 0.05
-_GLANCE = 0.02  # at what can be seen without asking the coordinator
-# A process in the kernel can hold up a checkpoint; after this long of running on it surely is over.
-_SURELY_OVER_AFTER = 30.0
-_QUIT_SECONDS = 3.0
+POLL = 0.05  # seconds between two questions to the coordinator
+SHORT_POLL = 0.02  # seconds between two checks that need no coordinator
+QUIT_SECONDS = 3.0
 
 
 class Tools:
-    """The paths of DMTCP's commands, its version and how that version behaves."""
+    """The paths of DMTCP's commands, its version, and how that version behaves."""
 
     def __init__(self, launch: str, command: str, restart: str, coordinator: str, version: Version) -> None:
         self.launch = launch
@@ -36,5 +31,6 @@ class Tools:
         return shown(self.version)
 
 
-def _gone(why: str, message: str) -> CannotStop:
+def program_lost(why: str, message: str) -> CannotStop:
+    """CannotStop for a program that has ended."""
     return CannotStop(why, message, alive=False)

@@ -1,8 +1,8 @@
-"""What differs between releases of DMTCP, as far as the driver has to know it: one table.
+"""What differs between releases of DMTCP.
 
-Measured on 4.2.0 and on the development head that calls itself 5.0; the other rows are read in the sources of the
-releases. The driver follows one protocol that holds on all of them and never takes a command's exit code or text for a
-proof; what is left to this table is how to ask, and how long the answer may take.
+Measured on 4.2.0 and on the development head that calls itself 5.0; the other rows are from the sources of the
+releases. The driver follows one protocol that holds for all of them and never takes a command's exit code or text as
+proof; this table says how to request a checkpoint and how long the reply may take.
 """
 
 import re
@@ -15,8 +15,8 @@ class Quirks(NamedTuple):
     """How releases from ``since`` on behave.
 
     request   the option of ``dmtcp_command`` that takes a checkpoint and then ends the program
-    accepted  the exit codes with which it may have been accepted; 2 is also what a refusal gives, with the same text
-    blocks    whether the answer may come only after the images are written
+    accepted  the exit codes with which it may have been accepted; a refusal also gives 2, with the same text
+    blocks    whether the reply may come only after the images are written
     """
 
     since: Version
@@ -27,22 +27,22 @@ class Quirks(NamedTuple):
 
 OLDEST = (2, 6, 0)
 
-# Newest last. 2.6 knows no --kcheckpoint but an older name of it. Releases 3.2 to 4.2 answer at once and with 2,
-# because their dmtcp_command asks a second time for what has just begun; 5.0 answers at once with 0.
+# Newest last. 2.6 knows no --kcheckpoint but an older name of it. Releases 3.2 to 4.2 reply at once with 2,
+# because their dmtcp_command repeats the request that was just accepted; 5.0 replies at once with 0.
 _TABLE = (
     Quirks((2, 6, 0), "--xcheckpoint", (0, 2), True),
     Quirks((3, 0, 0), "--kcheckpoint", (0, 2), True),
     Quirks((3, 2, 0), "--kcheckpoint", (0, 2), False),
     Quirks((5, 0, 0), "--kcheckpoint", (0, 2), False),
 )
-# A release newer than the last row may do anything: its answer is waited for as long as there is time.
+# A release newer than the last row may do anything: wait for its reply as long as there is time.
 _UNKNOWN = Quirks((5, 1, 0), "--kcheckpoint", (0, 2), True)
 
 _VERSION = re.compile(r"\(DMTCP\)\s+v?(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 def parse_version(text: str) -> Optional[Version]:
-    """The version in what ``dmtcp_launch --version`` prints, or None if it says none."""
+    """The version in what ``dmtcp_launch --version`` prints, or None if there is none."""
     found = _VERSION.search(text)
     if found is None:
         return None
@@ -50,7 +50,7 @@ def parse_version(text: str) -> Optional[Version]:
 
 
 def quirks_of(version: Version) -> Quirks:
-    """The row for a version; of one older than ``OLDEST`` the caller must have made sure that it is not used."""
+    """The row for a version; the caller must have refused any older than ``OLDEST``."""
     if version >= _UNKNOWN.since:
         return _UNKNOWN
     return [row for row in _TABLE if row.since <= max(version, OLDEST)][-1]

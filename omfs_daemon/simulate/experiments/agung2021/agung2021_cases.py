@@ -1,4 +1,4 @@
-"""Which simulations there are: page and plots read them."""
+"""The simulations of the experiment, for page and plots."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
 from omfs_daemon.simulate.engine.preemption_costs import Spread
-from omfs_daemon.simulate.results.result_rows import Figures
 from omfs_daemon.simulate.engine.scenario import Machine
+from omfs_daemon.simulate.results.result_rows import Figures
 from omfs_daemon.simulate.workload.workload import Workload
-from omfs_daemon.simulate.experiments.agung2021.agung2021 import studies
 
 COMPARED = ("fcfs", "ujf", "conservative", "easy", "ujfb")
 # What the paper does not have: a better order of the urgent queue, and EASY backfilling of regular jobs.
@@ -24,7 +24,7 @@ SWAP_OUT, SWAP_IN = Spread(0.2, 2.0), Spread(0.1, 2.0)
 SMALL_SWAP = Spread(0.09, 0.23)
 
 
-class Kind(Enum):
+class ReplayKind(Enum):
     """How a workload is replayed. TEXT: as the paper's text says. THEIRS: with the conventions of the authors' code, as
     far as they can be had: their clock, and swap-outs one after the other. ALONE: urgent jobs only."""
 
@@ -37,7 +37,7 @@ class Kind(Enum):
 class Key(NamedTuple):
     """Which simulation: ``factor`` is how many times as long swaps take."""
 
-    kind: Kind
+    kind: ReplayKind
     workload: str
     policy: str
     factor: float = 1.0
@@ -47,7 +47,7 @@ Results = Mapping[Key, Figures]
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class AgungStudy:
     """A workload of the paper on its machine; ``notes``: what was read and left out, and whom to acknowledge."""
 
     workload: Workload
@@ -67,9 +67,9 @@ class Sensitivity(NamedTuple):
     greatest: float
 
 
-class Found(NamedTuple):
-    """All that a page tells; ``sensitivity`` by workload, policy and column of a row."""
+class AgungResults(NamedTuple):
+    """All results that a page shows; ``sensitivity`` by workload, policy and column of a row."""
 
-    studies: Sequence[Study]
+    studies: Sequence[AgungStudy]
     results: Results
     sensitivity: Mapping[tuple[str, str, str], Sensitivity]

@@ -7,27 +7,13 @@ from math import isnan
 from pathlib import Path
 
 from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.experiments.agung2021 import agung2021_cases as cases
 from omfs_daemon.simulate.experiments.agung2021 import published as numbers
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import ALL
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import BY_SLOWDOWN
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import COMPARED
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import FACTORS
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import SEED
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import SMALL_SWAP
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import SWAP_IN
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import SWAP_OUT
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import WITH_EASY
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import Found
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import Key
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import Kind
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import Study
-from omfs_daemon.simulate.experiments.agung2021.agung2021_plots import Plots
-from omfs_daemon.simulate.results.markdown import bullets
-from omfs_daemon.simulate.results.markdown import image
-from omfs_daemon.simulate.results.markdown import table
-from omfs_daemon.simulate.results.result_rows import SLOWDOWNS
-from omfs_daemon.simulate.results.result_rows import Row
+from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import AgungResults, AgungStudy, Key, ReplayKind
+from omfs_daemon.simulate.experiments.agung2021.agung2021_plots import AgungPlots
+from omfs_daemon.simulate.results.markdown import bullets, image, markdown_table
 from omfs_daemon.simulate.results.result_files import save
+from omfs_daemon.simulate.results.result_rows import SLOWDOWNS, ResultRow
 
 _BACKFILLING = ("conservative", "easy")
 
@@ -35,7 +21,7 @@ _BACKFILLING = ("conservative", "easy")
 _AGREES = 0.02
 
 
-def write(out: Path, found: Found, plots: Plots, seconds: float) -> Path:
+def write_agung2021_page(out: Path, found: AgungResults, plots: AgungPlots, seconds: float) -> Path:
     """index.md; its path. ConfigError if it cannot be written."""
     page = out / "index.md"
     text = "\n\n".join(_page(found, plots, seconds)) + "\n"
@@ -43,7 +29,7 @@ def write(out: Path, found: Found, plots: Plots, seconds: float) -> Path:
     return page
 
 
-def _page(found: Found, plots: Plots, seconds: float) -> Iterator[str]:
+def _page(found: AgungResults, plots: AgungPlots, seconds: float) -> Iterator[str]:
     yield "# Urgent jobs first with backfilling: Agung et al. (2021), done again"
     yield (
         "M. Agung et al., *Preemptive Parallel Job Scheduling for Heterogeneous Systems Supporting Urgent Computing*, "
@@ -64,22 +50,23 @@ def _page(found: Found, plots: Plots, seconds: float) -> Iterator[str]:
     yield f"The whole experiment took {seconds:.0f} s on this machine, compiling apart."
 
 
-def _conventions(found: Found) -> Iterator[str]:
+def _conventions(found: AgungResults) -> Iterator[str]:
     yield "## How it was replayed"
     rows = [
         (study.name, f"{len(study.workload):,}", f"{int(study.workload.urgent.sum()):,}", f"{study.machine.cpus:,}")
         for study in found.studies
     ]
-    yield table(("workload", "jobs", "of them urgent", "processors"), rows)
+    yield markdown_table(("workload", "jobs", "of them urgent", "processors"), rows)
     yield bullets(
         (
             *Conventions().sentences(),
             "means of response and slowdown are over regular jobs, `U_L` is the greatest slowdown of an urgent job",
-            f"swaps take {SWAP_OUT.low:g} to {SWAP_OUT.high:g} s out and {SWAP_IN.low:g} to {SWAP_IN.high:g} s in, "
-            "drawn for each job, the same under all policies (the authors' configuration); all that are stopped for "
+            f"swaps take {cases.SWAP_OUT.low:g} to {cases.SWAP_OUT.high:g} s out and "
+            f"{cases.SWAP_IN.low:g} to {cases.SWAP_IN.high:g} s in, "
+            "drawn for each job, the same under all policies (the authors' configuration); all that are preempted for "
             "one urgent job are swapped out together, so it waits for the longest (Equation 3)",
             "urgent jobs of SDSC-DS, LANL-CM5 and SX-ACE are those that the authors injected; DWD's are its queue 1",
-            f"all that is drawn has seed {SEED}",
+            f"all that is drawn has seed {cases.SEED}",
         )
     )
     yield (
@@ -88,11 +75,11 @@ def _conventions(found: Found) -> Iterator[str]:
     )
 
 
-def _lateness(found: Found, plots: Plots) -> Iterator[str]:
+def _lateness(found: AgungResults, plots: AgungPlots) -> Iterator[str]:
     yield "## Urgent jobs: `U_L`, section V-B"
     rows = []
     for study in found.studies:
-        for policy in ALL:
+        for policy in cases.ALL:
             row = _row(found, study, policy)
             printed, preempted = numbers.U_L.get((study.name, policy)), numbers.PREEMPTIONS.get((study.name, policy))
             theirs = numbers.THEIR_CODE.get((study.name, policy))
@@ -108,7 +95,7 @@ def _lateness(found: Found, plots: Plots) -> Iterator[str]:
                     f"{row.preemptions:,}",
                 )
             )
-    yield table(
+    yield markdown_table(
         ("workload", "policy", "paper", "their code", "ours", "ours: mean slowdown", "preemptions: paper", "ours"), rows
     )
     yield _verdicts(found)
@@ -116,7 +103,7 @@ def _lateness(found: Found, plots: Plots) -> Iterator[str]:
         yield image(f"{study.name}: response, slowdown and U_L by policy", plots.policies[study.name])
 
 
-def _verdicts(found: Found) -> str:
+def _verdicts(found: AgungResults) -> str:
     """Whether UJFB keeps urgent jobs at least as close to their deadlines as the paper says."""
     sentences = []
     for study in found.studies:
@@ -127,12 +114,12 @@ def _verdicts(found: Found) -> str:
     return bullets(sentences)
 
 
-def _regular(found: Found) -> Iterator[str]:
+def _regular(found: AgungResults) -> Iterator[str]:
     yield "## Regular jobs under UJFB against the best backfilling policy"
     rows = []
     for study in found.studies:
         for what in ("mean_response", "mean_slowdown"):
-            values = {policy: getattr(_row(found, study, policy), what) for policy in ALL}
+            values = {policy: getattr(_row(found, study, policy), what) for policy in cases.ALL}
             best = min(_BACKFILLING, key=values.__getitem__)
             rows.append(
                 (
@@ -142,8 +129,8 @@ def _regular(found: Found) -> Iterator[str]:
                     _number(values["ujfb"]),
                     f"{values['ujfb'] / values[best]:.3f}",
                     f"{values['ujfb'] / values['conservative']:.3f}",
-                    _number(values[WITH_EASY]),
-                    f"{values[WITH_EASY] / values[best]:.3f}",
+                    _number(values[cases.WITH_EASY]),
+                    f"{values[cases.WITH_EASY] / values[best]:.3f}",
                 )
             )
     header = (
@@ -153,21 +140,21 @@ def _regular(found: Found) -> Iterator[str]:
         "ujfb",
         "to the best",
         "to conservative",
-        WITH_EASY,
+        cases.WITH_EASY,
         "to the best",
     )
-    yield table(header, rows)
+    yield markdown_table(header, rows)
     yield (
         "UJFB backfills regular jobs conservatively, as its text says, so conservative backfilling is its measure: "
         "above 1 in that column is what urgent jobs cost. EASY often has the lower means whether there are urgent jobs "
         "or not, because it promises a start to one job only; the ratio to it is that difference, not the price of "
-        f"preemption. `{WITH_EASY}` is UJFB with EASY backfilling of regular jobs: to be compared with EASY, for "
-        "sites that want its means. With thousands of urgent jobs (DWD) the price is real: stopped jobs wait until the "
-        "urgent ones are through. Where a queue never empties (SX-ACE), means hang on how jobs happen to line up."
+        f"preemption. `{cases.WITH_EASY}` is UJFB with EASY backfilling of regular jobs: to be compared with EASY, for "
+        "sites that want its means. With thousands of urgent jobs (DWD) the price is real: preempted jobs wait until "
+        "the urgent ones are through. Where a queue never empties (SX-ACE), means hang on how jobs happen to line up."
     )
 
 
-def _their_conventions(found: Found) -> Iterator[str]:
+def _their_conventions(found: AgungResults) -> Iterator[str]:
     yield "## With the conventions of their code"
     yield (
         "In their simulator a run takes the next whole second: `floor(max(run, 1 s)) + 1 s`. So jobs of 0 s and of 1 s "
@@ -176,9 +163,9 @@ def _their_conventions(found: Found) -> Iterator[str]:
     )
     rows = []
     for study in found.studies:
-        for policy in COMPARED:
+        for policy in cases.COMPARED:
             row, theirs = (
-                found.results[Key(Kind.THEIRS, study.name, policy)].row,
+                found.results[Key(ReplayKind.THEIRS, study.name, policy)].row,
                 numbers.THEIR_CODE.get((study.name, policy)),
             )
             printed = numbers.U_L.get((study.name, policy))
@@ -194,17 +181,17 @@ def _their_conventions(found: Found) -> Iterator[str]:
                 known = _number(row.U_L) if printed is None else _beside(row.U_L, printed.value)
                 means = (row.mean_response, row.mean_slowdown, row.urgent_mean_slowdown)
                 rows.append((study.name, policy, *(_number(mean) for mean in means), known))
-    yield table(("workload", "policy", "response, s", "slowdown", "urgent mean slowdown", "`U_L`"), rows)
+    yield markdown_table(("workload", "policy", "response, s", "slowdown", "urgent mean slowdown", "`U_L`"), rows)
     yield ("Each cell: ours, then theirs (their code; for SX-ACE the paper's Table 2) and how far ours is from it.")
 
 
-def _swaps(found: Found, plots: Plots) -> Iterator[str]:
+def _swaps(found: AgungResults, plots: AgungPlots) -> Iterator[str]:
     yield "## Longer swaps, section V-C"
     rows = []
     for study in found.studies:
-        for kind, label in ((Kind.TEXT, "together (text)"), (Kind.THEIRS, "one by one (their code)")):
+        for kind, label in ((ReplayKind.TEXT, "together (text)"), (ReplayKind.THEIRS, "one by one (their code)")):
             plain = found.results[Key(kind, study.name, "ujfb")].row
-            for factor in (1.0, *FACTORS):
+            for factor in (1.0, *cases.FACTORS):
                 row = found.results[Key(kind, study.name, "ujfb", factor)].row
                 rows.append(
                     (
@@ -217,13 +204,15 @@ def _swaps(found: Found, plots: Plots) -> Iterator[str]:
                         f"{row.mean_slowdown / plain.mean_slowdown:.3f}",
                     )
                 )
-    yield table(("workload", "swap-outs", "times", "`U_L`", "`U_L` to 1x", "response to 1x", "slowdown to 1x"), rows)
+    yield markdown_table(
+        ("workload", "swap-outs", "times", "`U_L`", "`U_L` to 1x", "response to 1x", "slowdown to 1x"), rows
+    )
     for workload, plot in plots.swaps.items():
         printed = numbers.SLOWER_SWAPS[workload]
         text, theirs = (
-            found.results[Key(kind, workload, "ujfb", FACTORS[-1])].row.U_L
+            found.results[Key(kind, workload, "ujfb", cases.FACTORS[-1])].row.U_L
             / found.results[Key(kind, workload, "ujfb")].row.U_L
-            for kind in (Kind.TEXT, Kind.THEIRS)
+            for kind in (ReplayKind.TEXT, ReplayKind.THEIRS)
         )
         yield (
             f"{workload}: the paper's `U_L` grows up to {printed.value:g}-fold ({printed.where}). Ours grows "
@@ -235,36 +224,36 @@ def _swaps(found: Found, plots: Plots) -> Iterator[str]:
     yield _small_swaps(found)
 
 
-def _small_swaps(found: Found) -> str:
+def _small_swaps(found: AgungResults) -> str:
     values = []
     for study in found.studies:
         ours, theirs = (
-            found.results[Key(Kind.SMALL, study.name, "ujfb")].row,
+            found.results[Key(ReplayKind.SMALL, study.name, "ujfb")].row,
             numbers.SMALL_SWAP.get((study.name, "ujfb")),
         )
         known = "" if theirs is None else f" (their code {_number(theirs.u_l)})"
         values.append(f"{study.name} {_number(ours.U_L)}{known}")
     return (
-        f"With the swap times of 0.5 to 1.25 GB by Figure 9, {SMALL_SWAP.low:g} to {SMALL_SWAP.high:g} s, UJFB's `U_L` "
-        f"is: {', '.join(values)}. The paper's 1.01 for SDSC-DS is of this kind."
+        f"With the swap times of 0.5 to 1.25 GB by Figure 9, {cases.SMALL_SWAP.low:g} to {cases.SMALL_SWAP.high:g} s, "
+        f"UJFB's `U_L` is: {', '.join(values)}. The paper's 1.01 for SDSC-DS is of this kind."
     )
 
 
-def _urgent_for_urgent(found: Found, plots: Plots) -> Iterator[str]:
+def _urgent_for_urgent(found: AgungResults, plots: AgungPlots) -> Iterator[str]:
     yield "## What bounds `U_L` where many are urgent (DWD), section V-D"
     rows = []
     waiting = [study for study in found.studies if study.name in plots.slowdowns]
     for study in waiting:
         urgent_share = float(study.workload.urgent.mean())
-        for kind, policies in ((Kind.TEXT, ALL), (Kind.ALONE, ("ujf", "ujfb", BY_SLOWDOWN))):
+        for kind, policies in ((ReplayKind.TEXT, cases.ALL), (ReplayKind.ALONE, ("ujf", "ujfb", cases.BY_SLOWDOWN))):
             for policy in policies:
                 figures = found.results[Key(kind, study.name, policy)]
-                late = figures.late * (urgent_share if kind is Kind.ALONE else 1.0)
-                printed = numbers.LATE.get((study.name, policy)) if kind is Kind.TEXT else None
+                late = figures.late * (urgent_share if kind is ReplayKind.ALONE else 1.0)
+                printed = numbers.LATE.get((study.name, policy)) if kind is ReplayKind.TEXT else None
                 rows.append(
                     (
                         study.name,
-                        "all jobs" if kind is Kind.TEXT else "urgent jobs alone",
+                        "all jobs" if kind is ReplayKind.TEXT else "urgent jobs alone",
                         policy,
                         _number(figures.row.U_L),
                         _number(figures.row.urgent_mean_slowdown),
@@ -275,25 +264,25 @@ def _urgent_for_urgent(found: Found, plots: Plots) -> Iterator[str]:
     if not waiting:
         yield "Nobody urgent has a slowdown above 2 under UJFB in these workloads."
         return
-    yield table(
+    yield markdown_table(
         ("workload", "replayed", "policy", "`U_L`", "urgent mean slowdown", "urgent above 2, of all jobs", "paper"),
         rows,
     )
     for study in waiting:
-        of_paper = {policy: _row(found, study, policy).U_L for policy in COMPARED}
+        of_paper = {policy: _row(found, study, policy).U_L for policy in cases.COMPARED}
         lowest = min(of_paper, key=of_paper.__getitem__)
-        alone, ours = found.results[Key(Kind.ALONE, study.name, "ujfb")].row, _row(found, study, "ujfb")
-        better = _row(found, study, BY_SLOWDOWN)
-        alone_better = found.results[Key(Kind.ALONE, study.name, BY_SLOWDOWN)].row
+        alone, ours = found.results[Key(ReplayKind.ALONE, study.name, "ujfb")].row, _row(found, study, "ujfb")
+        better = _row(found, study, cases.BY_SLOWDOWN)
+        alone_better = found.results[Key(ReplayKind.ALONE, study.name, cases.BY_SLOWDOWN)].row
         yield (
             f"{study.name}: with every regular job taken away, `U_L` is still {_number(alone.U_L)} "
-            f"({_number(ours.U_L)} with them). So urgent jobs wait for urgent jobs, which are never stopped: more come "
-            "at once than the machine holds, and a short job that waits behind them decides `U_L`. No preemption "
+            f"({_number(ours.U_L)} with them). So urgent jobs wait for urgent jobs, which are never preempted: more "
+            "come at once than the machine holds, and a short job that waits behind them decides `U_L`. No preemption "
             "helps against that; the order of the urgent queue does. Serving who is worst off first "
-            f"(`{BY_SLOWDOWN}`) gives {_number(better.U_L)} ({_number(alone_better.U_L)} alone), at a mean slowdown of "
-            f"regular jobs of {_number(better.mean_slowdown)} instead of {_number(ours.mean_slowdown)} and a mean "
-            f"response of {_number(better.mean_response)} instead of {_number(ours.mean_response)} s, with "
-            f"{better.preemptions:,} stops instead of {ours.preemptions:,}."
+            f"(`{cases.BY_SLOWDOWN}`) gives {_number(better.U_L)} ({_number(alone_better.U_L)} alone), at a mean "
+            f"slowdown of regular jobs of {_number(better.mean_slowdown)} instead of {_number(ours.mean_slowdown)} and "
+            f"a mean response of {_number(better.mean_response)} instead of {_number(ours.mean_response)} s, with "
+            f"{better.preemptions:,} preemptions instead of {ours.preemptions:,}."
         )
         yield (
             f"Of the paper's five policies `{lowest}` has the lowest `U_L`, {_number(of_paper[lowest])}; the paper's "
@@ -305,23 +294,23 @@ def _urgent_for_urgent(found: Found, plots: Plots) -> Iterator[str]:
         yield image(f"{study.name}: how many jobs have which slowdown", plots.slowdowns[study.name])
 
 
-def _late(found: Found, study: Study, printed: numbers.Printed) -> str:
+def _late(found: AgungResults, study: AgungStudy, printed: numbers.Printed) -> str:
     """The share of late urgent jobs, and what does not explain the paper's."""
-    ours, theirs = (found.results[Key(kind, study.name, "ujfb")] for kind in (Kind.TEXT, Kind.THEIRS))
-    slowest = found.results[Key(Kind.THEIRS, study.name, "ujfb", FACTORS[-1])]
+    ours, theirs = (found.results[Key(kind, study.name, "ujfb")] for kind in (ReplayKind.TEXT, ReplayKind.THEIRS))
+    slowest = found.results[Key(ReplayKind.THEIRS, study.name, "ujfb", cases.FACTORS[-1])]
     above = SLOWDOWNS.index(2.0) + 1
     either = sum(ours.regular[above:] + ours.urgent[above:]) / ours.row.jobs
     return (
         f"Urgent jobs with a slowdown above 2 are {ours.late:.1%} of all jobs with us, {printed.value:.1%} in the "
         "paper. Urgent jobs alone give the same share, so preemption leaves nothing to gain. What the paper has beyond "
         f"it we did not find: with the conventions of their code it is {theirs.late:.1%}, with swaps also "
-        f"{FACTORS[-1]:g} times as long {slowest.late:.1%}. Jobs of both kinds above 2 are {either:.1%} of all."
+        f"{cases.FACTORS[-1]:g} times as long {slowest.late:.1%}. Jobs of both kinds above 2 are {either:.1%} of all."
     )
 
 
-def _differences(found: Found) -> Iterator[str]:
+def _differences(found: AgungResults) -> Iterator[str]:
     yield "## Why numbers differ"
-    easy = [found.results[Key(Kind.TEXT, study.name, "easy")] for study in found.studies]
+    easy = [found.results[Key(ReplayKind.TEXT, study.name, "easy")] for study in found.studies]
     promised, broken = sum(figures.promised for figures in easy), sum(figures.broken for figures in easy)
     yield bullets(
         (
@@ -331,8 +320,8 @@ def _differences(found: Found) -> Iterator[str]:
             "counts twice is not replayed, for no link behaves so.",
             "**Oldest first.** Their comparator for the longest remaining run compares a job with itself, so victims "
             "go in order of start, and every second one is skipped. The text says longest remaining first; so do we, "
-            "and we stop nobody who is not needed: hence fewer stops on SDSC-DS and LANL-CM5. Their order would need "
-            "a policy of its own that nobody wants, and is not replayed.",
+            "and we preempt nobody who is not needed: hence fewer preemptions on SDSC-DS and LANL-CM5. Their order "
+            "would need a policy of its own that nobody wants, and is not replayed.",
             "**EASY.** Theirs can delay the head of the queue beyond its reservation. Ours made "
             f"{promised:,} promises in these workloads and broke {broken:,}, so its figures are not theirs.",
             "**FCFS and conservative backfilling** are sound in their code: with their clock, response and slowdown "
@@ -343,7 +332,7 @@ def _differences(found: Found) -> Iterator[str]:
     )
 
 
-def _sensitivities(found: Found) -> Iterator[str]:
+def _sensitivities(found: AgungResults) -> Iterator[str]:
     """Figures that hang on single jobs, where they differ from the published ones."""
     for (workload, policy, column), (jobs, least, greatest) in found.sensitivity.items():
         printed, theirs = numbers.U_L.get((workload, policy)), numbers.THEIR_CODE.get((workload, policy))
@@ -351,26 +340,26 @@ def _sensitivities(found: Found) -> Iterator[str]:
             published, what = printed and printed.value, "`U_L`"
         else:
             published, what = theirs and theirs.urgent_slowdown, "the mean slowdown of urgent jobs"
-        ours = getattr(found.results[Key(Kind.THEIRS, workload, policy)].row, column)
+        ours = getattr(found.results[Key(ReplayKind.THEIRS, workload, policy)].row, column)
         if published is None or abs(ours / published - 1.0) < _AGREES:
             continue
-        told = f"**{workload}, {policy}:** {what} is {_number(ours)} with their clock, {published:,} with them."
+        difference = f"**{workload}, {policy}:** {what} is {_number(ours)} with their clock, {published:,} with them."
         if greatest > (1.0 + _AGREES) * least:
             yield (
-                f"{told} It hangs on single jobs: leaving out any one of the {jobs} widest regular ones gives "
+                f"{difference} It hangs on single jobs: leaving out any one of the {jobs} widest regular ones gives "
                 f"{_number(least)} to {_number(greatest)}. Whoever needs much of the machine waits until enough has "
                 "drained, so one second may decide what runs beside what from there on. Which second it is we did not "
                 "find; processors allocated or requested makes no difference."
             )
         else:
             yield (
-                f"{told} We did not find why: processors allocated or requested makes no difference, nor does any one "
-                f"of the {jobs} widest regular jobs."
+                f"{difference} We did not find why: processors allocated or requested makes no difference, nor does "
+                f"any one of the {jobs} widest regular jobs."
             )
 
 
-def _row(found: Found, study: Study, policy: str) -> Row:
-    return found.results[Key(Kind.TEXT, study.name, policy)].row
+def _row(found: AgungResults, study: AgungStudy, policy: str) -> ResultRow:
+    return found.results[Key(ReplayKind.TEXT, study.name, policy)].row
 
 
 def _beside(ours: float, theirs: float) -> str:
@@ -378,7 +367,7 @@ def _beside(ours: float, theirs: float) -> str:
 
 
 def _number(value: float | None) -> str:
-    """With as many digits as tell something."""
+    """With the significant digits only."""
     if value is None or isnan(value):
         return "-"
     if value == int(value) and abs(value) < 1e6:

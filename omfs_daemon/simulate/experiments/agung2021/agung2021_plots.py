@@ -11,19 +11,21 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from omfs_daemon.simulate.results import plot_style as canvas
 from omfs_daemon.simulate.experiments.agung2021 import published as numbers
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import ALL
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import BY_SLOWDOWN
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import FACTORS
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import Found
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import Key
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import Kind
-from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import Results
+from omfs_daemon.simulate.experiments.agung2021.agung2021_cases import (
+    ALL,
+    BY_SLOWDOWN,
+    FACTORS,
+    AgungResults,
+    Key,
+    ReplayKind,
+    Results,
+)
+from omfs_daemon.simulate.results import plot_style
 from omfs_daemon.simulate.results.result_rows import SLOWDOWNS
 
 
-class Plots(NamedTuple):
+class AgungPlots(NamedTuple):
     """File names without their ending, by workload: all policies; longer swaps, where the paper has them; slowdowns,
     where urgent jobs are late under UJFB."""
 
@@ -32,28 +34,28 @@ class Plots(NamedTuple):
     slowdowns: dict[str, str]
 
 
-def draw(out: Path, found: Found) -> Plots:
+def draw_agung2021(out: Path, found: AgungResults) -> AgungPlots:
     """Write them all, as PNG and SVG; ConfigError if that fails."""
-    plots = Plots({}, {}, {})
-    with matplotlib.rc_context(canvas.style()):
+    plots = AgungPlots({}, {}, {})
+    with matplotlib.rc_context(plot_style.style()):
         for study in found.studies:
             file = study.name.lower().replace(" ", "-")
             plots.policies[study.name] = f"{file}-policies"
-            canvas.write(_policies(study.name, found.results), out, plots.policies[study.name])
+            plot_style.write_figure(_policies(study.name, found.results), out, plots.policies[study.name])
             if study.name in numbers.SLOWER_SWAPS:
                 plots.swaps[study.name] = f"{file}-swaps"
-                canvas.write(_swaps(study.name, found.results), out, plots.swaps[study.name])
-            if found.results[Key(Kind.TEXT, study.name, "ujfb")].late:
+                plot_style.write_figure(_swaps(study.name, found.results), out, plots.swaps[study.name])
+            if found.results[Key(ReplayKind.TEXT, study.name, "ujfb")].late:
                 plots.slowdowns[study.name] = f"{file}-slowdowns"
-                canvas.write(_slowdowns(study.name, found.results), out, plots.slowdowns[study.name])
+                plot_style.write_figure(_slowdowns(study.name, found.results), out, plots.slowdowns[study.name])
     return plots
 
 
 def _policies(workload: str, results: Results) -> Figure:
     """As Figures 10 to 12 and 16: response and slowdown of regular jobs, U_L of urgent ones."""
-    made = canvas.figure(11.0)
+    made = plot_style.figure(11.0)
     names = ALL
-    rows = [results[Key(Kind.TEXT, workload, policy)].row for policy in names]
+    rows = [results[Key(ReplayKind.TEXT, workload, policy)].row for policy in names]
     theirs = [numbers.THEIR_CODE.get((workload, policy)) for policy in names]
     printed = [numbers.U_L.get((workload, policy)) for policy in names]
     response, slowdown, u_l = made.subplots(1, 3)
@@ -78,7 +80,7 @@ def _policies(workload: str, results: Results) -> Figure:
 
 
 def _bars(axes: Axes, names: Sequence[str], heights: Sequence[float]) -> None:
-    axes.bar(range(len(names)), heights, color=canvas.SKY, width=0.7)
+    axes.bar(range(len(names)), heights, color=plot_style.SKY, width=0.7)
     axes.set_xticks(range(len(names)), names, rotation=30, horizontalalignment="right")
 
 
@@ -86,7 +88,7 @@ def _marks(axes: Axes, heights: Sequence[float | None], label: str, marker: str)
     known = [(place, height) for place, height in enumerate(heights) if height is not None]
     if known:
         places, values = zip(*known, strict=True)
-        axes.plot(places, values, marker, color=canvas.RED, fillstyle="none", markersize=8, label=label)
+        axes.plot(places, values, marker, color=plot_style.RED, fillstyle="none", markersize=8, label=label)
 
 
 def _logarithmic(axes: Axes, bottom: float) -> None:
@@ -97,26 +99,26 @@ def _logarithmic(axes: Axes, bottom: float) -> None:
 
 def _swaps(workload: str, results: Results) -> Figure:
     """As Figure 13: everything against what it is with the plain swap times."""
-    made = canvas.figure(9.0)
+    made = plot_style.figure(9.0)
     factors = (1.0, *FACTORS)
     places = np.arange(3)
     for axes, kind, title in zip(
         made.subplots(1, 2, sharey=True),
-        (Kind.TEXT, Kind.THEIRS),
+        (ReplayKind.TEXT, ReplayKind.THEIRS),
         ("swap-outs together, as the text says", "one after the other, as their code does"),
         strict=True,
     ):
         plain = results[Key(kind, workload, "ujfb")].row
-        for place, (factor, colour) in enumerate(zip(factors, canvas.COLOURS, strict=False)):
+        for place, (factor, color) in enumerate(zip(factors, plot_style.COLORS, strict=False)):
             row = results[Key(kind, workload, "ujfb", factor)].row
             relative = [
                 row.mean_response / plain.mean_response,
                 row.mean_slowdown / plain.mean_slowdown,
                 row.U_L / plain.U_L,
             ]
-            axes.bar(places + (place - 1) * 0.25, relative, width=0.25, color=colour, label=f"{factor:g}x")
+            axes.bar(places + (place - 1) * 0.25, relative, width=0.25, color=color, label=f"{factor:g}x")
         axes.set_xticks(places, ("mean response", "mean slowdown", "U_L"))
-        axes.axhline(1.0, color=canvas.DARK, linewidth=0.8, linestyle=":")
+        axes.axhline(1.0, color=plot_style.DARK, linewidth=0.8, linestyle=":")
         axes.set_title(title)
     made.axes[0].set_ylabel("relative to 1x")
     made.suptitle(f"{workload}: UJFB with longer swaps", x=0.01, horizontalalignment="left")
@@ -126,13 +128,13 @@ def _swaps(workload: str, results: Results) -> Figure:
 
 def _slowdowns(workload: str, results: Results) -> Figure:
     """As Figure 17: how many jobs have a slowdown in each range."""
-    made = canvas.figure(9.0)
+    made = plot_style.figure(9.0)
     labels = [f"to {SLOWDOWNS[0]:g}", *(f"to {edge:g}" for edge in SLOWDOWNS[1:]), f"above {SLOWDOWNS[-1]:g}"]
     places = np.arange(len(labels))
     for axes, policy in zip(made.subplots(1, 2, sharey=True), ("ujfb", BY_SLOWDOWN), strict=True):
-        figures = results[Key(Kind.TEXT, workload, policy)]
-        axes.bar(places - 0.2, figures.regular, width=0.4, color=canvas.BLUE, label="regular jobs")
-        axes.bar(places + 0.2, figures.urgent, width=0.4, color=canvas.RED, label="urgent jobs")
+        figures = results[Key(ReplayKind.TEXT, workload, policy)]
+        axes.bar(places - 0.2, figures.regular, width=0.4, color=plot_style.BLUE, label="regular jobs")
+        axes.bar(places + 0.2, figures.urgent, width=0.4, color=plot_style.RED, label="urgent jobs")
         axes.set_xticks(places, labels, rotation=30, horizontalalignment="right")
         _logarithmic(axes, 0.8)
         axes.set_title(f"{policy}: {figures.late:.1%} urgent and above 2")

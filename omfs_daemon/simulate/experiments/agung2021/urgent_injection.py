@@ -1,20 +1,18 @@
-"""Agung et al., III-B: needs an outcome, so it stands above engine and results."""
+"""Urgent jobs injected at busy hours (Agung et al. 2021, section III-B)."""
 
 from __future__ import annotations
 
 import numpy as np
+
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.policy.rules.laws import HOUR
 from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.results.timeline import held_units
-from omfs_daemon.simulate.results.timeline import means
-from omfs_daemon.simulate.results.timeline import steps
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Workload
-from omfs_daemon.simulate.workload.urgent_jobs import SIZES
-from omfs_daemon.simulate.workload.urgent_jobs import _HOURS_OF_MONTH
-from omfs_daemon.simulate.workload.urgent_jobs import _FIRST_ID
-from omfs_daemon.simulate.workload.urgent_jobs import _urgent
+from omfs_daemon.simulate.results.timeline import held_units, means, steps
+from omfs_daemon.simulate.workload.urgent_jobs import SIZES, urgent_workload
+from omfs_daemon.simulate.workload.workload import Floats, Workload
+
+_HOURS_OF_MONTH = 30 * 24
+_FIRST_ID = 1_000_000
 
 
 def injected(undisturbed: Outcome, seed: int, *, threshold: float = 0.75) -> Workload:
@@ -34,7 +32,7 @@ def injected(undisturbed: Outcome, seed: int, *, threshold: float = 0.75) -> Wor
     months = np.split(busy, np.flatnonzero(np.diff(busy // _HOURS_OF_MONTH)) + 1)
     hours = np.array([generator.choice(month) for month in months])
     drawn = np.array(sizes)[generator.integers(len(sizes), size=len(months))]
-    return _urgent(
+    return urgent_workload(
         "injected", _FIRST_ID + np.arange(len(months)), hours * HOUR, drawn[:, 0].astype(np.int64), drawn[:, 1]
     )
 

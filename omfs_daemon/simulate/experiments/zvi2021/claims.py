@@ -7,18 +7,19 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from omfs_daemon.policy.rules.laws import HOUR
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import CAPPING
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import CHECKPOINT
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import EASY
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import METHODS
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import OMFS
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import PARTITION
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import QUANTA
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import Found
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import Variant
-from omfs_daemon.simulate.experiments.zvi2021.figures import Sharing
-from omfs_daemon.simulate.experiments.zvi2021.figures import SharingRow
-from omfs_daemon.simulate.experiments.zvi2021.workloads import Study
+from omfs_daemon.simulate.experiments.zvi2021.figures import Sharing, SharingRow
+from omfs_daemon.simulate.experiments.zvi2021.workloads import ZviStudy
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import (
+    CAPPING,
+    CHECKPOINT,
+    EASY,
+    METHODS,
+    OMFS,
+    PARTITION,
+    QUANTA,
+    Variant,
+    ZviResults,
+)
 
 # Sums of seconds as floats.
 _ROUNDING = 1e-3
@@ -30,46 +31,46 @@ class Claim(NamedTuple):
     """``where``: the section of the paper; ``verdict``: whether it holds as stated, on these workloads."""
 
     where: str
-    says: str
+    statement: str
     measured: str
     verdict: str
 
 
-def claims(found: Found) -> list[Claim]:
+def claims(found: ZviResults) -> list[Claim]:
     """All of them, in the order of the page."""
-    told = [
+    listed = [
         _utilisation(found),
         _utilisation_with_kills(found),
         _own_share(found, found.generated, "on generated workloads"),
         _up_to_the_entitlement(found),
         _everybody_gains(found),
-        _fewer_stops(found),
+        _fewer_preemptions(found),
         _later_reclaims(found),
-        _cheaper_stops(found),
+        _cheaper_preemptions(found),
         _against_backfilling(found),
     ]
     if found.recorded:
-        told.insert(3, _own_share(found, found.recorded, "on the recorded one"))
+        listed.insert(3, _own_share(found, found.recorded, "on the recorded one"))
     if found.wide:
-        told.insert(-4, _wide_jobs(found))
-    return told
+        listed.insert(-4, _wide_jobs(found))
+    return listed
 
 
-def bound(variant: Variant, row: SharingRow, stops: int = 1) -> float:
-    """Seconds after which OMFS should have given an account its own: quantum, and latency and the longest stop."""
-    return variant.quantum + stops * (variant.latency + row.longest_stop)
+def bound(variant: Variant, row: SharingRow, preemptions: int = 1) -> float:
+    """Seconds after which OMFS should have given an account its own: quantum, latency and longest preemption."""
+    return variant.quantum + preemptions * (variant.latency + row.longest_preemption)
 
 
-def late(variant: Variant, result: Sharing, stops: int = 1) -> int:
+def late(variant: Variant, result: Sharing, preemptions: int = 1) -> int:
     """How many jobs waited for their account's own share for longer than that."""
-    return int((result.own_share > bound(variant, result.row, stops) + _ROUNDING).sum())
+    return int((result.own_share > bound(variant, result.row, preemptions) + _ROUNDING).sum())
 
 
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _utilisation(found: Found) -> Claim:
+def _utilisation(found: ZviResults) -> Claim:
     studies = _all(found)
     rows = [[found.results[study.name, variant].row for variant in (OMFS, PARTITION, CAPPING)] for study in studies]
     better = [
@@ -87,12 +88,12 @@ def _utilisation(found: Found) -> Claim:
     )
 
 
-def _utilisation_with_kills(found: Found) -> Claim:
+def _utilisation_with_kills(found: ZviResults) -> Claim:
     kills = [Variant("omfs", "kill", quantum) for quantum in QUANTA]
     partition = [result.row.delivered for result in found.of(found.generated, PARTITION)]
     values = [[result.row.delivered for result in found.of(found.generated, variant)] for variant in kills]
     behind = [sum(ours < theirs for ours, theirs in zip(value, partition, strict=True)) for value in values]
-    told = ", ".join(
+    listed = ", ".join(
         f"{variant.quantum / 60:g} min {mean(value):.1%} (below in {count})"
         for variant, value, count in zip(kills, values, behind, strict=True)
     )
@@ -100,13 +101,13 @@ def _utilisation_with_kills(found: Found) -> Claim:
         "II",
         'the same where jobs are "preemptable (may be killed)"',
         "work that counted, up to the last submission, by quantum and in how many of the "
-        f"{len(partition)} generated workloads that is below partition's {mean(partition):.1%}: {told}; a "
+        f"{len(partition)} generated workloads that is below partition's {mean(partition):.1%}: {listed}; a "
         "longer quantum means that a killed job has more to lose",
         _verdict(not any(behind)),
     )
 
 
-def _own_share(found: Found, studies: Sequence[Study], where: str) -> Claim:
+def _own_share(found: ZviResults, studies: Sequence[ZviStudy], where: str) -> Claim:
     names = {study.name for study in studies}
     results = [
         (variant, result)
@@ -114,24 +115,24 @@ def _own_share(found: Found, studies: Sequence[Study], where: str) -> Claim:
         if variant.policy == OMFS.policy and name in names
     ]
     waits = sum(len(result.own_share) for _, result in results)
-    behind, far_behind = (sum(late(*one, stops) for one in results) for stops in (1, 2))
+    behind, far_behind = (sum(late(*one, preemptions) for one in results) for preemptions in (1, 2))
     measured = (
         f"{where}, over all quanta, methods and latencies: {behind:,} of {waits:,} jobs that waited for their "
-        "account's own share waited longer than quantum, latency and longest stop together"
+        "account's own share waited longer than quantum, latency and longest preemption together"
     )
     verdict = _HOLDS
     if behind:
-        verdict = _FAILS if far_behind else "holds to within one stop more"
+        verdict = _FAILS if far_behind else "holds to within one preemption more"
         measured += (
-            f"; {behind - far_behind:,} of these by less than one stop more: what stops free is one pool, a "
-            "narrower job may start on it first, and the wider one then waits for the next stop"
+            f"; {behind - far_behind:,} of these by less than one preemption more: what preemptions free is one pool, "
+            "a narrower job may start on it first, and the wider one then waits for the next preemption"
         )
     if far_behind:
         measured += "; " + _worst(results)
     return Claim(
         "I, end; II",
         '"Each entity gets at least its entitlement of CPUs when it has the suitable workload for it", by eviction; '
-        "as we read it, after a quantum and the time of a stop at the latest",
+        "as we read it, after a quantum and the time of a preemption at the latest",
         measured,
         verdict,
     )
@@ -147,11 +148,11 @@ def _worst(results: Sequence[tuple[Variant, Sharing]]) -> str:
         f"{latest.owned}: it waited {latest.seconds / 60:.0f} min, and meanwhile {latest.others} times a job "
         f"of another account began to run, on {latest.their_cpus:,} CPUs in all: what a borrower's job leaves "
         "that ends within its quantum is lent again, and a quantum begins anew, so for a wide job there may "
-        "long be too little at one time that may be stopped"
+        "long be too little at one time that may be preempted"
     )
 
 
-def _up_to_the_entitlement(found: Found) -> Claim:
+def _up_to_the_entitlement(found: ZviResults) -> Claim:
     results = found.of(found.generated, OMFS)
     below = mean([result.row.below_hours for result in results])
     owed = mean([sum(account.own_share_hours for account in result.accounts) for result in results])
@@ -167,7 +168,7 @@ def _up_to_the_entitlement(found: Found) -> Claim:
     )
 
 
-def _everybody_gains(found: Found) -> Claim:
+def _everybody_gains(found: ZviResults) -> Claim:
     pairs = [
         (ours.mean_wait, theirs.mean_wait)
         for study in _all(found)
@@ -182,14 +183,14 @@ def _everybody_gains(found: Found) -> Claim:
     return Claim(
         "abstract; IV",
         '"permanently keep the status quo regarding the fairness [...] while maximizing the ability of all users to '
-        'achieve more CPUs": nobody is worse off than with his own partition',
+        'achieve more CPUs": nobody is worse off than with their own partition',
         f"mean wait at or below that in its own partition for {gained} of {len(pairs)} accounts (all "
         f"workloads){against}",
         _verdict(gained == len(pairs)),
     )
 
 
-def _wide_jobs(found: Found) -> Claim:
+def _wide_jobs(found: ZviResults) -> Claim:
     ours, easy = found.of(found.wide, OMFS), found.of(found.wide, EASY)
     done, there = sum(result.wide for result in ours), sum(result.wide for result in easy)
     waits = [mean([result.wide_wait for result in results if result.wide]) / HOUR for results in (ours, easy)]
@@ -202,54 +203,56 @@ def _wide_jobs(found: Found) -> Claim:
     )
 
 
-def _fewer_stops(found: Found) -> Claim:
-    told, fewer = [], []
+def _fewer_preemptions(found: ZviResults) -> Claim:
+    listed, fewer = [], []
     for method, meaning in METHODS.items():
-        stops = [_mean(found, Variant("omfs", method, quantum), lambda row: row.preemptions) for quantum in QUANTA]
-        told.append(f"{meaning.title} {stops[0]:,.0f} to {stops[-1]:,.0f}")
-        fewer.append(all(later <= sooner for sooner, later in pairwise(stops)))
+        preemptions = [
+            _mean(found, Variant("omfs", method, quantum), lambda row: row.preemptions) for quantum in QUANTA
+        ]
+        listed.append(f"{meaning.title} {preemptions[0]:,.0f} to {preemptions[-1]:,.0f}")
+        fewer.append(all(later <= sooner for sooner, later in pairwise(preemptions)))
     return Claim(
         "II",
         '"Enlarging the quantum lowers the frequency of C/R operations"',
-        f"mean stops with a quantum of {QUANTA[0] / 60:g} and of {QUANTA[-1] / 60:g} min: {', '.join(told)}; "
-        f"fewer at every step for {sum(fewer)} of {len(fewer)} methods. A stop answers a demand that is there "
+        f"mean preemptions with a quantum of {QUANTA[0] / 60:g} and of {QUANTA[-1] / 60:g} min: {', '.join(listed)}; "
+        f"fewer at every step for {sum(fewer)} of {len(fewer)} methods. A preemption answers a demand that is there "
         "sooner or later: the quantum puts it off, and saves it only where the borrower ends first",
         _verdict(all(fewer)),
     )
 
 
-def _later_reclaims(found: Found) -> Claim:
+def _later_reclaims(found: ZviResults) -> Claim:
     longest = [
         max(result.row.own_share_longest for result in found.of(found.generated, Variant("omfs", CHECKPOINT, quantum)))
         for quantum in QUANTA
     ]
     means = [_mean(found, Variant("omfs", CHECKPOINT, quantum), lambda row: row.own_share_mean) for quantum in QUANTA]
-    told = ", ".join(
+    listed = ", ".join(
         f"{quantum / 60:g} min: {average:.0f} s, {most / 60:.0f} min"
         for quantum, average, most in zip(QUANTA, means, longest, strict=True)
     )
     return Claim(
         "II",
         '"at the price of non-instantaneous execution of accredited jobs"',
-        f"mean and longest wait for an account's own share by quantum (checkpoint): {told}",
+        f"mean and longest wait for an account's own share by quantum (checkpoint): {listed}",
         _verdict(longest[-1] > longest[0] and means[-1] > means[0]),
     )
 
 
-def _cheaper_stops(found: Found) -> Claim:
+def _cheaper_preemptions(found: ZviResults) -> Claim:
     methods = ("slow", CHECKPOINT, "swap")
-    hours = [_mean(found, Variant("omfs", method, 0.0), lambda row: row.stopping_cpu_hours) for method in methods]
-    told = (f"{METHODS[method].title} {taken:,.0f} CPU-hours" for method, taken in zip(methods, hours, strict=True))
+    hours = [_mean(found, Variant("omfs", method, 0.0), lambda row: row.preemption_cpu_hours) for method in methods]
+    listed = (f"{METHODS[method].title} {taken:,.0f} CPU-hours" for method, taken in zip(methods, hours, strict=True))
     work = mean([float(study.workload.cpus @ study.workload.run) / HOUR for study in found.generated])
     return Claim(
         "II",
         "recurrent checkpoint and restart may lead to thrashing; faster storage reduces its cost",
-        f"with no quantum at all, stopping and resuming took: {', '.join(told)}, for {work:,.0f} CPU-hours of work",
+        f"with no quantum at all, preempting and resuming took: {', '.join(listed)}, for {work:,.0f} CPU-hours of work",
         _verdict(hours == sorted(hours, reverse=True)),
     )
 
 
-def _against_backfilling(found: Found) -> Claim:
+def _against_backfilling(found: ZviResults) -> Claim:
     ours, easy = (found.of(found.generated, variant) for variant in (OMFS, EASY))
     used = [mean([result.row.productive_utilisation for result in results]) for results in (ours, easy)]
     waits = [mean([result.row.mean_wait for result in results]) / HOUR for results in (ours, easy)]
@@ -269,7 +272,7 @@ def _against_backfilling(found: Found) -> Claim:
     )
 
 
-def _all(found: Found) -> list[Study]:
+def _all(found: ZviResults) -> list[ZviStudy]:
     """Generated ones first; those with wide jobs, which partition refuses, are not among them."""
     return [*found.generated, *found.recorded]
 
@@ -278,5 +281,5 @@ def _verdict(holds: bool) -> str:
     return _HOLDS if holds else _FAILS
 
 
-def _mean(found: Found, variant: Variant, figure: Callable[[SharingRow], float]) -> float:
+def _mean(found: ZviResults, variant: Variant, figure: Callable[[SharingRow], float]) -> float:
     return mean([figure(result.row) for result in found.of(found.generated, variant)])

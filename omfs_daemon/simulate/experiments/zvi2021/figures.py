@@ -11,31 +11,25 @@ import numpy as np
 
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.policy.rules.laws import HOUR
-from omfs_daemon.simulate.results.result_rows import Row
-from omfs_daemon.simulate.results.result_rows import figures
-from omfs_daemon.simulate.experiments.zvi2021.own_share import OwnShare
-from omfs_daemon.simulate.experiments.zvi2021.own_share import own_share
-from omfs_daemon.simulate.results.measure import Measures
-from omfs_daemon.simulate.results.measure import cpu_seconds
-from omfs_daemon.simulate.results.measure import measure
+from omfs_daemon.simulate.engine.outcome import Outcome, Use
 from omfs_daemon.simulate.engine.scenario import owners
-from omfs_daemon.simulate.engine.outcome import Outcome
-from omfs_daemon.simulate.engine.outcome import Use
+from omfs_daemon.simulate.experiments.zvi2021.own_share import OwnShare, own_share
+from omfs_daemon.simulate.results.measure import Measures, cpu_seconds, measure
+from omfs_daemon.simulate.results.result_rows import ResultRow, figures
 from omfs_daemon.simulate.results.timeline import unit_cpus
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class SharingRow(Row):
+class SharingRow(ResultRow):
     """The columns of results.csv; after those of every experiment:
 
     mean_wait, p95_wait     seconds up to the first start
-    productive_utilisation  without stops, resumes and lost work
+    productive_utilisation  without preemptions, resumes and lost work
     delivered    the same up to the last submission only, when what is left over does not count yet
     lost_cpu_hours          work that kills threw away
-    stopping_cpu_hours      CPUs held for stopping and resuming
-    longest_stop            seconds; of all stops
+    stopping_cpu_hours      CPUs held for preempting and resuming
+    longest_stop            seconds; of all preemptions
     own_share_waits         jobs that waited for their account's own share
     own_share_mean, own_share_p95, own_share_longest  seconds, of these
     below_hours, longest_below_hours  hours that accounts with demand held less than they own: sum, longest spell
@@ -46,8 +40,8 @@ class SharingRow(Row):
     productive_utilisation: float
     delivered: float
     lost_cpu_hours: float
-    stopping_cpu_hours: float
-    longest_stop: float
+    preemption_cpu_hours: float
+    longest_preemption: float
     own_share_waits: int
     own_share_mean: float
     own_share_p95: float
@@ -57,7 +51,7 @@ class SharingRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class AccountRow:
+class AccountResultRow:
     """One row of accounts.csv. ``owned``: CPUs; waits in seconds; ``own_share_*``: how long at least one of its jobs
     waited for its own share, and its longest spell of that; ``below_hours``: as ``fairness.py`` counts."""
 
@@ -98,7 +92,7 @@ class Sharing:
     ``wide``, ``wide_wait``: jobs that were done although wider than what their account owns, their mean wait."""
 
     row: SharingRow
-    accounts: tuple[AccountRow, ...]
+    accounts: tuple[AccountResultRow, ...]
     own_share: Floats
     latest: Latest | None
     wide: int
@@ -124,8 +118,8 @@ def sharing(outcome: Outcome, trees: Mapping[str, AccountTree]) -> Sharing:
 
 
 def _row(outcome: Outcome, found: Measures, waited: Floats) -> SharingRow:
-    held, stretches = cpu_seconds(outcome).sum(axis=0) / HOUR, outcome.segments
-    stops = stretches.use == Use.STOP
+    held, segments = cpu_seconds(outcome).sum(axis=0) / HOUR, outcome.segments
+    preemptions = segments.use == Use.PREEMPTION
     return SharingRow(
         **asdict(figures(outcome).row),
         mean_wait=found.all.wait.mean,
@@ -133,8 +127,8 @@ def _row(outcome: Outcome, found: Measures, waited: Floats) -> SharingRow:
         productive_utilisation=found.productive_utilisation,
         delivered=_delivered(outcome),
         lost_cpu_hours=found.lost_cpu_hours,
-        stopping_cpu_hours=float(held[Use.STOP] + held[Use.RESUME]),
-        longest_stop=float((stretches.end - stretches.begin)[stops].max(initial=0.0)),
+        preemption_cpu_hours=float(held[Use.PREEMPTION] + held[Use.RESUME]),
+        longest_preemption=float((segments.end - segments.begin)[preemptions].max(initial=0.0)),
         own_share_waits=len(waited),
         own_share_mean=float(waited.mean()) if len(waited) else 0.0,
         own_share_p95=float(np.quantile(waited, 0.95)) if len(waited) else 0.0,
@@ -146,17 +140,17 @@ def _row(outcome: Outcome, found: Measures, waited: Floats) -> SharingRow:
 
 def _delivered(outcome: Outcome) -> float:
     """Share of the machine that did work which counted, up to the last submission; nan if all came at once."""
-    stretches, last = outcome.segments, float(outcome.workload.submit.max())
-    work = stretches.use == Use.WORK
-    seconds = np.maximum(np.minimum(stretches.end, last) - stretches.begin, 0.0)[work]
-    done = float(seconds @ outcome.workload.cpus[stretches.job[work]])
+    segments, last = outcome.segments, float(outcome.workload.submit.max())
+    work = segments.use == Use.WORK
+    seconds = np.maximum(np.minimum(segments.end, last) - segments.begin, 0.0)[work]
+    done = float(seconds @ outcome.workload.cpus[segments.job[work]])
     return done / (outcome.machine.cpus * last) if last else nan
 
 
-def _accounts(outcome: Outcome, found: Measures, tree: AccountTree, own: OwnShare) -> tuple[AccountRow, ...]:
+def _accounts(outcome: Outcome, found: Measures, tree: AccountTree, own: OwnShare) -> tuple[AccountResultRow, ...]:
     index_of = {entity.name: entity.index for entity in tree.entities}
     return tuple(
-        AccountRow(
+        AccountResultRow(
             workload=outcome.workload.name,
             policy=outcome.policy,
             account=account.name,

@@ -13,17 +13,15 @@ import numpy as np
 
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.results.timeline import held_units
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints
 
 
 class OwnShare(NamedTuple):
-    """seconds    one entry a job: the longest time without a break that it waited for its account's own share
-    until      one entry a job: when that ended, in seconds; 0 without such a wait
-    total      seconds, one entry an account: how long at least one job of it did
-    spells     one entry an account: how often that began anew
-    longest    seconds, one entry an account: its longest spell
+    """seconds    one entry per job: the longest time without a break that it waited for its account's own share
+    until      one entry per job: when that ended, in seconds; 0 without such a wait
+    total      seconds, one entry per account: how long at least one job of it did
+    spells     one entry per account: how often that began
+    longest    seconds, one entry per account: its longest spell
     """
 
     seconds: Floats
@@ -34,7 +32,7 @@ class OwnShare(NamedTuple):
 
 
 class _Times(NamedTuple):
-    """Stretches of time; one entry a stretch."""
+    """Segments of time; one entry per segment."""
 
     job: Ints
     begin: Floats
@@ -68,7 +66,7 @@ def own_share(outcome: Outcome, owner: Ints, entitled: Ints) -> OwnShare:
 
 
 def _waits(outcome: Outcome) -> _Times:
-    """When jobs that were started held no CPUs: before their first stretch, and between two of them."""
+    """When jobs that were started held no CPUs: before their first segment, and between two of them."""
     held = outcome.segments
     order = np.lexsort((held.begin, held.job))
     job, begin, end = held.job[order], held.begin[order], held.end[order]
@@ -97,11 +95,11 @@ def _of_account(found: OwnShare, account: int, owned: int, width: Ints, waits: _
         found.longest[account] = np.add.reduceat(owed, starts).max()
 
 
-def _level(times: Floats, stretches: _Times, amount: Ints) -> Ints:
-    """The sum of all stretches between each two times."""
+def _level(times: Floats, segments: _Times, amount: Ints) -> Ints:
+    """The sum of all segments between each two times."""
     changes = np.zeros(len(times), dtype=np.int64)
-    np.add.at(changes, np.searchsorted(times, stretches.begin), amount)
-    np.add.at(changes, np.searchsorted(times, stretches.end), -amount)
+    np.add.at(changes, np.searchsorted(times, segments.begin), amount)
+    np.add.at(changes, np.searchsorted(times, segments.end), -amount)
     return np.cumsum(changes)[:-1]
 
 

@@ -9,21 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.simulate.engine.conventions import Conventions
-from omfs_daemon.simulate.engine.conventions import run_times
-from omfs_daemon.simulate.workload.generate import Model
-from omfs_daemon.simulate.workload.generate import generated
-from omfs_daemon.simulate.workload.generate import offered_load
-from omfs_daemon.simulate.engine.scenario import owners
-from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.workload.load_trace import load
-from omfs_daemon.simulate.workload.read_report import Options
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.cluster.accounts import AccountTree, Entitlement
+from omfs_daemon.simulate.engine.conventions import Conventions, replayed_run_times
+from omfs_daemon.simulate.engine.scenario import Machine, owners
+from omfs_daemon.simulate.workload.generate import Model, generated, offered_load
+from omfs_daemon.simulate.workload.load_trace import load_trace
+from omfs_daemon.simulate.workload.read_report import ReadOptions
+from omfs_daemon.simulate.workload.workload import Bools, Floats, PreemptMode, Workload
 
 LOAD = 0.95
 JOBS = 6000
@@ -44,7 +36,7 @@ _MEMORY = (0.5e9, 1.25e9)
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class ZviStudy:
     """A workload, the machine and who owns what of it.
 
     left_out       how many jobs were taken out because they are wider than what their account owns
@@ -66,42 +58,42 @@ class Study:
     @property
     def load(self) -> float:
         """Offered, of jobs that end at their limit."""
-        run = run_times(self.workload, Conventions())
+        run = replayed_run_times(self.workload, Conventions())
         return offered_load(replace(self.workload, run=run), self.machine.cpus)
 
 
-def from_model(seed: int, jobs: int = JOBS) -> Study:
+def from_model(seed: int, jobs: int = JOBS) -> ZviStudy:
     """A workload of the model without the jobs that hard partition would refuse; their load is ``LOAD``."""
-    tree = AccountTree(AccountShare(name, Fraction(percent)) for name, percent in PERCENT.items())
+    tree = AccountTree(Entitlement(name, Fraction(percent)) for name, percent in PERCENT.items())
     everything = _with_accounts(generated(_model(jobs, LOAD), seed), seed)
     narrow = _within(everything, tree, CPUS)
     work = everything.cpus * everything.run
     # Only arrivals depend on the load, so the same jobs are narrow again.
     denser = LOAD * float(work.sum() / work[narrow].sum())
     kept = replace(_with_accounts(generated(_model(jobs, denser), seed), seed).take(narrow), name=f"generated-{seed}")
-    return Study(kept, Machine(CPUS), tree, int((~narrow).sum()), _part(work, ~narrow))
+    return ZviStudy(kept, Machine(CPUS), tree, int((~narrow).sum()), _part(work, ~narrow))
 
 
-def from_model_with_wide(seed: int, jobs: int = JOBS) -> Study:
+def from_model_with_wide(seed: int, jobs: int = JOBS) -> ZviStudy:
     """The same jobs and the wide ones too, of the same load."""
     narrow = from_model(seed, jobs)
     everything = replace(_with_accounts(generated(_model(jobs, LOAD), seed), seed), name=f"generated-wide-{seed}")
     return replace(narrow, workload=everything, left_out=0, left_out_work=0.0)
 
 
-def recorded(path: Path) -> tuple[Study, Study]:
+def recorded(path: Path) -> tuple[ZviStudy, ZviStudy]:
     """SDSC DataStar by group, as it was and with all times between submissions shortened to a load of ``SQUEEZED``.
 
     The groups that used most are accounts, all others together are one more. Each owns what it used of the machine's
     work on the average over the whole trace, in tenths of a percent.
     """
-    loaded = load(path, Options(accounts="group"))
+    loaded = load_trace(path, ReadOptions(accounts="group"))
     everything = loaded.workload
-    work = everything.cpus * run_times(everything, Conventions())
+    work = everything.cpus * replayed_run_times(everything, Conventions())
     used = np.bincount(everything.account, weights=work)
     largest = np.argsort(-used, kind="stable")[:LARGEST].tolist()
     tree = AccountTree(
-        AccountShare(everything.accounts[index], Fraction(round(1000 * float(used[index] / used.sum())), 10))
+        Entitlement(everything.accounts[index], Fraction(round(1000 * float(used[index] / used.sum())), 10))
         for index in largest
     )
     narrow = _within(everything, tree, TRACE_CPUS)
@@ -116,21 +108,21 @@ def recorded(path: Path) -> tuple[Study, Study]:
         "memory is not recorded: 0.5 to 1.25 GB for each CPU, drawn",
         *thanks,
     )
-    study = Study(kept, Machine(TRACE_CPUS), tree, int((~narrow).sum()), _part(work, ~narrow), notes)
+    study = ZviStudy(kept, Machine(TRACE_CPUS), tree, int((~narrow).sum()), _part(work, ~narrow), notes)
     squeeze = study.load / SQUEEZED
     denser = replace(kept, name=f"{kept.name}-dense", submit=kept.submit * squeeze)
     return study, replace(study, workload=denser, notes=(f"{denser.name}: times between submissions * {squeeze:.3f}",))
 
 
-def entitlements(study: Study) -> Mapping[str, int]:
+def owned_cpus(study: ZviStudy) -> Mapping[str, int]:
     """CPUs that each account owns, those that own nothing left out."""
     owned = study.tree.entitled(study.machine.cpus)
-    return {entity.name: owned[entity.index] for entity in study.tree.entities if entity.is_leaf and entity.share}
+    return {entity.name: owned[entity.index] for entity in study.tree.entities if entity.is_leaf and entity.entitlement}
 
 
 def _model(jobs: int, load: float) -> Model:
     """Sizes up to ``WIDEST`` on a machine of ``CPUS``: the model counts load on a machine as wide as its jobs."""
-    return Model(jobs, WIDEST, load * CPUS / WIDEST, ways={Way.CHECKPOINT: 1.0})
+    return Model(jobs, WIDEST, load * CPUS / WIDEST, modes={PreemptMode.CHECKPOINT: 1.0})
 
 
 def _with_accounts(jobs: Workload, seed: int) -> Workload:

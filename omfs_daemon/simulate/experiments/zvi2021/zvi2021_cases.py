@@ -1,23 +1,22 @@
-"""Which simulations there are: page, plots and claims read them."""
+"""The simulations of the experiment, for page, plots and claims."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+
 import numpy as np
+
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.simulate.options import Asked
-from omfs_daemon.simulate.options import costs_for
-from omfs_daemon.simulate.engine.conventions import Conventions
-from omfs_daemon.simulate.engine.conventions import UserLimits
-from omfs_daemon.simulate.engine.preemption_costs import CostModel
-from omfs_daemon.simulate.engine.preemption_costs import Link
+from omfs_daemon.simulate.engine.conventions import Conventions, UserLimits
+from omfs_daemon.simulate.engine.preemption_costs import CostModel, Link
+from omfs_daemon.simulate.engine.scenario import Scenario
 from omfs_daemon.simulate.experiments.zvi2021.figures import Sharing
-from omfs_daemon.simulate.experiments.zvi2021.workloads import Study
-from omfs_daemon.simulate.experiments.zvi2021.workloads import recorded
-from omfs_daemon.simulate.engine.scenario import Setting
-from omfs_daemon.simulate.workload.workload import Way
+from omfs_daemon.simulate.experiments.zvi2021.workloads import ZviStudy
+from omfs_daemon.simulate.options import SimulationOptions, costs_for
+from omfs_daemon.simulate.workload.workload import PreemptMode
+
 QUANTA = (0.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0)
 # The paper's example, section II.
 QUANTUM = 1800.0
@@ -30,19 +29,19 @@ SLOW = Link(each=4e9 / 128, together=1e9)
 _NO_LIMIT = 1_000_000
 
 
-class Method(NamedTuple):
-    """A way of stopping jobs, the same for all of them; ``link``: of checkpoints, if not the usual one."""
+class SweptMethod(NamedTuple):
+    """A preempt method, the same for all jobs; ``link``: of checkpoints, if not the usual one."""
 
     title: str
-    way: Way
+    mode: PreemptMode
     link: Link | None = None
 
 
 METHODS = {
-    "checkpoint": Method("checkpoint", Way.CHECKPOINT),
-    "slow": Method("checkpoint, slow file system", Way.CHECKPOINT, SLOW),
-    "swap": Method("swap", Way.SWAP),
-    "kill": Method("kill", Way.KILL),
+    "checkpoint": SweptMethod("checkpoint", PreemptMode.CHECKPOINT),
+    "slow": SweptMethod("checkpoint, slow file system", PreemptMode.CHECKPOINT, SLOW),
+    "swap": SweptMethod("swap", PreemptMode.SWAP),
+    "kill": SweptMethod("kill", PreemptMode.KILL),
 }
 CHECKPOINT = "checkpoint"
 
@@ -76,39 +75,45 @@ Results = Mapping[tuple[str, Variant], Sharing]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """All that a page tells.
+class ZviResults:
+    """All results that a page shows.
 
     generated  workloads of the model without the jobs that partition refuses; ``wide``: with them
     recorded   those of a trace; none, if there is no trace
     """
 
-    generated: Sequence[Study]
-    wide: Sequence[Study]
-    recorded: Sequence[Study]
+    generated: Sequence[ZviStudy]
+    wide: Sequence[ZviStudy]
+    recorded: Sequence[ZviStudy]
     results: Results
 
-    def of(self, studies: Iterable[Study], variant: Variant) -> list[Sharing]:
+    def of(self, studies: Iterable[ZviStudy], variant: Variant) -> list[Sharing]:
         """What this variant came to on each of the workloads."""
         return [self.results[study.name, variant] for study in studies]
 
 
-def setting(study: Study, variant: Variant) -> Setting:
-    """One simulation. All jobs can be stopped by one and the same method; run times are believed to be the limits."""
+def zvi2021_scenario(study: ZviStudy, variant: Variant) -> Scenario:
+    """One simulation. All jobs can be preempted by the same method; run times are believed to be the limits."""
     method = METHODS[variant.method]
     jobs = study.workload
-    return Setting(
-        replace(jobs, way=np.full(len(jobs), int(method.way), dtype=np.int64)),
+    return Scenario(
+        replace(jobs, mode=np.full(len(jobs), int(method.mode), dtype=np.int64)),
         study.machine,
         CONVENTIONS,
         _costs(method, variant.latency),
-        Rules(tree=study.tree, quantum=variant.quantum, max_stops_per_hour=_NO_LIMIT, max_stops_per_cycle=_NO_LIMIT),
+        Rules(
+            tree=study.tree,
+            quantum=variant.quantum,
+            max_preemptions_per_hour=_NO_LIMIT,
+            max_preemptions_per_cycle=_NO_LIMIT,
+            methods={},
+        ),
     )
 
 
 CONVENTIONS = Conventions(UserLimits())
 
 
-def _costs(method: Method, latency: float) -> CostModel:
-    usual = costs_for(Asked(latency=latency))
+def _costs(method: SweptMethod, latency: float) -> CostModel:
+    usual = costs_for(SimulationOptions(latency=latency))
     return usual if method.link is None else replace(usual, write=method.link, read=method.link)

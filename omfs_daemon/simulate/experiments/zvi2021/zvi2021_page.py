@@ -6,35 +6,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from omfs_daemon.policy.rules.laws import HOUR
-from omfs_daemon.simulate.results.markdown import bullets
-from omfs_daemon.simulate.results.markdown import image
-from omfs_daemon.simulate.results.markdown import table
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import COMPARED
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import CONVENTIONS
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import EASY
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import FCFS
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import LATE
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import METHODS
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import OF_TRACE
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import OMFS
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import QUANTUM
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import SLOW
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import SWEPT
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import Found
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import Variant
-from omfs_daemon.simulate.experiments.zvi2021.claims import bound
-from omfs_daemon.simulate.experiments.zvi2021.claims import claims
-from omfs_daemon.simulate.experiments.zvi2021.claims import late
-from omfs_daemon.simulate.experiments.zvi2021.claims import mean
-from omfs_daemon.simulate.experiments.zvi2021.figures import Sharing
-from omfs_daemon.simulate.experiments.zvi2021.figures import SharingRow
-from omfs_daemon.simulate.experiments.zvi2021.zvi2021_plots import Plots
-from omfs_daemon.simulate.experiments.zvi2021.workloads import BUSY
-from omfs_daemon.simulate.experiments.zvi2021.workloads import LOAD
-from omfs_daemon.simulate.experiments.zvi2021.workloads import STRETCHES
-from omfs_daemon.simulate.experiments.zvi2021.workloads import TRACE
-from omfs_daemon.simulate.experiments.zvi2021.workloads import Study
-from omfs_daemon.simulate.experiments.zvi2021.workloads import entitlements
+from omfs_daemon.simulate.experiments.zvi2021.claims import bound, claims, late, mean
+from omfs_daemon.simulate.experiments.zvi2021.figures import Sharing, SharingRow
+from omfs_daemon.simulate.experiments.zvi2021.workloads import BUSY, LOAD, STRETCHES, TRACE, ZviStudy, owned_cpus
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import (
+    COMPARED,
+    CONVENTIONS,
+    EASY,
+    FCFS,
+    LATE,
+    METHODS,
+    OF_TRACE,
+    OMFS,
+    QUANTUM,
+    SLOW,
+    SWEPT,
+    Variant,
+    ZviResults,
+)
+from omfs_daemon.simulate.experiments.zvi2021.zvi2021_plots import ZviPlots
+from omfs_daemon.simulate.results.markdown import bullets, image, markdown_table
 from omfs_daemon.simulate.results.result_files import save
 
 DAY = 24 * HOUR
@@ -51,10 +42,10 @@ _WAITS: tuple[Column, ...] = (
     ("95 % wait, h", lambda row: row.p95_wait / HOUR, ".1f"),
     ("mean bounded slowdown", lambda row: row.mean_bounded_slowdown, ",.0f"),
 )
-_STOPS: tuple[Column, ...] = (
-    ("stops", lambda row: row.preemptions, ",.0f"),
+_PREEMPTIONS: tuple[Column, ...] = (
+    ("preemptions", lambda row: row.preemptions, ",.0f"),
     ("lost, CPU-h", lambda row: row.lost_cpu_hours, ",.0f"),
-    ("stopping, CPU-h", lambda row: row.stopping_cpu_hours, ",.0f"),
+    ("preempting, CPU-h", lambda row: row.preemption_cpu_hours, ",.0f"),
 )
 _OWN: tuple[Column, ...] = (
     ("waited for own share: jobs", lambda row: row.own_share_waits, ",.0f"),
@@ -66,7 +57,7 @@ _OWN: tuple[Column, ...] = (
 )
 
 
-def write(out: Path, found: Found, plots: Plots) -> Path:
+def write_zvi2021_page(out: Path, found: ZviResults, plots: ZviPlots) -> Path:
     """index.md; its path. ConfigError if it cannot be written."""
     page = out / "index.md"
     text = "\n\n".join(_page(found, plots)) + "\n"
@@ -74,7 +65,7 @@ def write(out: Path, found: Found, plots: Plots) -> Path:
     return page
 
 
-def _page(found: Found, plots: Plots) -> Iterator[str]:
+def _page(found: ZviResults, plots: ZviPlots) -> Iterator[str]:
     yield "# Memoryless fair share against walls and queues: Zvi & Oren (2021)"
     yield (
         "K. Zvi and G. Oren, *Optimized Memoryless Fair-Share HPC Resources Scheduling using Transparent "
@@ -92,20 +83,22 @@ def _page(found: Found, plots: Plots) -> Iterator[str]:
     yield "All rows: [results.csv](results.csv), account by account: [accounts.csv](accounts.csv)."
 
 
-def _claims(found: Found) -> Iterator[str]:
+def _claims(found: ZviResults) -> Iterator[str]:
     yield "## What the paper claims, and what was measured"
-    yield table(("section", "claim", "measured", "as stated"), claims(found))
+    yield markdown_table(("section", "claim", "measured", "as stated"), claims(found))
 
 
-def _conventions(found: Found) -> Iterator[str]:
+def _conventions(found: ZviResults) -> Iterator[str]:
     yield "## How it was replayed"
     rows = [
         (study.name, f"{len(study.workload):,}", f"{study.workload.submit[-1] / DAY:.0f}",
          f"{study.load:.2f}", f"{study.left_out:,} ({study.left_out_work:.0%} of the work)",
-         f"{study.machine.cpus:,}", ", ".join(f"{name} {owned}" for name, owned in entitlements(study).items()))
+         f"{study.machine.cpus:,}", ", ".join(f"{name} {owned}" for name, owned in owned_cpus(study).items()))
         for study in (*found.generated, *found.wide, *found.recorded)
     ]  # fmt: skip
-    yield table(("workload", "jobs", "days", "offered load", "left out as too wide", "CPUs", "CPUs owned"), rows)
+    yield markdown_table(
+        ("workload", "jobs", "days", "offered load", "left out as too wide", "CPUs", "CPUs owned"), rows
+    )
     yield bullets(
         (
             "compared are the jobs that every policy can run: those wider than what their account owns, which "
@@ -115,32 +108,32 @@ def _conventions(found: Found) -> Iterator[str]:
             f"{BUSY:g} times its usual share, in {STRETCHES} stretches of equally many jobs",
             *CONVENTIONS.sentences(),
             f"if nothing else is said, OMFS's quantum is {QUANTUM / 60:g} min (the paper's example), all jobs "
-            "can be stopped, and they are by checkpoint; the paper has no other limit on stops, so none is set",
+            "can be preempted, and they are by checkpoint; the paper has no other limit on preemptions, so none is set",
             "checkpoints are written and read at 31.25 MB/s for each CPU and 216 GB/s in all; on the slow file system "
-            f"at {SLOW.together / 1e9:g} GB/s for all that one decision stops; swaps move 6 GB/s for each CPU; "
+            f"at {SLOW.together / 1e9:g} GB/s for all that one decision preempts; swaps move 6 GB/s for each CPU; "
             "0.5 to 1.25 GB for each CPU; kills take no time",
-            "utilisation counts all CPUs that are held up to the last finish; productive: without lost work, stopping "
-            "and resuming; delivered: productive, and up to the last submission only",
+            "utilisation counts all CPUs that are held up to the last finish; productive: without lost work, "
+            "preempting and resuming; delivered: productive, and up to the last submission only",
             "a job waits for its own share while it waits and would fit into what its account is missing of its "
             "entitlement, without a break; this is the time that reclaiming takes",
             "below: an account holds less than both what it owns and its demand, even if nothing that waits "
             "fits; hours of all accounts are added up",
             "capping passes over a job that does not fit under its cap and starts the next one, so nobody waits there "
-            "for his own share; under partition and EASY CPUs are kept for the first job of a queue, and under "
+            "for their own share; under partition and EASY CPUs are kept for the first job of a queue, and under "
             "FCFS nobody passes it",
         )
     )
 
 
-def _policies(found: Found, plots: Plots) -> Iterator[str]:
+def _policies(found: ZviResults, plots: ZviPlots) -> Iterator[str]:
     count = len(found.generated)
     yield f"## Policies on generated workloads: mean of {count}, in brackets the least and the greatest"
     yield _compared(found, found.generated, COMPARED, (*_USE, *_WAITS))
-    yield _compared(found, found.generated, COMPARED, (*_OWN, *_STOPS))
+    yield _compared(found, found.generated, COMPARED, (*_OWN, *_PREEMPTIONS))
     yield image("Utilisation and waits by policy", plots.policies)
 
 
-def _accounts(found: Found, plots: Plots) -> Iterator[str]:
+def _accounts(found: ZviResults, plots: ZviPlots) -> Iterator[str]:
     yield "## Accounts on generated workloads"
     yield _by_account(found, found.generated)
     yield image("Mean waits of accounts", plots.accounts[0])
@@ -148,17 +141,17 @@ def _accounts(found: Found, plots: Plots) -> Iterator[str]:
         yield image(f"{found.generated[0].name}: who holds how much under {title}", name)
 
 
-def _sweep(found: Found, plots: Plots) -> Iterator[str]:
-    yield "## OMFS: quantum, method of stopping, decision latency"
+def _sweep(found: ZviResults, plots: ZviPlots) -> Iterator[str]:
+    yield "## OMFS: quantum, method of preempting, decision latency"
     yield _swept(found, found.generated, (*SWEPT, *LATE))
     yield (
-        "*Bound*: quantum, decision latency and longest stop together; *late*: jobs that waited for their own "
+        "*Bound*: quantum, decision latency and longest preemption together; *late*: jobs that waited for their own "
         "share for longer than that, of all workloads."
     )
     yield image("What the quantum does", plots.quantum)
 
 
-def _wide(found: Found) -> Iterator[str]:
+def _wide(found: ZviResults) -> Iterator[str]:
     yield "## With jobs wider than what their account owns"
     wide = ("wide jobs done", "their mean wait, h")
     rows = []
@@ -172,13 +165,13 @@ def _wide(found: Found) -> Iterator[str]:
                 _spread([result.wide_wait / HOUR for result in results if result.wide], ".1f"),
             )
         )
-    yield table(("policy", *(name for name, _, _ in (*_USE, *_WAITS)), *wide), rows)
+    yield markdown_table(("policy", *(name for name, _, _ in (*_USE, *_WAITS)), *wide), rows)
     yield (
         "Partition and capping refuse these jobs. Under OMFS they run on idle CPUs only, and nothing is kept for them."
     )
 
 
-def _recorded(found: Found, plots: Plots) -> Iterator[str]:
+def _recorded(found: ZviResults, plots: ZviPlots) -> Iterator[str]:
     yield "## A recorded workload"
     if not found.recorded:
         yield f"None was given; say with --traces DIR or OMFS_TRACES where {TRACE} lies."
@@ -192,19 +185,21 @@ def _recorded(found: Found, plots: Plots) -> Iterator[str]:
     for study, plot in zip(found.recorded, plots.accounts[1:], strict=True):
         yield f"### {study.name}"
         yield _compared(found, [study], COMPARED, (*_USE, *_WAITS))
-        yield _compared(found, [study], COMPARED, (*_OWN, *_STOPS))
+        yield _compared(found, [study], COMPARED, (*_OWN, *_PREEMPTIONS))
         yield _by_account(found, [study])
         yield image(f"{study.name}: mean waits of accounts", plot)
         yield _swept(found, [study], dict.fromkeys(OF_TRACE))
 
 
-def _compared(found: Found, studies: Sequence[Study], variants: Iterable[Variant], columns: Sequence[Column]) -> str:
+def _compared(
+    found: ZviResults, studies: Sequence[ZviStudy], variants: Iterable[Variant], columns: Sequence[Column]
+) -> str:
     rows = [(variant.name, *_cells(found.of(studies, variant), columns)) for variant in variants]
-    return table(("policy", *(name for name, _, _ in columns)), rows)
+    return markdown_table(("policy", *(name for name, _, _ in columns)), rows)
 
 
-def _swept(found: Found, studies: Sequence[Study], variants: Iterable[Variant]) -> str:
-    columns = (*_USE[1:], _WAITS[0], *_STOPS, *_OWN[1:4])
+def _swept(found: ZviResults, studies: Sequence[ZviStudy], variants: Iterable[Variant]) -> str:
+    columns = (*_USE[1:], _WAITS[0], *_PREEMPTIONS, *_OWN[1:4])
     rows = []
     for variant in variants:
         results = found.of(studies, variant)
@@ -219,10 +214,10 @@ def _swept(found: Found, studies: Sequence[Study], variants: Iterable[Variant]) 
             )
         )
     header = ("method", "quantum, min", "latency, s", *(name for name, _, _ in columns), "bound, min", "late")
-    return table(header, rows)
+    return markdown_table(header, rows)
 
 
-def _by_account(found: Found, studies: Sequence[Study]) -> str:
+def _by_account(found: ZviResults, studies: Sequence[ZviStudy]) -> str:
     """Mean waits under each policy, and for OMFS how long the account waited for its own share."""
     first = found.of(studies, OMFS)[0].accounts
     rows = []
@@ -245,8 +240,8 @@ def _by_account(found: Found, studies: Sequence[Study]) -> str:
             )
         )
     waits_of = [f"mean wait, h: {variant.name}" for variant in COMPARED]
-    under = ("omfs: stops", "own share: spells", "own share: h", "own share: longest, min", "below, h")
-    return table(("account", "CPUs owned", *waits_of, *under), rows)
+    under = ("omfs: preemptions", "own share: spells", "own share: h", "own share: longest, min", "below, h")
+    return markdown_table(("account", "CPUs owned", *waits_of, *under), rows)
 
 
 def _cells(results: Sequence[Sharing], columns: Sequence[Column]) -> list[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from omfs_daemon.simulate.kernels.compiling import Records
-from omfs_daemon.simulate.kernels.compiling import part
+from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.kernels.omfs.kernel_state import Groups
 from omfs_daemon.simulate.workload.workload import Ints
 
-NOBODY = np.iinfo(np.int64).max
+NO_JOB = np.iinfo(np.int64).max
 
 
 def no_jobs(count: int) -> Ints:
@@ -17,11 +16,11 @@ def no_jobs(count: int) -> Ints:
     size = 1
     while size < count:
         size *= 2
-    return np.full(2 * size, NOBODY, dtype=np.int64)
+    return np.full(2 * size, NO_JOB, dtype=np.int64)
 
 
 @part
-def put(least: Ints, job: int, cpus: int) -> None:
+def set_waiting(least: Ints, job: int, cpus: int) -> None:
     """The job waits; NOBODY: it no longer does."""
     at = len(least) // 2 + job
     least[at] = cpus

@@ -10,50 +10,62 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from omfs_daemon.simulate.kernels.compiling import Records
-from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.workload.workload import Bools
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.kernels.compiling import Records, part
+from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints
 
-COMING, IN_LINE, RUNS, VICTIM, GONE, STOPPED, IN_TRANSIT, DONE = range(8)
-"""``state``: VICTIM: a stop for it is under way and it holds its CPUs still; GONE: it holds them no longer, but its
-beneficiary does not run yet; IN_TRANSIT: others are being stopped for it."""
+UNSUBMITTED, QUEUED, RUNNING, VICTIM, FREED, PREEMPTED, PREEMPTOR, DONE = range(8)
+"""``state``: VICTIM: it is being preempted and still holds its CPUs; FREED: it no longer holds them, but its preemptor
+does not run yet; PREEMPTOR: others are being preempted for it."""
 
-IDLE, LEAVING, PROMISED, PASS, IN_VAIN, LAST, WAITING, URGENT, HEADS, NUMBER, ROOM_MADE = range(11)
-"""``tally``: CPUs that are idle, of victims that still hold them, of beneficiaries that do not run yet; the number of
-the pass; whether it looked for victims in vain; the job that started last; how many jobs wait in line, how many of
-them are urgent, how many were stopped; stops decided; how often swap area became free."""
+(
+    IDLE,
+    LEAVING,
+    PROMISED,
+    PASS,
+    IN_VAIN,
+    LAST_STARTED,
+    QUEUED_COUNT,
+    URGENT_COUNT,
+    PREEMPTED_COUNT,
+    NEXT_NUMBER,
+    AREA_FREED,
+) = range(11)
+"""``tally``: CPUs that are idle, of victims that still hold them, of preemptors that do not run yet; the number of
+the pass; whether it looked for victims in vain; the job that started last; how many jobs are queued, how many of
+them are urgent, how many wait preempted; preemptions decided; how often swap area became free."""
 
-NOW, THEN, STOPS_LEFT, RECLAIMS, POOL, MATURE, DECIDED, AGAIN = range(8)
-"""``books`` of one pass: CPUs idle now, and when all stops under way are through; what is left of the stops that one
-pass may decide; what it has decided; jobs in its pool (-1: not made yet) and CPUs of its mature ones; whether
-anything was decided; whether the rest is to be decided anew."""
+NOW, THEN, PREEMPTIONS_LEFT, RECLAIMS, CANDIDATES, MATURE, DECIDED, AGAIN = range(8)
+"""``pass_tally`` of one pass: CPUs idle now, and after all preemptions under way; how many more preemptions the pass
+may decide; how many it has decided; its candidates (-1: not listed yet) and the CPUs of the mature ones; whether
+anything was decided; whether the rest is to be decided again."""
 
 
 JOB = np.dtype(
-    [(name, np.float64) for name in ("submit", "run", "estimate", "stop", "resume", "queueing", "size")]
+    [(name, np.float64) for name in ("submit", "run", "estimate", "preemption", "resume", "queueing", "size")]
     + [(name, np.float64) for name in ("done", "since", "runs_since", "works_from", "start", "finish", "signal")]
     + [(name, np.int64) for name in ("cpus", "leaf", "group", "held_group")]
-    + [(name, np.int64) for name in ("state", "turn", "stops", "last_stop", "started_in", "spared")]
+    + [(name, np.int64) for name in ("state", "turn", "preemptions", "last_preemption", "started_in", "spared")]
     + [(name, np.int64) for name in ("before", "behind", "earlier", "later")]
-    + [(name, np.int64) for name in ("first_victim", "next_victim", "beneficiary", "left", "number")]
-    + [(name, np.bool_) for name in ("urgent", "fixed", "stoppable", "keeps", "pinned", "rejected", "is_held")]
+    + [(name, np.int64) for name in ("first_victim", "next_victim", "preemptor", "left", "number")]
+    + [
+        (name, np.bool_)
+        for name in ("urgent", "non_preemptible", "preemptible", "keeps", "pinned", "rejected", "is_held")
+    ]
 )
-"""A job. What is known of it from the start is named as in ``Jobs``, ``StopCosts`` and ``Case``; besides:
+"""A job. What is known of it from the start is named as in ``Jobs``, ``SimulatedCosts`` and ``OmfsCase``; besides:
 
 group, held_group  the one in which it waits; where it waits once it is held
 done, works_from   seconds of work that are kept; since when it computes, inf: it does not
 since, runs_since  its start as Slurm shows it (a swapped job keeps it); its last start
-turn               numbers its stretches, so that an end foreseen for an earlier one is known to be void
-last_stop          entry in the log of stops
+turn               numbers its segments, so that an end foreseen for an earlier one is known to be void
+last_preemption    entry in the log of preemptions
 started_in         the pass in which it started last
-spared             not to be stopped while no more swap area has become free than then
-is_held            it may never be stopped, and waits for its account's entitlement to have room
+spared             not to be preempted while no more swap area has become free than then
+is_held            non-preemptible, waits until its account's entitlement has room
 before, behind     neighbours in its group; earlier, later: among the jobs on CPUs and the suspended ones, by start
-first_victim, left, number, signal  of a beneficiary: its victims, how many of them hold CPUs, the number of the
+first_victim, left, number, signal  of a preemptor: its victims, how many of them hold CPUs, the number of the
                    decision, when the signal came
-next_victim, beneficiary            of a victim
+next_victim, preemptor            of a victim
 """
 
 GROUP = np.dtype([(name, np.int64) for name in ("cpus", "head", "tail", "beyond", "shut")])
@@ -77,8 +89,8 @@ class Terms(NamedTuple):
 
     cpus: int
     quantum: float
-    stops_per_hour: int
-    stops_per_pass: int
+    preemptions_per_hour: int
+    preemptions_per_pass: int
     urgent_may_take_entitled: bool
     latency: float
     area: float
@@ -95,23 +107,23 @@ class Groups(NamedTuple):
     held: Ints
 
 
-class State(NamedTuple):
-    """By entity: ``used`` and ``fixed`` CPUs with the stops under way, the ``pass_`` ones also with what the pass has
-    promised; ``room`` when the pass began; regular jobs ``waiting_at`` it; the least CPUs that the pass looked for
-    ``in_vain`` (for regular and for urgent jobs). ``line`` and ``heads``: the trees of waiting and of stopped jobs.
-    ``pool``: the jobs that the pass may stop, which of them are mature, and which are gone. ``area``: bytes of swap
-    area that are free."""
+class KernelState(NamedTuple):
+    """By entity: ``used`` and ``non_preemptible`` CPUs after the preemptions under way, the ``pass_`` ones also after
+    what the pass has promised; ``room`` when the pass began; regular jobs ``waiting_at`` it; the least CPUs for which
+    the pass searched victims ``in_vain`` (for regular and for urgent jobs). ``queued`` and ``preempted``: the trees of
+    waiting and of preempted jobs. ``candidates``: the jobs that the pass may preempt, which of them are mature, and
+    which are gone. ``area``: bytes of swap area that are free."""
 
     used: Ints
-    fixed: Ints
+    non_preemptible: Ints
     pass_used: Ints
-    pass_fixed: Ints
+    pass_non_preemptible: Ints
     room: Ints
     waiting_at: Ints
     in_vain: Ints
-    line: Ints
-    heads: Ints
-    pool: Ints
+    queued: Ints
+    preempted: Ints
+    candidates: Ints
     mature: Bools
     gone: Bools
     tally: Ints
@@ -119,11 +131,11 @@ class State(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What grows: a heap of what comes due, stretches in which CPUs were held, decided stops, each with the entry of
-    the victim's stop before, and beneficiaries whose victims are gone."""
+    """What grows: a heap of events, segments in which CPUs were held, decided preemptions, each with the entry of the
+    victim's previous one, and preemptors whose victims are gone."""
 
     due: Any
-    stretches: Any
+    segments: Any
     log: Any
     ready: Any
 

@@ -1,4 +1,4 @@
-"""OMFS on a counter of CPUs, compiled: what ``by_plan`` does with the daemon's own planner, decision by decision."""
+"""OMFS on a counter of CPUs, compiled: decides what ``planner_engine`` does with the daemon's own planner."""
 
 from __future__ import annotations
 
@@ -6,41 +6,36 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from omfs_daemon.simulate.engine import preemption_delay as set_costs
-from omfs_daemon.simulate.kernels.compiling import Records
-from omfs_daemon.simulate.kernels.compiling import kernel
-from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.kernels.omfs.moves import END
-from omfs_daemon.simulate.kernels.omfs.moves import STEP
-from omfs_daemon.simulate.kernels.omfs.moves import WAKE
-from omfs_daemon.simulate.kernels.omfs.moves import arrive
-from omfs_daemon.simulate.kernels.omfs.moves import break_off
-from omfs_daemon.simulate.kernels.omfs.moves import end
-from omfs_daemon.simulate.kernels.omfs.moves import give_area_back
-from omfs_daemon.simulate.kernels.omfs.moves import settle
-from omfs_daemon.simulate.kernels.omfs.moves import vanish
+from omfs_daemon.simulate.engine.preemption_delay import preemption_seconds
+from omfs_daemon.simulate.kernels.compiling import Records, kernel, part
+from omfs_daemon.simulate.kernels.omfs.kernel_state import IN_VAIN, VICTIM, Groups, KernelState, Notes, Terms, Tree
+from omfs_daemon.simulate.kernels.omfs.moves import (
+    END,
+    MATURES,
+    STEP,
+    arrive,
+    end_job,
+    free_area,
+    free_cpus,
+    interrupt,
+    start_preemptors,
+)
 from omfs_daemon.simulate.kernels.omfs.scheduling_pass import decide
-from omfs_daemon.simulate.kernels.omfs.kernel_state import IN_VAIN
-from omfs_daemon.simulate.kernels.omfs.kernel_state import VICTIM
-from omfs_daemon.simulate.kernels.omfs.kernel_state import Groups
-from omfs_daemon.simulate.kernels.omfs.kernel_state import Notes
-from omfs_daemon.simulate.kernels.omfs.kernel_state import State
-from omfs_daemon.simulate.kernels.omfs.kernel_state import Terms
-from omfs_daemon.simulate.kernels.omfs.kernel_state import Tree
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload.workload import Floats, Ints
 
-Stretches = tuple[Ints, Floats, Floats, Ints]
-Stops = tuple[Floats, Ints, Ints]
+SegmentArrays = tuple[Ints, Floats, Floats, Ints]
+Preemptions = tuple[Floats, Ints, Ints]
 
 
 @kernel
-def omfs(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State) -> tuple[Stretches, Stops]:
-    """Run all jobs that are not rejected; what becomes of each is in ``jobs``. Returns the stretches in which CPUs were
-    held (job, begin, end, use) and the stops that were decided (when, victim, beneficiary)."""
+def omfs_kernel(
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: KernelState
+) -> tuple[SegmentArrays, Preemptions]:
+    """Run all jobs that are not rejected; what becomes of each is in ``jobs``. Returns the segments in which CPUs were
+    held (job, begin, end, use) and the decided preemptions (when, victim, preemptor)."""
     notes = Notes([(0.0, 0, 0, 0)], [(0, 0.0, 0.0, 0)], [(0.0, 0, 0, 0)], [0])
     notes.due.clear()
-    notes.stretches.clear()
+    notes.segments.clear()
     notes.log.clear()
     notes.ready.clear()
     arrival = 0
@@ -52,20 +47,20 @@ def omfs(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State) -> t
             now = min(now, notes.due[0][0])
         if now == np.inf:
             break
-        is_news = _happen(jobs, tree, s, notes, now)
+        has_changed = _process_due(jobs, tree, s, notes, now)
         while arrival < len(jobs) and jobs[arrival].submit <= now:
             if not jobs[arrival].rejected:
                 arrive(jobs, tree, groups, s, arrival)
-                is_news = True
+                has_changed = True
             arrival += 1
-        settle(jobs, terms, s, notes, now)
-        # That a job may be stopped from now on matters only if the last pass lacked jobs to stop.
-        is_open = is_news or s.tally[IN_VAIN] > 0
-        while is_open:
-            is_open = decide(jobs, tree, terms, groups, s, notes, now) or _is_due(notes, now)
-            _happen(jobs, tree, s, notes, now)
-            settle(jobs, terms, s, notes, now)
-    return _stretches(notes), _stops(notes)
+        start_preemptors(jobs, terms, s, notes, now)
+        # That a job becomes preemptible matters only if the last pass lacked victims.
+        is_undecided = has_changed or s.tally[IN_VAIN] > 0
+        while is_undecided:
+            is_undecided = decide(jobs, tree, terms, groups, s, notes, now) or _is_due(notes, now)
+            _process_due(jobs, tree, s, notes, now)
+            start_preemptors(jobs, terms, s, notes, now)
+    return _segments(notes), _preemptions(notes)
 
 
 @part
@@ -74,59 +69,59 @@ def _is_due(notes: Notes, now: float) -> bool:
 
 
 @part
-def _happen(jobs: Records, tree: Tree, s: State, notes: Notes, now: float) -> bool:
-    """What comes due by itself; whether it is more than that a job may be stopped from now on."""
-    is_news = False
+def _process_due(jobs: Records, tree: Tree, s: KernelState, notes: Notes, now: float) -> bool:
+    """Process due events; whether any was more than a job that becomes preemptible."""
+    has_changed = False
     while _is_due(notes, now):
         _, what, job, turn = heappop(notes.due)
         if what == STEP:
             if turn == jobs[job].number:
-                _go_on(jobs, s, notes, job, now)
-                is_news = True
-        elif turn == jobs[job].turn and what != WAKE:
+                _advance_preemption(jobs, s, notes, job, now)
+                has_changed = True
+        elif turn == jobs[job].turn and what != MATURES:
             if what == END:
-                end(jobs, tree, s, notes, job, now)
+                end_job(jobs, tree, s, notes, job, now)
             else:
-                give_area_back(jobs, s, job)
-            is_news = True
-    return is_news
+                free_area(jobs, s, job)
+            has_changed = True
+    return has_changed
 
 
 @part
-def _go_on(jobs: Records, s: State, notes: Notes, beneficiary: int, now: float) -> None:
+def _advance_preemption(jobs: Records, s: KernelState, notes: Notes, preemptor: int, now: float) -> None:
     """The signal reaches the victims, or the last of them is gone."""
-    victims = np.empty(jobs[beneficiary].left, dtype=np.int64)
-    size, victim = 0, jobs[beneficiary].first_victim
+    victims = np.empty(jobs[preemptor].left, dtype=np.int64)
+    size, victim = 0, jobs[preemptor].first_victim
     while victim >= 0:
         if jobs[victim].state == VICTIM:
             victims[size] = victim
             size += 1
         victim = jobs[victim].next_victim
-    if np.isnan(jobs[beneficiary].signal):
-        jobs[beneficiary].signal = now
+    if np.isnan(jobs[preemptor].signal):
+        jobs[preemptor].signal = now
         for job in victims:
-            break_off(jobs, s, notes, job, now)
-        gone = now + set_costs.set_seconds(victims, jobs.stop, jobs.queueing, jobs.pinned)
-        heappush(notes.due, (gone, STEP, beneficiary, jobs[beneficiary].number))
+            interrupt(jobs, s, notes, job, now)
+        gone = now + preemption_seconds(victims, jobs.preemption, jobs.queueing, jobs.pinned)
+        heappush(notes.due, (gone, STEP, preemptor, jobs[preemptor].number))
         return
     for job in victims:
-        vanish(jobs, s, notes, job, jobs[beneficiary].signal, now)
+        free_cpus(jobs, s, notes, job, jobs[preemptor].signal, now)
 
 
 @part
-def _stretches(notes: Notes) -> Stretches:
-    count = len(notes.stretches)
+def _segments(notes: Notes) -> SegmentArrays:
+    count = len(notes.segments)
     job, use = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     begin, until = np.empty(count), np.empty(count)
     for at in range(count):
-        job[at], begin[at], until[at], use[at] = notes.stretches[at]
+        job[at], begin[at], until[at], use[at] = notes.segments[at]
     return job, begin, until, use
 
 
 @part
-def _stops(notes: Notes) -> Stops:
+def _preemptions(notes: Notes) -> Preemptions:
     count = len(notes.log)
-    at_time, victim, beneficiary = np.empty(count), np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    at_time, victim, preemptor = np.empty(count), np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     for at in range(count):
-        at_time[at], victim[at], beneficiary[at], _ = notes.log[at]
-    return at_time, victim, beneficiary
+        at_time[at], victim[at], preemptor[at], _ = notes.log[at]
+    return at_time, victim, preemptor

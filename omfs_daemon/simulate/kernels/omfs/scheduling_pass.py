@@ -11,36 +11,34 @@ from heapq import heappop, heappush
 import numpy as np
 
 from omfs_daemon.policy.rules import laws
-from omfs_daemon.simulate.kernels.compiling import Records
-from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.kernels.omfs.moves import begin
-from omfs_daemon.simulate.kernels.omfs.moves import decide_stop
-from omfs_daemon.simulate.kernels.omfs.moves import leave_queue
+from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.kernels.omfs.job_queue import first_of_at_most
-from omfs_daemon.simulate.kernels.omfs.kernel_state import AGAIN
-from omfs_daemon.simulate.kernels.omfs.kernel_state import DECIDED
-from omfs_daemon.simulate.kernels.omfs.kernel_state import HEADS
-from omfs_daemon.simulate.kernels.omfs.kernel_state import IDLE
-from omfs_daemon.simulate.kernels.omfs.kernel_state import IN_VAIN
-from omfs_daemon.simulate.kernels.omfs.kernel_state import LEAVING
-from omfs_daemon.simulate.kernels.omfs.kernel_state import MATURE
-from omfs_daemon.simulate.kernels.omfs.kernel_state import NOW
-from omfs_daemon.simulate.kernels.omfs.kernel_state import PASS
-from omfs_daemon.simulate.kernels.omfs.kernel_state import POOL
-from omfs_daemon.simulate.kernels.omfs.kernel_state import PROMISED
-from omfs_daemon.simulate.kernels.omfs.kernel_state import RECLAIMS
-from omfs_daemon.simulate.kernels.omfs.kernel_state import ROOM_MADE
-from omfs_daemon.simulate.kernels.omfs.kernel_state import STOPS_LEFT
-from omfs_daemon.simulate.kernels.omfs.kernel_state import THEN
-from omfs_daemon.simulate.kernels.omfs.kernel_state import WAITING
-from omfs_daemon.simulate.kernels.omfs.kernel_state import Groups
-from omfs_daemon.simulate.kernels.omfs.kernel_state import Notes
-from omfs_daemon.simulate.kernels.omfs.kernel_state import State
-from omfs_daemon.simulate.kernels.omfs.kernel_state import Terms
-from omfs_daemon.simulate.kernels.omfs.kernel_state import Tree
-from omfs_daemon.simulate.kernels.omfs.kernel_state import path_of
-from omfs_daemon.simulate.kernels.omfs.kernel_victims import choose
-from omfs_daemon.simulate.kernels.omfs.kernel_victims import fill_pool
+from omfs_daemon.simulate.kernels.omfs.kernel_state import (
+    AGAIN,
+    AREA_FREED,
+    CANDIDATES,
+    DECIDED,
+    IDLE,
+    IN_VAIN,
+    LEAVING,
+    MATURE,
+    NOW,
+    PASS,
+    PREEMPTED_COUNT,
+    PREEMPTIONS_LEFT,
+    PROMISED,
+    QUEUED_COUNT,
+    RECLAIMS,
+    THEN,
+    Groups,
+    KernelState,
+    Notes,
+    Terms,
+    Tree,
+    path_of,
+)
+from omfs_daemon.simulate.kernels.omfs.kernel_victims import choose_places, fill_candidates
+from omfs_daemon.simulate.kernels.omfs.moves import begin, decide_preemption, leave_queue
 from omfs_daemon.simulate.workload.workload import Ints
 
 ANY = np.iinfo(np.int64).max
@@ -48,51 +46,51 @@ NO_GROUP = -1
 
 
 @part
-def decide(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, now: float) -> bool:
+def decide(jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: KernelState, notes: Notes, now: float) -> bool:
     """One pass; whether it decided anything."""
-    if s.tally[WAITING] + s.tally[HEADS] == 0:
+    if s.tally[QUEUED_COUNT] + s.tally[PREEMPTED_COUNT] == 0:
         return False
-    books = _opened(tree, terms, s)
-    _owners(jobs, tree, terms, groups, s, notes, books, s.area[0], s.tally[ROOM_MADE], now)
-    if books[AGAIN] == 0 and books[NOW] > 0:
-        _borrowers(jobs, tree, terms, groups, s, notes, books, now)
-    return bool(books[DECIDED] > 0)
+    pass_tally = _opened(tree, terms, s)
+    _owners(jobs, tree, terms, groups, s, notes, pass_tally, s.area[0], s.tally[AREA_FREED], now)
+    if pass_tally[AGAIN] == 0 and pass_tally[NOW] > 0:
+        _borrowers(jobs, tree, terms, groups, s, notes, pass_tally, now)
+    return bool(pass_tally[DECIDED] > 0)
 
 
 @part
-def _opened(tree: Tree, terms: Terms, s: State) -> Ints:
-    """The books of a new pass, as of the stops under way."""
-    books = np.zeros(8, dtype=np.int64)
-    books[THEN] = s.tally[IDLE] + s.tally[LEAVING] - s.tally[PROMISED]
-    books[NOW] = min(s.tally[IDLE], books[THEN])
-    books[STOPS_LEFT], books[POOL] = terms.stops_per_pass, -1
+def _opened(tree: Tree, terms: Terms, s: KernelState) -> Ints:
+    """The tally of a new pass, given the preemptions under way."""
+    pass_tally = np.zeros(8, dtype=np.int64)
+    pass_tally[THEN] = s.tally[IDLE] + s.tally[LEAVING] - s.tally[PROMISED]
+    pass_tally[NOW] = min(s.tally[IDLE], pass_tally[THEN])
+    pass_tally[PREEMPTIONS_LEFT], pass_tally[CANDIDATES] = terms.preemptions_per_pass, -1
     s.tally[PASS] += 1
     s.tally[IN_VAIN] = 0
     s.pass_used[:] = s.used
-    s.pass_fixed[:] = s.fixed
+    s.pass_non_preemptible[:] = s.non_preemptible
     s.in_vain[:] = ANY
     for leaf in tree.leaves:
         s.room[leaf] = laws.room(s.used, tree.entitled, path_of(tree, leaf))
-    return books
+    return pass_tally
 
 
 # -- the order of the pass: one walk over those who may be owed something, one over those who may borrow ---
-URGENTS, STOPPED_ONES, HELD_ONES, THE_LINE, NOBODY_LEFT = range(5)
+URGENT_JOBS, PREEMPTED_JOBS, HELD_JOBS, QUEUED_JOBS, NO_MORE = range(5)
 
 
 @part
 def _owners(
-    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
-    area: float, room_made: int, now: float,
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: KernelState, notes: Notes, pass_tally: Ints,
+    area: float, area_freed: int, now: float,
 ) -> None:  # fmt: skip
-    """Urgent jobs; then those of accounts that use less than their entitlement: stopped ones first."""
-    turns, stage, begin, most, reclaims = _turns(jobs, groups, groups.urgent, ANY), URGENTS, 0, 0, 0
-    while books[AGAIN] == 0:
+    """Urgent jobs; then those of accounts that use less than their entitlement: preempted ones first."""
+    turns, stage, begin, most, preemptions = _turns(jobs, groups, groups.urgent, ANY), URGENT_JOBS, 0, 0, 0
+    while pass_tally[AGAIN] == 0:
         job, group = -1, NO_GROUP
-        if stage == STOPPED_ONES:
-            if books[RECLAIMS] > reclaims:
-                reclaims, most = books[RECLAIMS], _most_room(tree, s)
-            job = first_of_at_most(s.heads, begin, most)
+        if stage == PREEMPTED_JOBS:
+            if pass_tally[RECLAIMS] > preemptions:
+                preemptions, most = pass_tally[RECLAIMS], _most_room(tree, s)
+            job = first_of_at_most(s.preempted, begin, most)
             begin = job + 1
             if job >= 0 and not jobs[job].pinned:
                 group = jobs[job].group
@@ -102,23 +100,23 @@ def _owners(
             job, group = _next_of(jobs, groups, turns)
         if job < 0:
             stage += 1
-            if stage == STOPPED_ONES:
-                reclaims, most = books[RECLAIMS], _most_room(tree, s)
-            elif stage == HELD_ONES:  # among owners, held ones stand at the head of the line
-                _line_up_owners(jobs, tree, groups, s, turns)
+            if stage == PREEMPTED_JOBS:
+                preemptions, most = pass_tally[RECLAIMS], _most_room(tree, s)
+            elif stage == HELD_JOBS:  # among owners, held ones come first
+                _queue_owners(jobs, tree, groups, s, turns)
             else:
                 return
             continue
         behind = jobs[job].behind
         if not _may_go_on(jobs, tree, groups, s, job, group):
             continue
-        is_made = _make_room(jobs, tree, terms, groups, s, notes, books, job, group, area, room_made, now)
-        if is_made and stage != STOPPED_ONES:
-            _queue_up(jobs, groups, turns, group, behind)
+        is_made = _make_room(jobs, tree, terms, groups, s, notes, pass_tally, job, group, area, area_freed, now)
+        if is_made and stage != PREEMPTED_JOBS:
+            _push_turn(jobs, groups, turns, group, behind)
 
 
 @part
-def _line_up_owners(jobs: Records, tree: Tree, groups: Groups, s: State, turns: list[int]) -> None:
+def _queue_owners(jobs: Records, tree: Tree, groups: Groups, s: KernelState, turns: list[int]) -> None:
     """The first of each group; for most groups it is plain from the start that they are beyond."""
     for leaf in tree.leaves:
         if s.waiting_at[leaf] > 0:
@@ -126,11 +124,11 @@ def _line_up_owners(jobs: Records, tree: Tree, groups: Groups, s: State, turns: 
                 group = groups.of_leaf[at]
                 if groups.all[group].cpus > s.room[leaf]:
                     break
-                _queue_up(jobs, groups, turns, group, groups.all[group].head)
+                _push_turn(jobs, groups, turns, group, groups.all[group].head)
 
 
 @part
-def _most_room(tree: Tree, s: State) -> int:
+def _most_room(tree: Tree, s: KernelState) -> int:
     """No leaf has room for more, neither now nor when the pass began."""
     most = 0
     for leaf in tree.leaves:
@@ -140,27 +138,27 @@ def _most_room(tree: Tree, s: State) -> int:
 
 @part
 def _borrowers(
-    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, now: float
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: KernelState, notes: Notes, pass_tally: Ints, now: float
 ) -> None:
-    """What is idle is lent to anybody (OMFS, Algorithm 1, line 26): stopped jobs, held ones, all others."""
-    turns, stage, begin = _turns(jobs, groups, groups.held, books[NOW]), STOPPED_ONES, 0
-    while stage < NOBODY_LEFT:
+    """What is idle is lent to anybody (OMFS, Algorithm 1, line 26): preempted jobs, held ones, all others."""
+    turns, stage, begin = _turns(jobs, groups, groups.held, pass_tally[NOW]), PREEMPTED_JOBS, 0
+    while stage < NO_MORE:
         job, group = -1, NO_GROUP
-        if stage == STOPPED_ONES:
-            job = first_of_at_most(s.heads, begin, books[NOW])
-        elif stage == THE_LINE:
-            job = first_of_at_most(s.line, begin, books[NOW])
+        if stage == PREEMPTED_JOBS:
+            job = first_of_at_most(s.preempted, begin, pass_tally[NOW])
+        elif stage == QUEUED_JOBS:
+            job = first_of_at_most(s.queued, begin, pass_tally[NOW])
         elif len(turns) > 0:
             job, group = _next_of(jobs, groups, turns)
-            if jobs[job].cpus > books[NOW] or not _admits(jobs, tree, s, job):
+            if jobs[job].cpus > pass_tally[NOW] or not _admits(jobs, tree, s, job):
                 continue
         if job < 0:
             stage, begin = stage + 1, 0
             continue
         begin, behind = job + 1, jobs[job].behind
-        _start(jobs, tree, terms, groups, s, notes, books, job, now)
+        _start(jobs, tree, terms, groups, s, notes, pass_tally, job, now)
         if group >= 0:
-            _queue_up(jobs, groups, turns, group, behind)
+            _push_turn(jobs, groups, turns, group, behind)
 
 
 @part
@@ -170,12 +168,12 @@ def _turns(jobs: Records, groups: Groups, chosen: Ints, most: int) -> list[int]:
     turns.clear()
     for group in chosen:
         if groups.all[group].cpus <= most:
-            _queue_up(jobs, groups, turns, group, groups.all[group].head)
+            _push_turn(jobs, groups, turns, group, groups.all[group].head)
     return turns
 
 
 @part
-def _queue_up(jobs: Records, groups: Groups, turns: list[int], group: int, job: int) -> None:
+def _push_turn(jobs: Records, groups: Groups, turns: list[int], group: int, job: int) -> None:
     """The next one of a group, if there is one; held jobs go before the others."""
     if job >= 0:
         place = job if jobs[job].is_held else len(jobs) + job
@@ -190,12 +188,14 @@ def _next_of(jobs: Records, groups: Groups, turns: list[int]) -> tuple[int, int]
 
 # -- decisions ---
 @part
-def _admits(jobs: Records, tree: Tree, s: State, job: int) -> bool:
-    return laws.admits_fixed(s.pass_fixed, tree.entitled, path_of(tree, jobs[job].leaf), jobs[job].cpus)
+def _admits(jobs: Records, tree: Tree, s: KernelState, job: int) -> bool:
+    return laws.admits_non_preemptible(
+        s.pass_non_preemptible, tree.entitled, path_of(tree, jobs[job].leaf), jobs[job].cpus
+    )
 
 
 @part
-def _may_go_on(jobs: Records, tree: Tree, groups: Groups, s: State, job: int, group: int) -> bool:
+def _may_go_on(jobs: Records, tree: Tree, groups: Groups, s: KernelState, job: int, group: int) -> bool:
     """Whether the job is urgent or its account entitled to it, and nothing is known against its group."""
     if group >= 0 and (groups.all[group].beyond == s.tally[PASS] or groups.all[group].shut == s.tally[PASS]):
         return False
@@ -210,26 +210,26 @@ def _may_go_on(jobs: Records, tree: Tree, groups: Groups, s: State, job: int, gr
 
 @part
 def _make_room(
-    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
-    job: int, group: int, area: float, room_made: int, now: float,
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: KernelState, notes: Notes, pass_tally: Ints,
+    job: int, group: int, area: float, area_freed: int, now: float,
 ) -> bool:  # fmt: skip
-    """Start the job, promise it what is being freed, or stop others; False if none can be."""
+    """Start the job, promise it what is being freed, or preempt others; False if none is possible."""
     cpus, path = jobs[job].cpus, path_of(tree, jobs[job].leaf)
-    if cpus <= books[NOW]:
-        _start(jobs, tree, terms, groups, s, notes, books, job, now)
+    if cpus <= pass_tally[NOW]:
+        _start(jobs, tree, terms, groups, s, notes, pass_tally, job, now)
         return True
-    if cpus <= books[THEN]:
-        _promise(jobs, tree, s, books, job)
+    if cpus <= pass_tally[THEN]:
+        _promise(jobs, tree, s, pass_tally, job)
         return True
-    if books[STOPS_LEFT] > 0:
+    if pass_tally[PREEMPTIONS_LEFT] > 0:
         in_vain = s.in_vain[int(jobs[job].urgent)]
         if group < 0 or cpus < in_vain[path[0]]:
-            if books[POOL] < 0:
-                fill_pool(jobs, terms, s, notes, books, area, room_made, now)
-            places = choose(jobs, tree, terms, s, books, job, now)
-            if len(places) > 0 and (len(places) <= books[STOPS_LEFT] or books[RECLAIMS] == 0):
-                _reclaim(jobs, tree, terms, groups, s, notes, books, job, places, now)
-                return bool(books[AGAIN] == 0)
+            if pass_tally[CANDIDATES] < 0:
+                fill_candidates(jobs, terms, s, notes, pass_tally, area, area_freed, now)
+            places = choose_places(jobs, tree, terms, s, pass_tally, job, now)
+            if len(places) > 0 and (len(places) <= pass_tally[PREEMPTIONS_LEFT] or pass_tally[RECLAIMS] == 0):
+                _reclaim(jobs, tree, terms, groups, s, notes, pass_tally, job, places, now)
+                return bool(pass_tally[AGAIN] == 0)
             if len(places) == 0:
                 s.tally[IN_VAIN] = 1
                 if group >= 0:
@@ -243,65 +243,73 @@ def _make_room(
 
 @part
 def _start(
-    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints, job: int, now: float
+    jobs: Records,
+    tree: Tree,
+    terms: Terms,
+    groups: Groups,
+    s: KernelState,
+    notes: Notes,
+    pass_tally: Ints,
+    job: int,
+    now: float,
 ) -> None:
     cpus, path = jobs[job].cpus, path_of(tree, jobs[job].leaf)
-    books[NOW] -= cpus
-    books[THEN] -= cpus
-    books[DECIDED] = 1
-    laws.add(s.pass_used, path, cpus)
-    laws.add(s.used, path, cpus)
+    pass_tally[NOW] -= cpus
+    pass_tally[THEN] -= cpus
+    pass_tally[DECIDED] = 1
+    laws.add_cpus(s.pass_used, path, cpus)
+    laws.add_cpus(s.used, path, cpus)
     if jobs[job].is_held:
-        laws.add(s.pass_fixed, path, cpus)
+        laws.add_cpus(s.pass_non_preemptible, path, cpus)
     leave_queue(jobs, tree, groups, s, job)
     begin(jobs, terms, s, notes, job, now)
 
 
 @part
-def _promise(jobs: Records, tree: Tree, s: State, books: Ints, job: int) -> None:
+def _promise(jobs: Records, tree: Tree, s: KernelState, pass_tally: Ints, job: int) -> None:
     """It will fit on what is being freed already; for this pass that counts."""
     cpus, path = jobs[job].cpus, path_of(tree, jobs[job].leaf)
-    books[THEN] -= cpus
-    books[NOW] = min(books[NOW], books[THEN])
-    laws.add(s.pass_used, path, cpus)
+    pass_tally[THEN] -= cpus
+    pass_tally[NOW] = min(pass_tally[NOW], pass_tally[THEN])
+    laws.add_cpus(s.pass_used, path, cpus)
     if jobs[job].is_held:
-        laws.add(s.pass_fixed, path, cpus)
+        laws.add_cpus(s.pass_non_preemptible, path, cpus)
 
 
 @part
 def _reclaim(
-    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: State, notes: Notes, books: Ints,
+    jobs: Records, tree: Tree, terms: Terms, groups: Groups, s: KernelState, notes: Notes, pass_tally: Ints,
     job: int, places: Ints, now: float,
 ) -> None:  # fmt: skip
-    """Stop the victims; if the swap area has no room for all of them, the rest of the pass is decided anew."""
-    victims = s.pool[places]
-    books[DECIDED] = 1
+    """Preempt the victims; if the swap area has no room for all of them, the rest of the pass is decided again."""
+    victims = s.candidates[places]
+    pass_tally[DECIDED] = 1
     if not _reserve(jobs, s, victims):
-        books[AGAIN] = 1
+        pass_tally[AGAIN] = 1
         return
     for at in range(len(places)):
         victim = victims[at]
         s.gone[places[at]] = True
         if s.mature[places[at]]:
-            books[MATURE] -= jobs[victim].cpus
-        books[THEN] += jobs[victim].cpus
-        laws.add(s.pass_used, path_of(tree, jobs[victim].leaf), -jobs[victim].cpus)
-    _promise(jobs, tree, s, books, job)
-    books[STOPS_LEFT] -= len(victims)
-    books[RECLAIMS] += 1
+            pass_tally[MATURE] -= jobs[victim].cpus
+        pass_tally[THEN] += jobs[victim].cpus
+        laws.add_cpus(s.pass_used, path_of(tree, jobs[victim].leaf), -jobs[victim].cpus)
+    _promise(jobs, tree, s, pass_tally, job)
+    pass_tally[PREEMPTIONS_LEFT] -= len(victims)
+    pass_tally[RECLAIMS] += 1
     leave_queue(jobs, tree, groups, s, job)
-    decide_stop(jobs, tree, terms, s, notes, job, victims, now)
+    decide_preemption(jobs, tree, terms, s, notes, job, victims, now)
 
 
 @part
-def _reserve(jobs: Records, s: State, victims: Ints) -> bool:
+def _reserve(jobs: Records, s: KernelState, victims: Ints) -> bool:
     """Swap area for all of them, or for none; those that are too many are spared until some is given back."""
     left, fits = s.area[0], True
     for victim in victims:
         if jobs[victim].size <= left:
             left -= jobs[victim].size
         else:
-            jobs[victim].spared = s.tally[ROOM_MADE]
+            jobs[victim].spared = s.tally[AREA_FREED]
             fits = False
     if fits:
         s.area[0] = left

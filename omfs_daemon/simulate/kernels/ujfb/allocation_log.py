@@ -7,15 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.workload.workload import Floats, Ints
 
-WORK, LOST, STOP, RESUME = 0, 1, 2, 3
+WORK, LOST, PREEMPTION, RESUME = 0, 1, 2, 3
 """``outcome.Use``, as plain integers for compiled code."""
 
 
 class Log(NamedTuple):
-    """One entry a stretch; ``size`` has one entry."""
+    """One entry a segment; ``size`` has one entry."""
 
     job: Ints
     begin: Floats
@@ -38,7 +37,7 @@ def new_log(capacity: int) -> Log:
 
 @part
 def with_room(log: Log, needed: int) -> Log:
-    """The same log with room for so many stretches more."""
+    """The same log with room for so many segments more."""
     count = log.size[0]
     if count + needed <= len(log.job):
         return log
@@ -50,8 +49,8 @@ def with_room(log: Log, needed: int) -> Log:
 
 
 @part
-def note(log: Log, job: int, begin: float, end: float, use: int) -> None:
-    """A stretch; one of no length is none."""
+def log_segment(log: Log, job: int, begin: float, end: float, use: int) -> None:
+    """A segment; one of no length is none."""
     if begin < end:
         at = log.size[0]
         log.job[at], log.begin[at], log.end[at], log.use[at] = job, begin, end, use

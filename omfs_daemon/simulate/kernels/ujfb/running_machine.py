@@ -1,4 +1,4 @@
-"""A machine on which jobs run, are stopped and come back: what UJFB keeps track of."""
+"""The state of a UJFB simulation: a machine on which jobs run, are preempted and resume."""
 
 from __future__ import annotations
 
@@ -6,98 +6,85 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.simulate.kernels.compiling import Records
-from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.kernels.reservations import Book
-from omfs_daemon.simulate.kernels.reservations import enter
-from omfs_daemon.simulate.kernels.reservations import give_back
-from omfs_daemon.simulate.kernels.reservations import new_book
-from omfs_daemon.simulate.kernels.reservations import reserve_first
-from omfs_daemon.simulate.kernels.reservations import take
-from omfs_daemon.simulate.kernels.running import Ends
-from omfs_daemon.simulate.kernels.running import corrected
-from omfs_daemon.simulate.kernels.running import first_end
-from omfs_daemon.simulate.kernels.running import no_ends
-from omfs_daemon.simulate.kernels.running import pop_end
-from omfs_daemon.simulate.kernels.running import push_end
-from omfs_daemon.simulate.kernels.ujfb.allocation_log import RESUME
-from omfs_daemon.simulate.kernels.ujfb.allocation_log import WORK
-from omfs_daemon.simulate.kernels.ujfb.allocation_log import Log
-from omfs_daemon.simulate.kernels.ujfb.allocation_log import note
-from omfs_daemon.simulate.kernels.ujfb.unit_owners import NOBODY
-from omfs_daemon.simulate.kernels.ujfb.unit_owners import Units
-from omfs_daemon.simulate.kernels.ujfb.unit_owners import bring_back
-from omfs_daemon.simulate.kernels.ujfb.unit_owners import new_units
-from omfs_daemon.simulate.kernels.ujfb.unit_owners import occupy
-from omfs_daemon.simulate.kernels.ujfb.unit_owners import vacate
-from omfs_daemon.simulate.workload.workload import Floats
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.kernels.compiling import Records, part
+from omfs_daemon.simulate.kernels.reservations import (
+    Reservations,
+    add_job,
+    give_back,
+    new_reservations,
+    reserve_first,
+    take,
+)
+from omfs_daemon.simulate.kernels.running import Ends, corrected, first_end, no_ends, pop_end, push_end
+from omfs_daemon.simulate.kernels.ujfb.allocation_log import RESUME, WORK, Log, log_segment
+from omfs_daemon.simulate.kernels.ujfb.unit_owners import NOBODY, Units, end_loans, new_units, occupy, vacate
+from omfs_daemon.simulate.workload.workload import Floats, Ints
 
-UNSEEN, WAITING, RUNNING, STOPPING, STOPPED, DONE = 0, 1, 2, 3, 4, 5
+UNSEEN, WAITING, RUNNING, PREEMPTING, PREEMPTED, DONE = 0, 1, 2, 3, 4, 5
 
 
 JOB = np.dtype(
-    [(name, np.float64) for name in ("submit", "run", "estimate", "stop", "resume", "queueing", "size")]
+    [(name, np.float64) for name in ("submit", "run", "estimate", "preemption", "resume", "queueing", "size")]
     + [(name, np.float64) for name in ("since", "computing", "done", "left", "planned", "until", "ends", "gone")]
     + [(name, np.float64) for name in ("start", "finish")]
-    + [(name, np.int64) for name in ("cpus", "state", "stops", "place")]
-    + [(name, np.bool_) for name in ("urgent", "stoppable", "keeps", "pinned")]
+    + [(name, np.int64) for name in ("cpus", "state", "preemptions", "place")]
+    + [(name, np.bool_) for name in ("urgent", "preemptible", "keeps", "pinned")]
 )
-"""A job. What is known of it from the start is named as in ``Jobs`` and ``StopCosts``; besides:
+"""A job. What is known of it from the start is named as in ``Jobs`` and ``SimulatedCosts``; besides:
 
-since, computing  when its present stretch began, and from when on it computes in it
-done, left        seconds of work that are safe, and that are still expected to be needed (of a stopped job)
-planned, until    when it should be done by its estimate, and until when the book counts its own units as taken
-ends, gone        when it will be done if it is not stopped; when it had let go of its CPUs
-place             where it stands among those that may be stopped
+since, computing  when its present segment began, and from when on it computes in it
+done, left        seconds of work that are safe, and that are still expected to be needed (of a preempted job)
+planned, until    when it should be done by its estimate, and until when its own units are reserved
+ends, gone        when it will be done if it is not preempted; when it has freed its CPUs
+place             its place among those that may be preempted
 """
 
 
-class Site(NamedTuple):
+class RunningMachine(NamedTuple):
     """Everything that changes.
 
     jobs      records of ``JOB``
-    finishing, overdue, releases  when jobs will be done, pass their expected end, and are gone after a stop
-    victims   the running jobs that may be stopped
-    asleep    swapped-out jobs
-    urgents   the urgent queue
-    size      how many are in victims, asleep, urgents; and CPUs of all victims
+    finishing, overdue, releases  when jobs will be done, pass their expected end, and are gone after a preemption
+    victims   the running jobs that may be preempted
+    swapped_out  swapped-out jobs
+    urgent_queue  the urgent jobs that wait
+    size      how many are in victims, swapped_out, urgent_queue; and CPUs of all victims
     swapped   bytes in the swap area (one entry), of ``area``
-    latency   seconds before any stop begins
+    latency   seconds before any preemption begins
     """
 
     jobs: Records
-    book: Book
+    reservations: Reservations
     units: Units
     finishing: Ends
     overdue: Ends
     releases: Ends
     victims: Ints
-    asleep: Ints
-    urgents: Ints
+    swapped_out: Ints
+    urgent_queue: Ints
     size: Ints
     swapped: Floats
     area: float
     latency: float
 
 
-VICTIMS, ASLEEP, URGENTS, CPUS = 0, 1, 2, 3
+VICTIMS, SWAPPED_OUT, URGENT_QUEUE, CPUS = 0, 1, 2, 3
 
 
 @part
-def new_site(jobs: Records, machine: int, area: float, latency: float) -> Site:
+def new_machine(jobs: Records, capacity: int, area: float, latency: float) -> RunningMachine:
     """Nobody has come yet."""
     count = len(jobs)
-    book = new_book(machine, count)
+    reservations = new_reservations(capacity, count)
     for job in range(count):
-        # Urgent jobs give way last, then stopped ones (see release), then all others; among equals the older ones.
+        # Urgent jobs give way last, then preempted ones (see release), then all others; among equals the older ones.
         rank = job - 2 * count if jobs[job].urgent else job
-        enter(book, job, jobs[job].cpus, jobs[job].estimate, rank)
+        add_job(reservations, job, jobs[job].cpus, jobs[job].estimate, rank)
         jobs[job].start = jobs[job].finish = np.nan
-    return Site(
+    return RunningMachine(
         jobs,
-        book,
-        new_units(machine, count),
+        reservations,
+        new_units(capacity, count),
         no_ends(2 * count + 16),
         no_ends(2 * count + 16),
         no_ends(count + 1),
@@ -113,161 +100,161 @@ def new_site(jobs: Records, machine: int, area: float, latency: float) -> Site:
 
 # -- ends ------------------------------------------------------------------------------------------------
 @part
-def end(site: Site, log: Log, now: float) -> None:
+def end_done_jobs(machine: RunningMachine, log: Log, now: float) -> None:
     """Jobs that are done go."""
-    while first_end(site.finishing) <= now:
-        time = first_end(site.finishing)
-        job = pop_end(site.finishing)
-        its = site.jobs[job]
-        if its.state != RUNNING or its.ends != time:
+    while first_end(machine.finishing) <= now:
+        time = first_end(machine.finishing)
+        job = pop_end(machine.finishing)
+        record = machine.jobs[job]
+        if record.state != RUNNING or record.ends != time:
             continue
-        note_stretch(site, log, job, now, WORK)
-        its.state, its.finish = DONE, now
-        no_victim(site, job)
-        bring_back(site.units, job)
-        give_back(site.book, now, its.until, vacate(site.units, job))
+        log_segments(machine, log, job, now, WORK)
+        record.state, record.finish = DONE, now
+        remove_victim(machine, job)
+        end_loans(machine.units, job)
+        give_back(machine.reservations, now, record.until, vacate(machine.units, job))
 
 
 @part
-def note_stretch(site: Site, log: Log, job: int, now: float, use: int) -> None:
-    """The present stretch of a running job is over: it was brought back first, then it computed."""
-    its = site.jobs[job]
-    computing = min(its.computing, now)
-    note(log, job, its.since, computing, RESUME)
-    note(log, job, computing, now, use)
+def log_segments(machine: RunningMachine, log: Log, job: int, now: float, use: int) -> None:
+    """The present segment of a running job is over: it resumed first, then it computed."""
+    record = machine.jobs[job]
+    computing = min(record.computing, now)
+    log_segment(log, job, record.since, computing, RESUME)
+    log_segment(log, job, computing, now, use)
 
 
 @part
-def release(site: Site, now: float) -> None:
+def release(machine: RunningMachine, now: float) -> None:
     """Killed and checkpointed jobs are gone: what the urgent job does not need of theirs is free, and they wait at the
     head of the regular queue."""
-    while first_end(site.releases) <= now:
-        job = pop_end(site.releases)
-        its = site.jobs[job]
-        give_back(site.book, now, its.until, vacate(site.units, job))
-        its.state = WAITING
-        site.book.entries[job].expected = its.resume + its.left
-        if site.book.entries[job].rank >= 0:
-            site.book.entries[job].rank -= len(site.jobs)
-        reserve_first(site.book, job, now)
+    while first_end(machine.releases) <= now:
+        job = pop_end(machine.releases)
+        record = machine.jobs[job]
+        give_back(machine.reservations, now, record.until, vacate(machine.units, job))
+        record.state = WAITING
+        machine.reservations.entries[job].expected = record.resume + record.left
+        if machine.reservations.entries[job].rank >= 0:
+            machine.reservations.entries[job].rank -= len(machine.jobs)
+        reserve_first(machine.reservations, job, now)
 
 
 @part
-def correct(site: Site, now: float) -> None:
+def correct_running(machine: RunningMachine, now: float) -> None:
     """Jobs that should have ended and have not are expected to end later."""
-    while first_end(site.overdue) <= now:
-        time = first_end(site.overdue)
-        job = pop_end(site.overdue)
-        its = site.jobs[job]
-        if its.state != RUNNING or its.until != time or its.ends <= now:
+    while first_end(machine.overdue) <= now:
+        time = first_end(machine.overdue)
+        job = pop_end(machine.overdue)
+        record = machine.jobs[job]
+        if record.state != RUNNING or record.until != time or record.ends <= now:
             continue
-        until = corrected(its.planned, 0.0, now)
-        take(site.book, time, until, site.units.of[job].owned, now)
-        its.until = until
-        push_end(site.overdue, until, job)
-        unit = site.units.of[job].first_borrowed
+        until = corrected(record.planned, 0.0, now)
+        take(machine.reservations, time, until, machine.units.of[job].owned, now)
+        record.until = until
+        push_end(machine.overdue, until, job)
+        unit = machine.units.of[job].first_borrowed
         while unit != NOBODY:
-            keep_until(site, site.units.all[unit].home, until, now)
-            unit = site.units.all[unit].next_borrowed
+            keep_until(machine, machine.units.all[unit].home, until, now)
+            unit = machine.units.all[unit].next_borrowed
 
 
 # -- starts ----------------------------------------------------------------------------------------------
 @part
-def start(site: Site, job: int, now: float) -> None:
+def start_job(machine: RunningMachine, job: int, now: float) -> None:
     """A job whose reserved start has come."""
-    its = site.jobs[job]
-    if np.isnan(its.start):
-        its.start = now
-    if site.book.entries[job].expected == 0.0:
-        its.state, its.finish = DONE, now  # of no length, it holds nothing for any time
+    record = machine.jobs[job]
+    if np.isnan(record.start):
+        record.start = now
+    if machine.reservations.entries[job].expected == 0.0:
+        record.state, record.finish = DONE, now  # of no length, it holds nothing for any time
         return
-    occupy(site.units, job, its.cpus)
-    resume = its.resume if its.stops else 0.0
-    run_on(site, job, now, now + resume, now + site.book.entries[job].expected)
+    occupy(machine.units, job, record.cpus)
+    resume = record.resume if record.preemptions else 0.0
+    set_running(machine, job, now, now + resume, now + machine.reservations.entries[job].expected)
 
 
 @part
-def run_on(site: Site, job: int, now: float, computing: float, until: float) -> None:
-    """The job runs, computes from a time on, and is expected to be done at ``until``, for which the book has it."""
-    its = site.jobs[job]
-    its.state, its.since, its.computing = RUNNING, now, computing
-    its.planned = its.until = until
+def set_running(machine: RunningMachine, job: int, now: float, computing: float, until: float) -> None:
+    """The job runs, computes from a time on, and is expected to be done at ``until``, for which it is reserved."""
+    record = machine.jobs[job]
+    record.state, record.since, record.computing = RUNNING, now, computing
+    record.planned = record.until = until
     # With exact estimates both ends must be the same number, not only nearly so.
-    exact = its.run == its.estimate
-    its.ends = until if exact else computing + (its.run - its.done)
-    _make_place(site, site.finishing)
-    push_end(site.finishing, its.ends, job)
-    if its.ends > until:
-        _make_place(site, site.overdue)
-        push_end(site.overdue, until, job)
-    if its.stoppable:
-        its.place = site.size[VICTIMS]
-        site.victims[site.size[VICTIMS]] = job
-        site.size[VICTIMS] += 1
-        site.size[CPUS] += its.cpus
+    exact = record.run == record.estimate
+    record.ends = until if exact else computing + (record.run - record.done)
+    _make_place(machine, machine.finishing)
+    push_end(machine.finishing, record.ends, job)
+    if record.ends > until:
+        _make_place(machine, machine.overdue)
+        push_end(machine.overdue, until, job)
+    if record.preemptible:
+        record.place = machine.size[VICTIMS]
+        machine.victims[machine.size[VICTIMS]] = job
+        machine.size[VICTIMS] += 1
+        machine.size[CPUS] += record.cpus
 
 
 @part
-def _make_place(site: Site, heap: Ends) -> None:
-    """If a heap is full, take out what stops have made void: a job that was stopped often left an entry each time."""
+def _make_place(machine: RunningMachine, heap: Ends) -> None:
+    """If a heap is full, remove entries that preemptions have made void: each preemption left one."""
     count = heap.size[0]
     if count < len(heap.time):
         return
     times, jobs = heap.time.copy(), heap.job.copy()
     heap.size[0] = 0
     for at in range(count):
-        its = site.jobs[jobs[at]]
-        if its.state == RUNNING and (times[at] == its.ends or times[at] == its.until):
+        record = machine.jobs[jobs[at]]
+        if record.state == RUNNING and (times[at] == record.ends or times[at] == record.until):
             push_end(heap, times[at], jobs[at])
 
 
 @part
-def no_victim(site: Site, job: int) -> None:
-    """The job can be stopped no more."""
-    its = site.jobs[job]
-    at = its.place
-    if not its.stoppable or at >= site.size[VICTIMS] or site.victims[at] != job:
+def remove_victim(machine: RunningMachine, job: int) -> None:
+    """The job can no longer be preempted."""
+    record = machine.jobs[job]
+    at = record.place
+    if not record.preemptible or at >= machine.size[VICTIMS] or machine.victims[at] != job:
         return
-    site.size[VICTIMS] -= 1
-    last = site.victims[site.size[VICTIMS]]
-    site.victims[at], site.jobs[last].place = last, at
-    site.size[CPUS] -= its.cpus
+    machine.size[VICTIMS] -= 1
+    last = machine.victims[machine.size[VICTIMS]]
+    machine.victims[at], machine.jobs[last].place = last, at
+    machine.size[CPUS] -= record.cpus
 
 
 @part
-def wake(site: Site, now: float) -> None:
+def resume_swapped_out(machine: RunningMachine, now: float) -> None:
     """Swapped-out jobs go on whose own units nobody uses any more."""
     kept = 0
-    for at in range(site.size[ASLEEP]):
-        job = site.asleep[at]
-        its = site.jobs[job]
-        if site.units.of[job].lent or its.gone > now:
-            site.asleep[kept] = job
+    for at in range(machine.size[SWAPPED_OUT]):
+        job = machine.swapped_out[at]
+        record = machine.jobs[job]
+        if machine.units.of[job].lent or record.gone > now:
+            machine.swapped_out[kept] = job
             kept += 1
             continue
-        site.swapped[0] -= its.size
-        computing = now + its.resume
-        until = computing + its.left
-        set_until(site, job, until, now)
-        run_on(site, job, now, computing, until)
-    site.size[ASLEEP] = kept
+        machine.swapped[0] -= record.size
+        computing = now + record.resume
+        until = computing + record.left
+        set_until(machine, job, until, now)
+        set_running(machine, job, now, computing, until)
+    machine.size[SWAPPED_OUT] = kept
 
 
 @part
-def set_until(site: Site, job: int, until: float, now: float) -> None:
-    """The book counts the job's own units as taken until then."""
-    its = site.jobs[job]
-    if until > its.until:
-        take(site.book, max(now, its.until), until, site.units.of[job].owned, now)
+def set_until(machine: RunningMachine, job: int, until: float, now: float) -> None:
+    """Reserve the job's own units until then."""
+    record = machine.jobs[job]
+    if until > record.until:
+        take(machine.reservations, max(now, record.until), until, machine.units.of[job].owned, now)
     else:
-        give_back(site.book, until, its.until, site.units.of[job].owned)
-    its.until = until
+        give_back(machine.reservations, until, record.until, machine.units.of[job].owned)
+    record.until = until
 
 
 @part
-def keep_until(site: Site, job: int, borrowed_until: float, now: float) -> None:
+def keep_until(machine: RunningMachine, job: int, borrowed_until: float, now: float) -> None:
     """A swapped-out job keeps its units while they are lent, and then as long as it still needs."""
-    its = site.jobs[job]
-    until = borrowed_until + its.resume + its.left
-    if until > its.until:
-        set_until(site, job, until, now)
+    record = machine.jobs[job]
+    until = borrowed_until + record.resume + record.left
+    if until > record.until:
+        set_until(machine, job, until, now)

@@ -1,7 +1,7 @@
 """Which units (CPUs of a flat machine, or nodes) belong to which job.
 
 A unit has at most one *home*: the job that it was given to, and which keeps it while swapped out, for a swapped
-process comes back to the same engine only (UJFB, section IV-A). Meanwhile an urgent job may compute on it, its
+process resumes on the same engine only (UJFB, section IV-A). Meanwhile an urgent job may compute on it, its
 *borrower*.
 """
 
@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.simulate.kernels.compiling import Records
-from omfs_daemon.simulate.kernels.compiling import part
+from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.workload.workload import Ints
 
 NOBODY = -1
@@ -108,7 +107,7 @@ def lend(units: Units, owner: int, borrower: int, wanted: int) -> int:
 
 
 @part
-def bring_back(units: Units, borrower: int) -> None:
+def end_loans(units: Units, borrower: int) -> None:
     """End all loans of a borrower."""
     unit = units.of[borrower].first_borrowed
     while unit != NOBODY:

@@ -1,0 +1,188 @@
+"""omfsd as a process of its own on a private real Slurm, and how to kill it at a chosen point."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from omfs_daemon.cli.main import app
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from tests.support.waiting import LIMIT, wait_until
+
+ROOT = Path(__file__).parents[2]
+OMFSD = "from omfs_daemon.cli.omfsd import run; run()"
+
+CONFIG = """
+[slurm]
+conf = "{conf}"
+poll_seconds = 0.3
+[daemon]
+state_dir = "{directory}/state"
+run_dir = "{directory}/run"
+failsafe_grace_seconds = 2
+[policy]
+quantum_seconds = 0
+preempt_timeout_seconds = 60
+start_timeout_seconds = 60
+[metrics]
+enabled = false
+[entitlements.bio]
+percent = 50
+[entitlements.physics]
+percent = 50
+[[class]]
+name = "urgent"
+partition = ["urgent"]
+urgent = true
+[[class]]
+name = "regular"
+methods = ["requeue", "suspend"]
+"""
+
+
+class Daemon:
+    """One installation: a directory with configuration and state; the process comes and goes."""
+
+    def __init__(self, slurm: LocalSlurm, directory: Path) -> None:
+        self.slurm = slurm
+        self.directory = directory
+        self.config = directory / "omfs.toml"
+        self.config.write_text(CONFIG.format(conf=slurm.conf, directory=directory))
+        self.log = directory / "log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.gateway = slurm.gateway()
+
+    # -- the process --------------------------------------------------------------------------------
+    def start(self, code: str = OMFSD, *arguments: str, ready: bool = True) -> None:
+        """Start it; ``ready``: wait until it answers on its socket."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code, "-c", str(self.config), *arguments],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        if ready:
+            wait_until(lambda: self.ask("status", check=False).get("last_poll"), "omfsd to look at Slurm")
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> int:
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = self.process.wait(LIMIT)
+        self.process = None
+        return code
+
+    def has_ended(self) -> bool:
+        return self.process is not None and self.process.poll() is not None
+
+    def wait_for_death(self, limit: float = LIMIT) -> None:
+        """Until the process has killed itself."""
+        assert self.process is not None
+        self.process.wait(limit)
+        assert self.process.returncode == -signal.SIGKILL, self.log.read_text()[-2000:]
+        self.process = None
+
+    # -- the command line -----------------------------------------------------------------------------
+    def omfs(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """The command in this process: a new one takes most of a second to come up, and tests ask often."""
+        result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["-c", str(self.config), *arguments])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert not check or result.exit_code == 0, result.stderr
+        return subprocess.CompletedProcess(("omfs", *arguments), result.exit_code, result.stdout, result.stderr)
+
+    def ask(self, *arguments: str, check: bool = True) -> dict[str, Any]:
+        done = self.omfs(*arguments, "--json", check=check)
+        found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+        return found
+
+    def why_text(self, job_id: int) -> str:
+        """What ``omfs why`` prints, on one line and without the borders of its tables."""
+        return re.sub(r"[│\s]+", " ", self.omfs("why", str(job_id), check=False).stdout)
+
+    def why(self, job_id: int) -> dict[str, Any]:
+        """What is known of a job, once omfsd has seen it."""
+        return wait_until(lambda: self.ask("why", str(job_id), check=False), f"omfsd to see job {job_id}")
+
+    # -- jobs ------------------------------------------------------------------------------------------
+    def submit(self, account: str, seconds: float, *arguments: str, method: str = "", uid: str | None = None) -> int:
+        """Four CPUs of one node. In small steps, for a single sleep goes on while the job is suspended."""
+        work = f"i=0; while [ $i -lt {round(seconds * 10)} ]; do sleep 0.1; i=$((i+1)); done"
+        comment = [f"--comment=omfs:method={method}"] if method else []
+        return self.slurm.submit(work, "-A", account, "-n4", "-N1", "-o", "/dev/null", *comment, *arguments, uid=uid)
+
+    def job(self, job_id: int) -> Job:
+        found = self.gateway.find(job_id)
+        assert found is not None, f"job {job_id} is lost"
+        return found
+
+    def runs(self, *job_ids: int) -> bool:
+        return all(self.job(job_id).state is JobState.RUNNING for job_id in job_ids)
+
+    def wait_running(self, *job_ids: int, limit: float = LIMIT) -> None:
+        wait_until(lambda: self.runs(*job_ids), f"jobs {job_ids} to run; log: {self.tail()}", limit)
+
+    def wait_rest(self, limit: float = LIMIT) -> None:
+        """Until every job has ended."""
+        wait_until(lambda: not self.gateway.jobs(), f"all jobs to end: {self.observation()}; log: {self.tail()}", limit)
+
+    def completed(self, job_ids: Sequence[int]) -> bool:
+        """Whether Slurm says COMPLETED of each."""
+        words = [
+            self.slurm.command("scontrol", "-o", "show", "job", str(job_id)).stdout.partition("JobState=")[2].split()[0]
+            for job_id in job_ids
+        ]
+        return words == ["COMPLETED"] * len(job_ids)
+
+    def held(self) -> list[str]:
+        return [job.ref for job in self.gateway.jobs() if job.hold is not Hold.NONE]
+
+    def observation(self) -> list[str]:
+        return [f"{job.ref} {job.account} {job.state} {job.reason} {job.admin_comment}" for job in self.gateway.jobs()]
+
+    def tail(self) -> str:
+        return self.log.read_text()[-1500:] if self.log.exists() else ""
+
+
+def dying_at(step: str, after_orders: bool) -> str:
+    """Code of an omfsd that kills itself (SIGKILL) once a stop's ``step`` is on record, or its orders are given."""
+    return f"""
+import os, signal
+from omfs_daemon.daemon.preemption_runner import PreemptionRunner
+from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.preemption.state import PreemptionChanged
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+write, order = Journal.write, PreemptionRunner._order
+def dying_write(self, *records):
+    write(self, *records)
+    if not {after_orders} and any(isinstance(r, PreemptionChanged) and r.preemption.step == {step!r} for r in records):
+        die()
+def dying_order(self, preemption, *rest):
+    result = order(self, preemption, *rest)
+    if {after_orders} and preemption.step == {step!r}:
+        die()
+    return result
+Journal.write, PreemptionRunner._order = dying_write, dying_order
+from omfs_daemon.cli.omfsd import run
+run()
+"""

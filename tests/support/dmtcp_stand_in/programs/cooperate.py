@@ -1,0 +1,199 @@
+"""How a program lets the stand-in checkpoint it; under real DMTCP, or under nothing, all of this does nothing.
+
+A program keeps all that matters in one dictionary, gets it from ``begin`` (as it was at the checkpoint, when it is
+restarted) and sleeps with ``pause``, where a checkpoint may happen. Python 3.6.
+"""
+
+import ctypes
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+
+_RESUMED = {"do": "resume"}
+
+
+class _Me:
+    channel = None
+    buffer = b""
+    virtual = 0
+    parent = 0
+    upid = ""
+    prog = ""
+    launched_in = ""
+    children = {}  # virtual pid -> real pid  # noqa: RUF012
+    state = {}  # noqa: RUF012
+
+
+def begin(state):
+    """The program's state: ``state`` when it is new, what was saved when it is restarted."""
+    _Me.children = {int(key): value for key, value in json.loads(os.environ.get("STAND_IN_CHILDREN", "{}")).items()}
+    path = os.environ.pop("STAND_IN_IMAGE", "")
+    os.environ.pop("STAND_IN_CHILDREN", None)
+    expected = int(os.environ.pop("STAND_IN_EXPECTED", "0"))
+    _Me.virtual = int(os.environ.pop("STAND_IN_VIRTUAL", "0")) or os.getpid()
+    _Me.parent = int(os.environ.get("STAND_IN_PARENT", "0"))
+    _Me.prog = os.path.basename(sys.argv[0]).replace(".py", "")
+    _Me.upid = f"98ff-{_Me.virtual}-{int(time.monotonic() * 1e9) & 0xFFFFFFFF:x}"
+    _Me.launched_in = os.getcwd()
+    if path:
+        with open(path, "rb") as file:
+            image = json.loads(file.readline().decode())
+        state = image["state"]
+        _Me.virtual, _Me.parent, _Me.upid, _Me.prog = (image[key] for key in ("virtual", "parent", "upid", "prog"))
+        _Me.launched_in = image["launched_in"]
+        ctypes.CDLL(None).prctl(15, f"DMTCP:{_Me.prog}"[:15].encode(), 0, 0, 0)
+    _Me.state = state
+    _connect("RESTARTING" if path else "RUNNING", expected)
+    if path and _Me.channel is not None:
+        _read(None)  # until all are back
+    return state
+
+
+def pause(seconds):
+    """Sleep; a checkpoint may happen meanwhile, and then the program continues here."""
+    if _Me.channel is None:
+        time.sleep(seconds)
+    else:
+        _read(seconds)
+
+
+def fork(state, function):
+    """A child that runs ``function(state)`` and ends with what it returns; its pid, for ``wait``."""
+    pid = os.fork()
+    if pid:
+        _Me.children[pid] = pid
+        return pid
+    parent, _Me.parent, _Me.virtual = _Me.virtual, _Me.virtual, os.getpid()
+    os.environ["STAND_IN_PARENT"] = str(parent)
+    _Me.children, _Me.state = {}, state
+    _Me.upid = f"98ff-{_Me.virtual}-{int(time.monotonic() * 1e9) & 0xFFFFFFFF:x}"
+    if _Me.channel is not None:
+        _Me.channel.close()
+        _Me.channel, _Me.buffer = None, b""
+    _connect("RUNNING", 0)
+    code = 98
+    try:
+        code = function(state)
+    finally:
+        os._exit(code)
+
+
+def spawn(arguments, environment):
+    """Another program as a child; its pid, for ``wait``."""
+    pid = subprocess.Popen(arguments, env=dict(environment, STAND_IN_PARENT=str(_Me.virtual))).pid
+    _Me.children[pid] = pid
+    return pid
+
+
+def wait(pid):
+    """The exit code of a child of ours, also of one that came back under another pid."""
+    real = _Me.children.get(pid, pid)
+    while True:
+        ended, status = os.waitpid(real, os.WNOHANG)
+        if ended:
+            return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        pause(0.02)
+
+
+def _connect(state, expected):
+    port = os.environ.get("STAND_IN_PORT")
+    if not port:
+        return
+    _Me.channel = socket.create_connection(("127.0.0.1", int(port)))
+    hello = {"hello": 1, "pid": os.getpid(), "virtual": _Me.virtual, "prog": _Me.prog, "upid": _Me.upid}
+    hello.update(state="WorkerState::" + state, expected=expected)
+    _Me.channel.sendall(json.dumps(hello).encode() + b"\n")
+
+
+def _read(seconds):
+    """Do what the coordinator says for so many seconds; None: until it requests to resume."""
+    end = None if seconds is None else time.monotonic() + seconds
+    held = seconds is None
+    while True:
+        left = None if held or end is None else max(0.0, end - time.monotonic())
+        ready, _, _ = select.select([_Me.channel], [], [], left)
+        if not ready:
+            return
+        data = _Me.channel.recv(65536)
+        if not data:
+            _die("the coordinator is gone")
+        *lines, _Me.buffer = (_Me.buffer + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line.decode())
+            held = _do(message, held)
+        if seconds is None and not held:
+            return
+
+
+def _do(message, held):
+    if message["do"] == "kill":
+        _flush()
+        os._exit(0)
+    if message["do"] == "suspend":
+        _tell({"state": "WorkerState::SUSPENDED"})
+        return True
+    if message["do"] == "write":
+        if "hang_checkpoint" not in message["faults"]:
+            _write(message["kill"], message["faults"])
+        return True
+    return False if message == _RESUMED else held
+
+
+def _write(kill, faults):
+    directory = os.environ["STAND_IN_DIRECTORY"]
+    try:
+        if not os.path.isdir(directory):
+            os.mkdir(directory, 0o700)
+        if not os.access(directory, os.X_OK | os.W_OK):
+            _die(f"ERROR: Missing execute- or write-access to checkpoint dir {directory}")
+        path = os.path.join(directory, f"ckpt_{_Me.prog}_{_Me.upid}.dmtcp")
+        _image(path + ".temp", faults)
+        os.makedirs(path[: -len(".dmtcp")] + "_files", mode=0o700, exist_ok=True)
+        if "temp_left" not in faults or _Me.parent:
+            os.rename(path + ".temp", path)
+        if "image_missing" in faults and not _Me.parent:
+            os.unlink(path)
+    except OSError as error:
+        _die(f"(errno = {error.errno}) {error}")
+    _flush()
+    _tell({"state": "WorkerState::CHECKPOINTED", "image": path})
+    if kill:
+        os._exit(0)
+
+
+def _image(path, faults):
+    size = int(float(os.environ.get("STAND_IN_IMAGE_MB", "2")) * (1 << 20))
+    header = {"state": _Me.state, "virtual": _Me.virtual, "parent": _Me.parent, "upid": _Me.upid, "prog": _Me.prog}
+    header.update(launched_in=_Me.launched_in, directory=os.getcwd(), environment=dict(os.environ), size=size)
+    header.update(arguments=[sys.executable, *sys.argv], version=os.environ.get("STAND_IN_DMTCP", "4.2.0"))
+    descriptor = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        file.write(json.dumps(header).encode() + b"\n")
+        if "slow" in faults:
+            time.sleep(1.0)
+        while file.tell() < size:
+            if "disk_full" in faults and file.tell() > size // 2:
+                _die(f"(strerror = No space left on device) {path}")
+            file.write(b"\0" * min(1 << 16, size - file.tell()))
+
+
+def _tell(message):
+    try:
+        _Me.channel.sendall(json.dumps(message).encode() + b"\n")
+    except OSError:
+        _die("the coordinator is gone")
+
+
+def _flush():
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _die(text):
+    sys.stderr.write(f"[stand-in, {os.getpid()}, Error] {text}\n")
+    _flush()
+    os._exit(99)

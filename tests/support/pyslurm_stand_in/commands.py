@@ -1,0 +1,88 @@
+"""The command adapter as the PySlurm adapter uses it, over the fake Slurm: with the rows that squeue would print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+
+from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands import values
+from omfs_daemon.slurm.commands.parse_jobs import JobRow
+from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
+from omfs_daemon.testing.fake_slurm.fake_jobs import fold
+from tests.support.pyslurm_stand_in.server import MB, state_name
+
+
+class FakeCommands(FakeGateway):
+    """``asked``: the ids of every question for rows, none for all."""
+
+    def __init__(self, fake: FakeGateway) -> None:
+        super().__init__(fake.slurm)
+        self.faults = fake.faults
+        self.asked: list[tuple[int, ...]] = []
+
+    def rows(self, job_ids: Iterable[int] = ()) -> list[JobRow]:
+        self.asked.append(tuple(job_ids))
+        wanted = set(self.asked[-1])
+        return [
+            printed(job)._replace(dependency=self._dependency(job))
+            for job in self.jobs()
+            if not wanted or job.id in wanted
+        ]
+
+    def _dependency(self, job: Job) -> str:
+        others = self.slurm.records[job.id].what.after if job.eligible == inf else ()
+        return ",".join(f"afterany:{other}(unfulfilled)" for other in others) or "(null)"
+
+    def jobs_of(self, rows: Sequence[JobRow], excluded: Mapping[str, str]) -> list[Job]:
+        allocations = {str(job.id): job.allocations for job in self.slurm.live()}
+        rows = parse.dependencies(rows)
+        return [parse.job(row, excluded.get(row.job_id, ""), True, allocations.get(row.job_id, ())) for row in rows]
+
+
+def printed(job: Job) -> JobRow:
+    """The row that squeue prints of this job."""
+    request = job.request
+    memory = request.memory_per_cpu * request.cpus or request.memory_per_node * request.nodes
+    return JobRow(
+        job_id=str(job.id),
+        array_job_id=str(job.array_id or job.id),
+        array_task_id=fold(job.task_ids) if job.task_ids else "N/A",
+        state=state_name(job),
+        reason=job.reason,
+        partition=job.partition,
+        user=job.user,
+        uid=str(job.uid),
+        account=job.account,
+        qos=job.qos,
+        tres=f"cpu={request.cpus},mem={memory // MB}M,node={request.nodes},billing={request.cpus}",
+        cpus=str(request.cpus),
+        tasks=str(request.cpus),
+        min_cpus=str(request.min_cpus_per_node),
+        nodes=str(request.nodes),
+        max_nodes=str(request.max_nodes),
+        min_memory=f"{(request.memory_per_cpu or request.memory_per_node) // MB}M",
+        tres_per_job="N/A",
+        tres_per_node=",".join(f"gres:{name}:{count}" for name, count in request.gres) or "N/A",
+        tres_per_socket="N/A",
+        tres_per_task="N/A",
+        over_subscribe="NO" if request.exclusive else "OK",
+        features=request.features or "(null)",
+        licenses=values.licenses_text(job.licenses) or "(null)",
+        required_nodes=",".join(sorted(request.required_nodes)),
+        node_list=",".join(job.on_nodes),
+        priority=str(job.priority),
+        nice=str(job.nice),
+        submit=str(int(job.submit)),
+        eligible=str(int(job.eligible)) if job.eligible not in (None, inf) else "N/A",
+        dependency="(null)",
+        start=str(int(job.start)) if job.start is not None else "N/A",
+        time_used=f"{int(job.run_time) // 60}:{int(job.run_time) % 60}",
+        time_limit=f"{int(job.time_limit) // 60}:{int(job.time_limit) % 60}" if job.time_limit < inf else "UNLIMITED",
+        restarts=str(job.restarts),
+        requeue=str(int(job.requeue)),
+        name=job.name,
+        comment=job.comment,
+        admin_comment=job.admin_comment,
+    )

@@ -1,0 +1,139 @@
+"""What Slurm's commands answered, kept in files, and a runner that answers from there.
+
+A file holds one command: its arguments, the environment that says what to print, its output and its exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from omfs_daemon.slurm.commands.run_command import CommandOutput, failure, run_command
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "slurm"
+SEPARATOR = "<|>"
+"""Stands in the files for the secret of the call that ends each field of squeue."""
+
+_SECRET = re.compile(r"JobID:([^,]+),|%A(.+?)%x")
+_IDS = "ids.json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One command and its answer; lines as they came, without their newlines."""
+
+    arguments: list[str]
+    variables: dict[str, str]
+    code: int
+    stdout: list[str]
+    stderr: list[str]
+
+    @property
+    def question(self) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+        return tuple(self.arguments), tuple(sorted(self.variables.items()))
+
+    @property
+    def file_name(self) -> str:
+        words = [word for word in self.arguments if re.fullmatch(r"[A-Za-z]+", word)]
+        return "-".join(words[:3])
+
+    def output(self, secret: str) -> CommandOutput:
+        stdout, stderr = "\n".join(self.stdout), "\n".join(self.stderr)
+        return CommandOutput(stdout.replace(SEPARATOR, secret) if secret else stdout, stderr, self.code)
+
+
+class Recorder:
+    """Runs commands as ``prefix`` says (as another user, say) and keeps what they answered, made neutral."""
+
+    def __init__(self, neutral: Callable[[str], str], prefix: Sequence[str] = ()) -> None:
+        self.records: list[Record] = []
+        self._neutral = neutral
+        self._prefix = prefix
+
+    def __call__(
+        self,
+        arguments: Sequence[str],
+        *,
+        timeout: float,
+        conf: Path | None = None,
+        check: bool = True,
+        variables: Mapping[str, str] | None = None,
+    ) -> CommandOutput:
+        output = run_command([*self._prefix, *arguments], timeout=timeout, conf=conf, check=False, variables=variables)
+        secret, plain = _without_secret(variables)
+        stdout = output.stdout.replace(secret, SEPARATOR) if secret else output.stdout
+        lines = [self._neutral(text).split("\n") for text in (stdout, output.stderr)]
+        self.records.append(Record(list(arguments), plain, output.code, *lines))
+        return _checked(arguments, output, check)
+
+
+class Replay:
+    """Answers what was recorded, in turn where the same was asked more than once; AssertionError for anything else."""
+
+    def __init__(self, directory: Path) -> None:
+        self._left = read(directory)
+
+    def __call__(
+        self,
+        arguments: Sequence[str],
+        *,
+        timeout: float,
+        conf: Path | None = None,
+        check: bool = True,
+        variables: Mapping[str, str] | None = None,
+    ) -> CommandOutput:
+        secret, plain = _without_secret(variables)
+        asked = tuple(arguments), tuple(sorted(plain.items()))
+        found = next((record for record in self._left if record.question == asked), None)
+        assert found is not None, f"not recorded (any more): {asked}"
+        self._left.remove(found)
+        return _checked(arguments, found.output(secret), check)
+
+    @property
+    def left(self) -> list[Record]:
+        """What nobody has asked for."""
+        return list(self._left)
+
+
+def write(directory: Path, records: Sequence[Record], ids: Mapping[str, int]) -> None:
+    """Write the records and the ids of the jobs in place of what was there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for old in directory.glob("*.json"):
+        old.unlink()
+    for number, record in enumerate(records, start=1):
+        _dump(directory / f"{number:02}-{record.file_name}.json", asdict(record))
+    _dump(directory / _IDS, ids)
+
+
+def read(directory: Path) -> list[Record]:
+    """The records of a scenario in order."""
+    paths = sorted(path for path in directory.glob("*.json") if path.name != _IDS)
+    return [Record(**json.loads(path.read_text())) for path in paths]
+
+
+def read_ids(directory: Path) -> dict[str, int]:
+    """The jobs of a scenario by name."""
+    ids: dict[str, int] = json.loads((directory / _IDS).read_text())
+    return ids
+
+
+def _dump(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=True) + "\n")
+
+
+def _without_secret(variables: Mapping[str, str] | None) -> tuple[str, dict[str, str]]:
+    values = dict(variables or {})
+    match = _SECRET.search("".join(values.values()))
+    if match is None:
+        return "", values
+    secret = match[1] or match[2]
+    return secret, {name: value.replace(secret, SEPARATOR) for name, value in values.items()}
+
+
+def _checked(arguments: Sequence[str], output: CommandOutput, check: bool) -> CommandOutput:
+    if check and output.code != 0:
+        raise failure(arguments, output)
+    return output

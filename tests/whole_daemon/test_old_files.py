@@ -1,0 +1,196 @@
+"""Files of another format are refused with one line that says what to do, and left as they are."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+from typer.testing import CliRunner
+
+from omfs_daemon.cli.main import app
+from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
+from omfs_daemon.daemon.failsafe import rescue
+from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
+from omfs_daemon.daemon.store.file_format import JOURNAL_FORMAT
+from omfs_daemon.daemon.store.history_database import HistoryDatabase
+from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.errors import FormatError, JournalError, OmfsError
+from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
+from tests.whole_daemon.test_process import Stand
+
+EARLIER = (
+    "was written by an earlier development version of omfs-daemon (format 1; this version reads format 2): move it"
+)
+
+# What the version before the formats had numbers has written.
+JOURNAL = (
+    b'eb162709 {"kind":"JobStopped","ref":"1","at":2.0,"method":"suspend","beneficiary":"3","licenses":[],"gres":[]}\n'
+    b'0f2773d3 {"kind":"Pause","by":"root","at":5.0,"reason":"a reason"}\n'
+)
+ENTITLEMENTS = (
+    "# Written by omfsd: the entitlements in force. Change them with `omfs entitlements`, not here.\n"
+    '[entitlements.bio]\npercent = 12.5\n\n[entitlements.lab]\npercent = 10\nparent = "bio"\n'
+)
+HISTORY = """
+PRAGMA journal_mode=WAL;
+CREATE TABLE event (
+    time REAL NOT NULL, job TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL,
+    event TEXT NOT NULL, text TEXT NOT NULL, data TEXT NOT NULL);
+CREATE TABLE stop (
+    id INTEGER NOT NULL, time REAL NOT NULL, beneficiary TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL,
+    urgent INTEGER NOT NULL, reason TEXT NOT NULL, waited REAL, outcome TEXT NOT NULL, victims TEXT NOT NULL,
+    PRIMARY KEY (id, time));
+CREATE TABLE cost (
+    time REAL NOT NULL, job TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL, method TEXT NOT NULL,
+    way TEXT NOT NULL, seconds REAL NOT NULL, moving REAL NOT NULL, bytes INTEGER NOT NULL, lost REAL NOT NULL,
+    nodes INTEGER NOT NULL);
+INSERT INTO event VALUES (1.0, '1', 'alice', 'bio', 'stopped', 'a text', '{}');
+"""
+
+
+def write_journal(directory: Path) -> None:
+    (directory / "journal").write_bytes(JOURNAL)
+
+
+def write_history(directory: Path) -> None:
+    database = sqlite3.connect(directory / "history.sqlite")
+    database.executescript(HISTORY)
+    database.close()
+
+
+def write_entitlements(directory: Path) -> None:
+    (directory / "entitlements.toml").write_text(ENTITLEMENTS)
+
+
+WRITERS = {"journal": write_journal, "history.sqlite": write_history, "entitlements.toml": write_entitlements}
+READERS: dict[str, Callable[[Path], object]] = {
+    "journal": lambda directory: Journal(directory / "journal"),
+    "history.sqlite": lambda directory: HistoryDatabase(directory / "history.sqlite"),
+    "entitlements.toml": lambda directory: EntitlementStore(directory, (), lambda: 0.0),
+}
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.name != "lock"}
+
+
+def refused(action: Callable[[], object], name: str) -> None:
+    with pytest.raises(OmfsError) as caught:
+        action()
+    text = str(caught.value)
+    assert f"{name}: {EARLIER}" in text and "\n" not in text
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_without_a_format_number_is_refused_and_left(name: str, tmp_path: Path) -> None:
+    WRITERS[name](tmp_path)
+    before = files(tmp_path)
+    refused(lambda: READERS[name](tmp_path), name)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_daemon_does_not_start_on_one_and_gives_no_order(name: str, tmp_path: Path) -> None:
+    stand = Stand(tmp_path)
+    stand.service.close()
+    directory = stand.config.daemon.state_dir
+    for path in directory.iterdir():
+        path.unlink()
+    WRITERS[name](directory)
+    before = files(directory)
+    refused(stand.serve, name)
+    assert files(directory) == before
+    (directory / name).unlink()
+    stand.service = stand.serve()
+    assert stand.service.once().error is None, "and once it is moved away the daemon starts"
+    stand.service.close()
+
+
+def test_a_torn_journal_without_a_format_number_is_not_cut(tmp_path: Path) -> None:
+    for end in (len(JOURNAL) - 1, len(JOURNAL) - 30, 40, 9):
+        (tmp_path / "journal").write_bytes(JOURNAL[:end])
+        refused(lambda: Journal(tmp_path / "journal"), "journal")
+        assert (tmp_path / "journal").read_bytes() == JOURNAL[:end]
+
+
+def test_a_journal_says_how_its_jobs_are_released(tmp_path: Path) -> None:
+    write_journal(tmp_path)
+    with pytest.raises(JournalError, match="found by its mark in Slurm, and `omfs failsafe` releases it"):
+        Journal(tmp_path / "journal")
+
+
+def test_files_of_a_later_version_are_refused_as_such(tmp_path: Path) -> None:
+    text = b'{"kind":"JobsGone","refs":["1"]}'
+    (tmp_path / "journal").write_bytes(b"%d %08x %s\n" % (JOURNAL_FORMAT + 1, zlib.crc32(text), text))
+    database = sqlite3.connect(tmp_path / "history.sqlite")
+    database.executescript("PRAGMA user_version=3; CREATE TABLE event (time REAL);")
+    database.close()
+    (tmp_path / "entitlements.toml").write_text("format = 3\n\n[entitlements.bio]\npercent = 5\n")
+    before = files(tmp_path)
+    for read in READERS.values():
+        with pytest.raises(OmfsError, match=r"a later version of omfs-daemon \(format 3; this version reads format 2"):
+            read(tmp_path)
+    assert files(tmp_path) == before
+
+
+def test_a_history_keeps_its_number_through_a_crash(tmp_path: Path) -> None:
+    """Never closed, so that what was written since is in the write-ahead log alone."""
+    first = HistoryDatabase(tmp_path / "history.sqlite")
+    second = HistoryDatabase(tmp_path / "history.sqlite")
+    assert second.of_job("1") == []
+    first.close()
+    second.close()
+    HistoryDatabase(tmp_path / "history.sqlite").close()
+
+
+def test_old_entitlements_are_put_into_force_again_by_import(tmp_path: Path) -> None:
+    write_entitlements(tmp_path)
+    with pytest.raises(FormatError, match="put it into force again with `omfs entitlements import FILE`"):
+        EntitlementStore(tmp_path, (), lambda: 0.0)
+
+
+def test_whatif_without_the_daemon_refuses_old_entitlements(tmp_path: Path) -> None:
+    stand = Stand(tmp_path)
+    stand.service.close()
+    write_entitlements(stand.config.daemon.state_dir)
+    trace = tmp_path / "one.swf"
+    trace.write_text("; MaxProcs: 8\n1 0 0 10 1 -1 -1 1 20 -1 1 1 1 -1 1 1 -1 -1\n")
+    command = ["-c", str(stand.path), "whatif", "--trace", str(trace), "--set", "entitlements.bio=60"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1, result.output
+    (line,) = result.output.strip().splitlines()
+    assert line.startswith("omfs: ") and f"entitlements.toml: {EARLIER}" in line
+
+
+def test_the_failsafe_goes_by_the_marks_and_leaves_the_journal(tmp_path: Path) -> None:
+    """The marks are those that the earlier version has written."""
+    stand = Stand(tmp_path)
+    stand.service.close()
+    write_journal(stand.config.daemon.state_dir)
+    suspended = stand.submit("alice", "bio", "suspend")
+    request = JobRequest(4, partitions=("main",), max_nodes=1)
+    held = [
+        stand.slurm.submit(
+            Submission(request, user="alice", account="bio", run_time=10, hold=Hold.ADMIN, admin_comment=mark)
+        )
+        for mark in ("omfs:hold: beyond", "omfs:gate", "omfs:stopped for job 3 (entitled, account physics)")
+    ]
+    stand.slurm.catch_up()
+    stand.gateway.set_admin_comment([str(suspended)], "omfs:stopped for job 3 (entitled, account physics)")
+    stand.gateway.suspend([str(suspended)])
+    assert [job.id for job in stand.gateway.jobs() if job.state is JobState.SUSPENDED] == [suspended]
+    stand.now += 100
+    with capture_logs() as logs:
+        assert rescue(stand.config, stand.gateway, lambda: stand.now) == 0
+    (line,) = (entry for entry in logs if entry["event"] == "journal_not_read")
+    assert f"journal: {EARLIER}" in line["error"] and "marked in Slurm" in line["message"]
+    (summary,) = (entry for entry in logs if entry["event"] == "failsafe_released")
+    assert (summary["released"], summary["resumed"], summary["still_suspended"]) == (3, 1, 0)
+    stand.now += 300
+    stand.slurm.catch_up()
+    assert {stand.slurm.history[job].outcome for job in (suspended, *held)} == {"COMPLETED"}
+    assert (stand.config.daemon.state_dir / "journal").read_bytes() == JOURNAL
