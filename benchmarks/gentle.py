@@ -4,7 +4,7 @@ Two private real clusters of four nodes with four CPUs get the same jobs at the 
 seconds on average, an urgent one every half minute, with 500 others waiting. One has omfsd and its plug-in. Prints a
 table and writes ``build/bench/gentle.json``: ``seconds``, and for each of ``without`` and ``with`` the ``calls`` that
 slurmctld had (sdiag), in all and by kind, its ``cpu_seconds``, the jobs that were ``started``, and with omfsd its own
-``omfsd_cpu_seconds``, the number of its ``looks`` and those for urgent jobs alone. Needs root.
+``omfsd_cpu_seconds``, the number of its ``polls`` and of ``urgent_polls``, those for urgent jobs alone. Needs root.
 
     python -m benchmarks.gentle [--seconds N] [--backlog N] [OUTPUT]
 """
@@ -81,21 +81,21 @@ def measured(clusters: Sequence[Cluster], seconds: float) -> list[dict[str, Any]
             "by_kind": {name: count for name, count in made.most_common() if count},
         }
         if one.omfsd is not None:
-            cycles = one.omfsd.events("cycle")
+            cycles = one.omfsd.events("cycle_timed")
             row |= {
                 "omfsd_cpu_seconds": round(one.omfsd.cpu_seconds() - own_before, 2),
-                "looks": len(cycles),
-                "urgent_looks": sum(cycle["look"] == "urgent" for cycle in cycles),
+                "polls": len(cycles),
+                "urgent_polls": sum(cycle["poll"] == "urgent" for cycle in cycles),
             }
         rows.append(row)
     return rows
 
 
-def told(found: dict[str, Any]) -> str:
+def summary(found: dict[str, Any]) -> str:
     """The table."""
     without, with_us, seconds = found["without"], found["with"], found["seconds"]
     extra = (with_us["calls"] - without["calls"]) / seconds
-    share = (with_us["cpu_seconds"] - without["cpu_seconds"]) / seconds
+    fraction = (with_us["cpu_seconds"] - without["cpu_seconds"]) / seconds
     own = with_us["omfsd_cpu_seconds"] / seconds
     kinds = [
         f"  {name:<38}{without['by_kind'].get(name, 0):>10}{count:>10}"
@@ -106,8 +106,8 @@ def told(found: dict[str, Any]) -> str:
             f"{f'{seconds:g} s':<40}{'without':>10}{'with':>10}",
             *(f"{name:<40}{without[name]:>10}{with_us[name]:>10}" for name in ("calls", "cpu_seconds", "started")),
             *kinds,
-            f"omfsd adds {extra:.1f} calls a second, and {share:.1%} of a processor in slurmctld;",
-            f"it looked {with_us['looks']} times, and used {own:.1%} of a processor itself",
+            f"omfsd adds {extra:.1f} calls a second, and {fraction:.1%} of a processor in slurmctld;",
+            f"it polled {with_us['polls']} times, and used {own:.1%} of a processor itself",
         ]
     )
 
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
         without, with_us = measured(clusters, options.seconds)
     signal.signal(signal.SIGTERM, before)
     found = {"seconds": options.seconds, "backlog": options.backlog, "without": without, "with": with_us}
-    print(told(found))
+    print(summary(found))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(found, indent=1) + "\n")
     print(f"written to {options.output}")

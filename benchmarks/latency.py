@@ -64,9 +64,9 @@ KINDS: Mapping[str, Kind] = {
     "omfs_suspend": Kind("omfs", "suspend", True),
 }
 
-PARTS = ("submit", "wake", "look", "decide", "command", "slurm")
-"""Until the daemon was woken, until it looked, until it had seen, until it had decided, until the last order was given,
-and until the job ran."""
+PARTS = ("submit", "wake", "poll", "decide", "command", "slurm")
+"""Until the daemon was woken, began to poll, had polled, had decided, and had given the last order, and until the job
+ran."""
 
 
 class Turns:
@@ -94,17 +94,17 @@ class Turns:
                 {"submit": start.taken - start.submitted, "slurm": start.ran - start.taken} for start in self.starts
             ]
         else:
-            cycles = self.cluster.omfsd.events("cycle")
+            cycles = self.cluster.omfsd.events("cycle_timed")
             parts = [found for start in self.starts if (found := parts_of(start, cycles))]
         return {name: round(median(part[name] for part in parts), 4) for name in (parts[0] if parts else {})}
 
 
 def parts_of(start: Start, cycles: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Of one start, from the cycle that began a stop in its time."""
+    """Of one start, from the cycle that began a preemption in its time."""
     for cycle in cycles:
-        if cycle["begun"] and start.submitted <= cycle["ordered"] and cycle["looks"] <= start.ran:
-            woken = max(start.submitted, cycle["woken"] or cycle["looks"])
-            times = [start.submitted, woken, *(cycle[name] for name in ("looks", "seen", "decided", "ordered"))]
+        if cycle["preemptions"] and start.submitted <= cycle["ordered"] and cycle["polled"] <= start.ran:
+            woken = max(start.submitted, cycle["woken"] or cycle["polled"])
+            times = [start.submitted, woken, *(cycle[name] for name in ("polled", "observed", "decided", "ordered"))]
             return dict(zip(PARTS, (later - former for former, later in pairwise([*times, start.ran])), strict=True))
     return {}
 
@@ -144,7 +144,7 @@ def submit_rows(without: Cluster, with_us: Cluster, repetitions: int) -> list[di
     return rows
 
 
-def told(row: Mapping[str, Any]) -> str:
+def line_of(row: Mapping[str, Any]) -> str:
     """A line of the table."""
     figures = "  ".join(f"{name} {row[name]:6.3f}" for name in ("min", "median", "p95", "max"))
     ratio = row["ratio_to_native_tuned"]
@@ -189,7 +189,7 @@ def main(arguments: Sequence[str]) -> int:
             if backlog == backlogs[0] and {"native_requeue_tuned", "omfs_requeue"} <= clusters.keys():
                 found += submit_rows(clusters["native_requeue_tuned"], clusters["omfs_requeue"], options.repetitions)
             for row in found:
-                print(told(row), flush=True)
+                print(line_of(row), flush=True)
             rows += found
             if backlog != backlogs[-1]:
                 for one in clusters.values():

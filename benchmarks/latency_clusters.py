@@ -1,4 +1,4 @@
-"""Private real Slurm clusters of four nodes with four CPUs, kept full of jobs that may be stopped, and omfsd on one."""
+"""Private real Slurm clusters of four nodes with four CPUs, kept full of preemptible jobs, and omfsd on one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from typing import Any, NamedTuple, Self
 import psutil
 
 from omfs_daemon.daemon.api.client import Client
-from omfs_daemon.testing.local_slurm.local_slurm import Gate
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from omfs_daemon.errors import OmfsError
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "plugins" / "job_submit.lua"
@@ -31,7 +30,7 @@ LIMIT = 90.0
 CHUNK = 500
 
 _PREEMPT: Mapping[str, tuple[str, str]] = {
-    # PreemptMode of the cluster and of the partition whose jobs are stopped, as slurm.conf(5) has it for partition_prio
+    # PreemptMode of the cluster and of the partition of the victims, as slurm.conf(5) has it for partition_prio
     "requeue": ("REQUEUE", "PreemptMode=REQUEUE"),
     "suspend": ("SUSPEND,GANG", "PreemptMode=SUSPEND OverSubscribe=FORCE:1"),
 }
@@ -45,7 +44,7 @@ run_dir = "{directory}/run"
 log_level = "debug"
 [policy]
 quantum_seconds = 0
-max_stops_per_hour = 1000
+max_preemptions_per_hour = 1000
 [metrics]
 enabled = false
 [entitlements.regular]
@@ -154,7 +153,7 @@ class Cluster:
         return Start(job, submitted, taken, ran)
 
     def end_urgent(self, job: int, method: str, backlog: bool) -> None:
-        """Take the urgent job away, with those that were stopped for it, and have the machine full again."""
+        """Take the urgent job away, with those that were preempted for it, and have the machine full again."""
         self.slurm.command("scancel", str(job))
         if not backlog:
             self.cancel("PENDING")
@@ -252,16 +251,16 @@ class Omfsd:
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir()
 
-    def gate(self) -> Gate:
+    def gate(self) -> SubmitGate:
         run = self.directory / "run"
         settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/wake", "let_in_partitions": HIGH}
-        return Gate(PLUGIN, settings)
+        return SubmitGate(PLUGIN, settings)
 
     def configure(self, conf: Path) -> None:
         self._config.write_text(_OMFS.format(conf=conf, directory=self.directory))
 
     def start(self) -> None:
-        """Start it and wait until it has looked at Slurm."""
+        """Start it and wait until it has polled Slurm."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", "from omfs_daemon.cli.omfsd import run; run()", "-c", str(self._config)],
@@ -297,12 +296,12 @@ class Omfsd:
         return 0.0 if self._process is None else cpu_seconds(self._process.pid)
 
     def rests(self) -> bool:
-        """Whether it has looked at Slurm, and no stop is under way."""
+        """Whether it has polled Slurm, and no preemption is under way."""
         try:
             status = Client(self.directory / "run" / "omfs.sock").status()
         except OmfsError:
             return False
-        return status["last_poll"] is not None and not status["stops_under_way"]
+        return status["last_poll"] is not None and not status["preemptions_under_way"]
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """What it has logged under this name."""

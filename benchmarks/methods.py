@@ -1,4 +1,4 @@
-"""How fast the stop methods are, each beside the bare tool on the same data, in turn, in the same run.
+"""How fast the preempt methods are, each beside the bare tool on the same data, in turn, in the same run.
 
 Sizes are of touched memory that does not compress, in one process. Prints a table and writes
 ``build/bench/methods.json``: a list with, for each method and size, ``method``, ``tool`` and its ``rival``, ``bytes``,
@@ -33,8 +33,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.methods_common import MB, Place, Rig, Times
-from benchmarks.methods_launched import Application, Criu, Dmtcp
 from benchmarks.methods_nodes import Pageout, VeSwap
+from benchmarks.methods_omfs_run import Application, Criu, Dmtcp
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 
@@ -88,7 +88,7 @@ def compared(ours: Sequence[float], bare: Sequence[float], size: int) -> dict[st
 
 @contextlib.contextmanager
 def rigs(methods: Sequence[str], largest: int, warm: bool) -> Iterator[Iterator[Rig]]:
-    """The methods, each brought up when it is its turn; all is taken down at the end."""
+    """The methods, each started when it is its turn; all are ended at the end."""
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(Place(warm))
 
@@ -122,21 +122,21 @@ def _slurm() -> Iterator[LocalSlurm]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def told(row: dict[str, Any]) -> str:
+def shown(row: dict[str, Any]) -> str:
     """A line of the table."""
     parts = [f"{row['method']:<12}{row['bytes'] / 1e9:>5.1f} GB"]
     if "fault" in row:
         return f"{parts[0]}  not measured: {row['fault']}"
-    for way in ("out", "back"):
-        one = row[way]
+    for mode in ("out", "back"):
+        one = row[mode]
         verdict = "ok  " if one["within"] else "OVER"
         parts.append(
-            f"{way:>5} {one['seconds']:6.2f} s {one['gb_per_s']:5.2f} GB/s  bare {one['bare_seconds']:6.2f} s"
+            f"{mode:>5} {one['seconds']:6.2f} s {one['gb_per_s']:5.2f} GB/s  bare {one['bare_seconds']:6.2f} s"
             f" {one['overhead_s']:+6.2f} s {verdict}"
         )
     if "device_share" in row:
-        shares = f"{row['device_share']:.0%} (bare {row['bare_device_share']:.0%})"
-        parts.append(f"  {shares} of the disk's {row['device_gb_per_s']:.2f} GB/s")
+        disk_shares = f"{row['device_share']:.0%} (bare {row['bare_device_share']:.0%})"
+        parts.append(f"  {disk_shares} of the disk's {row['device_gb_per_s']:.2f} GB/s")
     return "".join(parts)
 
 
@@ -159,7 +159,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{rig.method}: {rig.tool}; bare: {rig.rival}", flush=True)
             for size in sizes:
                 rows.append(measured(rig, size, options.rounds))
-                print(told(rows[-1]), flush=True)
+                print(shown(rows[-1]), flush=True)
     signal.signal(signal.SIGTERM, before)
     print(f"ok: at most {TENTH:.0%} and {CONSTANT:g} s more than the bare tool beside it")
     options.output.parent.mkdir(parents=True, exist_ok=True)

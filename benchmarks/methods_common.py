@@ -1,4 +1,4 @@
-"""What the parts of the benchmark of the stop methods share: a user, a place on disk, clocks, the bare tools' fsync."""
+"""What the benchmark of the preempt methods shares: a user, a place on disk, clocks, the fsync of the bare tools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Rig(Protocol):
     rival: str
 
     def ours(self, size: int) -> Times:
-        """Stop a program with so many bytes of memory and bring it back, as the product does it."""
+        """Preempt a program with so many bytes of memory and resume it, as omfs-daemon does."""
 
     def bare(self, size: int) -> Times:
         """The same with the bare tool."""
@@ -84,7 +84,7 @@ class Place:
                 os.close(descriptor)
 
     def program(self, size: int, directory: Path) -> list[str]:
-        """The command of a program that holds so many bytes; it says in ``directory``/up when it is up."""
+        """The command of a program that holds so many bytes; it creates ``directory``/up when it is up."""
         words = [PYTHON, str(self.path / "methods_program.py"), str(size)]
         return [*words, str(directory / "up"), str(directory / "state")]
 
@@ -110,7 +110,7 @@ def start(
 
 
 def clean_environment() -> dict[str, str]:
-    """Nothing of ours that would change what is measured."""
+    """The environment without variables that would change what is measured."""
     return {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C.UTF-8", "HOME": "/"}
 
 

@@ -1,4 +1,4 @@
-"""The methods that work on a node: omfs-node from its start to its answer, beside the bare system call or command."""
+"""The methods that work on a node: omfs-node from its start to its response, beside the bare system call or command."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pathlib import Path
 
 from benchmarks import methods_common as common
 from benchmarks.methods_common import MB, USER, WHERE, Place, Times
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from omfs_daemon.omfs_node.movers import system_calls as kernel
 from omfs_daemon.daemon.node_client.node_answers import Answer
 from omfs_daemon.daemon.node_client.transport import Local
-from tests.mock_veos import Veos
+from omfs_daemon.omfs_node.movers import system_calls
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from tests.support.mock_veos import Veos
 
 NODE = "n1"
 BLOCK = 16 << 20
@@ -29,17 +29,17 @@ _WRITABLE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw.p")
 
 
 class OnNodes:
-    """The part that both have in common: a job of a private Slurm, and omfs-node asked about it as the daemon asks."""
+    """The part that both have in common: a job of a private Slurm, and omfs-node called as the daemon calls it."""
 
     method = ""
 
     def __init__(self, place: Place, slurm: LocalSlurm) -> None:
         self.place = place
         self._slurm = slurm
-        self._way = Local([str(place.omfs_node)])
+        self._transport = Local([str(place.omfs_node)])
 
     def options(self) -> dict[str, object]:
-        """What the site's configuration would say."""
+        """What the site's configuration would have."""
         return {}
 
     def submit(self, command: Sequence[str], directory: Path) -> int:
@@ -58,7 +58,7 @@ class OnNodes:
         request = {"do": do, "method": self.method, "job": job, "uid": USER, "options": self.options()}
         request |= {"slurm": {"conf": str(self._slurm.conf)}, **more}
         begun = time.perf_counter()
-        answer = self._way.run([NODE], request, common.LIMIT)[NODE]
+        answer = self._transport.run([NODE], request, common.LIMIT)[NODE]
         seconds = time.perf_counter() - begun
         if not answer.ok:
             raise RuntimeError(f"{self.method} {do}: {answer}")
@@ -108,19 +108,19 @@ class Pageout(OnNodes):
         directory = self.place.new()
         program = common.start(self.place.program(size, directory), directory)
         pid = common.until_up(directory)
-        descriptor = kernel.pidfd_open(pid)
+        descriptor = system_calls.pidfd_open(pid)
         try:
             ranges = _mappings(pid)
             begun = time.perf_counter()
-            kernel.stop(descriptor)
+            system_calls.send_stop(descriptor)
             for start, length in ranges:
                 _advise(descriptor, start, length)
             out = time.perf_counter() - begun
             common.require(swapped(pid), size, self.rival)
             begun = time.perf_counter()
             for start, length in ranges:
-                kernel.touch(pid, range(start, start + length, kernel.PAGE))
-            kernel.let_run(descriptor)
+                system_calls.touch(pid, range(start, start + length, system_calls.PAGE))
+            system_calls.send_cont(descriptor)
             back = time.perf_counter() - begun
             common.require(size - swapped(pid), size, self.rival)
         finally:
@@ -238,7 +238,7 @@ def _mappings(pid: int) -> list[tuple[int, int]]:
 
 def _advise(descriptor: int, start: int, length: int) -> None:
     while length > 0:
-        done = kernel.pageout(descriptor, [(start, length)])
+        done = system_calls.pageout(descriptor, [(start, length)])
         if done <= 0:
             return
         start, length = start + done, length - done

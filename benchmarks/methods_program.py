@@ -1,4 +1,4 @@
-"""The program that is stopped: holds memory that does not compress, and says when it is up. Any Python 3.6.
+"""The program that is preempted: holds memory that does not compress, and reports when it is up. Any Python 3.6.
 
 ``methods_program.py BYTES UP STATE``: writes its pid to the file UP once all its memory was touched. After SIGUSR1 it
 writes its memory to the file STATE, on disk, makes the file OMFS_MARK and ends; with OMFS_RESTARTED it reads it back.

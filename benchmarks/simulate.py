@@ -3,7 +3,7 @@
 Prints a table and writes ``build/bench/sim.json``: a list of ``name``, ``workload``, ``jobs``, ``jobs_per_second``
 (median of the runs; a run is from the workload in memory to its outcome in memory, compiled before), ``ratio_to_plain``
 (how many times as fast as ``benchmarks/plain.py`` on the same work in the same process; null where there is none) and
-``runs``. Curie under the policies that stop jobs has ``seconds`` and ``peak_rss_mb`` too, and runs once, in a process
+``runs``. Curie under the policies with preemption has ``seconds`` and ``peak_rss_mb`` too, and runs once, in a process
 of its own. All seconds are processor time, so that other work on the machine counts little. Traces: in the directory
 OMFS_TRACES, else in ``../shared/traces``.
 """
@@ -27,28 +27,23 @@ from typing import Any
 import numpy as np
 
 from benchmarks import plain
-from omfs_daemon.cluster.accounts import AccountShare
-from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.simulate.engine.conventions import Conventions
-from omfs_daemon.simulate.engine.conventions import Jobs
-from omfs_daemon.simulate.engine.conventions import UserLimits
-from omfs_daemon.simulate.workload.trace_files import VARIABLE
-from omfs_daemon.simulate.workload.trace_files import trace
-from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.policies.policy_table import policy_named
-from omfs_daemon.simulate.workload.load_trace import load
-from omfs_daemon.simulate.engine.scenario import Setting
+from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
+from omfs_daemon.simulate.engine.conventions import Conventions, Jobs, UserLimits
 from omfs_daemon.simulate.engine.machine_units import counted
-from omfs_daemon.simulate.workload.workload import Way
-from omfs_daemon.simulate.workload.workload import Workload
+from omfs_daemon.simulate.engine.scenario import Machine, Scenario
+from omfs_daemon.simulate.policies.policy_table import policy_named
+from omfs_daemon.simulate.workload.load_trace import load_trace
+from omfs_daemon.simulate.workload.trace_files import VARIABLE, trace
+from omfs_daemon.simulate.workload.workload import PreemptMode, Workload
 
 RUNS = 5
 OUTPUT = Path("build/bench/sim.json")
 ESTIMATES = {"user": UserLimits(), "exact": None}
 PLAIN: dict[str, Callable[[Jobs, int], list[float]]] = {"fcfs": plain.fcfs, "easy": plain.easy}
 QUEUED = (("fcfs", "exact"), ("easy", "user"), ("easy", "exact"), ("conservative", "user"), ("conservative", "exact"))
-STOPPING = ("ujfb", "omfs")
+PREEMPTING = ("ujfb", "omfs")
 URGENT = 0.01
 OWNERS = 10
 
@@ -56,26 +51,31 @@ OWNERS = 10
 def recorded(name: str, squeeze: float = 1.0) -> Workload:
     """The trace with all times between submissions multiplied by ``squeeze``."""
     directory = None if os.environ.get(VARIABLE) else Path("../shared/traces")
-    workload = load(trace(name, directory, os.environ)).workload
+    workload = load_trace(trace(name, directory, os.environ)).workload
     return replace(workload, submit=workload.submit * squeeze)
 
 
-def machines() -> dict[str, Setting]:
-    """What the policies that stop nobody are measured on; the second has queues of thousands."""
+def machines() -> dict[str, Scenario]:
+    """What the policies without preemption are measured on; the second has queues of thousands."""
     return {
-        "hpc2n": Setting(recorded("hpc2n-excerpt.swf.gz"), Machine(240)),
-        "KTH-SP2 x0.7": Setting(recorded("KTH-SP2-1996-2.1-cln.swf.gz", 0.7), Machine(100)),
+        "hpc2n": Scenario(recorded("hpc2n-excerpt.swf.gz"), Machine(240)),
+        "KTH-SP2 x0.7": Scenario(recorded("KTH-SP2-1996-2.1-cln.swf.gz", 0.7), Machine(100)),
     }
 
 
-def curie() -> Setting:
+def curie() -> Scenario:
     """All of Curie, with one job in a hundred urgent, and ten owners: the groups that used most, with 8 % each."""
     jobs = recorded("CEA-Curie-2011-2.1-cln.swf.gz")
     urgent = np.random.default_rng(1).random(len(jobs)) < URGENT
     used = np.bincount(jobs.account, jobs.cpus * jobs.run, len(jobs.accounts))
-    owners = [AccountShare(jobs.accounts[index], Fraction(8)) for index in np.argsort(-used)[:OWNERS]]
-    jobs = replace(jobs, urgent=urgent, way=np.where(urgent, Way.NEVER, jobs.way))
-    return Setting(jobs, Machine(93312), Conventions(estimates=UserLimits()), rules=Rules(tree=AccountTree(owners)))
+    owners = [Entitlement(jobs.accounts[index], Fraction(8)) for index in np.argsort(-used)[:OWNERS]]
+    jobs = replace(jobs, urgent=urgent, mode=np.where(urgent, PreemptMode.NEVER, jobs.mode))
+    return Scenario(
+        jobs,
+        Machine(93312),
+        Conventions(estimates=UserLimits()),
+        rules=Rules(tree=AccountTree(owners), methods=BUILT_IN_TRAITS),
+    )
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -89,14 +89,14 @@ def seconds(call: Callable[[], object]) -> float:
     return median(times)
 
 
-def measured(name: str, estimates: str, place: str, setting: Setting) -> dict[str, Any]:
-    """One row of a policy that stops nobody, beside its rival; AssertionError if they disagree."""
+def measured(name: str, estimates: str, place: str, scenario: Scenario) -> dict[str, Any]:
+    """One row of a policy without preemption, beside plain Python; AssertionError if they disagree."""
     policy = policy_named(name)
-    setting = replace(setting, conventions=Conventions(estimates=ESTIMATES[estimates]))
-    count, outcome = len(setting.workload), policy.simulate(setting)
-    taken, ratio = seconds(lambda: policy.simulate(setting)), None
+    scenario = replace(scenario, conventions=Conventions(estimates=ESTIMATES[estimates]))
+    count, outcome = len(scenario.workload), policy.simulate(scenario)
+    taken, ratio = seconds(lambda: policy.simulate(scenario)), None
     if name in PLAIN:
-        jobs, capacity = counted(setting)
+        jobs, capacity = counted(scenario)
         if not np.array_equal(outcome.start, PLAIN[name](jobs, capacity)):
             raise AssertionError(f"{name} on {place}: plain Python and the compiled policy disagree")
         ratio = round(seconds(lambda: PLAIN[name](jobs, capacity)) / taken, 1)
@@ -111,18 +111,18 @@ def measured(name: str, estimates: str, place: str, setting: Setting) -> dict[st
     }
 
 
-def stopping(name: str) -> dict[str, Any]:
-    """Curie's row of a policy that stops jobs; to be called in a process of its own, so that its memory is its own."""
-    policy, setting = policy_named(name), curie()
-    policy.simulate(replace(setting, workload=setting.workload.take(np.arange(100))))
+def preempting(name: str) -> dict[str, Any]:
+    """Curie's row of a policy with preemption; to be called in a process of its own, so that its memory is its own."""
+    policy, scenario = policy_named(name), curie()
+    policy.simulate(replace(scenario, workload=scenario.workload.take(np.arange(100))))
     begin = time.process_time()
-    policy.simulate(setting)
+    policy.simulate(scenario)
     taken = time.process_time() - begin
     return {
         "name": name,
         "workload": "Curie",
-        "jobs": len(setting.workload),
-        "jobs_per_second": round(len(setting.workload) / taken),
+        "jobs": len(scenario.workload),
+        "jobs_per_second": round(len(scenario.workload) / taken),
         "ratio_to_plain": None,
         "runs": 1,
         "seconds": round(taken, 2),
@@ -130,7 +130,7 @@ def stopping(name: str) -> dict[str, Any]:
     }
 
 
-def told(row: dict[str, Any]) -> str:
+def table_line(row: dict[str, Any]) -> str:
     """A line of the table."""
     beside = "" if row["ratio_to_plain"] is None else f"{row['ratio_to_plain']:6.1f} x plain Python"
     if "seconds" in row:
@@ -142,14 +142,14 @@ def told(row: dict[str, Any]) -> str:
 
 def main() -> int:
     rows = []
-    for place, setting in machines().items():
+    for place, scenario in machines().items():
         for name, estimates in QUEUED:
-            rows.append(measured(name, estimates, place, setting))
-            print(told(rows[-1]), flush=True)
-    for name in STOPPING:
+            rows.append(measured(name, estimates, place, scenario))
+            print(table_line(rows[-1]), flush=True)
+    for name in PREEMPTING:
         command = [sys.executable, "-m", "benchmarks.simulate", name]
         rows.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
-        print(told(rows[-1]), flush=True)
+        print(table_line(rows[-1]), flush=True)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(rows, indent=1) + "\n")
     print(f"written to {OUTPUT}")
@@ -158,6 +158,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) == 2:
-        print(json.dumps(stopping(sys.argv[1])))
+        print(json.dumps(preempting(sys.argv[1])))
         sys.exit(0)
     sys.exit(main())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks import methods_common as common
 from benchmarks.methods_common import USER, Place, Times
-from tests.dmtcp_stand_in import install
+from tests.support.dmtcp_stand_in import install
 
 CRIU = Path("/opt/omfs-criu/sbin/criu")  # where deploy/criu.sh puts it
 # What the helper omfs-criu gives CRIU, too.
@@ -23,7 +23,7 @@ WITH_CAPABILITY = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-gro
 WITH_CAPABILITY += ("--inh-caps=+checkpoint_restore", "--ambient-caps=+checkpoint_restore")
 
 
-class Launched:
+class InJob:
     """The part that all have in common: ours."""
 
     method = ""
@@ -66,8 +66,8 @@ class Launched:
         return sealed
 
 
-class Criu(Launched):
-    """Real CRIU, without and with our launcher around it."""
+class Criu(InJob):
+    """Real CRIU, without and with omfs-run around it."""
 
     method = "criu"
     rival = "criu dump, fsync; criu restore"
@@ -124,7 +124,7 @@ class Criu(Launched):
             raise RuntimeError(f"criu {words[0]}: exit {done.returncode}: {' | '.join(said)}")
 
 
-class Dmtcp(Launched):
+class Dmtcp(InJob):
     """DMTCP where it is installed, else the stand-in that the tests use, which writes images of the same size."""
 
     method = "dmtcp"
@@ -211,7 +211,7 @@ class Dmtcp(Launched):
         return done.stdout
 
 
-class Application(Launched):
+class Application(InJob):
     """A program that writes its own state file."""
 
     method = "application"
