@@ -18,7 +18,6 @@ from tests.support.omfs_node_jobs import NODES, NodesDaemon, Site, count_in_memo
 pytestmark = pytest.mark.slurm
 
 MB = 1 << 20
-LONG = 250  # numbers, in five seconds: long enough to be seen stopping somebody on a busy machine
 
 
 @pytest.fixture(scope="module", name="site")
@@ -49,7 +48,7 @@ def test_an_urgent_job_gets_the_engine_and_its_memory_twice_in_a_row(omfsd: Node
     omfsd.start()
     job = omfsd.count()
     omfsd.wait_usable(job)
-    first = omfsd.urgent(count=LONG)
+    first = omfsd.urgent(stays=True)
     omfsd.wait_until(lambda: omfsd.ask("plan")["actions"], "a plan")
     (action,) = omfsd.ask("plan")["actions"]
     (victim,) = action["victims"]
@@ -60,10 +59,11 @@ def test_an_urgent_job_gets_the_engine_and_its_memory_twice_in_a_row(omfsd: Node
     omfsd.configure()
     omfsd.start()
     for turn, urgent in ((1, first), (2, None)):
-        urgent = urgent or omfsd.urgent(count=LONG)
+        urgent = urgent or omfsd.urgent(stays=True)
         omfsd.wait_stopped(job)
         assert omfsd.licenses(job) == {}
         omfsd.wait_counting(urgent)  # it would have ended with code 3 without the memory
+        omfsd.let_end(urgent)
         omfsd.wait_counting(job)
         omfsd.wait_until(lambda: not omfsd.under_way(), "the job to have its licenses again")
         assert omfsd.metric("omfs_preemption_delay_seconds_count", method="ve_swap") == turn
@@ -82,11 +82,12 @@ def test_an_urgent_job_for_any_engine(omfsd: NodesDaemon) -> None:
     omfsd.start()
     jobs = [omfsd.count(nodes=[node]) for node in NODES]
     omfsd.wait_usable(*jobs)
-    urgent = omfsd.urgent(nodes=(), licenses="ve:16")
+    urgent = omfsd.urgent(nodes=(), licenses="ve:16", stays=True)
     omfsd.wait_until(lambda: omfsd.runs(urgent.id), "the urgent job to run")
     (node,) = omfsd.job(urgent.id).on_nodes
     assert omfsd.licenses(urgent) == {f"ve_{node}": 16}
     assert omfsd.job(jobs[NODES.index(node)].id).state is JobState.SUSPENDED
+    omfsd.let_end(urgent)
     omfsd.assert_all_well()
 
 
@@ -94,9 +95,10 @@ def test_a_job_with_two_processes_on_engines_of_two_nodes_each(omfsd: NodesDaemo
     omfsd.start()
     job = omfsd.count(nodes=NODES, ves=(0, 1))
     omfsd.wait_usable(job)
-    urgent = [omfsd.urgent(nodes=[node], ves=(0, 1)) for node in NODES]
+    urgent = [omfsd.urgent(nodes=[node], ves=(0, 1), stays=True) for node in NODES]
     omfsd.wait_counting(*urgent)
     assert omfsd.job(job.id).state is JobState.SUSPENDED
+    omfsd.let_end(*urgent)
     omfsd.assert_all_well()
     assert omfsd.metric("omfs_moved_bytes_total", method="ve_swap", direction="out") == 4 * 600 * MB
 
@@ -106,9 +108,10 @@ def test_sixteen_jobs_at_once(omfsd: NodesDaemon) -> None:
     omfsd.start()
     jobs = [omfsd.count("50M", ves=[number % 4], slots=1) for number in range(16)]
     omfsd.wait_usable(*jobs)
-    urgent = omfsd.urgent("950M", ves=range(4), count=LONG)
+    urgent = omfsd.urgent("950M", ves=range(4), stays=True)
     omfsd.wait_stopped(*jobs)
     omfsd.wait_counting(urgent)
+    omfsd.let_end(urgent)
     omfsd.assert_all_well()
     assert omfsd.metric("omfs_preemption_delay_seconds_count", method="ve_swap") == 16
 
@@ -193,9 +196,10 @@ def test_a_process_that_veos_kills(omfsd: NodesDaemon) -> None:
     job = omfsd.count(ves=(0, 1))
     omfsd.wait_usable(job)
     pid = omfsd.pids(job)[0]
-    urgent = omfsd.urgent(count=LONG)
+    urgent = omfsd.urgent(stays=True)
     omfsd.wait_stopped(job)
     with omfsd.site.fault("n1", "kill", pid):
+        omfsd.let_end(urgent)
         omfsd.wait_until(lambda: omfsd.gateway.find(job.id).state is JobState.ENDED, "its job to end")
     omfsd.wait_until(lambda: omfsd.completed([urgent.id]), "the urgent job to end")
     omfsd.wait_until(lambda: not omfsd.under_way(), "it to be forgotten")
@@ -283,13 +287,16 @@ def test_killed_in_the_middle_of_a_swap(omfsd: NodesDaemon, sub: str) -> None:
     omfsd.wait_usable(job)
     if sub == "o":
         omfsd.site.engines["n1"].ask("bandwidth 300M")
-    urgent = omfsd.urgent()
+    urgent = omfsd.urgent(stays=True)
     if sub == "i":
         omfsd.wait_swapping(job, "s")
         omfsd.site.engines["n1"].ask("bandwidth 300M")
+        omfsd.let_end(urgent)
     omfsd.wait_swapping(job, sub)
     omfsd.kill()
     omfsd.start()
+    if sub == "o":
+        omfsd.let_end(urgent)
     omfsd.wait_until(lambda: omfsd.completed([urgent.id]), "the urgent job to end")
     omfsd.assert_all_well()
 
@@ -298,12 +305,13 @@ def test_the_failsafe_brings_everything_back(omfsd: NodesDaemon) -> None:
     omfsd.start()
     jobs = [omfsd.count(nodes=[node]) for node in NODES]
     omfsd.wait_usable(*jobs)
-    urgent = omfsd.urgent(count=LONG)
+    urgent = omfsd.urgent(stays=True)
     omfsd.wait_stopped(jobs[0])
     omfsd.site.engines["n2"].ask("bandwidth 300M")
     second = omfsd.urgent(nodes=["n2"])
     omfsd.wait_swapping(jobs[1], "o", "n2")
     omfsd.kill()
+    omfsd.let_end(urgent)
     omfsd.wait_until(lambda: omfsd.completed([urgent.id]), "the urgent job to end")
     omfsd.wait_until(
         lambda: omfsd.omfs("failsafe", check=False).returncode == 0 and all(omfsd.runs(job.id) for job in jobs),
@@ -322,12 +330,13 @@ def test_a_victim_is_canceled_while_it_is_swapped_out(omfsd: NodesDaemon) -> Non
     omfsd.start()
     job = omfsd.count()
     omfsd.wait_usable(job)
-    urgent = omfsd.urgent(count=150)
+    urgent = omfsd.urgent(stays=True)
     omfsd.wait_stopped(job)
     omfsd.wait_counting(urgent)
     pids = omfsd.pids(job)
     omfsd.end(job)
     omfsd.wait_until(lambda: not any(omfsd.sub(str(pid)) for pid in pids), "VEOS to release it")
+    omfsd.let_end(urgent)
     omfsd.jobs.remove(job)
     omfsd.known_violations = omfsd.site.violations()  # Slurm continues the processes that it kills
     omfsd.assert_all_well()
@@ -343,7 +352,7 @@ def test_the_nodes_slurmd_dies(omfsd: NodesDaemon, moment: str) -> None:
     try:
         if moment == "swap_out":
             omfsd.site.engines["n2"].ask("bandwidth 300M")
-        urgent = omfsd.urgent(nodes=["n2"])
+        urgent = omfsd.urgent(nodes=["n2"], stays=moment == "resume")
         omfsd.wait_swapping(job, {"swap_out": "o", "resume": "s"}[moment], "n2")
         if moment == "resume":
             omfsd.wait_counting(urgent)
@@ -384,12 +393,13 @@ def test_memory_is_paged_out_for_an_urgent_job_twice_in_a_row(omfsd: NodesDaemon
     job = count_in_memory(omfsd, 200 * MB // children, children=children)
     omfsd.wait_usable(job, method="pageout")
     for turn in (1, 2):
-        urgent = omfsd.urgent("1M", licenses="mem_n1:16", count=50)
+        urgent = omfsd.urgent("1M", licenses="mem_n1:16", stays=True)
         omfsd.wait_stopped(job)
         assert omfsd.licenses(job) == {}
         pids = omfsd.slurm.command("scontrol", "listpids", str(job.id), "n1").stdout.splitlines()[1:]
         assert sum(swapped(int(line.split()[0])) for line in pids) > 180 * MB
         omfsd.wait_counting(urgent)
+        omfsd.let_end(urgent)
         omfsd.wait_counting(job)
         omfsd.wait_until(lambda: not omfsd.under_way(), "the job to have its licenses again")
         assert omfsd.metric("omfs_preemption_delay_seconds_count", method="pageout") == turn
@@ -403,9 +413,10 @@ def test_sixteen_jobs_are_paged_out_at_once(omfsd: NodesDaemon) -> None:
     omfsd.start()
     jobs = [count_in_memory(omfsd, 10 * MB, slots=1) for _ in range(16)]
     omfsd.wait_usable(*jobs, method="pageout")
-    urgent = omfsd.urgent("1M", licenses="mem_n1:16", count=50)
+    urgent = omfsd.urgent("1M", licenses="mem_n1:16", stays=True)
     omfsd.wait_counting(urgent)
     assert {omfsd.job(job.id).state for job in jobs} == {JobState.SUSPENDED}
+    omfsd.let_end(urgent)
     omfsd.assert_all_well()
 
 

@@ -106,6 +106,10 @@ os.execv(here + "/omfs-node", [here + "/omfs-node"])
 """
 
 
+# The file in a job's directory that keeps it from ending.
+STAY = "stay"
+
+
 class Site:
     """The cluster, its engines and what lies beside them; directories that other users can enter."""
 
@@ -257,6 +261,7 @@ class NodesDaemon(Daemon):
         size: str = "600M",
         *,
         count: int = 0,
+        stays: bool = False,
         ves: Sequence[int] = (0,),
         slots: int = SLOTS,
         nodes: Iterable[str] = ("n1",),
@@ -265,9 +270,14 @@ class NodesDaemon(Daemon):
         partition: str = "main",
         more: Sequence[str] = (),
     ) -> Counting:
-        """A job with one program on each of these engines of each of its nodes; ``count`` 0: until it is ended."""
+        """A job with one program on each of these engines of each of its nodes; ``count`` 0: until it is ended.
+
+        One that ``stays`` does not end before ``let_end``, however long a busy machine takes to look at it.
+        """
         nodes = tuple(nodes)
         output = _open_directory(self.slurm.output)
+        if stays:
+            (output / STAY).touch()
         programs = [
             f"{self.site.directory}/$SLURMD_NODENAME/ve_program.py"
             f" --socket {self.site.directory}/$SLURMD_NODENAME/veos.sock"
@@ -278,7 +288,8 @@ class NodesDaemon(Daemon):
         run = output / "run.sh"
         # Without cgroups (proctrack/linuxproc) Slurm loses programs whose shell has ended: it takes them along.
         waiting = "for p in $pids; do wait $p || { code=$?; kill -9 $pids; exit $code; }; done"
-        run.write_text("\n".join([*lines, waiting, ""]))
+        staying = f"while [ -e {output}/{STAY} ]; do sleep 0.1; done"
+        run.write_text("\n".join([*lines, waiting, staying, ""]))
         script = f"#!/bin/sh\nexec {'srun ' if len(nodes) > 1 else ''}sh {run}\n"
         licenses = licenses or ",".join(f"ve_{node}:{slots}" for node in nodes)
         where = [f"-w{','.join(nodes)}", f"-N{len(nodes)}"] if nodes else ["-N1"]
@@ -291,6 +302,11 @@ class NodesDaemon(Daemon):
 
     def urgent(self, size: str = "600M", *, count: int = 20, **more: Any) -> Counting:
         return self.count(size, count=count, account="alarm", partition="urgent", **more)
+
+    def let_end(self, *jobs: Counting) -> None:
+        """Jobs that stay may end."""
+        for job in jobs:
+            (job.outputs[0].parent / STAY).unlink()
 
     def wait_counting(self, *jobs: Counting, limit: float = LIMIT) -> None:
         """Until every program of each has counted on; of a job that ends by itself, until it has counted at all."""
