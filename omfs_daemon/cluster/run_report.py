@@ -1,7 +1,6 @@
 """What omfs-run reports in a job's comment: whether its program can be preempted, and how that went.
 
-``omfs:run=RESTARTS:STATE[:KEY=VALUE]...`` (docs/omfs-run.md). The job's owner can write it too, so nobody may gain or
-lose by a false report.
+The job's owner can write the report too (docs/omfs-run.md), so nobody may gain or lose by a false one.
 """
 
 from __future__ import annotations
@@ -14,9 +13,6 @@ from typing import NamedTuple
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.protocol import job_comment
 
-_REPORT = re.compile(
-    r"(?:^|\s)" + job_comment.RUN_KEY + r"(\d{1,6}):([a-z]{1,16})((?::[a-z]{1,16}=[A-Za-z0-9_.-]{1,40})*)(?=\s|$)"
-)
 _NUMBER = re.compile(r"\d{1,16}(?:\.\d{1,9})?")
 # A false report must not spoil totals over all jobs: a sum of 10^16 seconds never shows one second more.
 _MOST_SECONDS = 1e7
@@ -62,15 +58,13 @@ def run_report(job: Job) -> RunReport | None:
 
 @lru_cache(maxsize=4096)
 def _read(comment: str) -> RunReport | None:
-    if job_comment.RUN_KEY not in comment:
+    found = job_comment.find_run_comment(comment)
+    if found is None:
         return None
-    found = _REPORT.search(comment)
-    if found is None or found[2] not in frozenset(RunState):
-        return None
-    values = dict(part.split("=", 1) for part in found[3].split(":")[1:])
+    values = found.fields
     return RunReport(
-        int(found[1]),
-        RunState(found[2]),
+        found.restarts,
+        RunState(found.state),
         _code(values.get("method", "")),
         _code(values.get("why", "")),
         int(_number(values.get("bytes", ""), _MOST_BYTES)),

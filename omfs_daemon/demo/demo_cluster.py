@@ -10,6 +10,7 @@ from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.daemon.api.history_view import PastPreemptionView
 from omfs_daemon.daemon.api.status_view import StatusView
 from omfs_daemon.errors import OmfsError
+from omfs_daemon.protocol.job_comment import METHOD_KEY
 
 NODES = 4
 CPUS_PER_NODE = 4
@@ -65,7 +66,7 @@ class DemoJob:
 
     @property
     def comment(self) -> str:
-        return f"omfs:method={self.method}" if self.method else ""
+        return METHOD_KEY + self.method if self.method else ""
 
 
 class DemoJobResult(NamedTuple):

@@ -18,6 +18,7 @@ from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import JobPreempted, JobRunsAgain, JobsGone, Record, State, Unpinned
+from omfs_daemon.protocol import job_comment
 from omfs_daemon.slurm import orders
 
 RESUMED_LATELY = 60.0
@@ -71,7 +72,7 @@ def reconcile(state: State, observation: Observation, now: float, settings: Sett
 
 def _is_marked(job: Job) -> bool:
     """Whether it has a comment for us or of ours, or exited as omfs-run does: few jobs among many."""
-    return job.special_exit or bool(job.admin_comment) or "omfs:" in job.comment
+    return job.special_exit or bool(job.admin_comment) or job_comment.PREFIX in job.comment
 
 
 def _release_unknown(found: Findings, state: State, marked: Sequence[Job], now: float, under_way: Set[str]) -> None:
@@ -107,7 +108,7 @@ def _report_unready(found: Findings, marked: Sequence[Job], now: float, settings
     """Jobs that name a method in their comment without being ready for it: most owners have forgotten omfs-run."""
     kinds = JobKinds(settings.rules)
     for job in marked:
-        if not job.runs or job.run_time < REPORTS_WITHIN or "omfs:method=" not in job.comment:
+        if not job.runs or job.run_time < REPORTS_WITHIN or job_comment.METHOD_KEY not in job.comment:
             continue
         if job.admin_comment.startswith((_NOT_READY, OUR_MARK)):
             continue
@@ -122,7 +123,7 @@ _NOT_READY = "[omfs] cannot be preempted"
 
 
 def _waits_after_checkpoint(job: Job) -> bool:
-    """Held by Slurm after exit code 101, or by us on top of that."""
+    """Held by Slurm after omfs-run's exit code, or by us on top of that."""
     run = run_report(job)
     if run is None or run.state is not RunState.STOPPED or job.state is not JobState.PENDING:
         return False

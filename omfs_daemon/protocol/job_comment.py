@@ -1,18 +1,23 @@
-"""What omfs-run reports in the job's comment, its only channel to the daemon while the job runs.
+"""The fields of a job's comment: what its owner chooses, and what omfs-run reports.
 
-``omfs:run=RESTARTS:STATE[:KEY=VALUE]...``, for example ``omfs:run=1:ready:method=dmtcp:from=3:seconds=1.2:lost=0.0``.
-The user's ``omfs:method=METHOD[,METHOD]...`` is in the same comment.
+``omfs:method=METHOD[,METHOD]...``      the preemption methods that the owner chooses
+``omfs:min_runtime=SECONDS``            how long the owner asks the job to run before it is preempted
+``omfs:run=RESTARTS:STATE[:KEY=VALUE]...``  the report of omfs-run, its only channel to the daemon while the job runs;
+for example ``omfs:run=1:ready:method=dmtcp:from=3:seconds=1.2:lost=0.0``
 """
 
 import re
 from typing import Dict, List, NamedTuple, Optional, Union
 
-READY, STOPPING, FAILED, STOPPED, HELD = "ready", "stopping", "failed", "stopped", "held"
+READY, STOPPING, FAILED, STOPPED, HELD = STATES = "ready", "stopping", "failed", "stopped", "held"
 
-RUN_KEY = "omfs:run="
+PREFIX = "omfs:"
+METHOD_KEY, MIN_RUNTIME_KEY, RUN_KEY = PREFIX + "method=", PREFIX + "min_runtime=", PREFIX + "run="
 
-_RUN = re.compile(r"(?:(?<=\s)|^)" + RUN_KEY + r"(\S*)")
-_METHODS = re.compile(r"(?:(?<=\s)|^)omfs:method=(\S*)")
+_BEGIN, _END = r"(?:(?<=\s)|^)", r"(?=\s|$)"
+_METHODS = re.compile(_BEGIN + METHOD_KEY + r"([a-z0-9_]+(?:,[a-z0-9_]+)*)" + _END)
+_MIN_RUNTIME = re.compile(_BEGIN + MIN_RUNTIME_KEY + r"([0-9]{1,9})" + _END)
+_RUN = re.compile(_BEGIN + RUN_KEY + r"(\S*)")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")
 
 
@@ -34,10 +39,13 @@ def make_run_comment(restarts: int, state: str, fields: Dict[str, Union[str, int
 
 
 def find_run_comment(comment: str) -> Optional[RunComment]:
-    """The report in a job's comment; None if there is none that can be read."""
+    """The report in a job's comment; None if there is none that can be read.
+
+    Anybody who may change the comment can write one, so the values of its fields need checking.
+    """
     found = _RUN.search(comment)
     parts = found.group(1).split(":") if found else []
-    if len(parts) < 2 or not re.match(r"[0-9]{1,9}$", parts[0]):
+    if len(parts) < 2 or not re.match(r"[0-9]{1,9}$", parts[0]) or parts[1] not in STATES:
         return None
     fields = dict(part.split("=", 1) for part in parts[2:] if "=" in part)
     return RunComment(int(parts[0]), parts[1], fields)
@@ -52,5 +60,12 @@ def put_run_comment(comment: str, report: str) -> str:
 
 
 def methods_in_comment(comment: str) -> List[str]:
-    """The methods that the user names in the job's comment, in order: ``omfs:method=a,b``."""
-    return [name for text in _METHODS.findall(comment) for name in text.split(",") if name]
+    """The methods that the owner chooses, known or not, in order; [] without a list that can be read."""
+    found = _METHODS.search(comment)
+    return found.group(1).split(",") if found else []
+
+
+def min_runtime_in_comment(comment: str) -> Optional[int]:
+    """The seconds that the owner asks for; None without a number that can be read."""
+    found = _MIN_RUNTIME.search(comment)
+    return int(found.group(1)) if found else None

@@ -7,7 +7,6 @@ is preempted (``omfs:min_runtime=SECONDS``), as far as the site allows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,9 +14,7 @@ from enum import StrEnum
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits, PreemptionCost
-
-_MIN_RUNTIME_IN_COMMENT = re.compile(r"(?:^|\s)omfs:min_runtime=(\d{1,9})(?=\s|$)")
-_METHOD_IN_COMMENT = re.compile(r"(?:^|\s)omfs:method=([a-z0-9_]+(?:,[a-z0-9_]+)*)(?=\s|$)")
+from omfs_daemon.protocol.job_comment import methods_in_comment, min_runtime_in_comment
 
 
 class Preemptibility(StrEnum):
@@ -125,12 +122,6 @@ class Rules:
 _AT_ONCE = MethodSpeed()
 
 
-def chosen_methods(comment: str) -> tuple[str, ...]:
-    """The methods in the job's comment, known or not; () without any."""
-    found = _METHOD_IN_COMMENT.search(comment)
-    return tuple(found.group(1).split(",")) if found else ()
-
-
 def classify(rules: Rules, job: Job) -> JobClass:
     """The class of a job: by the partition in which it runs, or by all in which it waits.
 
@@ -157,13 +148,13 @@ def _class_in(rules: Rules, job: Job, partitions: tuple[str, ...]) -> JobClass:
 
 def _quantum(rules: Rules, job: Job) -> float:
     """The site's, or a longer one that the job requests and the site allows."""
-    found = _MIN_RUNTIME_IN_COMMENT.search(job.comment)
-    return rules.quantum if found is None else max(rules.quantum, min(float(found[1]), rules.min_runtime_max))
+    asked = min_runtime_in_comment(job.comment)
+    return rules.quantum if asked is None else max(rules.quantum, min(float(asked), rules.min_runtime_max))
 
 
 def _methods(rule: JobClassRule, job: Job) -> tuple[str, ...]:
     """The methods that the owner chose among the allowed ones; the default without any."""
-    allowed = tuple(name for name in chosen_methods(job.comment) if name in rule.methods)
+    allowed = tuple(name for name in methods_in_comment(job.comment) if name in rule.methods)
     return allowed or rule.default
 
 
