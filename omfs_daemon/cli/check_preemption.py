@@ -14,6 +14,7 @@ from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes, tran
 from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.errors import OmfsError
 from omfs_daemon.preemption.methods.registry import installed
+from omfs_daemon.protocol.node_request import PROBE
 from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
 from omfs_daemon.slurm.preemption_check import grants, node_license_findings, plug_in_findings, requeue_exit_hold
 from omfs_daemon.slurm.settings_check import Finding, Level
@@ -71,7 +72,7 @@ def _on_nodes(config: Config, methods: Sequence[str], nodes: Sequence[str]) -> l
 
 
 def _probed(config: Config, nodes_transport: Transport, nodes: Sequence[str]) -> dict[str, Answer]:
-    request = {"do": "probe", "options": options(config, installed()), "slurm": slurm_on_nodes(config)}
+    request = {"do": PROBE, "options": options(config, installed()), "slurm": slurm_on_nodes(config)}
     return nodes_transport.run(nodes, request, _PROBE_SECONDS) if nodes else {}
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.daemon.api.operations import LONGEST_HISTORY
 from omfs_daemon.terminal.output import cell, print_json, show, size_text, span, table, when
 from omfs_daemon.terminal.session import AsJson, session_of
@@ -75,7 +76,7 @@ def costs_table(view: CostsView) -> Iterator[RenderableType]:
             cell(row["user"]),
             cell(row["account"]),
             cell(row["method"]),
-            "preempted" if row["direction"] == "out" else "resumed",
+            "preempted" if row["direction"] == OUT else "resumed",
             span(row["seconds"]) if row["seconds"] else "",
             span(row["moving_seconds"]) if row["moving_seconds"] else "",
             size_text(row["bytes"]) if row["bytes"] else "",

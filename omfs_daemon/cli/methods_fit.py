@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
+from omfs_daemon.cluster.preempt_methods import IN, OUT, MethodSpeed, MethodTraits
 from omfs_daemon.config.build import rules
 from omfs_daemon.daemon.api.history_view import costs_from_views
 from omfs_daemon.daemon.api.operations import LONGEST_HISTORY
-from omfs_daemon.preemption.cost_fit import IN, OUT, Fit, MethodDirection, fit, points
+from omfs_daemon.preemption.cost_fit import Fit, MethodDirection, fit, points
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.simulate.engine.preemption_costs import by_size
 from omfs_daemon.terminal.exit_status import Exit

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 MEMORY, DEVICES = "memory", "devices"
 
+OUT, IN = "out", "in"
+"""Directions of a method: the preemption of a job, and its return."""
+
 
 @dataclass(frozen=True, slots=True)
 class MethodTraits:

@@ -9,6 +9,7 @@ from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
 
+from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.daemon.api.status_view import AccountView
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.preemption.records import PaidCost
@@ -111,7 +112,7 @@ class Metrics:
 
     def observe_cost(self, paid: PaidCost) -> None:
         """One preemption, or one return, of one job."""
-        seconds = self._preempt_seconds if paid.direction == "out" else self._resume_seconds
+        seconds = self._preempt_seconds if paid.direction == OUT else self._resume_seconds
         seconds.labels(paid.method).observe(paid.seconds)
         if paid.size:
             self._moved.labels(paid.method, paid.direction).inc(paid.size)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import structlog
 
 from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.cluster.run_report import run_report
 from omfs_daemon.daemon.executor import Executor
 from omfs_daemon.daemon.metrics import Metrics
@@ -296,7 +297,7 @@ class PreemptionRunner:
             self._metrics.observe_delay(victim.method, work.slowest)
         lost = 0.0 if traits.keeps_work else max(0.0, now - victim.start)
         name, nodes = victim.method, max(1, len(job.on_nodes))
-        return PaidCost(now, victim.ref, victim.user, victim.account, name, "out", seconds, moving, size, lost, nodes)
+        return PaidCost(now, victim.ref, victim.user, victim.account, name, OUT, seconds, moving, size, lost, nodes)
 
     def _record_end(self, preemption: Preemption) -> None:
         """Record the end, before the journal drops the preemption: a crash in between repeats this."""

@@ -25,7 +25,7 @@ from omfs_daemon.omfs_node.job_processes import JobProcesses, ask_slurm, is_stop
 from omfs_daemon.omfs_node.movers import system_calls
 from omfs_daemon.omfs_node.movers.mover import NONE, OUT, CannotMove, HeldProcess, Moved, Mover
 from omfs_daemon.omfs_node.request import NodeRequest, describe, read_request
-from omfs_daemon.protocol.node_request import MAX_BYTES
+from omfs_daemon.protocol import node_request
 
 RUN_DIRECTORY = "/run/omfs-node"
 # The class of each method; its module is loaded when needed.
@@ -49,7 +49,7 @@ def main() -> int:
         signal.signal(number, _on_end)
     try:
         _raise_limits()
-        response = respond(sys.stdin.buffer.read(MAX_BYTES + 1), begun=_set_alarm)
+        response = respond(sys.stdin.buffer.read(node_request.MAX_BYTES + 1), begun=_set_alarm)
     except BaseException as error:
         response = _fault(error)
     for number in _ENDING:
@@ -99,7 +99,7 @@ def respond(
             raise CannotMove("not_root", "omfs-node must be run by root, not by uid {}".format(os.geteuid()))
         request = read_request(text, sorted(_METHODS))
         begun(request)
-        return _probe(request) if request.do == "probe" else _JobRequest(request, run_directory).do()
+        return _probe(request) if request.do == node_request.PROBE else _JobRequest(request, run_directory).do()
     except CannotMove as error:
         return describe(error, None)
     except Exception as error:
@@ -118,10 +118,10 @@ class _JobRequest:
 
     def do(self) -> Dict[str, Any]:
         request = self._request
-        if request.do == "look":
+        if request.do == node_request.LOOK:
             return self._with_processes(self._look)
         with JobLock(self._run_directory, "{}@{}".format(request.job, request.node), self._end):
-            return self._with_processes(self._out if request.do == "out" else self._in)
+            return self._with_processes(self._out if request.do == node_request.OUT else self._in)
 
     def _with_processes(self, work: Any) -> Dict[str, Any]:
         request = self._request
@@ -149,7 +149,7 @@ class _JobRequest:
             if processes:
                 moved = _sum(moved, self._mover.out(processes, deadline))
             response = self._response(processes, moved)
-            if response["state"] in ("out", "none"):
+            if response["state"] in (node_request.MOVED_OUT, node_request.NO_PROCESS):
                 return response
         raise CannotMove("continued", "somebody continues the processes as soon as they are stopped")
 
@@ -179,7 +179,7 @@ class _JobRequest:
             if self._request.resume:
                 job.resume(all_of_them=True)
         # The memory is in: that its state cannot be read in time is no reason to fail.
-        return self._response(job.all, moved, _state_or_none(self._mover, job.all) or "mixed")
+        return self._response(job.all, moved, _state_or_none(self._mover, job.all) or node_request.MIXED)
 
     def _response(self, processes: Sequence[HeldProcess], moved: Moved, state: str = "") -> Dict[str, Any]:
         return {
@@ -232,13 +232,13 @@ def _state(mover: Mover, processes: Sequence[HeldProcess]) -> str:
     # Checked afterwards: what has ended meanwhile is neither stopped nor running.
     stopped = [is_stopped_now for process, is_stopped_now in seen if not system_calls.has_ended(process.fd)]
     if not stopped:
-        return "none"
+        return node_request.NO_PROCESS
     if not any(stopped):
-        return "running"
+        return node_request.RUNNING
     where = mover.state(processes)
     if where == NONE:
-        return "none"
-    return "out" if all(stopped) and where == OUT else "mixed"
+        return node_request.NO_PROCESS
+    return node_request.MOVED_OUT if all(stopped) and where == OUT else node_request.MIXED
 
 
 def _state_or_none(mover: Mover, processes: Sequence[HeldProcess]) -> Optional[str]:

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from omfs_daemon.omfs_node.job_processes import SlurmCommand
 from omfs_daemon.omfs_node.movers.mover import CannotMove
-from omfs_daemon.protocol.node_request import ACTIONS, KEYS, MAX_BYTES, VERSION
+from omfs_daemon.protocol.node_request import ACTIONS, IN, KEYS, MAX_BYTES, OUT, PROBE, VERSION
 
 _MAX_SECONDS = 3600
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
@@ -66,7 +66,7 @@ class _Reader:
         if self._raw.get("version") != VERSION or isinstance(self._raw["version"], bool):
             raise BadRequest("version must be {}".format(VERSION))
         do = self._one_of("do", ACTIONS)
-        is_probe = do == "probe"
+        is_probe = do == PROBE
         for name in ("method", "job", "uid") if is_probe else ():
             if name in self._raw:
                 raise BadRequest("a probe has no {}".format(name))
@@ -82,8 +82,8 @@ class _Reader:
             job=0 if is_probe else self._whole("job", 1),
             uid=0 if is_probe else self._whole("uid", 0),
             timeout=self._seconds(),
-            resume=self._flag("continue", do == "in"),
-            suspended=self._flag("suspended", do == "out"),
+            resume=self._flag("continue", do == IN),
+            suspended=self._flag("suspended", do == OUT),
             options=options,
             slurm=self._slurm(),
         )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from omfs_daemon.cluster.preempt_methods import IN, OUT
 from omfs_daemon.preemption.records import PaidCost
 
 FEWEST = 6
@@ -27,8 +28,6 @@ MOST = 1000
 
 NEAR = 5.0
 """Rows within so many spreads of the first line count for the second: of normal noise, all but one in a thousand."""
-
-OUT, IN = "out", "in"
 
 _Floats = NDArray[np.float64]
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from omfs_daemon.cluster.holds import OUR_MARK, PREEMPTED_MARK, is_held_for_owner
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.preempt_methods import IN
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.policy.rules.job_kinds import JobKinds
@@ -176,7 +177,7 @@ def _paid(job: Job, method: PreemptMethod, observation: Observation, now: float)
     elif method.traits.on_nodes and work is not None:
         seconds, size = work.seconds, work.moved
     name, nodes = method.traits.name, max(1, len(job.on_nodes))
-    return PaidCost(now, job.ref, job.user, job.account, name, "in", seconds, seconds, size, lost, nodes)
+    return PaidCost(now, job.ref, job.user, job.account, name, IN, seconds, seconds, size, lost, nodes)
 
 
 def _suspend_overcommitted(found: Findings, state: State, observation: Observation, now: float) -> None:

@@ -19,7 +19,7 @@ class JobEvent(NamedTuple):
 
 
 class PaidCost(NamedTuple):
-    """What one preemption of a job (``direction`` "out") or its return ("in") has cost.
+    """What one preemption of a job (``direction`` OUT) or its return (IN; cluster/preempt_methods.py) has cost.
 
     seconds  from the order until it had freed its resources, or from its turn until it computed
     moving   of those, for moving its memory (0: unknown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NotRequired, TypedDict
 
+from omfs_daemon.cluster.preempt_methods import IN, OUT
 from omfs_daemon.daemon.api.plan_view import VictimView
 from omfs_daemon.daemon.store.history_database import PastPreemption
 from omfs_daemon.policy.plan import TEXT, Reason
@@ -65,9 +66,6 @@ class CostsView(TypedDict):
     """Newest first."""
 
     costs: list[CostView]
-
-
-OUT, IN = "out", "in"
 
 
 class Costs:

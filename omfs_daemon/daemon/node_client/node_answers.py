@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from omfs_daemon.protocol.node_request import STATES
+
 LIMIT = 1024 * 1024  # bytes of one answer
 _MOST_BYTES = 2**60
 _MOST_SECONDS = 7 * 86400.0
@@ -15,7 +17,6 @@ _MOST_COUNT = 2**22  # pids on a node
 _MOST_VES = 64
 _CODE = re.compile(r"[a-z_]{1,40}\Z")
 _JOB = re.compile(r"[1-9][0-9]{0,9}\Z")
-_STATES = ("", "running", "out", "mixed", "none")
 _LINE = 500
 
 
@@ -92,7 +93,7 @@ def read_answer(printed: bytes) -> Answer:
 
 def _answer(raw: dict[str, object]) -> Answer:
     ok = _flag(raw, "ok")
-    state = _one_of(raw, "state", _STATES)
+    state = _one_of(raw, "state", ("", *STATES))
     if not ok:
         return Answer(False, _code(raw, "why") or "bad_answer", printable_line(_text(raw, "message")), state)
     return Answer(

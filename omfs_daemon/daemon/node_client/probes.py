@@ -12,6 +12,7 @@ import structlog
 
 from omfs_daemon.daemon.node_client.node_answers import Answer, Held, MethodFacts
 from omfs_daemon.daemon.node_client.transport import Transport
+from omfs_daemon.protocol.node_request import PROBE
 
 _TIMEOUT = 20.0
 _STALE_AFTER = 3  # intervals
@@ -48,7 +49,7 @@ class Probes:
         self._every = every
         self._nodes = nodes
         self._request: dict[str, object] = {
-            "do": "probe",
+            "do": PROBE,
             "options": {name: dict(value) for name, value in options.items()},
             "slurm": dict(slurm or {}),
         }

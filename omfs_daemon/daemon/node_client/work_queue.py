@@ -12,6 +12,7 @@ import structlog
 from omfs_daemon.daemon.node_client.node_answers import Answer, failed, printable_line
 from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork, NodeWorkState, NodeWorkStatus, with_costs_of
+from omfs_daemon.protocol.node_request import MIXED, MOVED_OUT, NO_PROCESS
 
 # omfs-node answers even after its time-out, and then takes up to a few seconds to undo.
 _UNDO_TIMEOUT = 60.0
@@ -150,7 +151,7 @@ def combined_status(work: NodeWork, answers: Mapping[str, Answer], now: float) -
         others = f" (and {len(bad) - 1} other nodes)" if len(bad) > 1 else ""
         return _failed(work, answer.why, f"{node}: {answer.message or answer.why}{others}", now)
     if work.do is NodeAction.OUT:
-        still = [node for node, answer in answers.items() if answer.state not in ("out", "none")]
+        still = [node for node, answer in answers.items() if answer.state not in (MOVED_OUT, NO_PROCESS)]
         if still:
             return _failed(work, "not_verified", f"{still[0]}: {answers[still[0]].state} after it was moved out", now)
         if not any(answer.processes for answer in answers.values()):
@@ -172,8 +173,8 @@ def combined_status(work: NodeWork, answers: Mapping[str, Answer], now: float) -
 
 
 def _together(states: Sequence[str]) -> str:
-    found = set(states) - {"none"}
-    return found.pop() if len(found) == 1 else "mixed" if found else "none"
+    found = set(states) - {NO_PROCESS}
+    return found.pop() if len(found) == 1 else MIXED if found else NO_PROCESS
 
 
 def _undo(work: NodeWork) -> NodeWork:
@@ -193,7 +194,7 @@ def _undo(work: NodeWork) -> NodeWork:
 
 def _may_be_out(answer: Answer) -> bool:
     """omfs-node undoes what it could not complete; so only if it was done, or if that is unknown."""
-    return answer.ok or answer.why in ("timeout", "unreachable", "bad_answer", "fault") or answer.state == "mixed"
+    return answer.ok or answer.why in ("timeout", "unreachable", "bad_answer", "fault") or answer.state == MIXED
 
 
 def _failed(work: NodeWork, why: str, message: str, now: float) -> NodeWorkStatus:

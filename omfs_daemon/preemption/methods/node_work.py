@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from omfs_daemon.protocol import node_request
+
 
 class NodeAction(StrEnum):
-    """What omfs-node is to do; of ``protocol.node_request.ACTIONS``, of which "probe" concerns no job."""
+    """What omfs-node is to do; a probe is no work, as it concerns no job."""
 
-    OUT = "out"
-    IN = "in"
-    LOOK = "look"
+    OUT = node_request.OUT
+    IN = node_request.IN
+    LOOK = node_request.LOOK
 
 
 class NodeWorkState(StrEnum):
