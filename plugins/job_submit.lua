@@ -94,7 +94,7 @@ local function listed(list, word)
 end
 
 -- The value of (start or space) KEY=VALUE (space or end) in a comment; nil without any. What omfsd might read
--- otherwise (omfs_daemon/policy/rules/classes.py) has no value: "".
+-- otherwise (omfs_daemon/protocol/job_comment.py) has no value: "".
 local function value_of(comment, key)
   comment = comment or ""
   local _, last = comment:find(key, 1, true)
@@ -148,7 +148,7 @@ local function fits_partitions(class, partitions)
   return any or fits(class.partition, nil)
 end
 
--- As omfsd classifies it (classify in omfs_daemon/policy/rules/classes.py).
+-- As omfsd classifies it (classify in omfs_daemon/protocol/job_comment.py).
 local function class_of(conf, job)
   for _, class in ipairs(classes(conf)) do
     if fits_partitions(class, job.partition) and fits(class.qos, job.qos) and fits(class.account, job.account) then

@@ -27,6 +27,9 @@ from omfs_daemon.slurm.settings_check import (
     SiteFacts,
     accounts_finding,
     connection_finding,
+    daemon_answers_wrongly,
+    daemon_finding,
+    daemon_not_running,
     findings,
     no_connection,
     passed,
@@ -73,10 +76,10 @@ def all_findings(config: Config, gateway: Gateway, client: Client, why: str = ""
         settings = gateway.settings()
         nodes = gateway.nodes()
     except GatewayError as error:
-        return [daemon_finding(client), no_connection(error)]
+        return [_daemon(client), no_connection(error)]
     plug_in = plug_in_settings(settings)
     return [
-        daemon_finding(client),
+        _daemon(client),
         connection_finding(gateway.name, why, nodes),
         *findings(settings, _facts(config, settings, plug_in, client)),
         *preemption_findings(config, gateway, settings, nodes, plug_in),
@@ -84,20 +87,17 @@ def all_findings(config: Config, gateway: Gateway, client: Client, why: str = ""
     ]
 
 
-def daemon_finding(client: Client) -> Finding:
-    """Whether omfsd runs without errors."""
+def _daemon(client: Client) -> Finding:
     try:
         status = client.status()
     except UnreachableError as error:
-        return Finding(Level.WARN, "omfsd", f"not running: {error}", "start omfsd")
+        return daemon_not_running(error)
     except OmfsError as error:
-        return Finding(Level.WARN, "omfsd", f"unexpected answer: {error}", "restart omfsd")
-    if status["last_error"]:
-        what = f"running; last poll of Slurm {when(status['last_poll'])}, then: {status['last_error']}"
-        return Finding(Level.WARN, "omfsd", what, "fix the reported error; omfsd then continues by itself")
-    if status["paused"]:
-        return Finding(Level.WARN, "omfsd", f"paused by {status['paused']['by']}", "omfs resume")
-    return Finding(Level.OK, "omfsd", f"version {status['version']} is running")
+        return daemon_answers_wrongly(error)
+    paused = status["paused"]
+    return daemon_finding(
+        status["version"], when(status["last_poll"]), status["last_error"] or "", paused["by"] if paused else ""
+    )
 
 
 def _accounts(config: Config, gateway: Gateway) -> Finding:

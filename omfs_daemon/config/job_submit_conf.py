@@ -1,5 +1,6 @@
-"""The settings of job_submit.lua: made from the configuration (``omfs config job-submit``) and compared with it
-(``omfs check``). Names and values: the head of ``plugins/job_submit.lua``.
+"""The settings of job_submit.lua, made from the configuration (``omfs config job-submit``).
+
+Names and values: the head of ``plugins/job_submit.lua``. ``slurm/plugin_check.py`` compares them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,9 @@ from math import ceil
 from omfs_daemon.config.build import UNMATCHED, class_methods, node_licenses
 from omfs_daemon.config.schema import WAKE_FILE, ClassSection, Config
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.slurm.settings_check import Finding, Level
 
-FILE = "omfs_job_submit.conf"
 _HEAD = "# Written by `omfs config job-submit`; rewrite it when the configuration has changed.\n"
 _MIN_AGE = 10  # seconds; the plug-in's default
-_SITES_OWN = ("heartbeat", "max_age", "privileged_uids")  # checked in slurm/settings_check.py
-_WITHOUT_CLASSES = ("let_in_partitions", "let_in_accounts", "let_in_qos")
 
 
 def plugin_settings(config: Config, privileged_uids: Iterable[int]) -> dict[str, str]:
@@ -42,21 +39,6 @@ def as_text(settings: Mapping[str, str]) -> str:
     return "".join([_HEAD, *lines])
 
 
-def in_step(config: Config, found: Mapping[str, str]) -> Finding:
-    """Whether the plug-in has the configuration's settings; ``found``: the settings in its file."""
-    try:
-        wanted = plugin_settings(config, ())
-    except ConfigError as error:
-        return Finding(Level.FAIL, FILE, str(error), "fix the class in the configuration")
-    current = plugin_settings(Config(), ()) | dict(found)
-    names = {*wanted, *current} - {*_SITES_OWN, *_WITHOUT_CLASSES}
-    different = sorted(name for name in names if _compact(wanted.get(name, "")) != _compact(current.get(name, "")))
-    if not different:
-        return Finding(Level.OK, FILE, "the plug-in has the classes and limits of the configuration")
-    what = f"{', '.join(different)}: not as in the configuration; jobs are held, let in or refused by other rules"
-    return Finding(Level.WARN, FILE, what, f"omfs config job-submit > {FILE} beside slurm.conf")
-
-
 def _class(section: ClassSection) -> str:
     fields = {"partition": section.partition, "qos": section.qos, "account": section.account}
     for name, values in fields.items():
@@ -68,7 +50,3 @@ def _class(section: ClassSection) -> str:
         fields |= {"methods": class_methods(section), "default": section.default}
     parts = [f"{name}={','.join(values)}" for name, values in fields.items() if values]
     return ";".join([*parts, *(["urgent=yes"] if section.urgent else [])])
-
-
-def _compact(value: str) -> str:
-    return re.sub(r"\s", "", value)

@@ -51,6 +51,10 @@ def node_license_findings(
     return [_node_license(node_license, nodes, rows) for node_license in node_licenses]
 
 
+def unknown_licenses(error: Exception) -> Finding:
+    return Finding(Level.FAIL, "node licenses", str(error), "check that Slurm answers: scontrol show licenses")
+
+
 def plug_in_findings(node_licenses: Sequence[NodeLicense], plugin_node_licenses: str, plugin_any: str) -> list[Finding]:
     """Whether job_submit.lua guards them: ``node_licenses`` and ``any_licenses`` of its omfs_job_submit.conf."""
     if not node_licenses:

@@ -74,6 +74,24 @@ def passed(found: Iterable[Finding]) -> bool:
     return all(finding.level is not Level.FAIL for finding in found)
 
 
+def daemon_not_running(error: Exception) -> Finding:
+    return Finding(Level.WARN, "omfsd", f"not running: {error}", "start omfsd")
+
+
+def daemon_answers_wrongly(error: Exception) -> Finding:
+    return Finding(Level.WARN, "omfsd", f"unexpected answer: {error}", "restart omfsd")
+
+
+def daemon_finding(version: str, last_poll: str, last_error: str, paused_by: str) -> Finding:
+    """Whether omfsd runs without errors. ``last_poll``: when, for people; ``last_error``, ``paused_by``: "" if none."""
+    if last_error:
+        what = f"running; last poll of Slurm {last_poll}, then: {last_error}"
+        return Finding(Level.WARN, "omfsd", what, "fix the reported error; omfsd then continues by itself")
+    if paused_by:
+        return Finding(Level.WARN, "omfsd", f"paused by {paused_by}", "omfs resume")
+    return Finding(Level.OK, "omfsd", f"version {version} is running")
+
+
 def no_connection(error: Exception) -> Finding:
     fix = "check that slurmctld runs, and slurm.conf in the configuration"
     return Finding(Level.FAIL, "connection", f"Slurm does not answer: {error}", fix)

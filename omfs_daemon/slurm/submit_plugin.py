@@ -9,6 +9,8 @@ from pathlib import Path
 
 from omfs_daemon.slurm.gateway import SlurmSettings
 
+SETTINGS_FILE = "omfs_job_submit.conf"
+
 _MAX_AGE = 10.0  # the default of plugins/job_submit.lua
 
 
@@ -33,9 +35,9 @@ def installed_plug_in(settings: SlurmSettings) -> PlugIn:
 
 
 def plug_in_settings(settings: SlurmSettings) -> dict[str, str]:
-    """The settings in omfs_job_submit.conf, read as the plug-in reads them: the last line of a name counts."""
+    """The settings in SETTINGS_FILE, read as the plug-in reads them: the last line of a name counts."""
     try:
-        text = _beside(settings, "omfs_job_submit.conf").read_text(errors="replace")
+        text = _beside(settings, SETTINGS_FILE).read_text(errors="replace")
     except OSError:
         return {}
     return dict(re.findall(r"(?m)^[^\S\n]*(\w+)[^\S\n]*=[^\S\n]*(.*?)[^\S\n]*$", text))

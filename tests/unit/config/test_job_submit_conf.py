@@ -1,4 +1,4 @@
-"""The settings of job_submit.lua, made from the configuration, and whether those that are there say the same."""
+"""The settings of job_submit.lua, made from the configuration."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from omfs_daemon.cli.main import app
-from omfs_daemon.config.job_submit_conf import as_text, in_step, plugin_settings
+from omfs_daemon.config.job_submit_conf import as_text, plugin_settings
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import Config
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.slurm.settings_check import Level
 
 SITE = parse_config(
     """
@@ -66,32 +65,6 @@ def test_a_name_that_the_plug_in_would_misread_is_refused(name: str) -> None:
     config = parse_config(f'[[class]]\nname = "x"\naccount = ["{name}"]\n', "site")
     with pytest.raises(ConfigError, match=r"class\.account = .* of 'x': must be a name without blanks"):
         plugin_settings(config, [0])
-    assert in_step(config, {}).level is Level.FAIL
-
-
-def test_what_is_in_step() -> None:
-    there = plugin_settings(SITE, [0])
-    assert in_step(SITE, there).level is Level.OK
-    assert in_step(SITE, there | {"max_age": "60", "privileged_uids": "7", "let_in_qos": "x"}).level is Level.OK
-    assert in_step(SITE, there | {"node_licenses": "  ve_{node} "}).level is Level.OK
-    assert in_step(Config(), {}).level is Level.OK, "the plug-in's defaults"
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"class_2": "partition=scratch;methods=requeue;default=requeue"}, "class_2"),
-        ({"class_3": "account=old"}, "class_3"),
-        ({"books": "ve_{node}"}, "books"),
-        ({"min_runtime_max": "0", "wake": "/run/omfs/wake"}, "min_runtime_max, wake"),
-    ],
-)
-def test_what_is_not(change: dict[str, str], named: str) -> None:
-    found = in_step(SITE, plugin_settings(SITE, [0]) | change)
-    assert found.level is Level.WARN
-    assert found.what.startswith(f"{named}: not as in the configuration")
-    assert "omfs config job-submit" in found.fix
-    assert "class_1, class_2" in in_step(SITE, {}).what, "without a file"
 
 
 def test_the_command_prints_the_file(tmp_path: Path) -> None:
