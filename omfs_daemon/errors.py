@@ -29,7 +29,7 @@ class JournalError(OmfsError):
 
 
 class FormatError(OmfsError):
-    """A file was written by another version; the text says what to do with it."""
+    """A file is in the format of another version, or in none; the text says what to do with it."""
 
 
 class ControlError(OmfsError):

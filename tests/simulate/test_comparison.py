@@ -364,7 +364,7 @@ class TestCommand:
 
     def test_changed_entitlements_hold_without_the_daemon_too(self, offline: Offline) -> None:
         kept = offline.directory / "entitlements.toml"
-        kept.write_text("format = 2\n[entitlements.bio]\npercent = 33\n")
+        kept.write_text("format = 1\n[entitlements.bio]\npercent = 33\n")
         found = offline.json(*ACCOUNTING, "--set", "entitlements.bio=60")
         assert found["changes"] == ["entitlements.bio: 33 % -> 60 %"]
         assert f"entitlements before: of {kept}, for omfsd does not answer" in found["conventions"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from omfs_daemon.cli.main import app
 from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.daemon.failsafe import rescue
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
-from omfs_daemon.daemon.store.file_format import JOURNAL_FORMAT
+from omfs_daemon.daemon.store.file_format import ENTITLEMENTS_FORMAT, HISTORY_FORMAT, JOURNAL_FORMAT
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import FormatError, JournalError, OmfsError
@@ -66,7 +67,7 @@ def write_entitlements(directory: Path) -> None:
     (directory / "entitlements.toml").write_text(ENTITLEMENTS)
 
 
-WRITERS = {"journal": write_journal, "history.sqlite": write_history, "entitlements.toml": write_entitlements}
+WRITERS = {"journal": write_journal, "history.sqlite": write_history}
 READERS: dict[str, Callable[[Path], object]] = {
     "journal": lambda directory: Journal(directory / "journal"),
     "history.sqlite": lambda directory: HistoryDatabase(directory / "history.sqlite"),
@@ -123,17 +124,41 @@ def test_a_journal_says_how_its_jobs_are_released(tmp_path: Path) -> None:
         Journal(tmp_path / "journal")
 
 
-def test_files_of_a_later_version_are_refused_as_such(tmp_path: Path) -> None:
+def write_later_versions(directory: Path) -> None:
     text = b'{"kind":"JobsGone","refs":["1"]}'
-    (tmp_path / "journal").write_bytes(b"%d %08x %s\n" % (JOURNAL_FORMAT + 1, zlib.crc32(text), text))
-    database = sqlite3.connect(tmp_path / "history.sqlite")
-    database.executescript("PRAGMA user_version=3; CREATE TABLE event (time REAL);")
+    (directory / "journal").write_bytes(b"%d %08x %s\n" % (JOURNAL_FORMAT + 1, zlib.crc32(text), text))
+    write_history_of_version(HISTORY_FORMAT + 1, directory)
+    write_later_entitlements(directory)
+
+
+def write_later_entitlements(directory: Path) -> None:
+    text = f"format = {ENTITLEMENTS_FORMAT + 1}\n\n[entitlements.bio]\npercent = 5\n"
+    (directory / "entitlements.toml").write_text(text)
+
+
+def write_history_of_version(version: int, directory: Path) -> None:
+    database = sqlite3.connect(directory / "history.sqlite")
+    database.executescript(f"PRAGMA user_version={version}; CREATE TABLE event (time REAL);")
     database.close()
-    (tmp_path / "entitlements.toml").write_text("format = 3\n\n[entitlements.bio]\npercent = 5\n")
+
+
+def test_files_of_a_later_version_are_refused_as_such(tmp_path: Path) -> None:
+    write_later_versions(tmp_path)
     before = files(tmp_path)
-    for read in READERS.values():
-        with pytest.raises(OmfsError, match=r"a later version of omfs-daemon \(format 3; this version reads format 2"):
+    for name, read in READERS.items():
+        ours = ENTITLEMENTS_FORMAT if name == "entitlements.toml" else JOURNAL_FORMAT
+        formats = rf"a later version of omfs-daemon \(format {ours + 1}; this version reads format {ours}"
+        with pytest.raises(OmfsError, match=formats):
             read(tmp_path)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("version", [-1, 1000, 2**31 - 1])
+def test_a_history_with_a_damaged_version_is_not_called_later(version: int, tmp_path: Path) -> None:
+    write_history_of_version(version, tmp_path)
+    before = files(tmp_path)
+    with pytest.raises(FormatError, match=r"history\.sqlite: is damaged, or no history of omfsd: move it away"):
+        HistoryDatabase(tmp_path / "history.sqlite")
     assert files(tmp_path) == before
 
 
@@ -147,23 +172,27 @@ def test_a_history_keeps_its_number_through_a_crash(tmp_path: Path) -> None:
     HistoryDatabase(tmp_path / "history.sqlite").close()
 
 
-def test_old_entitlements_are_put_into_force_again_by_import(tmp_path: Path) -> None:
+def test_entitlements_without_a_format_number_are_in_force(tmp_path: Path) -> None:
     write_entitlements(tmp_path)
-    with pytest.raises(FormatError, match="put it into force again with `omfs entitlements import FILE`"):
-        EntitlementStore(tmp_path, (), lambda: 0.0)
+    store = EntitlementStore(tmp_path, (), lambda: 0.0)
+    assert [(each.name, each.percent, each.parent) for each in store.entitlements] == [
+        ("bio", Fraction("12.5"), ""),
+        ("lab", Fraction(10), "bio"),
+    ]
 
 
-def test_whatif_without_the_daemon_refuses_old_entitlements(tmp_path: Path) -> None:
+def test_whatif_without_the_daemon_refuses_entitlements_of_a_later_version(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
     stand.service.close()
-    write_entitlements(stand.config.daemon.state_dir)
+    write_later_entitlements(stand.config.daemon.state_dir)
     trace = tmp_path / "one.swf"
     trace.write_text("; MaxProcs: 8\n1 0 0 10 1 -1 -1 1 20 -1 1 1 1 -1 1 1 -1 -1\n")
     command = ["-c", str(stand.path), "whatif", "--trace", str(trace), "--set", "entitlements.bio=60"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 1, result.output
     (line,) = result.output.strip().splitlines()
-    assert line.startswith("omfs: ") and f"entitlements.toml: {EARLIER}" in line
+    assert line.startswith("omfs: ") and "entitlements.toml: was written by a later version of omfs-daemon" in line
+    assert "put it into force again with `omfs entitlements import FILE`" in line
 
 
 def test_the_failsafe_goes_by_the_marks_and_leaves_the_journal(tmp_path: Path) -> None:

@@ -135,9 +135,9 @@ def _without_format(path: Path, text: str) -> str:
     """The text as the configuration has it."""
     line = _FORMAT_LINE.search(text)
     found = int(line.group(1)) if line is not None else 1
-    if line is None or found != ENTITLEMENTS_FORMAT:
+    if found != ENTITLEMENTS_FORMAT:
         raise FormatError(refusal(path, found, ENTITLEMENTS_FORMAT, _ADVICE))
-    return text[: line.start()] + "\n" + text[line.end() :]
+    return text[: line.start()] + "\n" + text[line.end() :] if line is not None else text
 
 
 def apply_change(store: EntitlementStore, change: Mapping[str, object], who: Changer) -> list[str]:

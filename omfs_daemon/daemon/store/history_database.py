@@ -35,6 +35,7 @@ CREATE INDEX IF NOT EXISTS cost_by_time ON cost (time);
 """
 _MAGIC = b"SQLite format 3\0"
 _VERSION_AT = 60  # of user_version in the file's header (sqlite.org/fileformat.html)
+_MAX_FORMAT = 999  # no version of omfs-daemon writes a larger number
 _ADVICE = "move it away and start again: only what is shown of the past is lost"
 
 
@@ -150,6 +151,8 @@ def refuse_other_format(path: Path) -> None:
     if len(header) < 100 or not header.startswith(_MAGIC):
         return  # empty, or damaged
     (version,) = struct.unpack_from(">i", header, _VERSION_AT)
+    if not 0 <= version <= _MAX_FORMAT:
+        raise FormatError(f"{path}: is damaged, or no history of omfsd: {_ADVICE}")
     found = max(1, version)
     if found != HISTORY_FORMAT:
         raise FormatError(refusal(path, found, HISTORY_FORMAT, _ADVICE))

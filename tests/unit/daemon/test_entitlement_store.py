@@ -117,7 +117,7 @@ def test_crash_before_the_change_is_in_force_leaves_the_old_ones(store: Entitlem
 
 
 def test_damaged_file_is_an_error_not_a_guess(tmp_path: Path) -> None:
-    (tmp_path / "entitlements.toml").write_text("format = 2\n[entitlements.bio]\npercent = 500\n")
+    (tmp_path / "entitlements.toml").write_text("format = 1\n[entitlements.bio]\npercent = 500\n")
     with pytest.raises(ConfigError, match=r"entitlements.toml: entitlements.bio.percent = 500"):
         EntitlementStore(tmp_path, CONFIGURED, lambda: 0.0)
 
