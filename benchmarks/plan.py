@@ -28,7 +28,7 @@ from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.planner import make_plan
-from omfs_daemon.policy.rules.classes import JobClassRule, Rules
+from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
 from omfs_daemon.policy.validator import Conditions, validate
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 
@@ -47,6 +47,7 @@ RULES = Rules(
     ),
     quantum=600,
     methods=BUILT_IN_TRAITS,
+    unmatched=REGULAR,
 )
 QUIET = replace(RULES, quantum=float("inf"), classes=RULES.classes[1:])
 """The steady state: no job may be preempted now."""

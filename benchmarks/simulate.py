@@ -28,7 +28,7 @@ import numpy as np
 
 from benchmarks import plain
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
-from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.simulate.engine.conventions import Conventions, Jobs, UserLimits
 from omfs_daemon.simulate.engine.machine_units import counted
@@ -74,7 +74,7 @@ def curie() -> Scenario:
         jobs,
         Machine(93312),
         Conventions(estimates=UserLimits()),
-        rules=Rules(tree=AccountTree(owners), methods=BUILT_IN_TRAITS),
+        rules=Rules(tree=AccountTree(owners), methods=BUILT_IN_TRAITS, unmatched=REGULAR),
     )
 
 

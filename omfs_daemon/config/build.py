@@ -8,7 +8,7 @@ from dataclasses import replace
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.cluster.preempt_methods import MethodSpeed
 from omfs_daemon.config.schema import ClassSection, Config, MethodSection
-from omfs_daemon.policy.rules.classes import JobClassRule, Rules
+from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS, installed
 from omfs_daemon.slurm.node_licenses import NodeLicense, NodeLicenses
 
@@ -31,7 +31,7 @@ def rules(config: Config, entitlements: Iterable[Entitlement]) -> Rules:
     )
 
 
-UNMATCHED = JobClassRule("regular", methods=tuple(BUILT_IN_TRAITS))
+UNMATCHED = replace(REGULAR, methods=tuple(BUILT_IN_TRAITS))
 """The rule for jobs of no class."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.preemption.methods.base import PreemptMethod
 from omfs_daemon.preemption.methods.node_work import NodeWorkSettings
 from omfs_daemon.preemption.methods.registry import installed
@@ -17,7 +17,7 @@ from omfs_daemon.slurm.node_licenses import NodeLicenses
 class Settings:
     """Times in seconds; ``preempt_timeouts``: by method, where it has a time-out of its own."""
 
-    rules: Rules = field(default_factory=lambda: Rules(methods={}))
+    rules: Rules = field(default_factory=lambda: Rules(methods={}, unmatched=REGULAR))
     methods: Mapping[str, PreemptMethod] = field(default_factory=installed)
     node_licenses: NodeLicenses = field(default_factory=lambda: NodeLicenses(()))
     start_timeout: float = 60.0

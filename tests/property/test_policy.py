@@ -20,7 +20,7 @@ from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory, Snapshot
 from omfs_daemon.policy.plan import Plan, PlannedPreemption
 from omfs_daemon.policy.planner import make_plan
-from omfs_daemon.policy.rules.classes import Rules, classify
+from omfs_daemon.policy.rules.classes import REGULAR, Rules, classify
 from omfs_daemon.policy.validator import RefusalReason, Verdict, validate
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from tests.support.policy_builders import (
@@ -60,7 +60,7 @@ def sites(draw: st.DrawFn) -> tuple[list[Node], Rules]:
         cluster.append(Node("odd", draw(st.integers(1, 12)), 8 << 30, partitions=("main",), gres=(("gpu", 2),)))
     by = Rules(
         tree=draw(st.sampled_from(TREES)), classes=CLASSES, quantum=0.0, max_preemptions_per_hour=9999,
-        max_preemptions_per_cycle=draw(st.sampled_from((2, 5, 1000))), methods=BUILT_IN_TRAITS,
+        max_preemptions_per_cycle=draw(st.sampled_from((2, 5, 1000))), methods=BUILT_IN_TRAITS, unmatched=REGULAR,
     )  # fmt: skip
     return cluster, by
 
@@ -334,7 +334,7 @@ def test_laws_of_urgent_jobs(mix: tuple[World, list[Job]], data: st.DataObject) 
     st.integers(1, 8),
 )
 def test_urgent_takes_longest_remaining_first_from_borrowers_first(held: list[tuple[str, int]], wanted: int) -> None:
-    by = Rules(tree=TREES[0], classes=CLASSES, quantum=1e9, methods=BUILT_IN_TRAITS)
+    by = Rules(tree=TREES[0], classes=CLASSES, quantum=1e9, methods=BUILT_IN_TRAITS, unmatched=REGULAR)
     jobs = [running(i, account, time_limit=100.0 * hours) for i, (account, hours) in enumerate(held, 1)]
     cluster = nodes(1, len(jobs))
     wanted = min(wanted, len(jobs))

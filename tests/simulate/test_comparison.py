@@ -18,7 +18,7 @@ from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.api.callers import operators
 from omfs_daemon.daemon.api.control_socket import ControlServer
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.simulate.comparison import (
     Account,
@@ -62,7 +62,7 @@ BACKLOG = jobs(("bio", 0, 100), ("bio", 0, 100), ("bio", 5, 100), ("physics", 10
 
 def side(work: Workload, policy: str = "omfs", quantum: float = 0, cpus: int = 2, **percents: float) -> Side:
     return Side(
-        replayed(work, cpus, Rules(tree=tree(**percents), quantum=quantum, methods=BUILT_IN_TRAITS)),
+        replayed(work, cpus, Rules(tree=tree(**percents), quantum=quantum, methods=BUILT_IN_TRAITS, unmatched=REGULAR)),
         policy_named(policy),
     )
 

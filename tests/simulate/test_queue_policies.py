@@ -13,7 +13,7 @@ from hypothesis import given
 
 import omfs_daemon.simulate
 from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.simulate.engine.conventions import Conventions, UserLimits
 from omfs_daemon.simulate.engine.machine_units import counted, units
@@ -50,7 +50,10 @@ MACHINES = [
 
 def scenario_of(case: Case, owned: AccountTree = TREES[0]) -> Scenario:
     return Scenario(
-        case.workload, Machine(case.cpus), case.conventions, rules=Rules(tree=owned, methods=BUILT_IN_TRAITS)
+        case.workload,
+        Machine(case.cpus),
+        case.conventions,
+        rules=Rules(tree=owned, methods=BUILT_IN_TRAITS, unmatched=REGULAR),
     )
 
 
@@ -292,7 +295,10 @@ def test_jobs_over_their_cap_block_nobody() -> None:
         account=np.array([0, 0, 0, 1]),
     )
     outcome = run(
-        "capping", Scenario(jobs, Machine(8), rules=Rules(tree=tree(bio=50, physics=50), methods=BUILT_IN_TRAITS))
+        "capping",
+        Scenario(
+            jobs, Machine(8), rules=Rules(tree=tree(bio=50, physics=50), methods=BUILT_IN_TRAITS, unmatched=REGULAR)
+        ),
     )
     assert outcome.start.tolist() == [0.0, 0.0, 10.0, 2.0]
 

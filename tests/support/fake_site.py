@@ -15,7 +15,7 @@ from omfs_daemon.daemon.cycle import Cycle
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
-from omfs_daemon.policy.rules.classes import JobClassRule, Rules
+from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
@@ -96,7 +96,7 @@ def site_rules(
             JobClassRule("regular", methods=tuple(methods), last_resort=last_resort),
         ),
         quantum=quantum,
-        **{"methods": BUILT_IN_TRAITS, **changes},
+        **{"methods": BUILT_IN_TRAITS, "unmatched": REGULAR, **changes},
     )
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
-from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.simulate.engine.preemption_costs import CostModel, Link
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
@@ -27,6 +27,7 @@ def rules(owners: AccountTree, quantum: float = 0.0) -> Rules:
         max_preemptions_per_hour=1000,
         max_preemptions_per_cycle=1000,
         methods=BUILT_IN_TRAITS,
+        unmatched=REGULAR,
     )
 
 
@@ -78,6 +79,7 @@ def random_scenario(seed: int, jobs: int = 30, nodes: bool = False) -> Scenario:
     rules = Rules(
         tree=owners,
         methods=BUILT_IN_TRAITS,
+        unmatched=REGULAR,
         quantum=float(draw.choice([0, 0, 1, 5, 30])),
         max_preemptions_per_hour=int(draw.choice([1, 2, 4, 1000])),
         max_preemptions_per_cycle=int(draw.choice([1, 3, 64])),

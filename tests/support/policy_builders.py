@@ -16,7 +16,7 @@ from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory, PreemptionUnderWay, Snapshot
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import make_plan
-from omfs_daemon.policy.rules.classes import JobClassRule, Rules
+from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
 from omfs_daemon.policy.validator import Conditions, Verdict, validate
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 
@@ -48,6 +48,7 @@ def rules(**percents: float) -> Rules:
         max_preemptions_per_hour=1000,
         max_preemptions_per_cycle=1000,
         methods=BUILT_IN_TRAITS,
+        unmatched=REGULAR,
     )
 
 

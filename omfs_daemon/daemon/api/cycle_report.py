@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.policy.plan import Plan, PlannedPreemption
-from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.policy.validator import REFUSAL_TEXT, Verdict
 from omfs_daemon.preemption.state import State
 
@@ -67,7 +67,7 @@ class CycleReport:
 
     at: float
     summary: str
-    rules: Rules = field(default_factory=lambda: Rules(methods={}))
+    rules: Rules = field(default_factory=lambda: Rules(methods={}, unmatched=REGULAR))
     snapshot: Snapshot | None = None
     plan: Plan | None = None
     verdict: Verdict | None = None

@@ -75,7 +75,8 @@ class JobClass:
         return Preemptibility.CHECKPOINTABLE if self.keeps_work else Preemptibility.PREEMPTABLE
 
 
-_UNMATCHED = JobClassRule("regular")
+REGULAR = JobClassRule("regular")
+"""A rule for all jobs that lets none be preempted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Rules:
     rank_depth: int = 200
     methods: Mapping[str, MethodTraits] = field(kw_only=True)
     paces: Mapping[str, MethodSpeed] = field(default_factory=dict)
-    unmatched: JobClassRule = _UNMATCHED
+    unmatched: JobClassRule = field(kw_only=True)
 
     def method(self, name: str) -> MethodTraits:
         """By name; a method that is not installed is assumed to keep the job's work and to leave it on its nodes."""

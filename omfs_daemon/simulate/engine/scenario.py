@@ -8,7 +8,7 @@ import numpy as np
 
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.simulate.engine.conventions import Conventions
 from omfs_daemon.simulate.engine.preemption_costs import CostModel
 from omfs_daemon.simulate.workload import bounds
@@ -43,7 +43,7 @@ class Scenario:
     machine: Machine
     conventions: Conventions = field(default_factory=Conventions)
     costs: CostModel = field(default_factory=CostModel)
-    rules: Rules = field(default_factory=lambda: Rules(methods={}))
+    rules: Rules = field(default_factory=lambda: Rules(methods={}, unmatched=REGULAR))
     seed: int = 0
 
 

@@ -12,7 +12,7 @@ from omfs_daemon.config.load import check_accounts, load, parse_config
 from omfs_daemon.config.sample import as_toml, effective, sample
 from omfs_daemon.config.schema import Config
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.slurm.gateway import AccountRow
 
@@ -199,7 +199,7 @@ def test_rules_follow_the_file() -> None:
 
 
 def test_defaults_agree_with_the_policys_own() -> None:
-    made, own = rules(Config(), ()), Rules(methods={})
+    made, own = rules(Config(), ()), Rules(methods={}, unmatched=REGULAR)
     names = (
         "quantum",
         "max_preemptions_per_hour",

@@ -10,14 +10,16 @@ from omfs_daemon.cluster.holds import could_start
 from omfs_daemon.cluster.jobs import Hold
 from omfs_daemon.config.build import UNMATCHED
 from omfs_daemon.policy.arrays.features import satisfies
-from omfs_daemon.policy.rules.classes import JobClassRule, Preemptibility, Rules, classify
+from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Preemptibility, Rules, classify
 from omfs_daemon.policy.rules.queue_order import BAND_STEP, Band, band_of, nice_in, own_nice, own_priority, queue_order
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from tests.support.policy_builders import NOW, held, request, running, waiting
 
 
 def test_a_user_chooses_only_among_what_the_site_allows() -> None:
-    by = Rules(methods=BUILT_IN_TRAITS, classes=(JobClassRule("r", methods=("suspend",), default=()),))
+    by = Rules(
+        methods=BUILT_IN_TRAITS, unmatched=REGULAR, classes=(JobClassRule("r", methods=("suspend",), default=()),)
+    )
     assert classify(by, waiting(1, comment="x omfs:method=requeue,suspend y")).methods == ("suspend",)
     assert classify(by, waiting(1, comment="omfs:method=requeue")).methods == ()
     assert classify(by, waiting(1, comment="")).preemptibility is Preemptibility.NON_PREEMPTIBLE
@@ -26,13 +28,18 @@ def test_a_user_chooses_only_among_what_the_site_allows() -> None:
 
 
 def test_a_default_counts_where_nothing_is_chosen() -> None:
-    by = Rules(methods=BUILT_IN_TRAITS, classes=(JobClassRule("r", methods=("requeue",), default=("requeue",)),))
+    by = Rules(
+        methods=BUILT_IN_TRAITS,
+        unmatched=REGULAR,
+        classes=(JobClassRule("r", methods=("requeue",), default=("requeue",)),),
+    )
     assert classify(by, waiting(1, comment="")).preemptibility is Preemptibility.PREEMPTABLE
 
 
 def test_several_partitions_never_raise_a_class() -> None:
     by = Rules(
         methods=BUILT_IN_TRAITS,
+        unmatched=REGULAR,
         classes=(JobClassRule("u", partitions=frozenset({"fast"}), urgent=True), JobClassRule("r")),
     )
     both = request(1, partitions=("fast", "main"))

@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
-from omfs_daemon.policy.rules.classes import JobClassRule, Rules
+from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
 from omfs_daemon.preemption.methods.base import PreemptMethod
 from omfs_daemon.preemption.methods.registry import BUILT_IN, GROUP, load_methods
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record, Submission
@@ -89,6 +89,7 @@ class Jobs(Site):
             classes=(JobClassRule("regular", methods=tuple(methods)),),
             quantum=0.0,
             methods={name: one.traits for name, one in methods.items()},
+            unmatched=REGULAR,
             paces={name: one.pace for name, one in methods.items()},
         )
         super().__init__(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omfs_daemon.errors import ConfigError, GatewayError, ParseError
-from omfs_daemon.policy.rules.classes import JobClassRule, Rules
+from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.simulate.workload import sacct
 from omfs_daemon.simulate.workload.load_trace import load_trace
@@ -42,6 +42,7 @@ NAMES += ("account", "partition", "qos", "state", "comment")
 
 RULES = Rules(
     methods=BUILT_IN_TRAITS,
+    unmatched=REGULAR,
     classes=(
         JobClassRule("urgent", qos=frozenset({"urgent"}), urgent=True),
         JobClassRule("non-preemptible", accounts=frozenset({"fixed"})),

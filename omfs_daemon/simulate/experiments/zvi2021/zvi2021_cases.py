@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.simulate.engine.conventions import Conventions, UserLimits
 from omfs_daemon.simulate.engine.preemption_costs import CostModel, Link
 from omfs_daemon.simulate.engine.scenario import Scenario
@@ -107,6 +107,7 @@ def zvi2021_scenario(study: ZviStudy, variant: Variant) -> Scenario:
             max_preemptions_per_hour=_NO_LIMIT,
             max_preemptions_per_cycle=_NO_LIMIT,
             methods={},
+            unmatched=REGULAR,
         ),
     )
 
