@@ -12,7 +12,7 @@ from omfs_daemon.config.build import preempt_timeouts, rules
 from omfs_daemon.daemon.api.methods_view import MethodNowView, MethodsView, MethodView, WhyNotView, methods_view
 from omfs_daemon.errors import UnreachableError
 from omfs_daemon.preemption.settings import Settings
-from omfs_daemon.terminal.output import cell, pace_text, print_json, show, span, table
+from omfs_daemon.terminal.output import cell, print_json, show, span, speed_text, table
 from omfs_daemon.terminal.session import AsJson, Session, session_of
 
 if TYPE_CHECKING:
@@ -62,15 +62,15 @@ def methods_table(view: MethodsView) -> Iterator[RenderableType]:
     columns = ("method", "keeps work", "continues on", "frees", "done by", "preempt", "resume", "timeout", "usable now")
     made = table(f"Methods of preemption (from {view['source']})", columns, ("timeout",))
     for method in view["methods"]:
-        pace = method["pace"]
+        speed = method["speed"]
         made.add_row(
             cell(method["name"] + ("" if method["built_in"] else " (of the site)")),
             "yes" if method["keeps_work"] else "no",
             cell(method["comes_back"]),
             cell(", ".join(_CPUS.get(what, what) for what in method["frees"])),
             cell(_DONE_BY[method["done_by"]]),
-            pace_text(pace["preempt_seconds"], pace["preempt_bytes_per_second"]),
-            pace_text(pace["resume_seconds"], pace["resume_bytes_per_second"]),
+            speed_text(speed["preempt_seconds"], speed["preempt_bytes_per_second"]),
+            speed_text(speed["resume_seconds"], speed["resume_bytes_per_second"]),
             span(method["preempt_timeout_seconds"]),
             _usable(method.get("now")),
         )

@@ -17,7 +17,7 @@ from omfs_daemon.preemption.cost_fit import Fit, MethodDirection, fit, points
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.simulate.engine.preemption_costs import by_size
 from omfs_daemon.terminal.exit_status import Exit
-from omfs_daemon.terminal.output import cell, pace_text, print_json, show, table
+from omfs_daemon.terminal.output import cell, print_json, show, speed_text, table
 from omfs_daemon.terminal.session import AsJson, session_of
 from omfs_daemon.terminal.times import seconds_since_epoch
 
@@ -32,7 +32,7 @@ class FittedMethod(NamedTuple):
     """A method and what was fitted for it."""
 
     traits: MethodTraits
-    pace: MethodSpeed
+    speed: MethodSpeed
     preempt: Fit | None
     resume: Fit | None
 
@@ -56,8 +56,8 @@ def methods_fit(
     session = session_of(context)
     rows = costs_from_views(session.client().costs(LONGEST_HISTORY, seconds_since_epoch(since, time.time()))["costs"])
     fits = {direction: made for direction, some in points(rows).items() if (made := fit(some)) is not None}
-    paces = rules(session.config(), ()).paces
-    found = fitted(fits, {name: (method.traits, paces[name]) for name, method in installed().items()})
+    speeds = rules(session.config(), ()).speeds
+    found = fitted(fits, {name: (method.traits, speeds[name]) for name, method in installed().items()})
     print_json(fits_as_json(found)) if as_json else show(*fits_table(found))
     if not found:
         raise typer.Exit(Exit.NO)
@@ -68,10 +68,10 @@ def fitted(
 ) -> list[FittedMethod]:
     """In the order of ``methods``; without those that have no row or are no longer installed."""
     found = []
-    for name, (traits, pace) in methods.items():
+    for name, (traits, speed) in methods.items():
         preempt, resume = fits.get(MethodDirection(name, OUT)), fits.get(MethodDirection(name, IN))
         if preempt is not None or resume is not None:
-            found.append(FittedMethod(traits, pace, preempt, resume))
+            found.append(FittedMethod(traits, speed, preempt, resume))
     return found
 
 
@@ -83,9 +83,9 @@ def toml(found: Sequence[FittedMethod]) -> str:
 def _table(one: FittedMethod) -> Iterator[str]:
     yield f"[methods.{one.traits.name}]"
     if one.preempt is not None:
-        yield from _settings(one.preempt, "preempt", one.pace.preempt_rate)
+        yield from _settings(one.preempt, "preempt", one.speed.preempt_rate)
     if one.resume is not None:
-        yield from _settings(one.resume, "resume", one.pace.resume_rate)
+        yield from _settings(one.resume, "resume", one.speed.resume_rate)
 
 
 def _settings(fit: Fit, direction: str, rate_before: float) -> Iterator[str]:
@@ -133,7 +133,7 @@ def fits_table(found: Sequence[FittedMethod]) -> Iterator[RenderableType]:
     for one in found:
         for direction, of in one.directions:
             if of is not None:
-                line = pace_text(of.fixed, of.rate if isfinite(of.rate) else None) if of.is_line else of.why_not
+                line = speed_text(of.fixed, of.rate if isfinite(of.rate) else None) if of.is_line else of.why_not
                 median, spread = f"{of.median:.3g} s", f"{of.spread:.3g} s"
                 made.add_row(cell(one.traits.name), direction, str(of.rows), median, cell(line), spread)
     yield made

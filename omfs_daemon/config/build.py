@@ -26,7 +26,7 @@ def rules(config: Config, entitlements: Iterable[Entitlement]) -> Rules:
         urgent_may_take_entitled=policy.urgent_may_take_entitled,
         rank_depth=policy.rank_depth,
         methods={name: method.traits for name, method in installed().items()},
-        paces={name: _speed(method.pace, config.methods.get(name)) for name, method in installed().items()},
+        speeds={name: _speed(method.speed, config.methods.get(name)) for name, method in installed().items()},
         unmatched=UNMATCHED,
     )
 

@@ -85,7 +85,7 @@ def span(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"
 
 
-def pace_text(seconds: float, rate: float | None) -> str:
+def speed_text(seconds: float, rate: float | None) -> str:
     """``1 s + 0.4 GB/s``."""
     by_size = None if rate is None else f"{rate / 1e9:.3g} GB/s"
     if by_size is None:

@@ -15,7 +15,7 @@ class SelfRequeue:
     """Requested by ``scancel -s USR2 --batch``; a job counts as preempted when it is pending again."""
 
     traits = MethodTraits("self_requeue", keeps_work=True, leaves=True, launched=True)
-    pace = MethodSpeed(preempt_seconds=5.0, preempt_rate=200e6, resume_seconds=10.0, resume_rate=200e6)
+    speed = MethodSpeed(preempt_seconds=5.0, preempt_rate=200e6, resume_seconds=10.0, resume_rate=200e6)
 
     def prepare(self, seen: ObservedJob) -> list[Action]:
         return [] if seen.job.requeue else [orders.AllowRequeue((seen.job.ref,))]

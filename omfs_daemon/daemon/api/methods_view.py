@@ -15,7 +15,7 @@ from omfs_daemon.preemption.settings import Settings
 # -- methods -----------------------------------------------------------------------------------------
 
 
-class PaceView(TypedDict):
+class SpeedView(TypedDict):
     """Seconds whatever the size, and bytes per second of one node; None: the size does not matter."""
 
     preempt_seconds: float
@@ -57,7 +57,7 @@ class MethodView(TypedDict):
     comes_back: Literal["anywhere", "same nodes"]
     frees: list[str]
     done_by: Literal["slurm", "omfs-run", "omfs-node"]
-    pace: PaceView
+    speed: SpeedView
     preempt_timeout_seconds: float
     now: NotRequired[MethodNowView]
 
@@ -86,11 +86,11 @@ _NOT_YET = "it has not been probed yet"
 
 def methods_view(settings: Settings, source: str) -> MethodsView:
     """The part that does not depend on the nodes."""
-    paces, limits = settings.rules.paces, settings.preempt_timeouts
+    speeds, limits = settings.rules.speeds, settings.preempt_timeouts
     return MethodsView(
         source=source,
         methods=[
-            _method_view(method.traits, paces.get(name, method.pace), limits.get(name, settings.preempt_timeout))
+            _method_view(method.traits, speeds.get(name, method.speed), limits.get(name, settings.preempt_timeout))
             for name, method in settings.methods.items()
         ],
     )
@@ -105,7 +105,7 @@ def methods_now(settings: Settings, snapshot: Snapshot | None, probed: Probed) -
     return view
 
 
-def _method_view(traits: MethodTraits, pace: MethodSpeed, preempt_timeout: float) -> MethodView:
+def _method_view(traits: MethodTraits, speed: MethodSpeed, preempt_timeout: float) -> MethodView:
     return MethodView(
         name=traits.name,
         built_in=traits.name in BUILT_IN_TRAITS,
@@ -113,11 +113,11 @@ def _method_view(traits: MethodTraits, pace: MethodSpeed, preempt_timeout: float
         comes_back="same nodes" if traits.same_nodes else "anywhere",
         frees=["cpus", "memory", "devices"] if traits.leaves else ["cpus", *sorted(traits.frees, reverse=True)],
         done_by="omfs-run" if traits.launched else "omfs-node" if traits.on_nodes else "slurm",
-        pace=PaceView(
-            preempt_seconds=pace.preempt_seconds,
-            preempt_bytes_per_second=_rate(pace.preempt_rate),
-            resume_seconds=pace.resume_seconds,
-            resume_bytes_per_second=_rate(pace.resume_rate),
+        speed=SpeedView(
+            preempt_seconds=speed.preempt_seconds,
+            preempt_bytes_per_second=_rate(speed.preempt_rate),
+            resume_seconds=speed.resume_seconds,
+            resume_bytes_per_second=_rate(speed.resume_rate),
         ),
         preempt_timeout_seconds=preempt_timeout,
     )

@@ -91,7 +91,7 @@ class Rules:
                                the borrowers' jobs are not enough
     rank_depth                 the most waiting jobs that we rank; the others keep Slurm's priority
     methods                    the installed methods, by name
-    paces                      the speed of each method; a method without one takes no time
+    speeds                     the speed of each method; a method without one takes no time
     unmatched                  the rule for jobs that match none of the classes
     """
 
@@ -104,7 +104,7 @@ class Rules:
     urgent_may_take_entitled: bool = True
     rank_depth: int = 200
     methods: Mapping[str, MethodTraits] = field(kw_only=True)
-    paces: Mapping[str, MethodSpeed] = field(default_factory=dict)
+    speeds: Mapping[str, MethodSpeed] = field(default_factory=dict)
     unmatched: JobClassRule = field(kw_only=True)
 
     def method(self, name: str) -> MethodTraits:
@@ -113,10 +113,10 @@ class Rules:
 
     def cost(self, name: str, job: Job, size: int) -> PreemptionCost:
         """The estimated cost for ``size`` bytes on a node; all nodes move theirs in parallel."""
-        pace = self.paces.get(name, _AT_ONCE)
+        speed = self.speeds.get(name, _AT_ONCE)
         lost = 0.0 if self.method(name).keeps_work else job.run_time
         return PreemptionCost(
-            pace.preempt_seconds + size / pace.preempt_rate, pace.resume_seconds + size / pace.resume_rate, lost
+            speed.preempt_seconds + size / speed.preempt_rate, speed.resume_seconds + size / speed.resume_rate, lost
         )
 
 

@@ -63,7 +63,7 @@ class PreemptMethod(Protocol):
     """One method of preempting jobs."""
 
     traits: MethodTraits
-    pace: MethodSpeed
+    speed: MethodSpeed
 
     def prepare(self, seen: ObservedJob) -> list[Action]:
         """Orders needed before the running job is preempted; it runs on meanwhile."""

@@ -24,9 +24,9 @@ WHY_TEXT = reason_codes.TEXT
 class CheckpointMethod(RequeueMethod):
     """One checkpoint tool; afterwards the job is pending and held, as after a requeue."""
 
-    def __init__(self, traits: MethodTraits, pace: MethodSpeed) -> None:
+    def __init__(self, traits: MethodTraits, speed: MethodSpeed) -> None:
         self.traits = traits
-        self.pace = pace
+        self.speed = speed
 
     def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
         """Sent again until omfs-run reports: a signal that Slurm took may not arrive.

@@ -14,7 +14,7 @@ class NotInstalledMethod(RequeueMethod):
     """Preempts no job; lets a job run again however it was preempted."""
 
     traits = MethodTraits("missing", keeps_work=True, leaves=False)
-    pace = MethodSpeed()
+    speed = MethodSpeed()
 
     def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
         return []

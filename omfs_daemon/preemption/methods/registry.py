@@ -56,9 +56,9 @@ def _checked(entry: EntryPoint, known: Mapping[str, PreemptMethod]) -> PreemptMe
     if missing:
         raise TypeError(f"it has no {', '.join(missing)}")
     if not isinstance(getattr(method, "traits", None), MethodTraits) or not isinstance(
-        getattr(method, "pace", None), MethodSpeed
+        getattr(method, "speed", None), MethodSpeed
     ):
-        raise TypeError("its traits must be a MethodTraits and its pace a MethodSpeed")
+        raise TypeError("its traits must be a MethodTraits and its speed a MethodSpeed")
     name = method.traits.name
     if name != entry.name:
         raise ValueError(f"its name is {name!r}, but the entry point's is {entry.name!r}")

@@ -14,7 +14,7 @@ class RequeueMethod(SingleOrderMethod):
     """``scontrol requeuehold``; a job that ignores SIGTERM keeps its nodes for KillWait more seconds."""
 
     traits = MethodTraits("requeue", keeps_work=False, leaves=True)
-    pace = MethodSpeed()
+    speed = MethodSpeed()
 
     def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
         return [orders.RequeueHold(tuple(seen.job.ref for seen in jobs))]

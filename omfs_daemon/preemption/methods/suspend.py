@@ -14,7 +14,7 @@ class SuspendMethod(SingleOrderMethod):
     """``scontrol suspend`` and ``resume``. Only an administrator can resume, so no hold is needed."""
 
     traits = MethodTraits("suspend", keeps_work=True, leaves=False)
-    pace = MethodSpeed()
+    speed = MethodSpeed()
 
     def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
         return [orders.SuspendJobs(tuple(seen.job.ref for seen in jobs))]

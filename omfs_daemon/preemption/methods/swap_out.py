@@ -20,9 +20,9 @@ from omfs_daemon.slurm import orders
 class SwapOutMethod(SingleOrderMethod):
     """One mover of memory."""
 
-    def __init__(self, traits: MethodTraits, pace: MethodSpeed) -> None:
+    def __init__(self, traits: MethodTraits, speed: MethodSpeed) -> None:
         self.traits = traits
-        self.pace = pace
+        self.speed = speed
 
     def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
         return [NodeOrder(seen.job.ref, self.traits.name, NodeAction.OUT) for seen in jobs if seen.job.runs]

@@ -151,7 +151,7 @@ def test_methods_as_json_are_the_view(site: Site) -> None:
     rows = {row["name"]: row for row in site.json("methods")["methods"]}
     assert list(rows) == ["requeue", "suspend", "dmtcp", "criu", "application", "pageout", "ve_swap"]
     assert rows["ve_swap"]["frees"] == ["cpus", "devices"]
-    assert rows["suspend"]["pace"]["preempt_bytes_per_second"] is None
+    assert rows["suspend"]["speed"]["preempt_bytes_per_second"] is None
     assert rows["pageout"]["now"]["usable"] == 9
 
 
@@ -208,17 +208,19 @@ def test_what_is_printed_for_the_configuration_can_be_pasted(site: Site) -> None
     text = site.json("methods", "fit")["toml"]
     config = parse_config(text, "pasted")
     assert tomllib.loads(text)["methods"]["dmtcp"]["preempt_bytes_per_second"] == 5e8
-    paces = rules(config, ()).paces
-    assert (paces["dmtcp"].preempt_seconds, paces["dmtcp"].resume_rate) == (1.5, 1e9)
-    assert paces["requeue"].preempt_seconds == 5.0, "the size does not matter there"
-    assert paces["pageout"] == rules(parse_config("", "none"), ()).paces["pageout"], "the median alone is only a remark"
+    speeds = rules(config, ()).speeds
+    assert (speeds["dmtcp"].preempt_seconds, speeds["dmtcp"].resume_rate) == (1.5, 1e9)
+    assert speeds["requeue"].preempt_seconds == 5.0, "the size does not matter there"
+    assert speeds["pageout"] == rules(parse_config("", "none"), ()).speeds["pageout"], (
+        "the median alone is only a remark"
+    )
     assert "# preempt: median 0.8 s of 10 rows; nothing fitted: the sizes do not vary" in text
 
 
 def test_a_size_that_does_not_matter_can_be_written_down(site: Site) -> None:
     site.handler.rows = [paid(str(number), "criu", "out", 3.0, number * 10**9) for number in range(1, 10)]
-    pace = rules(parse_config(site.json("methods", "fit")["toml"], "pasted"), ()).paces["criu"]
-    assert pace.preempt_seconds + 10**12 / pace.preempt_rate == pytest.approx(3.0, abs=0.01)
+    speed = rules(parse_config(site.json("methods", "fit")["toml"], "pasted"), ()).speeds["criu"]
+    assert speed.preempt_seconds + 10**12 / speed.preempt_rate == pytest.approx(3.0, abs=0.01)
 
 
 def test_the_simulator_takes_its_options(site: Site) -> None:

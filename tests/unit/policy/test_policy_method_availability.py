@@ -40,7 +40,7 @@ def usable_methods(
     by = replace(
         rules(),
         classes=(JobClassRule("all", methods=EVERYTHING, last_resort=last_resort),),
-        paces={
+        speeds={
             "dmtcp": MethodSpeed(1.0, 1.0 * GB, 7.0, 1.0 * GB),
             "pageout": MethodSpeed(0.3, 2.0 * GB, 0.3, 2.0 * GB),
         },
@@ -101,7 +101,7 @@ def test_a_job_comment_alone_is_not_enough_to_keep_borrowed_cpus() -> None:
 
 
 def test_a_verdict_carries_the_cost_of_each_victim() -> None:
-    by = replace(rules(bio=50, physics=50), paces={"requeue": MethodSpeed(2.0, 1.0 * GB, 3.0, 0.5 * GB)})
+    by = replace(rules(bio=50, physics=50), speeds={"requeue": MethodSpeed(2.0, 1.0 * GB, 3.0, 0.5 * GB)})
     victim = replace(running(1, "bio", 4, request=request(4, memory_per_node=8)), run_time=100.0)
     site = replace(snapshot(nodes(1), [victim, waiting(9, "physics", 2)]), sizes={(1, "requeue"): 4 * GB})
     suggested = make_plan(site, PreemptionHistory(), by, NOW)

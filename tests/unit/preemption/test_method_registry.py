@@ -90,7 +90,7 @@ class Jobs(Site):
             quantum=0.0,
             methods={name: one.traits for name, one in methods.items()},
             unmatched=REGULAR,
-            paces={name: one.pace for name, one in methods.items()},
+            speeds={name: one.speed for name, one in methods.items()},
         )
         super().__init__(
             directory, rules, methods=methods, preempt_timeout=40.0, preempt_timeouts={"self_requeue": 50.0}
