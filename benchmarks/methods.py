@@ -1,4 +1,4 @@
-"""How fast the preempt methods are, each beside the bare tool on the same data, in turn, in the same run.
+"""How fast the preemption methods are, each beside the bare tool on the same data, in turn, in the same run.
 
 Sizes are of touched memory that does not compress, in one process. Prints a table and writes
 ``build/bench/methods.json``: a list with, for each method and size, ``method``, ``tool`` and its ``rival``, ``bytes``,

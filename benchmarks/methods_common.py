@@ -1,4 +1,4 @@
-"""What the benchmark of the preempt methods shares: a user, a place on disk, clocks, the fsync of the bare tools."""
+"""What the benchmark of the preemption methods shares: a user, a place on disk, clocks, the fsync of the bare tools."""
 
 from __future__ import annotations
 

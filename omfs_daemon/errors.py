@@ -17,7 +17,7 @@ class GatewayError(OmfsError):
 
 
 class GatewayTimeout(GatewayError):
-    """A call to Slurm took longer than its time-out; whether it took effect is unknown."""
+    """A call to Slurm took longer than its timeout; whether it took effect is unknown."""
 
 
 class ParseError(GatewayError):

@@ -59,8 +59,18 @@ def _view(session: Session) -> MethodsView:
 
 def methods_table(view: MethodsView) -> Iterator[RenderableType]:
     """What ``omfs methods`` prints."""
-    columns = ("method", "keeps work", "continues on", "frees", "done by", "preempt", "resume", "timeout", "usable now")
-    made = table(f"Methods of preemption (from {view['source']})", columns, ("timeout",))
+    columns = (
+        "method",
+        "keeps work",
+        "continues on",
+        "frees",
+        "done by",
+        "preempt",
+        "resume",
+        "timeout",
+        "usable now",
+    )
+    made = table(f"Preemption methods (from {view['source']})", columns, ("timeout",))
     for method in view["methods"]:
         speed = method["speed"]
         made.add_row(

@@ -1,4 +1,4 @@
-"""The rules of the policy, node licenses and time-outs that a configuration gives."""
+"""The rules of the policy, node licenses and timeouts that a configuration gives."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class SlurmSection(Section):
     )
     timeout_seconds: SomeSeconds = Field(
         10.0,
-        description="Time-out of one call to Slurm, after which Slurm counts as unreachable.",
+        description="Timeout of one call to Slurm, after which Slurm counts as unreachable.",
         examples=[30.0],
     )
     poll_seconds: SomeSeconds = Field(

@@ -69,7 +69,7 @@ def _after_stopping(
     preemption: Preemption, view: ObservedCluster, now: float, method_settings: MethodSettings, is_fresh: bool
 ) -> Preemption:
     progress = {victim.ref: progress_of(victim, view, method_settings) for victim in preemption.victims}
-    if all(far is PreemptionProgress.STOPPED for far in progress.values()):
+    if all(far is PreemptionProgress.PREEMPTED for far in progress.values()):
         return _enter(preemption, Step.STARTING, now)
     needless = (
         _no_longer_needed(preemption, view, now) if any(map(method_settings.is_careful, preemption.victims)) else None
@@ -86,7 +86,7 @@ def _after_stopping(
     late = [
         v
         for v in preemption.victims
-        if progress[v.ref] is not PreemptionProgress.STOPPED and _is_late(v, preemption, now, method_settings)
+        if progress[v.ref] is not PreemptionProgress.PREEMPTED and _is_late(v, preemption, now, method_settings)
     ]
     if not failed and not late:
         return preemption
@@ -111,7 +111,7 @@ def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float)
 
 
 def _is_late(victim: VictimState, preemption: Preemption, now: float, method_settings: MethodSettings) -> bool:
-    """A quick victim waits until all careful ones are done; its own time-out starts then."""
+    """A quick victim waits until all careful ones are done; its own timeout starts then."""
     patience = (
         method_settings.moving(preemption.preemptor)
         if method_settings.is_careful(victim)

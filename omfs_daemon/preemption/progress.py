@@ -1,4 +1,4 @@
-"""How far a preemption is, as observed, and by which methods and time-outs it is carried out."""
+"""How far a preemption is, as observed, and by which methods and timeouts it is carried out."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def progress_of(victim: VictimState, view: ObservedCluster, method_settings: Met
     """How far it is; a job that is gone, or is in a later run, has freed its resources."""
     job = view.job(victim.ref)
     if job is None or (job.start is not None and job.start != victim.start and job.runs):
-        return PreemptionProgress.STOPPED
+        return PreemptionProgress.PREEMPTED
     return method_settings.method(victim).progress(seen_of(victim, job, view))
 
 

@@ -15,7 +15,7 @@ from omfs_daemon.slurm.node_licenses import NodeLicenses
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times in seconds; ``preempt_timeouts``: by method, where it has a time-out of its own."""
+    """Times in seconds; ``preempt_timeouts``: by method, where it has a timeout of its own."""
 
     rules: Rules = field(default_factory=lambda: Rules(methods={}, unmatched=REGULAR))
     methods: Mapping[str, PreemptMethod] = field(default_factory=installed)

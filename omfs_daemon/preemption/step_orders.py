@@ -103,7 +103,7 @@ def _preempt_running(preemption: Preemption, view: ObservedCluster, method_setti
     return [*wanted, *quick]
 
 
-_SAFE = (PreemptionProgress.SECURED, PreemptionProgress.STOPPED)
+_SAFE = (PreemptionProgress.SECURED, PreemptionProgress.PREEMPTED)
 
 
 def _keep_preempted(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[Action]:

@@ -29,7 +29,7 @@ class SelfRequeue:
     def progress(self, seen: ObservedJob) -> PreemptionProgress:
         if seen.job.runs:
             return PreemptionProgress.GOING if _state(seen.job) is RunState.STOPPING else PreemptionProgress.UNTOUCHED
-        return PreemptionProgress.GOING if seen.job.holds_cpus else PreemptionProgress.STOPPED
+        return PreemptionProgress.GOING if seen.job.holds_cpus else PreemptionProgress.PREEMPTED
 
     def why_failed(self, seen: ObservedJob) -> str:
         return ""

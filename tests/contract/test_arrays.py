@@ -88,7 +88,7 @@ def test_an_unknown_task_is_refused(world: World) -> None:
     assert [refusal.ref for refusal in world.gateway.hold([f"{array}_77"])] == [f"{array}_77"]
 
 
-def test_cancelling_an_array_ends_all_of_it(world: World) -> None:
+def test_canceling_an_array_ends_all_of_it(world: World) -> None:
     array = world.submit(WAITING)
     world.until(lambda: world.tasks(array)[1].state is JobState.RUNNING)
     world.cancel(array)

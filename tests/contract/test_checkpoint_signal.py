@@ -8,7 +8,7 @@ import pytest
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnUsr1
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior, OnUsr1
 from tests.support.clusters import World
 
 WHAT = Submission(
@@ -17,7 +17,7 @@ WHAT = Submission(
     nice=7,
     requeue=False,
     licenses=(("ve_n1", 1),),
-    launched=OmfsRunBehaviour(),
+    launched=OmfsRunBehavior(),
 )
 
 
@@ -27,7 +27,7 @@ def says(world: World, job: int, state: str, run: int = 0) -> bool:
 
 def ready(world: World, on_usr1: OnUsr1 = OnUsr1.CHECKPOINT) -> int:
     """A job that may be requeued: since 24.05 Slurm lets one end for good that may not, whatever its exit code."""
-    job = world.running(replace(WHAT, launched=OmfsRunBehaviour(on_usr1=on_usr1)))
+    job = world.running(replace(WHAT, launched=OmfsRunBehavior(on_usr1=on_usr1)))
     assert world.gateway.allow_requeue([str(job)]) == []
     world.until(lambda: says(world, job, "ready"))
     return job

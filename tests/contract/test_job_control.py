@@ -212,7 +212,7 @@ def test_a_running_job_takes_a_signal(world: World, batch_only: bool) -> None:
 
 
 def test_a_waiting_job_takes_no_signal(world: World) -> None:
-    """``scancel`` tries again for most of a minute before it says so: a short time-out may come first."""
+    """``scancel`` tries again for most of a minute before it says so: a short timeout may come first."""
     job = world.submit(Submission(JobRequest(1), hold=Hold.USER))
     with contextlib.suppress(GatewayTimeout):
         assert len(world.gateway.signal(str(job), "USR1")) == 1

@@ -93,7 +93,7 @@ def test_an_ended_job_is_found_but_not_listed(world: World) -> None:
     assert world.listed(job_id) is None
 
 
-def test_a_cancelled_job_ends(world: World) -> None:
+def test_a_canceled_job_ends(world: World) -> None:
     job_id = world.running(Submission(JobRequest(1)))
     world.cancel(job_id)
     world.until(lambda: world.is_in(job_id, JobState.ENDED))

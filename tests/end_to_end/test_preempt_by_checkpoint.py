@@ -233,17 +233,17 @@ def test_the_daemon_is_killed_in_mid_stop_and_started_again(jobs: Jobs) -> None:
 
 # -- what users write -------------------------------------------------------------------------------------------------
 
-# Not under omfs-run; says whether it was signalled.
+# Not under omfs-run; says whether it was signaled.
 LOYAL = """#!/bin/bash
-trap 'touch signalled-$SLURM_JOB_ID' USR1
+trap 'touch signaled-$SLURM_JOB_ID' USR1
 while [ ! -e finish ]; do sleep 0.1; done
 exit 7
 """
-DEAF = LOYAL.replace("touch signalled-$SLURM_JOB_ID", "")
+DEAF = LOYAL.replace("touch signaled-$SLURM_JOB_ID", "")
 MORTAL = LOYAL.replace("trap", ": no trap")
 
 
-def test_a_job_that_names_a_method_but_does_not_use_omfs_run_is_never_signalled(jobs: Jobs) -> None:
+def test_a_job_that_names_a_method_but_does_not_use_omfs_run_is_never_signaled(jobs: Jobs) -> None:
     jobs.daemon.start()
     victim = jobs.batch(LOYAL, "--comment=omfs:method=dmtcp", "--nodelist=n1")
     jobs.wait_running(victim)
@@ -253,7 +253,7 @@ def test_a_job_that_names_a_method_but_does_not_use_omfs_run_is_never_signalled(
     assert not jobs.daemon.ask("plan")["actions"] and not jobs.daemon.ask("history")["preemptions"]
     (jobs.home / "finish").touch()
     jobs.wait_ended(victim, urgent)
-    assert not (jobs.home / f"signalled-{victim}").exists()
+    assert not (jobs.home / f"signaled-{victim}").exists()
     assert "ExitCode=7:0" in jobs.shown(victim)
     jobs.nothing_left()
 

@@ -102,7 +102,7 @@ def test_slurm_does_not_wait_for_a_daemon_that_is_stopped_or_dead(daemon: Daemon
     assert daemon.process is not None
     daemon.process.send_signal(signal.SIGSTOP)
     try:
-        # Each command has a time-out, and the job starts at once: the daemon's last heartbeat is still fresh.
+        # Each command has a timeout, and the job starts at once: the daemon's last heartbeat is still fresh.
         submitted = [daemon.submit("bio", 0.1, method="requeue") for _ in range(3)]
         wait_until(lambda: all(daemon.job(job).state is JobState.ENDED for job in submitted), "jobs to end")
     finally:

@@ -1,4 +1,4 @@
-"""The benchmark of the preempt methods with a few megabytes: each is measured, and the figures are well-formed."""
+"""The benchmark of the preemption methods with a few megabytes: each is measured, and the figures are well-formed."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_the_end_of_a_job_wakes_the_daemon(slurm: LocalSlurm, woken: Event) -> N
 
 
 @pytest.mark.parametrize("order", [["scancel"], ["scontrol", "requeue"], ["scontrol", "requeuehold"]])
-def test_so_do_a_cancelled_and_a_requeued_one(slurm: LocalSlurm, woken: Event, order: list[str]) -> None:
+def test_so_do_a_canceled_and_a_requeued_one(slurm: LocalSlurm, woken: Event, order: list[str]) -> None:
     job = running(slurm, "exec sleep 300")
     assert not woken.is_set()
     slurm.command(*order, str(job))

@@ -490,7 +490,7 @@ def test_a_script_of_the_sites_own_may_call_it(gate: LocalSlurm) -> None:
         os.utime(script, (soon, soon))
 
 
-# -- what cannot be honoured, and the site's classes ---
+# -- what cannot be honored, and the site's classes ---
 SITE = """
 [policy]
 min_runtime_max_seconds = 3600

@@ -86,7 +86,7 @@ def test_a_kill_after_the_quantum_by_hand():
 
 
 def test_a_checkpoint_after_quantum_and_latency_by_hand():
-    """Decided at 60, signalled at 67, written by 72; a runs until 172; both are read for 5 s and go on for 933 s."""
+    """Decided at 60, signaled at 67, written by 72; a runs until 172; both are read for 5 s and go on for 933 s."""
     found = result(LENT, Variant("omfs", quantum=60.0, latency=7.0))
     assert found.own_share.tolist() == [62.0]
     assert found.row.longest_preemption == 5.0

@@ -23,7 +23,7 @@ from omfs_daemon.slurm.pyslurm.pyslurm_process import PySlurmProcess
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnUsr1
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior, OnUsr1
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.support.pyslurm_stand_in.commands import FakeCommands
@@ -246,7 +246,7 @@ def _script(what: Submission) -> str:
     return f"sleep {seconds:g}"
 
 
-def _launched_script(what: Submission, launched: OmfsRunBehaviour) -> str:
+def _launched_script(what: Submission, launched: OmfsRunBehavior) -> str:
     """A stand-in for omfs-run: its words and its exit code."""
     method, seconds = f"method={launched.method}", f"{launched.seconds:g}"
     answers = {

@@ -1,4 +1,4 @@
-"""What the tests of preempt methods have in common: sites, victims and preemptors for each method."""
+"""What the tests of preemption methods have in common: sites, victims and preemptors for each method."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from omfs_daemon.cluster.holds import OUR_MARK
 from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.slurm.node_licenses import NodeLicense, NodeLicenses
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from tests.support.fake_omfs_node import GB
 from tests.support.fake_site import Killed, Site, site_rules
 
@@ -34,7 +34,7 @@ def methods_site(directory: Path, last_resort: str = "", hosts: int = 4, **more:
 def victim(site: Site, method: str, node: str = "", account: str = "bio", **more: Any) -> int:
     """A job of one node that can be preempted by this method; under ve_swap it has the node's VE."""
     if method in LAUNCHED:
-        more.setdefault("launched", OmfsRunBehaviour(method))
+        more.setdefault("launched", OmfsRunBehavior(method))
     if method == "pageout":
         more.setdefault("size", 6 * GB)
     if method == "ve_swap":

@@ -243,7 +243,7 @@ def test_a_preemptor_that_does_not_start_is_undone_and_not_tried_again_at_once(t
     assert all_completed(site)
 
 
-def test_a_cancelled_preemptor_lets_its_victims_come_back(site: Site) -> None:
+def test_a_canceled_preemptor_lets_its_victims_come_back(site: Site) -> None:
     [site.submit("bio", run_time=100) for _ in range(4)]
     site.run(2)
     physics = site.submit("physics", ignores_term=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnRestart
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior, OnRestart
 from tests.support.preemption_cases import methods_site, preemptor, victim
 
 
 def test_the_owner_is_told_and_may_release_it(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
-    bad = OmfsRunBehaviour("dmtcp", on_restart=OnRestart.HELD, why="not_verified")
+    bad = OmfsRunBehavior("dmtcp", on_restart=OnRestart.HELD, why="not_verified")
     job = victim(site, "dmtcp", on="n1", run_time=100, launched=bad)
     site.run(3)
     urgent = preemptor(site, "", cpus=4)
@@ -21,6 +21,6 @@ def test_the_owner_is_told_and_may_release_it(tmp_path: Path) -> None:
     assert len(site.slurm.history[job].starts) == 2, "it is not released again and again"
     assert [event.event for event in site.history_database.of_job(str(job))][-1] == "held_for_owner"
     assert str(job) not in site.journal.state.preempted
-    site.slurm.behave(job, OmfsRunBehaviour("dmtcp"))
+    site.slurm.behave(job, OmfsRunBehavior("dmtcp"))
     site.gateway.release([str(job)])
     site.run_until(lambda: site.runs(job), limit=20)

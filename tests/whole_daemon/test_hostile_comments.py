@@ -12,7 +12,7 @@ import pytest
 from omfs_daemon.cluster import run_report as launched
 from omfs_daemon.cluster.jobs import Hold
 from omfs_daemon.cluster.run_report import RunState
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnUsr1
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior, OnUsr1
 from tests.support.fake_site import Site
 from tests.support.preemption_cases import methods_site, preemptor, victim, victims
 
@@ -88,7 +88,7 @@ STATES = (
 def test_a_word_that_changes_all_the_time_costs_few_signals_and_ends(tmp_path: Path) -> None:
     """Victims that never stop, whatever they report: the preemption times out, and is not tried again at once."""
     site = methods_site(tmp_path)
-    jobs = victims(site, "dmtcp", run_time=1e6, launched=OmfsRunBehaviour("dmtcp", on_usr1=OnUsr1.IGNORE))
+    jobs = victims(site, "dmtcp", run_time=1e6, launched=OmfsRunBehavior("dmtcp", on_usr1=OnUsr1.IGNORE))
     urgent = preemptor(site, "dmtcp", cpus=16, hosts=4)
     signals, begun, turn = counted(site, "signal"), site.now, 0
     while site.now < begun + 600:

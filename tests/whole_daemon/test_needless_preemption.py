@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from tests.support.preemption_cases import check_peace, lost, methods_site, preemptor, victim
 
 
 def test_nobody_more_is_stopped_for_a_preemptor_that_is_gone(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
-    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehaviour("dmtcp", seconds=20))
+    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
     quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
     site.run(3)
     urgent = preemptor(site, "", cpus=4)
@@ -30,7 +30,7 @@ def test_nobody_more_is_stopped_for_a_preemptor_that_runs_already(tmp_path: Path
     """A third job on its node ends by itself, so it starts before the checkpoint of the first victim is written."""
     site = methods_site(tmp_path, hosts=1)
     third = site.submit("bio", method="", cpus=2, on="n1", run_time=12)
-    slow = victim(site, "dmtcp", cpus=1, on="n1", run_time=200, launched=OmfsRunBehaviour("dmtcp", seconds=30))
+    slow = victim(site, "dmtcp", cpus=1, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=30))
     quick = site.submit("bio", method="requeue", cpus=1, on="n1", run_time=200)
     site.run(3)
     assert site.runs(third, slow, quick)

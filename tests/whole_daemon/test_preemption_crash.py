@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from tests.support.amounts import sample
 from tests.support.fake_omfs_node import GB
 from tests.support.fake_site import Fuse, Site
@@ -36,7 +36,7 @@ def scenario_of_mixed() -> Scenario:
     """One wide urgent job for a requeued, a launched and a swapped one."""
     return [
         (0.0, partial(Site.submit, account="bio", method="requeue", on="n1", run_time=10.0)),
-        (0.0, partial(victim, method="dmtcp", on="n2", run_time=10.0, launched=OmfsRunBehaviour(seconds=3))),
+        (0.0, partial(victim, method="dmtcp", on="n2", run_time=10.0, launched=OmfsRunBehavior(seconds=3))),
         (0.0, partial(victim, method="ve_swap", node="n3", run_time=40.0, size=12 * GB)),
         (2.0, partial(preemptor, method="", cpus=12, hosts=3, run_time=4.0)),
     ]

@@ -12,7 +12,7 @@ from omfs_daemon.policy.rules.classes import classify
 from omfs_daemon.policy.victims.method_availability import MethodAvailability, WhyUnavailable
 from omfs_daemon.preemption.methods.node_work import NodeAction
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnRestart, OnUsr1, with_run_comment
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior, OnRestart, OnUsr1, with_run_comment
 from tests.support.fake_omfs_node import GB
 from tests.support.fake_site import Site
 from tests.support.preemption_cases import (
@@ -42,9 +42,9 @@ KINDS = {
 def break_it(site: Site, kind: str, jobs: list[int]) -> None:
     for job in jobs:
         if kind == "checkpoint fails":
-            site.slurm.behave(job, OmfsRunBehaviour(on_usr1=OnUsr1.FAIL))
+            site.slurm.behave(job, OmfsRunBehavior(on_usr1=OnUsr1.FAIL))
         elif kind == "omfs-run hangs":
-            site.slurm.behave(job, OmfsRunBehaviour(on_usr1=OnUsr1.IGNORE))
+            site.slurm.behave(job, OmfsRunBehavior(on_usr1=OnUsr1.IGNORE))
     if kind not in ("checkpoint fails", "omfs-run hangs"):
         site.nodes.fail(NodeAction.OUT, kind)
 
@@ -78,7 +78,7 @@ def test_a_stop_that_fails_is_undone_and_the_job_is_spared(kind: str, tmp_path: 
     assert lost(site, jobs) == 0
     site.nodes.fix()
     for job in jobs if method == "dmtcp" else ():
-        site.slurm.behave(job, OmfsRunBehaviour())
+        site.slurm.behave(job, OmfsRunBehavior())
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
     assert lost(site, jobs) == 0
@@ -117,7 +117,7 @@ def why_not(site: Site, job_id: int, method: str) -> WhyUnavailable | None:
 @pytest.mark.parametrize("method", LAUNCHED)
 def test_a_job_that_is_not_ready_is_not_signalled(method: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
-    job = victim(site, method, run_time=100, launched=OmfsRunBehaviour(method, ready_after=30))
+    job = victim(site, method, run_time=100, launched=OmfsRunBehavior(method, ready_after=30))
     site.run(2)
     urgent = preemptor(site, method)
     site.run(20)
@@ -133,7 +133,7 @@ def test_ready_in_an_earlier_run_is_not_ready_now(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
     job = victim(site, "dmtcp", run_time=100)
     site.run(2)
-    site.slurm.behave(job, OmfsRunBehaviour(ready_after=1e6))
+    site.slurm.behave(job, OmfsRunBehavior(ready_after=1e6))
     site.gateway.requeue_hold([str(job)])
     site.gateway.release([str(job)])
     site.now += 10
@@ -148,13 +148,13 @@ def test_ready_in_an_earlier_run_is_not_ready_now(tmp_path: Path) -> None:
 
 def test_a_failure_of_an_earlier_attempt_is_none_of_this_one(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1, retry_after=20.0)
-    job = victim(site, "dmtcp", run_time=200, launched=OmfsRunBehaviour(on_usr1=OnUsr1.FAIL))
+    job = victim(site, "dmtcp", run_time=200, launched=OmfsRunBehavior(on_usr1=OnUsr1.FAIL))
     site.run(2)
     urgent = preemptor(site, "dmtcp")
     site.run_until(lambda: "failed" in site.job(job).comment, limit=20)
     site.run_until(lambda: not site.journal.state.preemptions, limit=20)
     assert site.runs(job)
-    site.slurm.behave(job, OmfsRunBehaviour(seconds=3))
+    site.slurm.behave(job, OmfsRunBehavior(seconds=3))
     site.run_until(lambda: site.runs(urgent), limit=60)
     site.run(2)
     assert [preemption.outcome for preemption in site.history_database.preemptions(10, 0.0)] == [
@@ -168,7 +168,7 @@ def test_a_failure_of_an_earlier_attempt_is_none_of_this_one(tmp_path: Path) -> 
 
 def test_a_second_failure_is_told_as_soon_as_the_first(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1, retry_after=20.0)
-    victim(site, "dmtcp", run_time=200, launched=OmfsRunBehaviour(on_usr1=OnUsr1.FAIL))
+    victim(site, "dmtcp", run_time=200, launched=OmfsRunBehavior(on_usr1=OnUsr1.FAIL))
     site.run(2)
     preemptor(site, "dmtcp")
     site.run_until(lambda: len(site.history_database.preemptions(10, 0.0)) == 3, limit=90)
@@ -178,7 +178,7 @@ def test_a_second_failure_is_told_as_soon_as_the_first(tmp_path: Path) -> None:
 def test_a_lie_in_the_comment_gains_and_loses_nothing(tmp_path: Path) -> None:
     """The owner writes that their job is stopped, or has failed: the exit code alone counts."""
     site = methods_site(tmp_path, hosts=1)
-    job = victim(site, "dmtcp", run_time=60, launched=OmfsRunBehaviour(seconds=3))
+    job = victim(site, "dmtcp", run_time=60, launched=OmfsRunBehavior(seconds=3))
     site.run(2)
     urgent = preemptor(site, "dmtcp")
     site.run_until(lambda: "stopping" in site.job(job).comment, limit=10)
@@ -193,9 +193,9 @@ def test_a_lie_in_the_comment_gains_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_launcher_that_ends_long_after_the_stop_was_undone_is_let_go(tmp_path: Path) -> None:
-    """Its checkpoint took longer than the time-out: it waits, held, and no preemption is remembered."""
+    """Its checkpoint took longer than the timeout: it waits, held, and no preemption is remembered."""
     site = methods_site(tmp_path, hosts=1, preempt_timeout=10.0, retry_after=1000.0)
-    job = victim(site, "dmtcp", run_time=100, launched=OmfsRunBehaviour(seconds=40))
+    job = victim(site, "dmtcp", run_time=100, launched=OmfsRunBehavior(seconds=40))
     site.run(2)
     urgent = preemptor(site, "dmtcp", run_time=5)
     site.run_until(lambda: bool(site.history_database.preemptions(10, 0.0)), limit=120)
@@ -212,7 +212,7 @@ def test_a_launcher_that_ends_long_after_the_stop_was_undone_is_let_go(tmp_path:
 
 def test_the_owners_own_hold_afterwards_is_his(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1, preempt_timeout=10.0, retry_after=1000.0)
-    job = victim(site, "dmtcp", run_time=100, launched=OmfsRunBehaviour(seconds=40))
+    job = victim(site, "dmtcp", run_time=100, launched=OmfsRunBehavior(seconds=40))
     site.run(2)
     preemptor(site, "dmtcp", run_time=200)
     site.run_until(lambda: site.state(job) is JobState.PENDING, limit=120)
@@ -227,7 +227,7 @@ def test_the_owners_own_hold_afterwards_is_his(tmp_path: Path) -> None:
 
 def test_a_job_that_cannot_be_restarted_stays_held_for_its_owner(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
-    job = victim(site, "dmtcp", run_time=60, launched=OmfsRunBehaviour(on_restart=OnRestart.HELD, why="not_verified"))
+    job = victim(site, "dmtcp", run_time=60, launched=OmfsRunBehavior(on_restart=OnRestart.HELD, why="not_verified"))
     site.run(2)
     urgent = preemptor(site, "dmtcp", run_time=5)
     site.run_until(lambda: bool(site.slurm.history[urgent].outcome), limit=60)
@@ -237,7 +237,7 @@ def test_a_job_that_cannot_be_restarted_stays_held_for_its_owner(tmp_path: Path)
     assert site.job(job).hold is Hold.USER, "its owner may release it"
     assert len(site.slurm.history[job].starts) == 2, "it is not tried again and again"
     assert site.slurm.user_release(job)
-    site.slurm.behave(job, OmfsRunBehaviour())
+    site.slurm.behave(job, OmfsRunBehavior())
     site.rest()
     assert site.outcomes()[job] == "COMPLETED"
 
@@ -371,7 +371,7 @@ def test_an_urgent_job_whose_owner_cancels_it_in_the_middle_costs_nobody_anythin
         directory = tmp_path / method
         directory.mkdir()
         site = methods_site(directory, hosts=1)
-        slow = {"launched": replace(OmfsRunBehaviour(method), seconds=5)} if method in LAUNCHED else {"size": 30 * GB}
+        slow = {"launched": replace(OmfsRunBehavior(method), seconds=5)} if method in LAUNCHED else {"size": 30 * GB}
         (job,) = victims(site, method, count=1, run_time=60, **slow)
         urgent = preemptor(site, method)
         site.run(3)

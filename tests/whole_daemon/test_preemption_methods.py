@@ -8,7 +8,7 @@ import pytest
 
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.preemption.methods.node_work import NodeAction
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnUsr1
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior, OnUsr1
 from tests.support.fake_omfs_node import GB
 from tests.support.fake_site import Site
 from tests.support.preemption_cases import (
@@ -109,7 +109,7 @@ def mixed(site: Site) -> list[int]:
     jobs = [
         site.submit("bio", method="requeue", on="n1", run_time=200),
         site.submit("bio", method="suspend", on="n2", run_time=200),
-        victim(site, "dmtcp", on="n3", run_time=200, launched=OmfsRunBehaviour(seconds=20)),
+        victim(site, "dmtcp", on="n3", run_time=200, launched=OmfsRunBehavior(seconds=20)),
         victim(site, "ve_swap", "n4", run_time=200),
     ]
     site.run(3)
@@ -138,7 +138,7 @@ def test_if_a_careful_one_fails_nobody_has_lost_anything(bad: str, tmp_path: Pat
     site = methods_site(tmp_path)
     jobs = mixed(site)
     if bad == "dmtcp":
-        site.slurm.behave(jobs[2], OmfsRunBehaviour(seconds=20, on_usr1=OnUsr1.FAIL))
+        site.slurm.behave(jobs[2], OmfsRunBehavior(seconds=20, on_usr1=OnUsr1.FAIL))
     else:
         site.nodes.fail(NodeAction.OUT, "partial_swap")
     urgent = preemptor(site, "", cpus=16, hosts=4)
@@ -153,7 +153,7 @@ def test_if_a_careful_one_fails_nobody_has_lost_anything(bad: str, tmp_path: Pat
     assert site.job(urgent).request.required_nodes == frozenset()
     assert str(jobs[2 if bad == "dmtcp" else 3]) in site.journal.state.spared
     site.nodes.fix()
-    site.slurm.behave(jobs[2], OmfsRunBehaviour())
+    site.slurm.behave(jobs[2], OmfsRunBehavior())
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
     check_peace(site)

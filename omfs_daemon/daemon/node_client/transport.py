@@ -23,7 +23,7 @@ from omfs_daemon.protocol.node_request import VERSION
 Request = Mapping[str, object]
 
 GRACE = 5.0
-"""Seconds for the start and the answer of omfs-node, which keeps its own time-out."""
+"""Seconds for the start and the answer of omfs-node, which keeps its own timeout."""
 
 STDERR_BYTES = 4096
 """So much of what omfs-node writes to stderr is kept."""

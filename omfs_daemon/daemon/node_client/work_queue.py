@@ -14,14 +14,14 @@ from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork, NodeWorkState, NodeWorkStatus, with_costs_of
 from omfs_daemon.protocol.node_request import MIXED, MOVED_OUT, NO_PROCESS
 
-# omfs-node answers even after its time-out, and then takes up to a few seconds to undo.
+# omfs-node answers even after its timeout, and then takes up to a few seconds to undo.
 _UNDO_TIMEOUT = 60.0
 
 
 class ThreadedWorkQueue:
     """Runs work in at most ``workers`` threads, a job's items one after the other.
 
-    ``wake`` is called, from a worker's thread, whenever an item is done. Every call to a node has a time-out, so a hung
+    ``wake`` is called, from a worker's thread, whenever an item is done. Every call to a node has a timeout, so a hung
     node occupies a worker for no longer than that.
     """
 

@@ -1,7 +1,7 @@
 """Where a request fits on free resources.
 
 What fits here must fit in Slurm too; where Slurm knows more (sockets, topology, uneven allocations on a fixed number of
-nodes), this errs towards "does not fit". It is *complete* and *monotone*: it finds a placement if its own rules allow
+nodes), this errs toward "does not fit". It is *complete* and *monotone*: it finds a placement if its own rules allow
 one, and what fits still fits when more is free. The choice of victims depends on that.
 """
 

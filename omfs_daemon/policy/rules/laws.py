@@ -124,5 +124,5 @@ def matures_at(since: float, quantum: float) -> float:
 
 
 def counts_in_hour(preempted: float, now: float) -> bool:
-    """Whether a preemption at this time still counts towards the limit per hour."""
+    """Whether a preemption at this time still counts toward the limit per hour."""
     return preempted > now - HOUR

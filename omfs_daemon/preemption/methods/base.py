@@ -1,4 +1,4 @@
-"""The interface of preempt methods, and the base of those that need one order of Slurm's."""
+"""The interface of preemption methods, and the base of those that need one order of Slurm's."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class PreemptionProgress(StrEnum):
     UNTOUCHED  it runs, and nothing has been done to it: it can still be spared
     GOING      it is being preempted
     SECURED    its work is safe and it computes no longer, but Slurm still counts it as running: one order is missing
-    STOPPED    it has freed its CPUs, and its work is as safe as the method makes it
+    PREEMPTED  it has freed its CPUs, and its work is as safe as the method makes it
     FAILED     it could not be preempted, and runs on (or will, once it is resumed)
     """
 
     UNTOUCHED = "untouched"
     GOING = "going"
     SECURED = "secured"
-    STOPPED = "stopped"
+    PREEMPTED = "preempted"
     FAILED = "failed"
 
 
@@ -69,13 +69,13 @@ class PreemptMethod(Protocol):
         """Orders needed before the running job is preempted; it runs on meanwhile."""
 
     def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
-        """Orders missing until these running jobs are SECURED or STOPPED."""
+        """Orders missing until these running jobs are SECURED or PREEMPTED."""
 
     def finish(self, jobs: Sequence[ObservedJob]) -> list[Action]:
-        """Orders that make SECURED jobs STOPPED: sent when all victims of the preemption are as far."""
+        """Orders that make SECURED jobs PREEMPTED: sent when all victims of the preemption are as far."""
 
     def progress(self, seen: ObservedJob) -> PreemptionProgress:
-        """How far it is. STOPPED is a proof, not a hope."""
+        """How far it is. PREEMPTED is a proof, not a hope."""
 
     def why_failed(self, seen: ObservedJob) -> str:
         """Why it FAILED, in one line."""
@@ -91,7 +91,7 @@ class PreemptMethod(Protocol):
 
 
 class SingleOrderMethod:
-    """Nothing to prepare, nothing to finish; a job is STOPPED when it has freed its CPUs."""
+    """Nothing to prepare, nothing to finish; a job is PREEMPTED when it has freed its CPUs."""
 
     def prepare(self, seen: ObservedJob) -> list[Action]:
         return []
@@ -102,7 +102,7 @@ class SingleOrderMethod:
     def progress(self, seen: ObservedJob) -> PreemptionProgress:
         if seen.job.runs:
             return PreemptionProgress.UNTOUCHED
-        return PreemptionProgress.GOING if seen.job.holds_cpus else PreemptionProgress.STOPPED
+        return PreemptionProgress.GOING if seen.job.holds_cpus else PreemptionProgress.PREEMPTED
 
     def why_failed(self, seen: ObservedJob) -> str:
         return ""

@@ -38,7 +38,7 @@ class SwapOutMethod(SingleOrderMethod):
     def progress(self, seen: ObservedJob) -> PreemptionProgress:
         """A job that is suspended was SECURED before; after a crash, nodes are asked whether its memory is out."""
         if seen.job.state is JobState.SUSPENDED:
-            return PreemptionProgress.STOPPED
+            return PreemptionProgress.PREEMPTED
         if not seen.job.runs:
             return super().progress(seen)
         work = seen.work

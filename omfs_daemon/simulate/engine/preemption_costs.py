@@ -94,7 +94,7 @@ def simulated_costs(workload: Workload, model: CostModel, seed: int) -> Simulate
     count, mode = len(workload), workload.mode
     cpus = workload.cpus.astype(np.float64)
     moved = np.where(workload.swap > 0, workload.swap, workload.memory)
-    # Both are drawn whatever the model, so that swap-in times do not depend on how swap-outs are modelled.
+    # Both are drawn whatever the model, so that swap-in times do not depend on how swap-outs are modeled.
     out_draw, in_draw = generator.random(count), generator.random(count)
     swapped, written = mode == PreemptMode.SWAP, mode == PreemptMode.CHECKPOINT
     preemption = np.select(

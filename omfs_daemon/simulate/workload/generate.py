@@ -156,7 +156,7 @@ def day_weights() -> Floats:
     """How dense arrivals are in each half-hour from midnight on; the mean is 1."""
     inside = (np.arange(64) + 0.5) / 64 - 0.5
     at = (np.arange(_DAY_BEGINS, _DAY_BEGINS + _BUCKETS) + 1)[:, None] + inside
-    # The density need not be normalised: the weights are.
+    # The density need not be normalized: the weights are.
     weights = (at ** (_DAY_SHAPE - 1) * np.exp(-at / _DAY_SCALE)).mean(axis=1)
     return np.roll(weights / weights.mean(), _DAY_BEGINS)
 

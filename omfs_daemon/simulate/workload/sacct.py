@@ -254,7 +254,7 @@ def _as_workload(records: Sequence[_Record], report: ReadReport, options: ReadOp
 
 
 def _by_rules(records: Sequence[_Record], rules: Rules) -> list[tuple[bool, PreemptMode]]:
-    """Whether each is urgent, and its first preempt method, as the daemon would have treated it while it ran.
+    """Whether each is urgent, and its first preemption method, as the daemon would have treated it while it ran.
 
     Accounting does not say which jobs were submitted with --no-requeue; all count as if they may be requeued.
     """

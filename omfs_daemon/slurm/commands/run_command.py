@@ -1,4 +1,4 @@
-"""Run Slurm's commands: no shell, always a time-out, always the same environment."""
+"""Run Slurm's commands: no shell, always a timeout, always the same environment."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from omfs_daemon.slurm.pyslurm import rows as pyslurm_rows
 from omfs_daemon.slurm.pyslurm.pyslurm_child import PySlurmJob
 from omfs_daemon.slurm.pyslurm.pyslurm_process import PySlurmProcess
 
-_CHUNK = 100  # jobs in one request, which has one time-out
+_CHUNK = 100  # jobs in one request, which has one timeout
 _FEW = 200  # jobs that squeue is asked for by id
 _PRINTED_KEPT = 60.0
 _MOST_ID = 2**31

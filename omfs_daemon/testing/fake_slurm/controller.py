@@ -16,7 +16,7 @@ from omfs_daemon.testing.fake_slurm.fake_jobs import BAD_CONSTRAINTS, History, R
 from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts, sorted_licenses
 from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode
 from omfs_daemon.testing.fake_slurm.job_lifecycle import JobLifecycle
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from omfs_daemon.testing.fake_slurm.scheduler import Scheduler
 
 _TIMING = Timing()
@@ -138,7 +138,7 @@ class FakeSlurm(JobLifecycle):
         self.catch_up()
         self.fake_nodes[name].drained = True
 
-    def behave(self, job_id: int, launched: OmfsRunBehaviour) -> None:
+    def behave(self, job_id: int, launched: OmfsRunBehavior) -> None:
         """From now on omfs-run in the job does this."""
         self.catch_up()
         self._jobs.records[job_id].launched = launched

@@ -9,7 +9,7 @@ from math import inf
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.testing.fake_slurm.fake_nodes import Taken
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 
 REQUEUED_HELD = "job requeued in held state"
 BAD_CONSTRAINTS = "BadConstraints"
@@ -46,7 +46,7 @@ class Submission:
     requeue: bool = True
     saves_on: str = ""
     licenses: tuple[tuple[str, int], ...] = ()
-    launched: OmfsRunBehaviour | None = None
+    launched: OmfsRunBehavior | None = None
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class Record:
     checkpoint: float = 0.0
     generations: int = 0
     licenses: tuple[tuple[str, int], ...] = ()
-    launched: OmfsRunBehaviour | None = None
+    launched: OmfsRunBehavior | None = None
     run_state: str = ""
     failures: int = 0
     special_exit: bool = False

@@ -13,7 +13,7 @@ from typing import Protocol
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.protocol import job_comment
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OnRestart, OnUsr1, with_run_comment
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OnRestart, OnUsr1, with_run_comment
 
 _SUSPENDED_POLL = 1.0  # seconds until a suspended omfs-run is looked at again
 
@@ -50,7 +50,7 @@ class OmfsRun:
         if record.launched is not None:
             self._in_this_run(record.launched.ready_after, record, self._is_ready)
 
-    def asked_to_stop(self, record: Record) -> None:
+    def checkpoint_requested(self, record: Record) -> None:
         """USR1 to the batch shell."""
         launched = record.launched
         if launched is None:

@@ -80,7 +80,7 @@ class JobLifecycle(ABC):
         if signal == record.what.saves_on:
             record.checkpoint = record.work(self.now)
         if record.launched is not None and signal == "USR1" and batch_only:
-            self._omfs_run.asked_to_stop(record)
+            self._omfs_run.checkpoint_requested(record)
         elif signal == "KILL" or (signal == "TERM" and not record.what.ignores_term):
             self.end(record, "FAILED")
 

@@ -20,7 +20,7 @@ from omfs_daemon.simulate.workload.load_trace import load_trace
 from omfs_daemon.simulate.workload.read_report import Malformed, ReadOptions
 from omfs_daemon.simulate.workload.workload import PreemptMode, Workload
 
-# Slurm 22.05.8 with slurmdbd: a comment with a newline, an urgent job that was cancelled, one that never ran, a
+# Slurm 22.05.8 with slurmdbd: a comment with a newline, an urgent job that was canceled, one that never ran, a
 # requeued one, one that was suspended for 3 s, a heterogeneous one, an array.
 REAL = """\
 1|1|1795240438|1795240438|1795240441|3|UNLIMITED|4|bio|main|normal|COMPLETED|omfs:method=suspend

@@ -9,13 +9,13 @@ from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from omfs_daemon.testing.fake_slurm.omfs_run_behaviour import OmfsRunBehaviour, OnRestart, OnUsr1, with_run_comment
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior, OnRestart, OnUsr1, with_run_comment
 
 
 class World:
     """One job under omfs-run, a hundred seconds of work long."""
 
-    def __init__(self, launched: OmfsRunBehaviour) -> None:
+    def __init__(self, launched: OmfsRunBehavior) -> None:
         self.now = 1000.0
         self.slurm = FakeSlurm.uniform(lambda: self.now)
         self.gateway = FakeGateway(self.slurm)
@@ -44,7 +44,7 @@ class World:
 
 
 def test_it_is_ready_when_it_reports_so() -> None:
-    world = World(OmfsRunBehaviour(ready_after=5))
+    world = World(OmfsRunBehavior(ready_after=5))
     assert world.says() is None
     world.now += 5
     assert world.says() is RunState.READY
@@ -52,13 +52,13 @@ def test_it_is_ready_when_it_reports_so() -> None:
 
 
 def test_asked_before_it_is_ready_the_job_dies() -> None:
-    world = World(OmfsRunBehaviour(ready_after=5))
+    world = World(OmfsRunBehavior(ready_after=5))
     world.usr1()
     assert world.slurm.history[world.id].outcome == "FAILED"
 
 
 def test_no_work_is_lost_by_a_checkpoint_and_little_by_a_plain_requeue_after_it() -> None:
-    world = World(OmfsRunBehaviour())
+    world = World(OmfsRunBehavior())
     world.again()
     said = run_report(world.job())
     assert said is not None and (said.state, said.restarts) == (RunState.READY, 1)
@@ -68,7 +68,7 @@ def test_no_work_is_lost_by_a_checkpoint_and_little_by_a_plain_requeue_after_it(
 
 
 def test_asked_twice_it_makes_one_checkpoint() -> None:
-    world = World(OmfsRunBehaviour(seconds=3))
+    world = World(OmfsRunBehavior(seconds=3))
     world.now += 1
     for _ in range(3):
         world.usr1()
@@ -79,27 +79,27 @@ def test_asked_twice_it_makes_one_checkpoint() -> None:
 
 
 def test_what_fails_once_may_succeed_the_next_time() -> None:
-    world = World(OmfsRunBehaviour(on_usr1=OnUsr1.FAIL, why="not_writable"))
+    world = World(OmfsRunBehavior(on_usr1=OnUsr1.FAIL, why="not_writable"))
     world.now += 1
     world.usr1()
     world.now += 1
     said = run_report(world.job())
     assert said is not None and (said.state, said.why) == (RunState.FAILED, "not_writable")
-    world.slurm.behave(world.id, OmfsRunBehaviour())
+    world.slurm.behave(world.id, OmfsRunBehavior())
     world.usr1()
     world.now += 1
     assert world.says() is RunState.STOPPED
 
 
 def test_restarted_from_the_beginning_its_work_is_lost() -> None:
-    world = World(OmfsRunBehaviour(on_restart=OnRestart.FRESH))
+    world = World(OmfsRunBehavior(on_restart=OnRestart.FRESH))
     world.again()
     assert ":fresh=1" in world.job().comment
     assert world.slurm.history[world.id].lost == pytest.approx(10.5)
 
 
 def test_what_cannot_be_restarted_is_held_again() -> None:
-    world = World(OmfsRunBehaviour(on_restart=OnRestart.HELD, why="not_verified"))
+    world = World(OmfsRunBehavior(on_restart=OnRestart.HELD, why="not_verified"))
     world.again()
     job = world.job()
     assert (job.state, job.hold, job.restarts) == (JobState.PENDING, Hold.USER, 2)
@@ -107,7 +107,7 @@ def test_what_cannot_be_restarted_is_held_again() -> None:
 
 
 def test_a_job_suspended_in_mid_checkpoint_ends_it_when_it_is_resumed() -> None:
-    world = World(OmfsRunBehaviour(seconds=3))
+    world = World(OmfsRunBehavior(seconds=3))
     world.now += 1
     world.usr1()
     world.gateway.suspend([str(world.id)])
@@ -119,7 +119,7 @@ def test_a_job_suspended_in_mid_checkpoint_ends_it_when_it_is_resumed() -> None:
 
 
 def test_a_job_that_ends_by_itself_meanwhile_has_ended() -> None:
-    world = World(OmfsRunBehaviour(seconds=30))
+    world = World(OmfsRunBehavior(seconds=30))
     world.now += 90
     world.usr1()
     world.now += 40

@@ -30,7 +30,7 @@ _NO_LIMIT = 1_000_000
 
 
 class SweptMethod(NamedTuple):
-    """A preempt method, the same for all jobs; ``link``: of checkpoints, if not the usual one."""
+    """A preemption method, the same for all jobs; ``link``: of checkpoints, if not the usual one."""
 
     title: str
     mode: PreemptMode

@@ -62,7 +62,7 @@ last_preemption    entry in the log of preemptions
 started_in         the pass in which it started last
 spared             not to be preempted while no more swap area has become free than then
 is_held            non-preemptible, waits until its account's entitlement has room
-before, behind     neighbours in its group; earlier, later: among the jobs on CPUs and the suspended ones, by start
+before, behind     neighbors in its group; earlier, later: among the jobs on CPUs and the suspended ones, by start
 first_victim, left, number, signal  of a preemptor: its victims, how many of them hold CPUs, the number of the
                    decision, when the signal came
 next_victim, preemptor            of a victim

@@ -33,7 +33,7 @@ class OnRestart(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class OmfsRunBehaviour:
+class OmfsRunBehavior:
     """A job whose batch script is ``exec omfs-run``, and how it behaves.
 
     ``ready_after``: seconds from each start until omfs-run reports ready; USR1 before that kills the job, as the
