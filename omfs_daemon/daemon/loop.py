@@ -39,6 +39,7 @@ class Loop:
 
     def __init__(
         self,
+        *,
         cycle: Cycle,
         latest: LatestPoll,
         wake: Event,

@@ -54,6 +54,7 @@ class Answers:
 
     def __init__(
         self,
+        *,
         gateway: Gateway,
         latest: LatestPoll,
         journal: Journal,
