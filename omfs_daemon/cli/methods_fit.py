@@ -16,6 +16,7 @@ from omfs_daemon.daemon.api.operations import LONGEST_HISTORY
 from omfs_daemon.preemption.cost_fit import Fit, MethodDirection, fit, points
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.simulate.engine.preemption_costs import by_size
+from omfs_daemon.simulate.workload.workload import PreemptMode
 from omfs_daemon.terminal.exit_status import Exit
 from omfs_daemon.terminal.output import cell, print_json, show, speed_text, table
 from omfs_daemon.terminal.session import AsJson, session_of
@@ -109,9 +110,9 @@ def _number(value: float) -> str:
 
 def simulator_options(one: FittedMethod) -> list[str]:
     """The options of ``omfs simulate`` for preemption by this method."""
+    mode = PreemptMode.of(one.traits).name.lower()
     if not one.traits.keeps_work:
-        return ["--method", "kill"]
-    mode = "checkpoint" if one.traits.leaves else "swap"
+        return ["--method", mode]
     options = ["--method", mode]
     for made, direction in ((one.preempt, "out"), (one.resume, "in")):
         if made is not None:

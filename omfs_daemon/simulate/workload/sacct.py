@@ -56,8 +56,6 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 _CAME_BACK = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL"})
 """States of a record whose job ran again under the same number (sacct(1), JOB STATE CODES)."""
 
-_MODES = {"requeue": PreemptMode.KILL, "suspend": PreemptMode.SWAP}
-
 _Row = tuple[int, Sequence[str]]
 """Its line in a file, or its number from 1 in an answer; and its fields."""
 
@@ -267,6 +265,6 @@ def _by_rules(records: Sequence[_Record], rules: Rules) -> list[tuple[bool, Pree
             partition=partition, qos=qos, comment=comment,
         )  # fmt: skip
         found = classify(rules, job)
-        return found.urgent, _MODES[found.methods[0]] if found.methods else PreemptMode.NEVER
+        return found.urgent, PreemptMode.of(rules.method(found.methods[0])) if found.methods else PreemptMode.NEVER
 
     return [treated(record.account, record.partition, record.qos, record.comment) for record in records]

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from omfs_daemon.cluster.preempt_methods import MethodTraits
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -25,6 +27,13 @@ class PreemptMode(IntEnum):
     KILL = 1
     CHECKPOINT = 2
     SWAP = 3
+
+    @classmethod
+    def of(cls, method: MethodTraits) -> PreemptMode:
+        """That of a job preempted by this method."""
+        if not method.keeps_work:
+            return cls.KILL
+        return cls.CHECKPOINT if method.leaves else cls.SWAP
 
 
 @dataclass(frozen=True, slots=True, eq=False)

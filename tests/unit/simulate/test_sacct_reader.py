@@ -134,6 +134,18 @@ class TestFile:
         ]
         assert jobs.urgent.tolist() == [False] * 4 + [True]
 
+    @pytest.mark.parametrize("method", BUILT_IN_TRAITS)
+    def test_every_method_has_a_mode(self, method: str, tmp_path: Path) -> None:
+        rules = Rules(
+            methods=BUILT_IN_TRAITS,
+            unmatched=REGULAR,
+            classes=(JobClassRule("all", methods=(*BUILT_IN_TRAITS, "gone"), default=("gone",)),),
+        )
+        lines = [record(1, comment=f"omfs:method={method}"), record(2)]
+        jobs = load_trace(written(tmp_path, *lines), ReadOptions(rules=rules)).workload
+        modes = {"requeue": PreemptMode.KILL} | dict.fromkeys(("suspend", "pageout", "ve_swap"), PreemptMode.SWAP)
+        assert jobs.mode.tolist() == [modes.get(method, PreemptMode.CHECKPOINT), PreemptMode.SWAP]
+
     def test_a_comment_decides_nothing_but_the_method(self, tmp_path: Path) -> None:
         """Separators, words of ours and whole records in it: none makes the job urgent, longer or another's."""
         comments = ["|" * 40, "urgent|main|urgent|COMPLETED|", record(99, qos="urgent").strip(), "\x1b[2J\u202e", "'\""]
