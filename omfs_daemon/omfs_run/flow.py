@@ -50,6 +50,8 @@ def flow(argv: Sequence[str], inbox: Inbox) -> int:
     comment = _comment(job, _TRIES if options.method is None else 1)
     method = options.method or driver_table.first_known(job_comment.methods_in_comment(comment or ""))
     if method is None and comment is not None:
+        if job_comment.METHOD_KEY in comment and not job_comment.methods_in_comment(comment):
+            message("the job's comment needs omfs:method=NAME[,NAME...]: the program runs without checkpoints")
         return plain(options.command, inbox)
     return _with_checkpoints(options, environment, inbox, job, method, comment or "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from omfs_daemon.omfs_run.arguments import Misused
 from omfs_daemon.omfs_run.batch_script import BatchScript, check_batch_script
 from omfs_daemon.omfs_run.drivers import processes
 from omfs_daemon.omfs_run.drivers.driver import CannotStop
+from omfs_daemon.omfs_run.flow import flow
 from omfs_daemon.omfs_run.job_exit import EXIT, NONE, REQUEUE, JobExit, how_to_hold
 from omfs_daemon.omfs_run.signals import Inbox
 from omfs_daemon.omfs_run.slurm_job import RequeueSettings, SlurmJob
@@ -79,6 +81,19 @@ def test_methods_of_a_comment(comment: str, methods: list[str]) -> None:
 )
 def test_min_runtime_of_a_comment(comment: str, seconds: int | None) -> None:
     assert job_comment.min_runtime_in_comment(comment) == seconds
+
+
+@pytest.mark.parametrize(("comment", "is_told"), [("omfs:method=dmtcp,", True), ("omfs:method=requeue", False)])
+def test_a_list_of_methods_that_cannot_be_read_is_told(
+    comment: str, is_told: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OMFS_METHOD", raising=False)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_UID", str(os.geteuid()))
+    monkeypatch.setattr(SlurmJob, "comment", lambda _: comment)
+    monkeypatch.setattr("omfs_daemon.omfs_run.flow.plain", lambda command, inbox: 0)
+    assert flow(["true"], Inbox()) == 0
+    assert ("needs omfs:method=NAME[,NAME...]" in capfd.readouterr().err) is is_told
 
 
 # -- the batch script -----------------------------------------------------------------------------------
