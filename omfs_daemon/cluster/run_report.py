@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"\d{1,16}(?:\.\d{1,9})?")
 _MOST_SECONDS = 1e7
 _MOST_TIMES = 10**9
 _MOST_BYTES = 2**50
-_CODE = re.compile(r"[a-z_]{1,40}")
+_CODE = re.compile(r"[a-z0-9_]{1,40}")
 
 
 class RunState(StrEnum):

@@ -61,7 +61,9 @@ def test_a_full_machine_makes_room_twice_and_nothing_is_missing_or_done_twice(jo
     again = jobs.urgent(seconds=5)
     jobs.wait_ended(again)
     jobs.wait_ready(*victims, restarts=2)
-    jobs.until("all costs", lambda: all("resume_seconds" in victim for victim in jobs.paid()), *victims)
+    jobs.until(
+        "all costs", lambda: sum("resume_seconds" in victim for victim in jobs.paid()) == 2 * len(victims), *victims
+    )
     jobs.finish(*victims, restarts=2)
     assert daemon.completed([urgent, again])
     assert [stop["outcome"] for stop in daemon.ask("history")["preemptions"]] == ["started", "started"]

@@ -25,7 +25,7 @@ from omfs_daemon.omfs_run.drivers.dmtcp.images import IncompleteCheckpoint, Scri
 from omfs_daemon.omfs_run.drivers.dmtcp.versions import parse_version, quirks_of, shown
 from omfs_daemon.omfs_run.drivers.driver import CannotStart
 from tests.support.dmtcp_stand_in import install
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_processes_are_found_by_descent_group_and_mark() -> None:
     orphan.wait()
     try:
         mark = b"DMTCP_TMPDIR=/no/such/place"
-        assert len(dmtcp_processes.belonging(root.pid, [], mark)) >= 3
+        wait_until(lambda: len(dmtcp_processes.belonging(root.pid, [], mark)) >= 3, "the shell to have its children")
     finally:
 
         def find() -> set[dmtcp_processes.DmtcpProcess]:
