@@ -29,7 +29,7 @@ def contract_slurm() -> Iterator[LocalSlurm]:
     """One cluster for all tests, in a directory that jobs' owners can enter."""
     with tempfile.TemporaryDirectory(prefix="omfs-contract-") as directory:
         Path(directory).chmod(0o755)
-        with LocalSlurm(Path(directory), SHAPE) as slurm:
+        with LocalSlurm(Path(directory), SHAPE, limit=LIMIT) as slurm:
             yield slurm
 
 

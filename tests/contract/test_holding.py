@@ -56,7 +56,7 @@ def test_release_ends_any_hold(world: World, hold: Hold) -> None:
     if hold is Hold.ADMIN:
         world.gateway.hold([str(job)])
     assert world.gateway.release([str(job)]) == []
-    assert world.until(lambda: world.runs(job)) < 5
+    world.soon(lambda: world.runs(job), 5)
 
 
 def test_what_a_job_waits_for_is_seen_held_or_not(world: World) -> None:
@@ -89,7 +89,7 @@ def test_a_job_just_released_waits_no_more_for_one_that_has_ended(world: World) 
         seen.append(world.job(job))
         return seen[-1].state is JobState.RUNNING
 
-    assert world.until(starts) < 5
+    world.soon(starts, 5)
     assert {(one.hold, one.eligible == inf, one.priority > 0) for one in seen} == {(Hold.NONE, False, True)}
     assert not {one.reason for one in seen if one.state is JobState.PENDING} & {"Dependency", "JobHeldAdmin"}
 

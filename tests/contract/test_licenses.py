@@ -52,7 +52,7 @@ def test_a_job_waits_for_its_licenses_and_blocks_no_other(world: World) -> None:
 def test_what_a_running_job_no_longer_holds_others_get(world: World) -> None:
     holder, waiting = world.running(TWO), world.submit(TWO)
     assert world.gateway.set_licenses([str(holder)], ()) == []
-    world.until(lambda: world.runs(waiting), 5)
+    world.soon(lambda: world.runs(waiting), 5)
     assert (world.job(holder).licenses, world.runs(holder), used(world)) == ((), True, 2)
 
 
@@ -111,9 +111,9 @@ def test_a_requeued_job_waits_for_what_it_held_last(world: World) -> None:
 
 
 def test_a_job_that_is_completing_still_holds_them(world: World) -> None:
-    job = world.running(replace(TWO, ignores_term=True, run_time=60))
+    job = world.running(replace(TWO, ignores_term=True, run_time=3600))
     world.cancel(job)
-    world.until(lambda: world.is_in(job, JobState.COMPLETING), 2)
+    world.soon(lambda: world.is_in(job, JobState.COMPLETING), 2)
     assert used(world) == 2
     assert len(world.gateway.set_licenses([str(job)], ())) == 1
     world.until(lambda: used(world) == 0)

@@ -11,7 +11,7 @@ from tests.support.clusters import MB, World
 
 def test_a_job_starts_on_idle_nodes_at_once(world: World) -> None:
     job_id = world.submit(Submission(JobRequest(4)))
-    assert world.until(lambda: world.runs(job_id)) < 2
+    world.soon(lambda: world.runs(job_id), 2)
     job = world.job(job_id)
     assert sum(allocation.cpus for allocation in job.allocations) == 4
     assert job.start is not None and job.start >= job.submit - 1

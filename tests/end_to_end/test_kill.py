@@ -27,16 +27,17 @@ CASES = [(*point, method) for point in POINTS for method in ("requeue", "suspend
 @pytest.mark.parametrize(("step", "after_orders", "method"), CASES if is_soak() else SAMPLE)
 def test_killed_and_started_again(daemon: Daemon, step: str, after_orders: bool, method: str) -> None:
     daemon.start(dying_at(step, after_orders))
-    bio = [daemon.submit("bio", 6, method=method) for _ in range(4)]
+    bio = [daemon.submit("bio", method=method) for _ in range(4)]
     daemon.wait_running(*bio)
-    physics = daemon.submit("physics", 2, method="requeue")
+    physics = daemon.submit("physics", seconds=2, method="requeue")
     daemon.wait_for_death()
     daemon.start()
+    wait_until(lambda: daemon.completed([physics]), "the preemptor to end")
+    daemon.let_end(*bio)
     daemon.wait_rest()
     assert daemon.completed([*bio, physics])
-    status = daemon.ask("status")
     wait_until(lambda: not daemon.ask("status")["preemptions_under_way"], "the preemption to be over")
-    assert status["held"] == 0
+    assert daemon.ask("status")["held"] == 0
     stopped = [job for job in bio if daemon.job(job).restarts]
     assert len(stopped) <= (1 if method == "requeue" else 0)
     assert all(daemon.job(job).state is JobState.ENDED for job in bio)

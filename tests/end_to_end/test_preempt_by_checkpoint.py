@@ -47,7 +47,7 @@ def test_a_full_machine_makes_room_twice_and_nothing_is_missing_or_done_twice(jo
     daemon.start(*dry())
     victims = [jobs.submit(method, kind, cpus=SIXTEEN // len(KINDS[method])) for kind in KINDS[method]]
     jobs.wait_ready(*victims)
-    urgent = jobs.urgent(seconds=5)
+    urgent = jobs.urgent()
     plan = jobs.until("a plan", lambda: [a for a in daemon.ask("plan")["actions"] if a["kind"] == "preempt for"])[0]
     assert plan["job"] == str(urgent)
     assert {int(victim["job"]) for victim in plan["victims"]} == set(victims)
@@ -58,7 +58,7 @@ def test_a_full_machine_makes_room_twice_and_nothing_is_missing_or_done_twice(jo
     daemon.start()
     jobs.wait_ended(urgent)
     jobs.wait_ready(*victims, restarts=1)
-    again = jobs.urgent(seconds=5)
+    again = jobs.urgent()
     jobs.wait_ended(again)
     jobs.wait_ready(*victims, restarts=2)
     jobs.until(
@@ -78,7 +78,8 @@ def test_a_full_machine_makes_room_twice_and_nothing_is_missing_or_done_twice(jo
 
 def test_a_job_that_is_canceled_in_mid_checkpoint_ends_and_the_urgent_job_starts(jobs: Jobs) -> None:
     jobs.daemon.start()
-    victim = jobs.submit("dmtcp", "single", "--nodelist=n1", fault="slow")
+    jobs.programs.break_dmtcp("waits", "waits")
+    victim = jobs.submit("dmtcp", "single", "--nodelist=n1", fault="waits")
     jobs.wait_ready(victim)
     urgent = jobs.urgent("n1")
     jobs.wait_report(victim, RunState.STOPPING)
@@ -123,16 +124,17 @@ def test_a_damaged_checkpoint_costs_no_more_than_going_back_to_the_one_before(jo
     jobs.daemon.start()
     victim = jobs.submit("dmtcp", "single", "--nodelist=n1")
     jobs.wait_ready(victim)
-    first, second = jobs.urgent("n1"), 0
-    jobs.wait_ended(first)
+    first = jobs.urgent("n1", stays=True)
+    jobs.wait_running(first)
     reached = jobs.length(victim)
+    jobs.daemon.let_end(first)
     jobs.wait_ready(victim, restarts=1)
-    second = jobs.urgent("n1", seconds=60)
+    second = jobs.urgent("n1", stays=True)
     jobs.wait_running(second)
     done = jobs.counts(victim)[f"count-{victim}-0"]
     (image,) = jobs.checkpoints(victim).glob("gen-0002/*.dmtcp")
     os.truncate(image, image.stat().st_size - 4096)
-    jobs.slurm.command("scancel", str(second))
+    jobs.daemon.let_end(second)
     jobs.wait_ready(victim, restarts=2)
     assert "from=1" in jobs.daemon.job(victim).comment
     assert "checkpoint gen-0002 cannot be used" in jobs.output(victim)
@@ -197,12 +199,14 @@ def test_a_checkpoint_that_comes_after_its_time_holds_nobody_for_ever(jobs: Jobs
 
 def test_a_node_whose_slurmd_dies_in_mid_stop_costs_time_only(jobs: Jobs) -> None:
     jobs.daemon.start()
-    victim = jobs.submit("dmtcp", "forked", "--nodelist=n2", fault="slow")
+    jobs.programs.break_dmtcp("waits", "waits")
+    victim = jobs.submit("dmtcp", "forked", "--nodelist=n2", fault="waits")
     jobs.wait_ready(victim)
     urgent = jobs.urgent("n2")
     jobs.wait_report(victim, RunState.STOPPING)
     jobs.slurm.stop_node("n2", signal.SIGKILL)
     try:
+        jobs.programs.break_dmtcp("waits", "")
         jobs.until("the checkpoint", lambda: "stopped at checkpoint" in jobs.output(victim), victim)
         assert jobs.why(urgent)["now"].startswith("jobs are being preempted for it")
     finally:
@@ -235,9 +239,10 @@ def test_the_daemon_is_killed_in_mid_stop_and_started_again(jobs: Jobs) -> None:
 
 # -- what users write -------------------------------------------------------------------------------------------------
 
-# Not under omfs-run; says whether it was signaled.
+# Not under omfs-run; tells that it is up, and whether it was signaled.
 LOYAL = """#!/bin/bash
 trap 'touch signaled-$SLURM_JOB_ID' USR1
+touch up-$SLURM_JOB_ID
 while [ ! -e finish ]; do sleep 0.1; done
 exit 7
 """
@@ -245,10 +250,15 @@ DEAF = LOYAL.replace("touch signaled-$SLURM_JOB_ID", "")
 MORTAL = LOYAL.replace("trap", ": no trap")
 
 
+def wait_up(jobs: Jobs, *scripts: int) -> None:
+    """Until each has set its trap; Slurm calls it running before its shell has begun."""
+    jobs.until("the traps", lambda: all((jobs.home / f"up-{job}").exists() for job in scripts), *scripts)
+
+
 def test_a_job_that_names_a_method_but_does_not_use_omfs_run_is_never_signaled(jobs: Jobs) -> None:
     jobs.daemon.start()
     victim = jobs.batch(LOYAL, "--comment=omfs:method=dmtcp", "--nodelist=n1")
-    jobs.wait_running(victim)
+    wait_up(jobs, victim)
     urgent = jobs.urgent("n1")
     jobs.wait_reported(urgent, "waits: ")
     jobs.wait_reported(victim, "omfs-run in the job has not reported that it is ready")
@@ -266,7 +276,7 @@ def test_who_forges_the_word_of_omfs_run_hurts_only_himself(jobs: Jobs) -> None:
     jobs.daemon.start()
     deaf = jobs.batch(DEAF, forged, "--nodelist=n1")
     mortal = jobs.batch(MORTAL, forged, "--nodelist=n2")
-    jobs.wait_running(deaf, mortal)
+    wait_up(jobs, deaf, mortal)
     in_vain, starts = jobs.urgent("n1"), jobs.urgent("n2")
     jobs.wait_ended(mortal, starts)
     assert "JobState=FAILED" in jobs.shown(mortal), "the signal that it asked for has ended it"

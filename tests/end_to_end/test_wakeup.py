@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,17 +81,17 @@ def rest(daemon: Daemon) -> int:
 
 def test_an_urgent_job_runs_long_before_the_next_poll(daemon: Daemon) -> None:
     daemon.start()
-    bio = [daemon.submit("bio", 30, method="requeue") for _ in range(2)]
+    bio = [daemon.submit("bio", method="requeue") for _ in range(2)]
     daemon.wait_running(*bio)
     rest(daemon)
-    urgent = daemon.submit("alarm", 1, "-p", "urgent")
+    urgent = daemon.submit("alarm", "-p", "urgent")
     daemon.wait_running(urgent)
     assert sum(daemon.runs(job) for job in bio) == 1, "it was preempted for"
 
 
 def test_the_end_of_a_job_wakes(daemon: Daemon) -> None:
     daemon.start()
-    job = daemon.submit("bio", 600, method="requeue")
+    job = daemon.submit("bio", method="requeue")
     daemon.wait_running(job)
     before = rest(daemon)
     daemon.slurm.command("scancel", str(job))
@@ -103,24 +104,26 @@ def test_slurm_does_not_wait_for_a_daemon_that_is_stopped_or_dead(daemon: Daemon
     daemon.process.send_signal(signal.SIGSTOP)
     try:
         # Each command has a timeout, and the job starts at once: the daemon's last heartbeat is still fresh.
-        submitted = [daemon.submit("bio", 0.1, method="requeue") for _ in range(3)]
+        submitted = [daemon.submit("bio", seconds=0.1, method="requeue") for _ in range(3)]
         wait_until(lambda: all(daemon.job(job).state is JobState.ENDED for job in submitted), "jobs to end")
+        before = looks(daemon)
     finally:
         daemon.process.send_signal(signal.SIGCONT)
-    before = looks(daemon)
     wait_until(lambda: looks(daemon) > before, "a look, for it was woken meanwhile")
     daemon.kill()
-    submitted = [daemon.submit("bio", 0.1, method="requeue") for _ in range(3)]
+    submitted = [daemon.submit("bio", seconds=0.1, method="requeue") for _ in range(3)]
     wait_until(lambda: all(daemon.job(job).state is JobState.ENDED for job in submitted), "jobs to end")
 
 
 def test_a_storm_of_events_makes_no_more_calls_than_allowed(daemon: Daemon) -> None:
-    """Each look is two calls at least; for five seconds it may be faster, which starting has used up in part."""
+    """Each look is two calls at least: one in a second. For five seconds it may be faster, which starting has used up
+    in part."""
     daemon.config.write_text(daemon.config.read_text().replace("[slurm]", "[slurm]\ncalls_per_second = 2"))
     daemon.start()
-    before = looks(daemon)
+    begun, before = time.monotonic(), looks(daemon)
     for _ in range(1000):
         with (daemon.directory / "run" / WAKE_FILE).open("a"):
             pass
     wait_until(lambda: looks(daemon) > before, "a look")
-    assert looks(daemon) - before <= 8
+    more = looks(daemon) - before
+    assert more <= 8 + time.monotonic() - begun, "a slow machine had more time for them"

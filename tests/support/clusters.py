@@ -28,6 +28,7 @@ from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.support.pyslurm_stand_in.commands import FakeCommands
 from tests.support.pyslurm_stand_in.server import StandInServer
+from tests.support.waiting import LIMIT
 
 MB = 1 << 20
 NODES = ("n1", "n2", "n3", "n4")
@@ -41,6 +42,7 @@ SHAPE = Shape(
     options={
         "Licenses": ",".join(f"{name}:{count}" for name, count in LICENSES.items()),
         "RequeueExitHold": "101-109",
+        "KillWait": "20",  # long enough for a busy machine to observe what is completing
     },
 )
 OWNER = "nobody"
@@ -74,15 +76,23 @@ class World(ABC):
     def undrain(self, node: str) -> None: ...
 
     @abstractmethod
-    def _moments(self, limit: float) -> Iterator[float]:
-        """Moments to look at the world again, up to ``limit`` seconds from now; yields the seconds that have passed."""
+    def now(self) -> float:
+        """The seconds that have passed since some moment."""
 
-    def until(self, condition: Callable[[], bool], limit: float = 20.0) -> float:
-        """Let time pass until the condition holds, and say how much; AssertionError after ``limit`` seconds."""
-        for passed in self._moments(limit):
+    @abstractmethod
+    def _moments(self, limit: float) -> Iterator[None]:
+        """Moments to observe the cluster again, up to ``limit`` seconds from now."""
+
+    def until(self, condition: Callable[[], bool], limit: float = LIMIT) -> None:
+        """Let time pass until the condition holds; AssertionError after ``limit`` seconds."""
+        for _ in self._moments(limit):
             if condition():
-                return passed
+                return
         raise AssertionError(f"not within {limit:g} s; jobs: {self.gateway.jobs()}")
+
+    def soon(self, condition: Callable[[], bool], seconds: float) -> None:
+        """As ``until``: within these ``seconds`` where a busy machine cannot make them longer."""
+        self.until(condition, seconds)
 
     def stays(self, condition: Callable[[], bool], seconds: float = 2.5) -> bool:
         """Whether the condition holds all the time, longer than Slurm's background tick takes."""
@@ -158,11 +168,14 @@ class FakeWorld(World):
     def undrain(self, node: str) -> None:
         self._slurm.node_up(node)
 
-    def _moments(self, limit: float) -> Iterator[float]:
+    def now(self) -> float:
+        return self._now
+
+    def _moments(self, limit: float) -> Iterator[None]:
         for step in count():
             if step * 0.2 > limit:
                 return
-            yield step * 0.2
+            yield
             self._now += 0.2
 
 
@@ -215,7 +228,7 @@ class RealWorld(World):
         """Make the cluster empty again for the next test."""
         for node in sorted(self._drained):
             self.undrain(node)
-        self.until(self._nothing_left, limit=30)
+        self.until(self._nothing_left)
         self.until(lambda: all(node.up and not node.cpus_taken for node in self.gateway.nodes()))
 
     def _nothing_left(self) -> bool:
@@ -230,10 +243,16 @@ class RealWorld(World):
         printed = self._slurm.command("scontrol", order, str(job_id), uid=OWNER, check=False)
         return printed.code == 0
 
-    def _moments(self, limit: float) -> Iterator[float]:
+    def soon(self, condition: Callable[[], bool], seconds: float) -> None:
+        self.until(condition)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def _moments(self, limit: float) -> Iterator[None]:
         started = time.monotonic()
-        while (passed := time.monotonic() - started) <= limit:
-            yield passed
+        while time.monotonic() - started <= limit:
+            yield
             time.sleep(0.1)
 
 

@@ -31,8 +31,8 @@ run_dir = "{directory}/run"
 failsafe_grace_seconds = 2
 [policy]
 quantum_seconds = 0
-preempt_timeout_seconds = 60
-start_timeout_seconds = 60
+preempt_timeout_seconds = {limit}
+start_timeout_seconds = {limit}
 [metrics]
 enabled = false
 [entitlements.bio]
@@ -48,6 +48,9 @@ name = "regular"
 methods = ["requeue", "suspend"]
 """
 
+STAYS = 3600.0
+"""Seconds after which even a job that nobody lets end is over."""
+
 
 class Daemon:
     """One installation: a directory with configuration and state; the process comes and goes."""
@@ -56,7 +59,7 @@ class Daemon:
         self.slurm = slurm
         self.directory = directory
         self.config = directory / "omfs.toml"
-        self.config.write_text(CONFIG.format(conf=slurm.conf, directory=directory))
+        self.config.write_text(CONFIG.format(conf=slurm.conf, directory=directory, limit=LIMIT))
         self.log = directory / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self.gateway = slurm.gateway()
@@ -124,11 +127,24 @@ class Daemon:
         return wait_until(lambda: self.ask("why", str(job_id), check=False), f"omfsd to see job {job_id}")
 
     # -- jobs ------------------------------------------------------------------------------------------
-    def submit(self, account: str, seconds: float, *arguments: str, method: str = "", uid: str | None = None) -> int:
-        """Four CPUs of one node. In small steps, for a single sleep goes on while the job is suspended."""
-        work = f"i=0; while [ $i -lt {round(seconds * 10)} ]; do sleep 0.1; i=$((i+1)); done"
+    def submit(
+        self, account: str, *arguments: str, seconds: float = STAYS, method: str = "", uid: str | None = None
+    ) -> int:
+        """Four CPUs of one node. The job stays until ``let_end``, however long a busy machine takes to observe it, or
+        works so many ``seconds``: in small steps, for a single sleep goes on while the job is suspended."""
+        work = f"i=0; while [ $i -lt {round(seconds * 10)} ] && {self.stays}; do sleep 0.1; i=$((i+1)); done"
         comment = [f"--comment=omfs:method={method}"] if method else []
         return self.slurm.submit(work, "-A", account, "-n4", "-N1", "-o", "/dev/null", *comment, *arguments, uid=uid)
+
+    @property
+    def stays(self) -> str:
+        """Whether the job that asks may not end yet, as a condition of its shell."""
+        return f"[ ! -e {self.slurm.output}/ends-$SLURM_JOB_ID ]"
+
+    def let_end(self, *job_ids: int) -> None:
+        """Jobs that stay may end."""
+        for job_id in job_ids:
+            (self.slurm.output / f"ends-{job_id}").touch()
 
     def job(self, job_id: int) -> Job:
         found = self.gateway.find(job_id)

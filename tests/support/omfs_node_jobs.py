@@ -29,6 +29,8 @@ SLOTS = 16
 NODE_LICENSES = "ve_{node},mem_{node}"
 LICENSES = f"ve_n1:{SLOTS},ve_n2:{SLOTS},mem_n1:{SLOTS},mem_n2:{SLOTS},ve:9999"
 AREA = 1 << 30
+USUAL = "2G"
+"""Bytes a second that an engine moves."""
 
 CONFIG = """
 [slurm]
@@ -41,8 +43,8 @@ dry_run = {dry_run}
 failsafe_grace_seconds = 2
 [policy]
 quantum_seconds = 0
-preempt_timeout_seconds = 20
-start_timeout_seconds = 20
+preempt_timeout_seconds = {longest}
+start_timeout_seconds = {longest}
 retry_after_seconds = {retry}
 max_preemptions_per_hour = 100
 [metrics]
@@ -57,8 +59,8 @@ preempt_timeout_seconds = {limit}
 ves = {ves}
 area = {area}
 poll_seconds = 0.02
-settle_seconds = 0.5
-call_seconds = 3
+settle_seconds = 3
+call_seconds = {longest}
 [methods.pageout]
 preempt_timeout_seconds = {limit}
 [methods.pageout.options]
@@ -104,10 +106,6 @@ os.close(write)
 os.dup2(read, 0)
 os.execv(here + "/omfs-node", [here + "/omfs-node"])
 """
-
-
-# The file in a job's directory that keeps it from ending.
-STAY = "stay"
 
 
 class Site:
@@ -158,7 +156,7 @@ class Site:
     def end_of_test(self) -> None:
         """Nobody left on an engine."""
         for engine in self.engines.values():
-            engine.ask("bandwidth 2G")
+            engine.ask(f"bandwidth {USUAL}")
             wait_until(lambda engine=engine: not any(e["processes"] for e in engine.show()["engines"]), "empty VEs")  # type: ignore[misc]
 
 
@@ -171,7 +169,7 @@ def site() -> Iterator[Site]:
         engines: dict[str, Veos] = {}
         try:
             for node in NODES:
-                engines[node] = Veos(ves=VES, memory="1G", area="1G", bandwidth="2G")
+                engines[node] = Veos(ves=VES, memory="1G", area="1G", bandwidth=USUAL)
                 (directory / node).symlink_to(engines[node].directory)
             zipapps.build("omfs-node", directory)
             (directory / "go-between").write_text(GO_BETWEEN)
@@ -228,7 +226,7 @@ class NodesDaemon(Daemon):
         self,
         *,
         methods: Sequence[str] = ("ve_swap",),
-        limit: float = 30,
+        limit: float = LIMIT,
         command: Path | None = None,
         area: int = AREA,
         margin: int = 1 << 20,
@@ -247,6 +245,7 @@ class NodesDaemon(Daemon):
                 ves=VES,
                 area=area,
                 limit=float(limit),
+                longest=LIMIT,
                 margin=margin,
                 probe=float(probe),
                 retry=float(retry),
@@ -276,8 +275,6 @@ class NodesDaemon(Daemon):
         """
         nodes = tuple(nodes)
         output = _open_directory(self.slurm.output)
-        if stays:
-            (output / STAY).touch()
         programs = [
             f"{self.site.directory}/$SLURMD_NODENAME/ve_program.py"
             f" --socket {self.site.directory}/$SLURMD_NODENAME/veos.sock"
@@ -288,8 +285,8 @@ class NodesDaemon(Daemon):
         run = output / "run.sh"
         # Without cgroups (proctrack/linuxproc) Slurm loses programs whose shell has ended: it takes them along.
         waiting = "for p in $pids; do wait $p || { code=$?; kill -9 $pids; exit $code; }; done"
-        staying = f"while [ -e {output}/{STAY} ]; do sleep 0.1; done"
-        run.write_text("\n".join([*lines, waiting, staying, ""]))
+        staying = [f"while {self.stays}; do sleep 0.1; done"] if stays else []
+        run.write_text("\n".join([*lines, waiting, *staying, ""]))
         script = f"#!/bin/sh\nexec {'srun ' if len(nodes) > 1 else ''}sh {run}\n"
         licenses = licenses or ",".join(f"ve_{node}:{slots}" for node in nodes)
         where = [f"-w{','.join(nodes)}", f"-N{len(nodes)}"] if nodes else ["-N1"]
@@ -302,11 +299,6 @@ class NodesDaemon(Daemon):
 
     def urgent(self, size: str = "600M", *, count: int = 20, **more: Any) -> Counting:
         return self.count(size, count=count, account="alarm", partition="urgent", **more)
-
-    def let_end(self, *jobs: Counting) -> None:
-        """Jobs that stay may end."""
-        for job in jobs:
-            (job.outputs[0].parent / STAY).unlink()
 
     def wait_counting(self, *jobs: Counting, limit: float = LIMIT) -> None:
         """Until every program of each has counted on; of a job that ends by itself, until it has counted at all."""
@@ -349,7 +341,7 @@ class NodesDaemon(Daemon):
 
     def metric(self, name: str, **labels: str) -> float:
         """One sample of the page, 0 if there is none yet."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=LIMIT) as page:
             text = page.read().decode()
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         for line in text.splitlines():

@@ -28,8 +28,8 @@ run_dir = "{directory}/run"
 [policy]
 quantum_seconds = 0
 retry_after_seconds = 5
-preempt_timeout_seconds = 20
-start_timeout_seconds = 20
+preempt_timeout_seconds = {limit}
+start_timeout_seconds = {limit}
 [metrics]
 enabled = false
 [entitlements.bio]
@@ -65,10 +65,12 @@ class Jobs:
         self.owner = user.pw_uid
         self.configure()
 
-    def configure(self, patience: float = 60) -> None:
+    def configure(self, patience: float = LIMIT) -> None:
         """The daemon's configuration; ``patience``: seconds that a preemption may take."""
         daemon = self.daemon
-        daemon.config.write_text(CONFIG.format(conf=self.slurm.conf, directory=daemon.directory, patience=patience))
+        daemon.config.write_text(
+            CONFIG.format(conf=self.slurm.conf, directory=daemon.directory, limit=LIMIT, patience=patience)
+        )
 
     # -- submitting -------------------------------------------------------------------------------------------------
     def submit(
@@ -91,10 +93,11 @@ class Jobs:
         place = (f"--chdir={self.home}", "--output=job-%j.out", "--open-mode=append", f"-n{cpus}", "-N1")
         return self.slurm.submit(script, "-A", account, *place, *arguments, uid=USER)
 
-    def urgent(self, node: str = "", seconds: float = 2) -> int:
-        """Needs a node, or the whole cluster."""
+    def urgent(self, node: str = "", stays: bool = False) -> int:
+        """Needs a node, or the whole cluster, for two seconds; one that ``stays``, until ``Daemon.let_end``."""
         wanted = ("-n4", "-N1", f"--nodelist={node}") if node else ("-n16",)
-        return self.slurm.submit(f"sleep {seconds}", "-A", "alarm", "-p", "urgent", "-o", "/dev/null", *wanted)
+        work = f"while {self.daemon.stays}; do sleep 0.1; done" if stays else "sleep 2"
+        return self.slurm.submit(work, "-A", "alarm", "-p", "urgent", "-o", "/dev/null", *wanted)
 
     # -- watching ---------------------------------------------------------------------------------------------------
     def now(self, jobs: Collection[int]) -> dict[int, Job]:

@@ -31,6 +31,7 @@ FAULTS = {
     "temp_left": "one image is not renamed",
     "image_missing": "one image vanishes",
     "slow": "each image takes a second",
+    "waits": "processes stop for the checkpoint and write only when this fault is taken from the settings",
     "restart_99": "the restart fails with 99",
 }
 

@@ -55,6 +55,8 @@ class Coordinator:
                 timeout = max(0.0, self.script_due - time.monotonic())
                 if timeout == 0.0:
                     self.write_script()
+            if "waits" in self.faults:
+                self.advance()
             if self.exit_on_last and self.had_peers and not self.peers and self.script_due is None:
                 return 0
             for key, _ in self.selector.select(timeout):
@@ -189,7 +191,8 @@ class Coordinator:
 
     def advance(self):
         stopped = bool(self.peers) and all(peer.state == SUSPENDED for peer in self.peers)
-        if self.under_way and not self.writing and stopped:
+        held = "waits" in self.faults and "waits" in stand_in.settings()[1]
+        if self.under_way and not self.writing and stopped and not held:
             self.under_way = len(self.peers)
             self.writing = True
             self.everyone({"do": "write", "kill": self.kill_after, "faults": sorted(self.faults)})
