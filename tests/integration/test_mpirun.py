@@ -12,7 +12,7 @@ import pytest
 
 from omfs_daemon.omfs_run.drivers.application import Application
 from omfs_daemon.omfs_run.drivers.driver import CannotStop, Program
-from tests.support.waiting import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 RANK = """
 import os, pathlib, signal, time
@@ -49,10 +49,10 @@ def test_ranks_are_asked_when_each_has_its_handler(program: Program, tmp_path: P
     with pytest.raises(AssertionError, match="waited"):
         wait_until(program.ready, "it to be ready with one rank of two", limit=1)
     with pytest.raises(CannotStop, match="does not catch SIGUSR1"):
-        program.checkpoint("", 10)
+        program.checkpoint("", LIMIT)
     (tmp_path / "go.1").touch()
     wait_until(program.ready, "the handlers")
-    program.checkpoint("", 60)
+    program.checkpoint("", LIMIT)
     assert program.wait(0) is not None
     assert len(list(tmp_path.glob("asked.*"))) == 2
 

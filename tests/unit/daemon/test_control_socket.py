@@ -4,9 +4,8 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from omfs_daemon.daemon.api.client import Client
 from omfs_daemon.daemon.api.control_socket import CONNECTIONS_PER_USER, LONGEST_REQUEST, ControlServer
 from omfs_daemon.daemon.api.operations import OPERATIONS
 from omfs_daemon.errors import ConfigError, ControlError, DeniedError, UnreachableError
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until
 
 ROOT, USER = Peer(0, 0), Peer(12345, 12345)
 
@@ -54,9 +53,9 @@ class Place:
         self.peer = ROOT
         self.handler = Recorder()
 
-    def ask(self, line: bytes, timeout: float = 5.0) -> dict[str, Any]:
+    def ask(self, line: bytes) -> dict[str, Any]:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(timeout)
+            connection.settimeout(LIMIT)
             connection.connect(str(self.path))
             with suppress(OSError):  # the server may have answered before it has read all
                 connection.sendall(line)
@@ -67,13 +66,19 @@ class Place:
         return self.ask(json.dumps({"op": operation, "args": arguments}).encode() + b"\n")
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    made = Place(tmp_path / "omfs.sock")
+@contextmanager
+def serving(path: Path, request_seconds: float) -> Iterator[Place]:
+    made = Place(path)
     server = ControlServer(
-        made.path, made.handler, operators(None, None), peer=lambda _: made.peer, request_seconds=0.5
+        made.path, made.handler, operators(None, None), peer=lambda _: made.peer, request_seconds=request_seconds
     )
     with server:
+        yield made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with serving(tmp_path / "omfs.sock", LIMIT) as made:
         yield made
 
 
@@ -140,21 +145,33 @@ def test_errors_of_the_handler_become_one_line(place: Place) -> None:
     assert fault["kind"] == "fault" and "secret" not in fault["error"]
 
 
-def test_dawdling_client_is_cut_off_and_holds_up_nobody(place: Place) -> None:
-    with socket.socket(socket.AF_UNIX) as dawdler:
-        dawdler.connect(str(place.path))
-        dawdler.sendall(b'{"op":')
+def test_slow_client_delays_nobody(place: Place) -> None:
+    with socket.socket(socket.AF_UNIX) as slow:
+        slow.connect(str(place.path))
+        slow.sendall(b'{"op":')
         assert "ok" in place.call("status")
-        dawdler.settimeout(LIMIT)
-        assert dawdler.recv(10) == b""
+        slow.setblocking(False)
+        with pytest.raises(BlockingIOError):  # it is still connected, without an answer
+            slow.recv(10)
+        slow.settimeout(LIMIT)
+        slow.sendall(b'"status"}\n')
+        assert b'"ok"' in slow.recv(1000)
+
+
+def test_client_that_does_not_finish_its_request_is_cut_off(tmp_path: Path) -> None:
+    with serving(tmp_path / "omfs.sock", 0.1) as place, socket.socket(socket.AF_UNIX) as slow:
+        slow.settimeout(LIMIT)
+        slow.connect(str(place.path))
+        slow.sendall(b'{"op":')
+        assert slow.recv(10) == b""
+        assert place.handler.callers == []
 
 
 def test_client_that_hangs_up_costs_nothing(place: Place) -> None:
-    for _ in range(30):
+    for _ in range(2 * CONNECTIONS_PER_USER):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(place.path))
-    time.sleep(0.1)
-    assert "ok" in place.call("status")
+    wait_until(lambda: "ok" in place.call("status"), "the server to have noticed")
 
 
 def test_one_user_cannot_keep_the_others_out(place: Place) -> None:
@@ -163,8 +180,7 @@ def test_one_user_cannot_keep_the_others_out(place: Place) -> None:
     waiting = [threading.Thread(target=place.call, args=("status",)) for _ in range(CONNECTIONS_PER_USER)]
     for thread in waiting:
         thread.start()
-    while len(place.handler.callers) < CONNECTIONS_PER_USER:
-        time.sleep(0.01)
+    wait_until(lambda: len(place.handler.callers) == CONNECTIONS_PER_USER, "the requests")
     assert place.call("status")["error"] == "too many requests at once: try again"
     place.handler.wait.set()
     place.peer = ROOT

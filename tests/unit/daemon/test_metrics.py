@@ -9,6 +9,7 @@ from omfs_daemon.daemon.api.status_view import AccountView
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.preemption.records import PaidCost
+from tests.support.waiting import LIMIT
 
 
 def row(account: str, entitled: int = 8, used: int = 12) -> AccountView:
@@ -88,7 +89,7 @@ def test_two_daemons_in_one_process_do_not_meet() -> None:
 def test_page_is_served_until_closed() -> None:
     metrics = Metrics("0.1.0")
     with metrics.serve("127.0.0.1", 0) as page:
-        with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=LIMIT) as answer:
             assert b"omfs_build_info" in answer.read()
         with pytest.raises(ConfigError, match=r"metrics.address, metrics.port = 127.0.0.1:\d+: Address already in use"):
             metrics.serve("127.0.0.1", page.port)

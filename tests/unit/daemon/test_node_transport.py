@@ -24,7 +24,7 @@ import json, sys, time
 request = json.load(sys.stdin)
 node = request["node"]
 if node == "slow":
-    time.sleep(60)
+    time.sleep(3600)
 if node == "odd":
     print("<html>")
 elif node == "loud":
@@ -73,7 +73,7 @@ def _script(path: Path, text: str) -> Path:
 
 
 def test_each_node_gets_its_request_and_gives_its_answer(transport: Transport) -> None:
-    answers = transport.run(["n1", "node22"], {"do": "out", "job": 7}, 10)
+    answers = transport.run(["n1", "node22"], {"do": "out", "job": 7}, LIMIT)
     assert {node: (a.ok, a.processes, a.moved) for node, a in answers.items()} == {
         "n1": (True, 2, 7),
         "node22": (True, 6, 7),
@@ -81,7 +81,11 @@ def test_each_node_gets_its_request_and_gives_its_answer(transport: Transport) -
 
 
 def test_a_bad_node_does_not_spoil_the_others_answer(transport: Transport) -> None:
-    answers = transport.run(["n1", "slow", "odd", "loud", "broken"], {"job": 1}, 0.5)
+    nodes = ["n1", "slow", "odd", "loud", "broken"]
+    for seconds in (0.5, 5, 50):  # a busy machine may need more for those that answer
+        answers = transport.run(nodes, {"job": 1}, seconds)
+        if [node for node in nodes if answers[node].why == "timeout"] == ["slow"]:
+            break
     assert {node: a.why for node, a in answers.items()} == {
         "n1": "",
         "slow": "timeout",
@@ -94,7 +98,7 @@ def test_a_bad_node_does_not_spoil_the_others_answer(transport: Transport) -> No
 
 @pytest.mark.parametrize("name", ["n1;reboot", "n[1-4]", "@all", "-oProxyCommand=x", "a b", "", "n1\n"])
 def test_an_odd_name_reaches_no_command(transport: Transport, name: str) -> None:
-    answers = transport.run([name, "n1"], {"job": 1}, 10)
+    answers = transport.run([name, "n1"], {"job": 1}, LIMIT)
     assert answers["n1"].ok
     assert answers[name].why == "unreachable"
     assert set(answers) == {name, "n1"}
@@ -108,7 +112,7 @@ def test_two_threads_at_once(transport: Transport) -> None:
     found: dict[int, object] = {}
 
     def ask(number: int) -> None:
-        found[number] = transport.run(["n1"], {"job": number}, 10)["n1"].moved
+        found[number] = transport.run(["n1"], {"job": number}, LIMIT)["n1"].moved
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
     for thread in threads:
@@ -119,7 +123,7 @@ def test_two_threads_at_once(transport: Transport) -> None:
 
 
 def test_an_unreachable_host_says_why(tmp_path: Path, node_program: Path) -> None:
-    answers = remote(tmp_path, node_program).run(["down", "n1"], {"job": 1}, 10)
+    answers = remote(tmp_path, node_program).run(["down", "n1"], {"job": 1}, LIMIT)
     assert answers["n1"].ok
     assert answers["down"].why == "unreachable"
     assert answers["down"].message == "exit 255: ssh: connect to host down port 22: No route to host"
@@ -127,7 +131,7 @@ def test_an_unreachable_host_says_why(tmp_path: Path, node_program: Path) -> Non
 
 def test_the_command_line_of_ssh(tmp_path: Path, node_program: Path) -> None:
     hostile = {"job": 1, "options": {"x": "$(reboot) 'a' \"b\" ; \n"}}
-    assert remote(tmp_path, node_program, fanout=1).run(["n1", "n2"], hostile, 10)["n2"].ok
+    assert remote(tmp_path, node_program, fanout=1).run(["n1", "n2"], hostile, LIMIT)["n2"].ok
     calls = (tmp_path / "calls").read_text().splitlines()
     assert len(calls) == 2
     assert all(call.startswith("-oFast=yes") and "-oBatchMode=yes" in call for call in calls)

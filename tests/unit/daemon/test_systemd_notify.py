@@ -6,13 +6,14 @@ import socket
 from pathlib import Path
 
 from omfs_daemon.daemon.systemd_notify import Notifier
+from tests.support.waiting import LIMIT
 
 
 def test_systemd_hears_ready_alive_and_stopping(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(address)
-        systemd.settimeout(5)
+        systemd.settimeout(LIMIT)
         notifier = Notifier({"NOTIFY_SOCKET": address})
         notifier.ready()
         notifier.alive("two jobs\nare stopped")

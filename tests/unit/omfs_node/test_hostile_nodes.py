@@ -45,7 +45,7 @@ class Job:
         return JobProcesses(SlurmCommand(scontrol=str(self.scontrol)), "n1", 7, NOBODY)
 
     def ask(self, do: str, **more: object) -> dict[str, object]:
-        request = {"version": 1, "do": do, "node": "n1", "timeout": 20, "slurm": {"scontrol": str(self.scontrol)}}
+        request = {"version": 1, "do": do, "node": "n1", "timeout": LIMIT, "slurm": {"scontrol": str(self.scontrol)}}
         if do != "probe":
             request |= {"method": "pageout", "job": 7, "uid": NOBODY}
         command = [sys.executable, "-m", "omfs_daemon.omfs_node"]
@@ -80,7 +80,7 @@ BUSY_SCRIPT = ("sh", "-c", "for each in $(seq 30); do while :; do sleep 0.1; don
 def test_a_script_that_starts_one_program_after_the_other_is_stopped(job: Callable[..., Job]) -> None:
     busy = job(*BUSY_SCRIPT)
     with busy.found() as found:
-        stopped = found.stop(time.monotonic() + 10)
+        stopped = found.stop(time.monotonic() + LIMIT)
         assert busy.process.pid in [process.pid for process in stopped]
         assert all(is_stopped(process) for process in stopped)
         found.resume(all_of_them=True)
@@ -97,7 +97,7 @@ def test_a_script_that_starts_one_program_after_the_other_is_brought_in(job: Cal
 
 def test_a_job_of_more_processes_than_descriptors_is_stopped(job: Callable[..., Job]) -> None:
     """Root's soft limit on a node is 1024: a job with more processes must not be out of reach."""
-    many = job("sh", "-c", "for each in $(seq 300); do sleep 100 & done; wait")
+    many = job("sh", "-c", "for each in $(seq 300); do sleep 3600 & done; wait")
     wait_until(lambda: len(many.pids()) == 301, "the processes")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     ours = len(list(Path("/proc/self/fd").iterdir()))  # of a test runner's worker, which inherits and keeps many
@@ -112,9 +112,9 @@ def test_a_job_of_more_processes_than_descriptors_is_stopped(job: Callable[..., 
 
 
 def test_without_descriptors_nothing_that_runs_is_taken_for_stopped(job: Callable[..., Job]) -> None:
-    runs = job("sleep", "100")
+    runs = job("sleep", "3600")
     with runs.found() as found:
-        (process,) = found.find(time.monotonic() + 10)
+        (process,) = found.find(time.monotonic() + LIMIT)
         kept: list[int] = []
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 64, hard))
@@ -140,7 +140,7 @@ for turn in range(60000):
     # Every other one may be written to, so that none are joined.
     ctypes.c_char.from_address(address).value if not turn % 2 else ctypes.memset(address, 1, 1)
 print("made", flush=True)
-time.sleep(100)
+time.sleep(3600)
 """
 
 
@@ -149,7 +149,7 @@ def test_a_job_of_countless_mappings_does_not_block_the_probe_of_a_node(job: Cal
     mapper = job("/usr/bin/python3", "-c", MAPPINGS)
     wait_until(lambda: len(Path(f"/proc/{mapper.process.pid}/maps").read_bytes().splitlines()) > 50_000, "the mappings")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    answer = mapper.ask("probe", timeout=20)
+    answer = mapper.ask("probe")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert answer["ok"], answer
@@ -161,9 +161,9 @@ def test_a_job_of_countless_mappings_does_not_block_the_probe_of_a_node(job: Cal
 
 
 def test_reading_the_mappings_of_many_processes_ends_in_time(job: Callable[..., Job]) -> None:
-    sleeps = job("sleep", "100")
+    sleeps = job("sleep", "3600")
     with sleeps.found() as found, pytest.raises(CannotMove) as caught:
-        Pageout({}).out(found.find(time.monotonic() + 10), time.monotonic() - 1)
+        Pageout({}).out(found.find(time.monotonic() + LIMIT), time.monotonic() - 1)
     assert caught.value.why == "timeout"
 
 
@@ -171,7 +171,7 @@ HANGS = """
 import time
 from omfs_daemon.omfs_node import main
 main._HANGS = 0.2
-main._JobRequest.do = lambda self: time.sleep(60)
+main._JobRequest.do = lambda self: time.sleep(3600)
 main.main()
 """
 

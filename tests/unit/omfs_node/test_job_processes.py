@@ -16,14 +16,14 @@ from omfs_daemon.omfs_node.job_lock import JobLock
 from omfs_daemon.omfs_node.job_processes import JobProcesses, SlurmCommand
 from omfs_daemon.omfs_node.movers import system_calls
 from omfs_daemon.omfs_node.movers.mover import CannotMove
-from tests.support.waiting import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 NOBODY = 65534
 HEADER = "PID JOBID STEPID LOCALID GLOBALID"
 
 
 def soon() -> float:
-    return time.monotonic() + 10
+    return time.monotonic() + LIMIT
 
 
 class Lists:
@@ -59,7 +59,7 @@ def lists(tmp_path: Path) -> Lists:
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(["sleep", "100"], user=NOBODY)
+    process = subprocess.Popen(["sleep", "3600"], user=NOBODY)
     yield process
     process.kill()
     process.wait()
@@ -102,7 +102,7 @@ def test_a_pid_that_is_somebody_elses_by_now_is_never_touched(lists: Lists, slee
 
 
 def test_processes_created_during_the_stop_are_stopped(lists: Lists, sleeper: subprocess.Popen[bytes]) -> None:
-    with subprocess.Popen(["sleep", "100"], user=NOBODY) as late:
+    with subprocess.Popen(["sleep", "3600"], user=NOBODY) as late:
         lists.show([sleeper.pid], [sleeper.pid], [sleeper.pid, late.pid])
         with lists.job() as job:
             assert {process.pid for process in job.stop(soon())} == {sleeper.pid, late.pid}
@@ -129,7 +129,7 @@ def test_we_never_stop_ourselves(lists: Lists) -> None:
 
 
 def test_a_process_that_ends_meanwhile_is_no_failure(lists: Lists) -> None:
-    with subprocess.Popen(["sleep", "100"], user=NOBODY) as process:
+    with subprocess.Popen(["sleep", "3600"], user=NOBODY) as process:
         lists.show([process.pid])
         with lists.job() as job:
             assert len(job.find(soon())) == 1
@@ -140,17 +140,17 @@ def test_a_process_that_ends_meanwhile_is_no_failure(lists: Lists) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "why"),
+    ("script", "seconds", "why"),
     [
-        ("echo nonsense", "slurm_failed"),
-        ("echo broken >&2; exit 1", "slurm_failed"),
-        ("exec sleep 100", "timeout"),
+        ("echo nonsense", LIMIT, "slurm_failed"),
+        ("echo broken >&2; exit 1", LIMIT, "slurm_failed"),
+        ("exec sleep 3600", 0.3, "timeout"),
     ],
 )
-def test_when_slurm_does_not_tell(lists: Lists, script: str, why: str) -> None:
+def test_when_slurm_does_not_tell(lists: Lists, script: str, seconds: float, why: str) -> None:
     lists.say(f"#!/bin/sh\n{script}\n")
     with lists.job() as job, pytest.raises(CannotMove) as caught:
-        job.find(time.monotonic() + 0.3)
+        job.find(time.monotonic() + seconds)
     assert caught.value.why == why
 
 
@@ -178,7 +178,7 @@ def test_a_scontrol_that_others_can_write_is_not_run(lists: Lists, sleeper: subp
 def test_a_program_may_have_any_name(tmp_path: Path, lists: Lists) -> None:
     odd = tmp_path / "x) T 1 (S"
     odd.symlink_to("/bin/sleep")
-    with subprocess.Popen([odd, "100"]) as process:
+    with subprocess.Popen([odd, "3600"]) as process:
         lists.show([process.pid])
         with lists.job(uid=0) as job:
             (found,) = job.find(soon())

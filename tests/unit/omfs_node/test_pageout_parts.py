@@ -11,6 +11,7 @@ import pytest
 from omfs_daemon.omfs_node.movers import pageout, smaps, system_calls
 from omfs_daemon.omfs_node.movers.mover import IN, NONE, CannotMove, HeldProcess
 from omfs_daemon.omfs_node.movers.smaps import Mapping
+from tests.support.waiting import LIMIT
 
 KB = 1024
 MIB = 1024 * KB
@@ -103,7 +104,7 @@ def test_without_enough_swap_nothing_is_touched(ourselves: HeldProcess) -> None:
     with mmap.mmap(-1, 50 * MIB) as area:
         area.write(os.urandom(50 * MIB))
         with pytest.raises(CannotMove) as caught:
-            mover.out([ourselves], time.monotonic() + 10)
+            mover.out([ourselves], time.monotonic() + LIMIT)
         assert caught.value.why == "no_swap_space"
         assert mover.state([ourselves]) == IN
         assert mover.held([os.getpid(), 2**22]) > 50 * MIB
@@ -125,7 +126,7 @@ def test_a_full_swap_is_reported_from_what_stayed_in_memory(
     with mmap.mmap(-1, 50 * MIB) as area:
         area.write(os.urandom(50 * MIB))
         with pytest.raises(CannotMove, match="stayed in memory") as caught:
-            pageout.Pageout({}).out([ourselves], time.monotonic() + 10)
+            pageout.Pageout({}).out([ourselves], time.monotonic() + LIMIT)
     assert caught.value.why == "not_verified"
 
 
@@ -153,6 +154,6 @@ def test_of_ended_processes_nothing_is_left() -> None:
     os.waitpid(pid, 0)
     mover = pageout.Pageout({"prefault": True})
     assert mover.state([process]) == NONE
-    assert mover.out([process], time.monotonic() + 5).bytes == 0
-    assert mover.bring_in([process], time.monotonic() + 5).bytes == 0
+    assert mover.out([process], time.monotonic() + LIMIT).bytes == 0
+    assert mover.bring_in([process], time.monotonic() + LIMIT).bytes == 0
     assert mover.held([pid]) == 0

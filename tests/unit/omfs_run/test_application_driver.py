@@ -50,7 +50,7 @@ def test_a_mark_is_the_program_s_word_whether_it_ends_or_not(running: Any) -> No
     for last in ("sys.exit(0)", "sys.exit(3)", "pass", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"):
         program = running(ANSWERS.format(f"{MARK}; {last}"))
         wait_until(program.ready, "its handler")
-        assert program.checkpoint("", 10) == ([], "application", 0)
+        assert program.checkpoint("", LIMIT) == ([], "application", 0)
         assert program.wait(0) is not None
 
 
@@ -58,7 +58,7 @@ def test_an_end_without_a_mark_is_its_own(running: Any) -> None:
     program = running(ANSWERS.format("sys.exit(4)"))
     wait_until(program.ready, "its handler")
     with pytest.raises(Ended) as error:
-        program.checkpoint("", 10)
+        program.checkpoint("", LIMIT)
     assert error.value.code == 4
 
 
@@ -81,7 +81,7 @@ def test_a_mark_that_is_no_file_of_its_own_does_not_count(running: Any, tmp_path
 
 
 def test_a_program_without_a_handler_is_not_sent_what_would_end_it(running: Any) -> None:
-    program = running("import time; time.sleep(100)")
+    program = running("import time; time.sleep(3600)")
     assert not program.ready()
     with pytest.raises(CannotStop, match="does not catch SIGUSR1") as error:
         program.checkpoint("", 1)
@@ -93,7 +93,7 @@ def test_a_blocked_signal_does_not_end_it_either(running: Any) -> None:
     code += "\nwhile not signal.sigpending(): time.sleep(0.01)\nopen(os.environ['OMFS_MARK'], 'w').close()"
     program = running(code)
     wait_until(program.ready, "its mask")
-    assert program.checkpoint("", 10).files == []
+    assert program.checkpoint("", LIMIT).files == []
 
 
 def test_started_again_it_knows(running: Any) -> None:
@@ -103,7 +103,7 @@ def test_started_again_it_knows(running: Any) -> None:
 
 
 def test_nothing_of_it_is_left(running: Any) -> None:
-    program = running("import subprocess; subprocess.run(['sleep', '100'])")
+    program = running("import subprocess; subprocess.run(['sleep', '3600'])")
     members = wait_until(
         lambda: len(processes.process_tree(program.pid)) == 2 and processes.process_tree(program.pid), "its child"
     )

@@ -25,6 +25,15 @@ from tests.support.waiting import LIMIT, wait_until
 SHORT = 1.5
 
 
+def hanging(server: StandInServer) -> PySlurmProcess:
+    """One that is up, and that hangs in the next request."""
+    process = PySlurmProcess(None, LIMIT, variables=server.variables)
+    look(process)
+    process._timeout = SHORT
+    server.faults.append("hangs")
+    return process
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[StandInServer]:
     served = StandInServer(tmp_path)
@@ -80,22 +89,19 @@ def test_one_that_has_died_since_is_replaced(process: PySlurmProcess) -> None:
 
 
 def test_one_that_hangs_is_ended(server: StandInServer) -> None:
-    process = PySlurmProcess(None, SHORT, variables=server.variables)
-    look(process)
+    process = hanging(server)
     pid = process.pid
     assert pid is not None
-    server.faults.append("hangs")
     with pytest.raises(GatewayTimeout, match=r"no answer from Slurm within 1\.5 s"):
         look(process)
     assert not psutil.pid_exists(pid)
+    process._timeout = LIMIT
     look(process)
     process.close()
 
 
 def test_other_threads_go_on_while_a_call_hangs(server: StandInServer) -> None:
-    process = PySlurmProcess(None, SHORT, variables=server.variables)
-    look(process)
-    server.faults.append("hangs")
+    process = hanging(server)
     raised: list[GatewayError] = []
 
     def ask() -> None:
@@ -174,7 +180,7 @@ def test_it_ends_with_its_owner(server: StandInServer) -> None:
     program = """
         import os
         from omfs_daemon.slurm.pyslurm.pyslurm_process import PySlurmProcess
-        process = PySlurmProcess(None, 20.0)
+        process = PySlurmProcess(None, 240.0)
         process.release()
         print(process.pid, flush=True)
         os.kill(os.getpid(), 9)
