@@ -17,7 +17,7 @@ from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
 from tests.support.daemons import ROOT, Daemon
-from tests.support.waiting import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -36,7 +36,8 @@ def cluster() -> Iterator[LocalSlurm]:
     settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/{WAKE_FILE}", "let_in_partitions": "urgent"}
     gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings)
     try:
-        with LocalSlurm(directory / "slurm", Shape(2, options={"EpilogSlurmctld": str(epilog)}), gate=gate) as slurm:
+        shape = Shape(2, options={"EpilogSlurmctld": str(epilog)})
+        with LocalSlurm(directory / "slurm", shape, gate=gate, limit=LIMIT) as slurm:
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -26,7 +26,7 @@ def test_a_small_run_starts_urgent_jobs_and_measures_them(tmp_path: Path, capsys
     printed = capsys.readouterr().out
     for row in rows:
         assert row["name"] in printed
-        assert 0 < row["min"] <= row["median"] <= row["p95"] <= row["max"] < 60
+        assert 0 < row["min"] <= row["median"] <= row["p95"] <= row["max"]
         assert row["n"] == 1
         assert row["ratio_to_native_tuned"] > 0
     starts = [row for row in rows if row["name"] not in sbatch]

@@ -40,7 +40,7 @@ def cluster() -> Iterator[LocalSlurm]:
         (directory / "run").mkdir()
         epilog = installed(directory / "root", directory / "run")
         shape = Shape(nodes=1, options={"EpilogSlurmctld": str(epilog)})
-        with LocalSlurm(directory / "slurm", shape) as slurm:
+        with LocalSlurm(directory / "slurm", shape, limit=LIMIT) as slurm:
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -84,8 +84,8 @@ def test_the_end_of_a_job_wakes_the_daemon(slurm: LocalSlurm, woken: Event) -> N
 
 
 @pytest.mark.parametrize("order", [["scancel"], ["scontrol", "requeue"], ["scontrol", "requeuehold"]])
-def test_so_do_a_canceled_and_a_requeued_one(slurm: LocalSlurm, woken: Event, order: list[str]) -> None:
-    job = running(slurm, "exec sleep 300")
+def test_so_do_a_cancelled_and_a_requeued_one(slurm: LocalSlurm, woken: Event, order: list[str]) -> None:
+    job = running(slurm, "exec sleep 3600")
     assert not woken.is_set()
     slurm.command(*order, str(job))
     assert woken.wait(LIMIT)

@@ -15,7 +15,7 @@ from omfs_daemon.slurm.commands import values
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
-from tests.support.waiting import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -27,9 +27,10 @@ USER = "nobody"
 def cluster() -> Iterator[LocalSlurm]:
     directory = Path(tempfile.mkdtemp(prefix="omfs-hostile-"))
     settings = {"heartbeat": str(directory / "heartbeat"), "node_licenses": "ve_{node}", "any_licenses": "ve"}
+    settings["max_age"] = "3600"  # the heartbeat does not grow old within a test
     shape = Shape(nodes=2, options={"Licenses": "ve_n1:2,ve_n2:2,ve:9999,fluent:5", "RequeueExitHold": "101-109"})
     try:
-        with LocalSlurm(directory, shape, gate=SubmitGate(PLUGIN, settings)) as slurm:
+        with LocalSlurm(directory, shape, gate=SubmitGate(PLUGIN, settings), limit=LIMIT) as slurm:
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -83,7 +84,7 @@ def test_however_licenses_are_written_they_are_counted_as_slurm_counts_them(gate
     """Else a user has devices that nobody counts, or a count that cannot be put into an order."""
     taken = []
     for licenses in LICENSES:
-        arguments = (f"--licenses={licenses}", "--nodelist=n1", "--comment=omfs:method=requeue", "--wrap=sleep 60")
+        arguments = (f"--licenses={licenses}", "--nodelist=n1", "--comment=omfs:method=requeue", "--wrap=sleep 3600")
         done = gate.command("sbatch", "--parsable", *arguments, check=False, uid=USER)
         if done.code:
             assert "Invalid license" in done.stderr
@@ -102,7 +103,7 @@ def test_however_licenses_are_written_they_are_counted_as_slurm_counts_them(gate
     "licenses", ["ve", "ve:1", "fluent;ve:1", "fluent,,ve", "ve:+1", "ve:\n1", "ve:", "ve:4294967297"]
 )
 def test_a_device_on_any_node_is_never_had_without_the_gate(gate: LocalSlurm, licenses: str) -> None:
-    job = look(gate, gate.submit("sleep 60", f"--licenses={licenses}", "--comment=omfs:method=requeue", uid=USER))
+    job = look(gate, gate.submit("sleep 3600", f"--licenses={licenses}", "--comment=omfs:method=requeue", uid=USER))
     assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:gate")
 
 
@@ -110,13 +111,13 @@ def test_nobody_takes_the_devices_of_a_node_on_which_they_do_not_run(gate: Local
     """One CPU elsewhere would keep everybody from the devices of all nodes, out of sight of whoever makes room."""
     words = ("--licenses=ve_n1:2", "--comment=omfs:method=requeue")
     for place in ("--nodelist=n2", "--exclude=n1", "--nodes=1"):
-        job = look(gate, gate.submit("sleep 60", *words, place, uid=USER))
+        job = look(gate, gate.submit("sleep 3600", *words, place, uid=USER))
         assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:gate"), place
-    later = gate.submit("sleep 60", *words, "--nodelist=n1", "--begin=now+1hour", uid=USER)
+    later = gate.submit("sleep 3600", *words, "--nodelist=n1", "--begin=now+1hour", uid=USER)
     moved = gate.command("scontrol", "update", f"jobid={later}", "nodelist=n2", check=False, uid=USER)
     assert "denied" in moved.stderr
-    held = gate.submit("sleep 60", *words, "--nodelist=n2", "--hold", uid=USER)
+    held = gate.submit("sleep 3600", *words, "--nodelist=n2", "--hold", uid=USER)
     gate.command("scontrol", "release", str(held), check=False, uid=USER)
     assert look(gate, held).hold is not Hold.NONE
-    mine = gate.submit("sleep 60", *words, "--nodelist=n1", uid=USER)
+    mine = gate.submit("sleep 3600", *words, "--nodelist=n1", uid=USER)
     wait_until(lambda: look(gate, mine).state is JobState.RUNNING, "the job to run on its node")

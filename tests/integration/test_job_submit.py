@@ -37,6 +37,7 @@ def cluster() -> Iterator[LocalSlurm]:
     settings = {
         "heartbeat": str(directory / "heartbeat"),
         "wake": str(directory / "wake"),
+        "max_age": "3600",  # the heartbeat does not grow old within a test
         "let_in_partitions": "urgent",
         "let_in_accounts": "free",
         "node_licenses": "ve_{node}",
@@ -44,7 +45,7 @@ def cluster() -> Iterator[LocalSlurm]:
     }
     shape = Shape(nodes=2, options={"Licenses": "ve_n1:2,ve_n2:2,ve:9999,fluent:5"})
     try:
-        with LocalSlurm(directory, shape, gate=SubmitGate(PLUGIN, settings)) as slurm:
+        with LocalSlurm(directory, shape, gate=SubmitGate(PLUGIN, settings), limit=LIMIT) as slurm:
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -64,7 +65,7 @@ def beat(cluster: LocalSlurm, age: float = 0) -> None:
 
 def submit(cluster: LocalSlurm, *arguments: str) -> Job:
     """A job of the owner's, as Slurm shows it right after."""
-    return look(cluster, cluster.submit("sleep 300", *arguments, uid=OWNER))
+    return look(cluster, cluster.submit("sleep 3600", *arguments, uid=OWNER))
 
 
 def look(cluster: LocalSlurm, job_id: int) -> Job:
@@ -101,7 +102,7 @@ def test_holds_while_the_daemon_lives(gate: LocalSlurm) -> None:
     wait_until(runs(gate, job), "the job to run after root's release")
 
 
-@pytest.mark.parametrize("age", [30, 1e9])
+@pytest.mark.parametrize("age", [4000, 1e9])
 def test_holds_nothing_when_the_daemon_is_gone(gate: LocalSlurm, age: float) -> None:
     beat(gate, age)
     job = submit(gate)
@@ -183,7 +184,7 @@ def test_the_owner_may_change_the_rest(gate: LocalSlurm) -> None:
 
 def test_the_owner_may_release_once_the_daemon_is_gone(gate: LocalSlurm) -> None:
     job = submit(gate)
-    beat(gate, 30)
+    beat(gate, 4000)
     assert as_owner(gate, "release", job.ref) == ""
     assert look(gate, job.id).hold is Hold.NONE
 
@@ -257,7 +258,7 @@ def test_no_change_makes_a_running_job_non_preemptible(
     job = submit(gate, *arguments)
     wait_until(runs(gate, job), "the job to run")
     if not beats:
-        beat(gate, 30)
+        beat(gate, 4000)
     before = gate.command("scontrol", "show", "job", job.ref).stdout
     assert "denied" in as_owner(gate, "update", f"jobid={job.id}", change)
     after = gate.command("scontrol", "show", "job", job.ref).stdout
@@ -320,7 +321,7 @@ def test_what_becomes_another_job_in_the_moment_of_its_release_waits_again(gate:
 
 def test_what_becomes_another_job_does_not_wait_without_a_daemon(gate: LocalSlurm) -> None:
     job = released(gate)
-    beat(gate, 30)
+    beat(gate, 4000)
     assert as_owner(gate, "update", f"jobid={job.id}", "numcpus=3") == ""
     assert look(gate, job.id).hold is Hold.NONE
 
@@ -353,7 +354,7 @@ def test_roots_hold_of_a_released_job_is_not_the_gates(gate: LocalSlurm) -> None
 def test_roots_hold_without_a_daemon_is_not_the_gates(gate: LocalSlurm) -> None:
     job = submit(gate, "--hold", "--comment=words")
     as_owner(gate, "release", job.ref)
-    beat(gate, 30)
+    beat(gate, 4000)
     gate.command("scontrol", "uhold", job.ref)
     held = look(gate, job.id)
     assert (held.hold, held.admin_comment, held.comment) == (Hold.USER, "", "words")
@@ -520,7 +521,7 @@ def site(gate: LocalSlurm) -> Iterator[LocalSlurm]:
     """The gate, with settings that were made from a configuration."""
     conf = gate.directory / "omfs_job_submit.conf"
     kept = conf.read_text()
-    conf.write_text(as_text(plugin_settings(site_of(gate), [0])))
+    conf.write_text(as_text({**plugin_settings(site_of(gate), [0]), "max_age": "3600"}))
     try:
         yield gate
     finally:
@@ -529,7 +530,7 @@ def site(gate: LocalSlurm) -> Iterator[LocalSlurm]:
 
 def refusal(cluster: LocalSlurm, *arguments: str, command: str = "sbatch") -> str:
     """What the owner is told about a job that is not taken; "" if it is."""
-    what = ("--wrap=sleep 300",) if command == "sbatch" else ("true",)
+    what = ("--wrap=sleep 3600",) if command == "sbatch" else ("true",)
     output = cluster.command(command, *arguments, *what, check=False, uid=OWNER)
     return output.stderr if output.code else ""
 
@@ -551,7 +552,7 @@ def test_refuses_what_nobody_offers(gate: LocalSlurm, words: str, told: str) -> 
     assert told in said
     assert "Requested operation not supported" in said
     assert gate.gateway().jobs() == []
-    beat(gate, 30)
+    beat(gate, 4000)
     assert refusal(gate, f"--comment={words}") == "", "without a daemon nothing is refused"
 
 
@@ -567,8 +568,8 @@ def test_nor_does_it_let_in_what_slurm_requeues_in_no_case(gate: LocalSlurm) -> 
     """A job of salloc or srun: the daemon is told that it cannot be requeued, so that it does not count on it."""
     said = refusal(gate, "--account=free", "--immediate=1", command="srun")
     assert "Unable to allocate resources" in said
-    assert refusal(gate, "--account=free", "--immediate=5", "--comment=omfs:method=suspend", command="srun") == ""
-    beat(gate, 30)
+    assert refusal(gate, "--account=free", "--immediate=240", "--comment=omfs:method=suspend", command="srun") == ""
+    beat(gate, 4000)
     shown = gate.command("srun", "--account=free", "sh", "-c", "scontrol -o show job $SLURM_JOB_ID", uid=OWNER).stdout
     assert " Requeue=0 " in shown
     assert look(gate, submit(gate, "--account=free").id).requeue
@@ -576,7 +577,7 @@ def test_nor_does_it_let_in_what_slurm_requeues_in_no_case(gate: LocalSlurm) -> 
 
 def test_what_can_be_honored_in_part_is_let_in_with_a_message(site: LocalSlurm) -> None:
     arguments = ("--account=free", "--comment=omfs:method=criu,suspend")
-    output = site.command("sbatch", "--parsable", *arguments, "--wrap=sleep 300", uid=OWNER)
+    output = site.command("sbatch", "--parsable", *arguments, "--wrap=sleep 3600", uid=OWNER)
     assert "omfs: criu is not offered (offered to this job: requeue,suspend,dmtcp)" in output.stderr
     assert look(site, int(output.stdout)).hold is Hold.NONE
 
@@ -588,7 +589,7 @@ def test_refuses_an_urgent_job_of_who_may_not(site: LocalSlurm, account: str) ->
     assert f"omfs: urgent jobs are for the accounts weather,quakes; {whose}" in said
     assert "denied" in said
     assert site.gateway().jobs() == []
-    beat(site, 30)
+    beat(site, 4000)
     assert submit(site, "--partition=urgent").hold is Hold.NONE
 
 

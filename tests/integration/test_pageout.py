@@ -125,7 +125,7 @@ class Job:
             "node": self.node,
             "job": self.id,
             "uid": NOBODY,
-            "timeout": 60,
+            "timeout": LIMIT,
             "slurm": {"conf": str(self.slurm.conf)},
             **more,
         }
@@ -284,10 +284,10 @@ def test_another_users_uid_touches_nothing(slurm: LocalSlurm, program: Path) -> 
 
 
 def test_processes_created_during_the_stop_are_stopped_too(slurm: LocalSlurm) -> None:
-    script = "#!/bin/bash\nwhile :; do (sleep 0.01; sleep 300) & sleep 0.005; done\n"
+    script = "#!/bin/bash\nwhile :; do (sleep 0.01; sleep 3600) & sleep 0.005; done\n"
     number = slurm.submit(script, "--nodelist=n3", uid=NOBODY)
     wait_until(lambda: len(_pids(slurm, number)) > 20, "many processes")
-    request = {"version": 1, "method": "pageout", "node": "n3", "job": number, "uid": NOBODY, "timeout": 60}
+    request = {"version": 1, "method": "pageout", "node": "n3", "job": number, "uid": NOBODY, "timeout": LIMIT}
     request |= {"slurm": {"conf": str(slurm.conf)}}
     answer = ask(request | {"do": "out"})
     assert answer["ok"], answer
@@ -323,7 +323,7 @@ def test_a_job_over_two_nodes_by_the_desk_suspended_and_resumed_by_slurm(slurm: 
     transport = Local([sys.executable, "-m", "omfs_daemon.omfs_node"], variables={"PYTHONPATH": str(ROOT)})
     work_queue = ThreadedWorkQueue(transport, time.time, lambda: None)
     out = NodeWork(
-        "x", job.id, NOBODY, ("n3", "n4"), NodeAction.OUT, "pageout", slurm={"conf": str(slurm.conf)}, timeout=30
+        "x", job.id, NOBODY, ("n3", "n4"), NodeAction.OUT, "pageout", slurm={"conf": str(slurm.conf)}, timeout=LIMIT
     )
     try:
         for _ in range(2):
@@ -366,7 +366,7 @@ def test_a_node_without_processes_of_the_job(slurm: LocalSlurm, program: Path) -
 @pytest.mark.usefixtures("big_swap")
 def test_probe_tells_free_swap_and_what_jobs_hold(slurm: LocalSlurm, program: Path) -> None:
     job = Job(slurm, program, 100)
-    request = {"version": 1, "do": "probe", "node": "n3", "timeout": 20, "slurm": {"conf": str(slurm.conf)}}
+    request = {"version": 1, "do": "probe", "node": "n3", "timeout": LIMIT, "slurm": {"conf": str(slurm.conf)}}
     answer = ask(request)
     assert answer["ok"]
     pageout = answer["methods"]["pageout"]

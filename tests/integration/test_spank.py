@@ -68,9 +68,16 @@ def cluster(directory: Path, root: Path) -> Iterator[LocalSlurm]:
     line = (root / "etc/slurm/plugstack.conf.d/omfs.conf").read_text().replace("/usr/", f"{root}/usr/")
     gate = SubmitGate(
         root / "etc/slurm/job_submit.lua",
-        {"heartbeat": str(directory / "heartbeat"), "min_runtime_max": "100000", "let_in_accounts": "free"},
+        {
+            "heartbeat": str(directory / "heartbeat"),
+            "max_age": "3600",  # it does not grow old within a test
+            "min_runtime_max": "100000",
+            "let_in_accounts": "free",
+        },
     )
-    with LocalSlurm(directory / "slurm", Shape(nodes=2), gate=gate, files={"plugstack.conf": line}) as slurm:
+    with LocalSlurm(
+        directory / "slurm", Shape(nodes=2), gate=gate, files={"plugstack.conf": line}, limit=LIMIT
+    ) as slurm:
         yield slurm
 
 
@@ -178,10 +185,10 @@ def test_times_are_as_slurm_writes_them(slurm: LocalSlurm, text: str, seconds: i
 
 
 def test_the_daemon_sees_the_options_beside_the_users_own_comment(slurm: LocalSlurm) -> None:
-    job = slurm.submit("sleep 300", "--comment=my own  words", *OPTIONS, uid=OWNER)
+    job = slurm.submit("sleep 3600", "--comment=my own  words", *OPTIONS, uid=OWNER)
     assert find(slurm, job).comment == f"my own  words {WORDS}"
     assert find(slurm, job).hold is Hold.NONE, "the gate lets it in by its method"
-    array = slurm.submit("sleep 300", "--array=1-2", "--omfs-method=requeue", uid=OWNER)
+    array = slurm.submit("sleep 3600", "--array=1-2", "--omfs-method=requeue", uid=OWNER)
     assert find(slurm, array).comment == "omfs:method=requeue"
 
 
@@ -209,7 +216,7 @@ def test_what_the_site_does_not_offer_is_refused(slurm: LocalSlurm) -> None:
 
 def test_without_a_daemon_the_options_arrive_all_the_same(slurm: LocalSlurm, directory: Path) -> None:
     (directory / "heartbeat").unlink()
-    job = slurm.submit("sleep 300", "--comment=mine", *OPTIONS, uid=OWNER)
+    job = slurm.submit("sleep 3600", "--comment=mine", *OPTIONS, uid=OWNER)
     assert find(slurm, job).comment == f"mine {WORDS}"
     assert find(slurm, job).hold is Hold.NONE
 
@@ -222,7 +229,7 @@ def test_a_job_has_them_in_its_environment(slurm: LocalSlurm, export: str) -> No
 
 
 def test_and_after_a_requeue_too(slurm: LocalSlurm) -> None:
-    script = "#!/bin/sh\nenv >out.$SLURM_RESTART_COUNT; echo done >>out.$SLURM_RESTART_COUNT; sleep 300\n"
+    script = "#!/bin/sh\nenv >out.$SLURM_RESTART_COUNT; echo done >>out.$SLURM_RESTART_COUNT; sleep 3600\n"
     job = slurm.submit(script, *OPTIONS, "--export=NONE", uid=OWNER)
     assert ours(printed(slurm, "out.")) == IN_JOB
     slurm.command("scontrol", "requeue", str(job))

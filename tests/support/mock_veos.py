@@ -67,7 +67,7 @@ class Veos:
     def options(self, **changes: Any) -> dict[str, Any]:
         """Options of a mover on this VEOS through the library."""
         usual = {"ves": self.ves, "library": str(self.library), "area": self.show()["engines"][0]["area"]}
-        return usual | {"poll_seconds": 0.02, "settle_seconds": 0.3, "call_seconds": 5} | changes
+        return usual | {"poll_seconds": 0.02, "settle_seconds": 0.3, "call_seconds": LIMIT} | changes
 
     def command_options(self, **changes: Any) -> dict[str, Any]:
         """The same through the command."""
@@ -80,7 +80,7 @@ class Veos:
     def ask(self, request: str) -> str:
         """One request to the service as root."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(10)
+            connection.settimeout(LIMIT)
             connection.connect(str(self.socket))
             connection.sendall(request.encode() + b"\n")
             with connection.makefile() as answer:
@@ -159,6 +159,6 @@ def processes(*programs: Program) -> list[HeldProcess]:
     return [HeldProcess(program.pid, system_calls.pidfd_open(program.pid)) for program in programs]
 
 
-def soon(seconds: float = 10) -> float:
+def soon(seconds: float = LIMIT) -> float:
     """A deadline."""
     return time.monotonic() + seconds

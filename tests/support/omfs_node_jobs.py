@@ -184,7 +184,8 @@ def site() -> Iterator[Site]:
                 },
             )
             options = {"Licenses": LICENSES, "SelectTypeParameters": "CR_Core", "DefMemPerCPU": "", "KillWait": "2"}
-            with LocalSlurm(directory / "slurm", Shape(nodes=2, cpus=16, options=options), gate=gate) as slurm:
+            shape = Shape(nodes=2, cpus=16, options=options)
+            with LocalSlurm(directory / "slurm", shape, gate=gate, limit=LIMIT) as slurm:
                 yield Site(directory, slurm, engines)
         finally:
             for engine in engines.values():

@@ -109,7 +109,7 @@ def test_a_tree_has_parents_first_and_no_others() -> None:
 @pytest.fixture
 def family() -> Iterator[list[CriuProcess]]:
     """A shell and its child, in their own session."""
-    shell = subprocess.Popen(["sh", "-c", "sleep 600 & wait"], start_new_session=True)
+    shell = subprocess.Popen(["sh", "-c", "sleep 3600 & wait"], start_new_session=True)
 
     def both() -> list[CriuProcess]:
         found = criu_processes.tree_of(shell.pid, criu_processes.all_processes())
@@ -137,14 +137,14 @@ def test_stopped_processes_differ_from_those_that_ran(family: list[CriuProcess])
 def test_who_ran_for_a_moment_is_found_out(family: list[CriuProcess]) -> None:
     for one in family:
         criu_processes.send(one, signal.SIGSTOP)
-    assert criu_processes.await_stopped(family, 10)
+    assert criu_processes.await_stopped(family, LIMIT)
     marks = criu_processes.switches(family)
     assert set(marks) == {one.pid for one in family} and all(marks.values())
     assert criu_processes.switches(family) == marks
     criu_processes.send(family[1], signal.SIGCONT)
     wait_until(lambda: not criu_processes.are_stopped(family), "one to continue")
     criu_processes.send(family[1], signal.SIGSTOP)
-    assert criu_processes.await_stopped(family, 10)
+    assert criu_processes.await_stopped(family, LIMIT)
     assert criu_processes.switches(family) != marks
     criu_processes.send(family[1], signal.SIGCONT)
     assert not criu_processes.await_stopped(family, 0.1)

@@ -232,8 +232,8 @@ def test_open_mpis_directory_must_be_ours_alone(tmp_path: Path) -> None:
 
 def test_processes_are_found_by_descent_group_and_mark() -> None:
     environment = dict(os.environ, DMTCP_TMPDIR="/no/such/place")
-    root = subprocess.Popen(["sh", "-c", "setsid sleep 60 & sleep 60"], env=environment, preexec_fn=os.setpgrp)
-    orphan = subprocess.Popen(["sh", "-c", "setsid sleep 61 & exit"], env=environment)
+    root = subprocess.Popen(["sh", "-c", "setsid sleep 3600 & sleep 3600"], env=environment, preexec_fn=os.setpgrp)
+    orphan = subprocess.Popen(["sh", "-c", "setsid sleep 3601 & exit"], env=environment)
     orphan.wait()
     try:
         mark = b"DMTCP_TMPDIR=/no/such/place"

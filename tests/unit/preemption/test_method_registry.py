@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, distributions
@@ -25,7 +24,7 @@ from omfs_daemon.preemption.methods.base import PreemptMethod
 from omfs_daemon.preemption.methods.registry import BUILT_IN, GROUP, load_methods
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record, Submission
 from tests.support.fake_site import Site
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until
 
 EXAMPLE = Path(__file__).parents[3] / "plugins" / "example_method"
 NAMES = [method.traits.name for method in BUILT_IN]
@@ -211,7 +210,7 @@ def save(*_):
 
 signal.signal(signal.SIGUSR2, save)
 pathlib.Path("ready").touch()
-time.sleep(60)
+time.sleep(3600)
 """
 
 
@@ -222,10 +221,8 @@ if [ "$1" = update ]; then echo "$@" >> said; else echo "$@" > told.part; mv tol
 
 
 def appears(path: Path, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + LIMIT
-    while not path.exists():
-        assert time.monotonic() < end and process.poll() is None, f"no {path.name}; exit code {process.poll()}"
-        time.sleep(0.02)
+    wait_until(lambda: path.exists() or process.poll() is not None, path.name)
+    assert path.exists(), f"exit code {process.poll()}"
 
 
 @pytest.fixture

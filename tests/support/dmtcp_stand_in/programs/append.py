@@ -9,7 +9,7 @@ def main():
     state = cooperate.begin({"next": 0})
     last, seconds = int(sys.argv[2]), float(sys.argv[3])
     with open(sys.argv[1], "a", buffering=1) as file:
-        while state["next"] < last:
+        while cooperate.goes_on(sys.argv[1], state["next"], last):
             file.write("{}\n".format(state["next"]))
             state["next"] += 1
             cooperate.pause(seconds)

@@ -7,7 +7,7 @@ import cooperate
 
 def child(state):
     last, seconds = int(sys.argv[2]), float(sys.argv[3])
-    while state["next"] < last:
+    while cooperate.goes_on(sys.argv[1], state["next"], last):
         with open("{}.{}".format(sys.argv[1], state["child"]), "a") as file:
             file.write("{}\n".format(state["next"]))
         state["next"] += 1

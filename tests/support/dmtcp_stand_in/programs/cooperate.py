@@ -53,6 +53,11 @@ def begin(state):
     return state
 
 
+def goes_on(path, number, last):
+    """Whether to count on from ``number``: below ``last``, or, if that is 0, until there is a file PATH.finish."""
+    return number < last if last else not os.path.exists(path + ".finish")
+
+
 def pause(seconds):
     """Sleep; a checkpoint may happen meanwhile, and then the program continues here."""
     if _Me.channel is None:

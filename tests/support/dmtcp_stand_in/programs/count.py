@@ -14,7 +14,7 @@ def main():
     path, last, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
     state = cooperate.begin({"next": 0})
-    while state["next"] < last:
+    while cooperate.goes_on(path, state["next"], last):
         with open(path, "a") as file:
             file.write("{} {}\n".format(state["next"], os.getcwd()))
         state["next"] += 1

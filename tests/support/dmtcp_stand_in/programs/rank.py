@@ -12,7 +12,7 @@ def main():
     if state["next"] == 0:
         with open(path + ".environment", "w") as file:
             file.write("\n".join(sorted("{}={}".format(*item) for item in os.environ.items())))
-    while state["next"] < int(sys.argv[2]):
+    while cooperate.goes_on(sys.argv[1], state["next"], int(sys.argv[2])):
         with open(path, "a") as file:
             file.write("{}\n".format(state["next"]))
         state["next"] += 1
