@@ -60,7 +60,7 @@ def test_an_urgent_job_preempts_by_suspension_and_the_victim_continues(daemon: D
     assert daemon.job(victim).restarts == 0
 
 
-def test_a_job_that_may_never_be_stopped_waits_beyond_its_entitlement(daemon: Daemon) -> None:
+def test_a_non_preemptible_job_waits_beyond_its_entitlement(daemon: Daemon) -> None:
     daemon.start()
     first = [daemon.submit("bio") for _ in range(2)]
     # Without the plug-in only best effort: the machine must be full, so that omfsd sees the job wait.
@@ -94,7 +94,7 @@ def test_all_of_forty_jobs_that_wait_for_another_run(daemon: Daemon) -> None:
     assert daemon.completed(waiting)
 
 
-def test_the_controller_goes_away_in_mid_stop(daemon: Daemon) -> None:
+def test_the_controller_goes_away_in_mid_preemption(daemon: Daemon) -> None:
     daemon.start()
     bio = fill(daemon)
     daemon.slurm.command("scontrol", "update", "jobid=" + ",".join(map(str, bio)), "timelimit=10")

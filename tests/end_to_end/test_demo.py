@@ -54,7 +54,7 @@ def test_the_demo_succeeds_on_the_fake(start: Start) -> None:
     _assert_succeeded(start("--fake"))
 
 
-def test_without_slurm_it_says_so_and_runs_on_the_fake(start: Start) -> None:
+def test_without_slurm_it_reports_so_and_runs_on_the_fake(start: Start) -> None:
     demo = start(PATH="/nonexistent")
     lines = _lines_until(demo, "== 1.")
     assert sum("No real Slurm here" in line for line in lines) == 1

@@ -118,7 +118,7 @@ def no_gap_no_repeat(numbers: list[int]) -> bool:
     return numbers == list(range(1, len(numbers) + 1))
 
 
-def test_a_job_stopped_twice_goes_on_where_it_was_and_keeps_its_exit_code(jobs: Jobs) -> None:
+def test_a_job_preempted_twice_continues_where_it_was_and_keeps_its_exit_code(jobs: Jobs) -> None:
     job = jobs.submit(EXEC, "--comment=mine omfs:wait")
     for restarts in range(2):
         jobs.until_reported(job, restarts, "ready")
@@ -154,7 +154,7 @@ def test_a_script_that_forwards_the_signal_needs_no_exec(jobs: Jobs) -> None:
     assert no_gap_no_repeat(jobs.counted(job))
 
 
-def test_where_the_signal_would_kill_the_script_the_job_never_says_ready(jobs: Jobs) -> None:
+def test_where_the_signal_would_kill_the_script_the_job_never_reports_ready(jobs: Jobs) -> None:
     job = jobs.submit(UNTRAPPED)
     jobs.until_counted(job)
     wait_until(lambda: "write `exec omfs-run ...`" in jobs.output(job), "the reason")
@@ -162,7 +162,7 @@ def test_where_the_signal_would_kill_the_script_the_job_never_says_ready(jobs: J
     assert job_comment.find_run_comment(jobs.field(job, "k")) is None
 
 
-def test_without_a_way_to_hold_the_job_it_runs_but_never_says_ready(jobs: Jobs) -> None:
+def test_without_a_way_to_hold_the_job_it_runs_but_never_reports_ready(jobs: Jobs) -> None:
     job = jobs.submit(TRAPPED, "--no-requeue")
     jobs.until_counted(job, 100)
     assert "submit with --requeue" in jobs.output(job)
@@ -233,7 +233,7 @@ def test_a_directory_that_is_not_his_own_holds_the_job(jobs: Jobs) -> None:
     assert list(theirs.iterdir()) == [] and jobs.counted(job) == []
 
 
-def test_a_task_of_an_array_is_stopped_alone_even_the_one_with_the_number_of_the_array(jobs: Jobs) -> None:
+def test_a_task_of_an_array_is_preempted_alone_even_the_one_with_the_number_of_the_array(jobs: Jobs) -> None:
     array = jobs.submit(EXEC, "--array=1-2")
     wait_until(lambda: set(tasks(jobs, array, "k")) == {f"{array}_1", f"{array}_2"}, "both tasks")
     wait_until(lambda: all(":ready:" in said for said in tasks(jobs, array, "k").values()), "both to be ready")

@@ -197,7 +197,7 @@ def test_a_checkpoint_that_comes_after_its_time_holds_nobody_for_ever(jobs: Jobs
     jobs.finish(victim, restarts=1)
 
 
-def test_a_node_whose_slurmd_dies_in_mid_stop_costs_time_only(jobs: Jobs) -> None:
+def test_a_node_whose_slurmd_dies_in_mid_preemption_costs_time_only(jobs: Jobs) -> None:
     jobs.daemon.start()
     jobs.programs.break_dmtcp("waits", "waits")
     victim = jobs.submit("dmtcp", "forked", "--nodelist=n2", fault="waits")
@@ -217,7 +217,7 @@ def test_a_node_whose_slurmd_dies_in_mid_stop_costs_time_only(jobs: Jobs) -> Non
     assert jobs.daemon.completed([urgent])
 
 
-def test_the_daemon_is_killed_in_mid_stop_and_started_again(jobs: Jobs) -> None:
+def test_the_daemon_is_killed_in_mid_preemption_and_started_again(jobs: Jobs) -> None:
     """Between any two acts it is killed on the fake; here at three points, each in the stop of another job."""
     points = {"n1": ("stopping", True), "n2": ("starting", False), "n3": ("returning", False)}
     victims = {node: jobs.submit("dmtcp", "single", f"--nodelist={node}", fault="slow") for node in points}

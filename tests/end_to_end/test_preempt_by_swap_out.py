@@ -119,7 +119,7 @@ def test_sixteen_jobs_at_once(omfsd: NodesDaemon) -> None:
     assert omfsd.metric("omfs_preemption_delay_seconds_count", method="ve_swap") == 16
 
 
-def test_a_swap_area_that_is_too_small_is_known_before_anybody_is_stopped(omfsd: NodesDaemon) -> None:
+def test_a_swap_area_that_is_too_small_is_known_before_anybody_is_preempted(omfsd: NodesDaemon) -> None:
     omfsd.configure(area=500 * MB)
     omfsd.start()
     jobs = [omfsd.count("300M", slots=8), omfsd.count("300M", slots=8)]

@@ -30,7 +30,7 @@ exec {run} --method criu sh -c '
 """
 
 
-def test_jobs_stopped_together_twice_go_on_where_they_were(slurm: LocalSlurm) -> None:
+def test_jobs_preempted_together_twice_continue_where_they_were(slurm: LocalSlurm) -> None:
     script = SCRIPT.format(run=build("omfs-run", slurm.directory))
     options = ("--output=criu-%j.out", "--error=criu-%j.err", "--open-mode=append", "--ntasks=1")
     jobs = [slurm.submit(script, *options, uid=USER) for _ in range(JOBS)]

@@ -364,7 +364,7 @@ def test_a_node_without_processes_of_the_job(slurm: LocalSlurm, program: Path) -
 
 
 @pytest.mark.usefixtures("big_swap")
-def test_probe_tells_free_swap_and_what_jobs_hold(slurm: LocalSlurm, program: Path) -> None:
+def test_probe_reports_free_swap_and_what_jobs_hold(slurm: LocalSlurm, program: Path) -> None:
     job = Job(slurm, program, 100)
     request = {"version": 1, "do": "probe", "node": "n3", "timeout": LIMIT, "slurm": {"conf": str(slurm.conf)}}
     answer = ask(request)

@@ -137,7 +137,7 @@ class TestCompare:
         assert (found.before.u_l, found.after.u_l) == (10, 1)
         assert found.as_json()["total"]["difference"]["U_L"] == -9
 
-    def test_refused_jobs_are_counted_and_told(self) -> None:
+    def test_refused_jobs_are_counted_and_reported(self) -> None:
         wide = workload("wide", np.zeros(1), np.array([2]), np.ones(1), accounts=("bio",))
         one, other = side(wide, bio=50), side(wide, "partition", bio=50)
         found = compare(one, other)
@@ -369,7 +369,9 @@ class TestCommand:
         assert found["changes"] == ["entitlements.bio: 33 % -> 60 %"]
         assert f"entitlements before: of {kept}, for omfsd does not answer" in found["conventions"]
 
-    def test_entitlements_that_cannot_be_seen_are_told(self, offline: Offline, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_entitlements_that_cannot_be_seen_are_reported(
+        self, offline: Offline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def denied(*_: object) -> None:
             raise PermissionError
 
@@ -386,7 +388,7 @@ class TestCommand:
         offline.json(*ACCOUNTING, "--set", "entitlements.bio=60")
         assert files() == before
 
-    def test_malformed_lines_are_told_or_refused(self, offline: Offline) -> None:
+    def test_malformed_lines_are_reported_or_refused(self, offline: Offline) -> None:
         (offline.directory / "site.sacct").write_text(SACCT + "half a line\n")
         words = (*ACCOUNTING, "--policy", "fcfs")
         assert "left out: 1 malformed: line 5 (1 fields, not 13)" in offline.json(*words)["conventions"]

@@ -60,7 +60,7 @@ def test_a_policy_that_is_not_known_is_named_with_its_case_before_anything_runs(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_progress_is_told_once_for_each_case(workers: int):
+def test_progress_is_reported_once_for_each_case(workers: int):
     seen: list[tuple[int, int, str]] = []
     run_all(CASES, figures, workers, lambda done, total, name: seen.append((done, total, name)))
     assert [(done, total) for done, total, _ in seen] == [(done, len(CASES)) for done in range(1, len(CASES) + 1)]

@@ -60,7 +60,7 @@ def test_a_suspended_victim_goes_on_where_it_was(site: Site) -> None:
     assert all_completed(site)
 
 
-def test_a_job_that_may_never_be_stopped_waits_beyond_its_entitlement(site: Site) -> None:
+def test_a_non_preemptible_job_waits_beyond_its_entitlement(site: Site) -> None:
     first = [site.submit("bio", method="") for _ in range(2)]
     site.step()
     third = site.submit("bio", method="", hold=Hold.USER, admin_comment=f"{OUR_MARK}gate")
@@ -160,7 +160,7 @@ def test_a_job_inside_its_quantum_is_left_alone(tmp_path: Path) -> None:
     site.run_until(lambda: site.runs(physics), limit=10)
 
 
-def test_paused_nothing_is_stopped_and_afterwards_it_is(site: Site) -> None:
+def test_paused_nothing_is_preempted_and_afterwards_it_is(site: Site) -> None:
     bio = [site.submit("bio", run_time=300) for _ in range(4)]
     site.step()
     site.journal.write(Pause("root", site.now))
@@ -185,7 +185,7 @@ def test_dry_run_orders_nothing(tmp_path: Path) -> None:
     assert site.fuse.acts == 0
 
 
-def test_an_outage_in_mid_stop_means_wait(site: Site) -> None:
+def test_an_outage_in_mid_preemption_means_wait(site: Site) -> None:
     [site.submit("bio", run_time=2000) for _ in range(4)]
     site.run(2)
     physics = site.submit("physics", run_time=900)
@@ -290,7 +290,7 @@ def test_tasks_of_an_array_take_back_what_their_account_owns(site: Site) -> None
     assert site.slurm.history[array].outcome == "COMPLETED"
 
 
-def test_a_full_disk_stops_nothing_and_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_preempts_nothing_and_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     from omfs_daemon.errors import JournalError
 
     bio = [site.submit("bio", run_time=100) for _ in range(4)]

@@ -8,7 +8,7 @@ from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior, On
 from tests.support.preemption_cases import methods_site, preemptor, victim
 
 
-def test_the_owner_is_told_and_may_release_it(tmp_path: Path) -> None:
+def test_the_reason_is_reported_to_the_owner_who_may_release_it(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
     bad = OmfsRunBehavior("dmtcp", on_restart=OnRestart.HELD, why="not_verified")
     job = victim(site, "dmtcp", on="n1", run_time=100, launched=bad)

@@ -60,7 +60,7 @@ def test_an_administrators_hold_outlasts_any_job_comment(tmp_path: Path) -> None
     assert site.job(job).restarts == restarts
 
 
-def test_who_stops_himself_again_and_again_is_let_go_once_each_time(tmp_path: Path) -> None:
+def test_who_preempts_himself_again_and_again_is_released_once_each_time(tmp_path: Path) -> None:
     site = methods_site(tmp_path)
     job = victim(site, "dmtcp", run_time=1e6)
     releases, end = counted(site, "release"), site.now + 300

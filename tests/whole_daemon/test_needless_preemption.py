@@ -8,7 +8,7 @@ from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from tests.support.preemption_cases import check_peace, lost, methods_site, preemptor, victim
 
 
-def test_nobody_more_is_stopped_for_a_preemptor_that_is_gone(tmp_path: Path) -> None:
+def test_nobody_more_is_preempted_for_a_preemptor_that_is_gone(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
     slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
     quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
@@ -26,7 +26,7 @@ def test_nobody_more_is_stopped_for_a_preemptor_that_is_gone(tmp_path: Path) -> 
     check_peace(site)
 
 
-def test_nobody_more_is_stopped_for_a_preemptor_that_runs_already(tmp_path: Path) -> None:
+def test_nobody_more_is_preempted_for_a_preemptor_that_runs_already(tmp_path: Path) -> None:
     """A third job on its node ends by itself, so it starts before the checkpoint of the first victim is written."""
     site = methods_site(tmp_path, hosts=1)
     third = site.submit("bio", method="", cpus=2, on="n1", run_time=12)

@@ -54,7 +54,7 @@ def recorded(site: Site, job: int) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stop_that_fails_is_undone_and_the_job_is_spared(kind: str, tmp_path: Path) -> None:
+def test_a_preemption_that_fails_is_undone_and_the_job_is_spared(kind: str, tmp_path: Path) -> None:
     method, why = KINDS[kind]
     site = methods_site(tmp_path, preempt_timeout=30.0)
     jobs = victims(site, method, run_time=300)
@@ -115,7 +115,7 @@ def why_not(site: Site, job_id: int, method: str) -> WhyUnavailable | None:
 
 
 @pytest.mark.parametrize("method", LAUNCHED)
-def test_a_job_that_is_not_ready_is_not_signalled(method: str, tmp_path: Path) -> None:
+def test_a_job_that_is_not_ready_is_not_signaled(method: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1)
     job = victim(site, method, run_time=100, launched=OmfsRunBehavior(method, ready_after=30))
     site.run(2)
@@ -166,7 +166,7 @@ def test_a_failure_of_an_earlier_attempt_is_none_of_this_one(tmp_path: Path) -> 
     assert lost(site, [job]) == 0
 
 
-def test_a_second_failure_is_told_as_soon_as_the_first(tmp_path: Path) -> None:
+def test_a_second_failure_is_reported_as_soon_as_the_first(tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=1, retry_after=20.0)
     victim(site, "dmtcp", run_time=200, launched=OmfsRunBehavior(on_usr1=OnUsr1.FAIL))
     site.run(2)
@@ -192,7 +192,7 @@ def test_a_lie_in_the_comment_gains_and_loses_nothing(tmp_path: Path) -> None:
     assert lost(site, [job]) == 0
 
 
-def test_a_launcher_that_ends_long_after_the_stop_was_undone_is_let_go(tmp_path: Path) -> None:
+def test_a_launcher_that_ends_long_after_the_preemption_was_undone_is_released(tmp_path: Path) -> None:
     """Its checkpoint took longer than the timeout: it waits, held, and no preemption is remembered."""
     site = methods_site(tmp_path, hosts=1, preempt_timeout=10.0, retry_after=1000.0)
     job = victim(site, "dmtcp", run_time=100, launched=OmfsRunBehavior(seconds=40))

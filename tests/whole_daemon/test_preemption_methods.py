@@ -117,7 +117,7 @@ def mixed(site: Site) -> list[int]:
     return jobs
 
 
-def test_the_quick_ones_are_stopped_only_when_the_careful_ones_are_safe(tmp_path: Path) -> None:
+def test_the_quick_ones_are_preempted_only_when_the_careful_ones_are_safe(tmp_path: Path) -> None:
     site = methods_site(tmp_path)
     requeued, suspended, launched, swapped = mixed(site)
     urgent = preemptor(site, "", cpus=16, hosts=4)

@@ -142,7 +142,9 @@ def test_entitlements_change_at_once_with_an_audit_line(stand: Stand, tmp_path: 
         stand.service.answers.change_entitlements(ROOT, {"op": "set", "account": "chemistry", "percent": "10"})
 
 
-def test_a_release_of_slurm_that_nobody_has_tried_is_told_once(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_of_slurm_that_nobody_has_tried_is_reported_once(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = stand.gateway.settings()
     monkeypatch.setattr(stand.gateway, "settings", lambda: settings._replace(version="25.11.2"))
     with capture_logs() as logs:
@@ -238,7 +240,7 @@ def test_a_damaged_history_is_moved_aside(stand: Stand, tmp_path: Path) -> None:
     assert (tmp_path / "state" / "history.damaged").exists()
 
 
-def test_orders_that_slurm_refuses_are_told_and_not_repeated_at_once(stand: Stand) -> None:
+def test_orders_that_slurm_refuses_are_reported_and_not_repeated_at_once(stand: Stand) -> None:
     stand.run(1)
     stand.gateway.faults.inject(Fault.REFUSE, ("hold",))
     for _ in range(3):

@@ -80,7 +80,7 @@ def test_a_backlog_gets_none_of_its_cpus_while_its_memory_comes_in(method: str, 
 
 
 @pytest.mark.parametrize("method", ON_NODES)
-def test_a_borrower_is_not_stopped_for_a_job_that_cannot_be_moved_in(method: str, tmp_path: Path) -> None:
+def test_a_borrower_is_not_preempted_for_a_job_that_cannot_be_moved_in(method: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path, hosts=2)
     job, _, _ = stopped_job_with_borrowers_in_its_place(site, method)
     site.die()

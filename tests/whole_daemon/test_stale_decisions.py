@@ -27,7 +27,7 @@ def dies_once_on_record(site: Site, step: Step) -> None:
 
 
 @pytest.mark.parametrize("step", [Step.PREPARING, Step.STOPPING])
-def test_after_two_hours_nobody_is_stopped_for_a_preemptor_that_is_gone(tmp_path: Path, step: Step) -> None:
+def test_after_two_hours_nobody_is_preempted_for_a_preemptor_that_is_gone(tmp_path: Path, step: Step) -> None:
     site = Site(tmp_path)
     bio = [site.submit("bio", run_time=20_000) for _ in range(4)]
     site.run(2)
@@ -67,7 +67,7 @@ def test_an_account_that_fell_to_its_entitlement_meanwhile_gives_nothing(tmp_pat
     assert site.slurm.history[int(victim.ref)].lost == 0
 
 
-def test_an_outage_while_the_preemptor_is_prepared_stops_nobody(tmp_path: Path) -> None:
+def test_an_outage_while_the_preemptor_is_prepared_preempts_nobody(tmp_path: Path) -> None:
     site = Site(tmp_path)
     bio = [site.submit("bio", run_time=20_000) for _ in range(4)]
     site.run(2)

@@ -190,7 +190,7 @@ def test_history_lists_the_costs(site: Site) -> None:
 # -- omfs methods fit --------------------------------------------------------------------------------
 
 
-def test_fit_finds_the_speed_or_says_why_not(site: Site) -> None:
+def test_fit_finds_the_speed_or_reports_why_not(site: Site) -> None:
     found = {row["name"]: row for row in site.json("methods", "fit")["methods"]}
     assert list(found) == ["requeue", "suspend", "dmtcp", "pageout"]
     assert found["dmtcp"]["preempt"]["fitted"] == {

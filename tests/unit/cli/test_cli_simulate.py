@@ -60,7 +60,7 @@ def column(out: Path, name: str) -> list[str]:
     return [row[name] for row in rows(out)]
 
 
-def test_it_writes_all_files_and_tells_what_they_rest_on(trace: Path, out: Path):
+def test_it_writes_all_files_and_reports_what_they_rest_on(trace: Path, out: Path):
     result = omfs("--trace", trace, "--policy", "fcfs", "--out", out)
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in out.iterdir()) == [
@@ -192,7 +192,7 @@ def test_urgent_queues_of_a_trace_without_queues_are_one_line(tmp_path: Path, ou
     one_line(omfs(*words, "--urgent-queue", 1), "jobs.csv: --urgent-queue: only a trace in Standard Workload Format")
 
 
-def test_what_may_be_a_slip_is_told(trace: Path, tmp_path: Path, out: Path):
+def test_what_may_be_a_slip_is_reported(trace: Path, tmp_path: Path, out: Path):
     """An account that no job has; urgent jobs with numbers of the trace; walls that leave hardly any job."""
     listed = tmp_path / "urgent.csv"
     listed.write_text(URGENT)
@@ -234,7 +234,7 @@ def test_a_machine_of_unknown_size_is_one_line(tmp_path: Path, out: Path):
     one_line(omfs("--generate", 9, "--policy", "fcfs", "--out", out), "--procs is needed with --generate")
 
 
-def test_malformed_lines_are_told_and_refused_on_wish(trace: Path, out: Path):
+def test_malformed_lines_are_reported_and_refused_on_wish(trace: Path, out: Path):
     trace.write_text(TRACE + "4 what\n")
     result = omfs("--trace", trace, "--policy", "fcfs", "--out", out)
     assert result.exit_code == 0
@@ -242,7 +242,7 @@ def test_malformed_lines_are_told_and_refused_on_wish(trace: Path, out: Path):
     one_line(omfs("--trace", trace, "--policy", "fcfs", "--out", out, "--strict"), "1 malformed: line 5")
 
 
-def test_malformed_urgent_jobs_are_told_and_refused_on_wish(trace: Path, tmp_path: Path, out: Path):
+def test_malformed_urgent_jobs_are_reported_and_refused_on_wish(trace: Path, tmp_path: Path, out: Path):
     listed = tmp_path / "urgent.csv"
     listed.write_text(URGENT + "2,3,many,10\n")
     words = ("--trace", trace, "--policy", "ujfb", "--urgent", listed, "--out", out)
@@ -277,12 +277,12 @@ def test_what_no_model_generates_is_one_line(out: Path, words: tuple[object, ...
     one_line(omfs("--generate", 60, "--procs", 32, "--policy", "fcfs", "--out", out, *words), said)
 
 
-def test_an_output_that_cannot_be_written_is_told_before_the_trace_is_read(tmp_path: Path):
+def test_an_output_that_cannot_be_written_is_reported_before_the_trace_is_read(tmp_path: Path):
     (tmp_path / "file").write_text("")
     one_line(omfs("--trace", "/nonexistent.swf", "--policy", "fcfs", "--out", tmp_path / "file"), "cannot be written")
 
 
-def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, trace: Path, out: Path):
+def test_without_the_extra_it_reports_how_to_get_it(monkeypatch: pytest.MonkeyPatch, trace: Path, out: Path):
     monkeypatch.setitem(sys.modules, "polars", None)
     said = "simulations need polars: pip install 'omfs-daemon[sim]'"
     one_line(omfs("--trace", trace, "--policy", "fcfs", "--out", out), said)

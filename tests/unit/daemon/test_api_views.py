@@ -43,7 +43,7 @@ def preemption(time: float, *jobs: str) -> PastPreemption:
     return PastPreemption(time, "9", "bob", "physics", False, "entitled", 1.0, "started", victims)
 
 
-def test_each_stop_has_its_own_rows() -> None:
+def test_each_preemption_has_its_own_rows() -> None:
     costs = Costs([row(10, "out", 1), row(20, "in", 2), row(30, "out", 4), row(40, "out", 8), row(50, "in", 16)])
     first, second, third = (victim_views(preemption(begun, "7"), costs)[0] for begun in (9, 29, 39))
     assert (first["preempt_seconds"], first["resume_seconds"], first["lost_seconds"]) == (1, 2, 6)
@@ -67,7 +67,7 @@ def test_rows_go_through_the_socket_and_back() -> None:
     assert costs_from_views(costs_view(rows, 2)["costs"]) == rows[1:], "the newest ones"
 
 
-def test_costs_are_told_to_the_owner_and_to_operators_only(stand: Stand) -> None:
+def test_costs_are_reported_to_the_owner_and_to_operators_only(stand: Stand) -> None:
     reclaimed(stand)
     (cost,) = stand.service.answers.costs(ROOT, 10, 0)["costs"]
     assert (cost["method"], cost["direction"], cost["user"]) == ("requeue", "out", "alice")
@@ -137,7 +137,7 @@ def test_nodes_are_counted_with_the_reasons_of_the_others() -> None:
         (Probed(frozenset({"pageout"})), "it has not been probed yet"),
     ],
 )
-def test_where_nothing_is_probed_it_says_why(probed: Probed, why: str) -> None:
+def test_where_nothing_is_probed_it_reports_why(probed: Probed, why: str) -> None:
     assert now("pageout", probed)["why_not"] == [{"why": why, "count": 3, "nodes": ["n1", "n2", "n3"]}]
 
 
@@ -156,7 +156,7 @@ def test_what_slurm_does_works_on_all_nodes_that_are_up() -> None:
     assert now("suspend", Probed()) == {"usable": 3, "nodes": 3, "why_not": []}
 
 
-def test_before_slurm_was_seen_nothing_is_said_of_nodes() -> None:
+def test_before_slurm_was_observed_nothing_is_reported_of_nodes() -> None:
     assert all("now" not in method for method in methods_now(Settings(), None, Probed())["methods"])
 
 

@@ -122,7 +122,7 @@ def test_two_threads_at_once(transport: Transport) -> None:
     assert found == {number: number for number in range(6)}
 
 
-def test_an_unreachable_host_says_why(tmp_path: Path, node_program: Path) -> None:
+def test_an_unreachable_host_reports_why(tmp_path: Path, node_program: Path) -> None:
     answers = remote(tmp_path, node_program).run(["down", "n1"], {"job": 1}, LIMIT)
     assert answers["n1"].ok
     assert answers["down"].why == "unreachable"

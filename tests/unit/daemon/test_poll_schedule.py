@@ -45,7 +45,7 @@ def test_nothing_happens_but_polls() -> None:
     assert {round(later - former, 6) for former, later in pairwise(times)} == {POLL + 0.02}
 
 
-def test_an_event_is_looked_at_at_once_and_once_more() -> None:
+def test_an_event_is_observed_at_once_and_once_more() -> None:
     loop = Loop()
     loop.rest()
     began = loop.now
@@ -55,7 +55,7 @@ def test_an_event_is_looked_at_at_once_and_once_more() -> None:
     assert abs(again - loop.takes[PollKind.FULL] - began - POLL_AGAIN) < 1e-6
 
 
-def test_where_a_full_look_takes_long_only_urgent_jobs_are_looked_for_at_once() -> None:
+def test_where_a_full_poll_takes_long_only_urgent_jobs_are_polled_at_once() -> None:
     loop = Loop(full=0.4)
     loop.rest()
     began = loop.now
@@ -74,7 +74,7 @@ def test_what_was_changed_by_people_is_for_a_full_poll() -> None:
     assert (at, poll) == (began, PollKind.FULL)
 
 
-def test_stops_under_way_are_looked_after() -> None:
+def test_preemptions_under_way_are_observed() -> None:
     loop = Loop()
     loop.rest()
     loop.under_way = True
@@ -107,7 +107,7 @@ def test_a_storm_of_events_makes_no_more_calls_than_the_rate_in_the_long_run() -
     assert 4000 <= calls <= 5.0 * (1000 + BURST) + 4
 
 
-def test_orders_go_out_at_once_and_looks_wait_for_them() -> None:
+def test_orders_go_out_at_once_and_polls_wait_for_them() -> None:
     loop = Loop(rate=10.0)
     loop.rest()
     loop.poll_schedule.polled(PollKind.FULL, loop.now, loop.now, 500, 10.0, False)

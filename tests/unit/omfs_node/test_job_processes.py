@@ -147,7 +147,7 @@ def test_a_process_that_ends_meanwhile_is_no_failure(lists: Lists) -> None:
         ("exec sleep 3600", 0.3, "timeout"),
     ],
 )
-def test_when_slurm_does_not_tell(lists: Lists, script: str, seconds: float, why: str) -> None:
+def test_when_slurm_does_not_list_processes(lists: Lists, script: str, seconds: float, why: str) -> None:
     lists.say(f"#!/bin/sh\n{script}\n")
     with lists.job() as job, pytest.raises(CannotMove) as caught:
         job.find(time.monotonic() + seconds)

@@ -138,7 +138,7 @@ def test_removing_follows_no_link(store: Generations, path: Path, tmp_path: Path
     assert (tmp_path / "precious" / "file").read_text() == "kept"
 
 
-def test_progress_tells_how_far_a_run_came(path: Path) -> None:
+def test_progress_reports_how_far_a_run_came(path: Path) -> None:
     directory = os.open(path, os.O_RDONLY)
     now = [0.0]
     progress = ComputedTime(directory, clock=lambda: now[0])

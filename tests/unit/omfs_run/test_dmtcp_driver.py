@@ -149,7 +149,9 @@ def faulty(request: pytest.FixtureRequest, benches: Callable[..., Bench]) -> Cal
 # --- what works
 
 
-def test_counting_continues_without_gap_or_repeat_over_two_stops_and_keeps_its_code(bench: Bench, place: Path) -> None:
+def test_counting_continues_without_gap_or_repeat_over_two_checkpoints_and_keeps_its_code(
+    bench: Bench, place: Path
+) -> None:
     out = place / "out"
     program = bench.running("count", out, 0, 0.02, 5)
     for _ in range(2):
@@ -177,7 +179,7 @@ def test_an_image_is_the_content_of_its_directory_and_nothing_else(bench: Bench,
     assert bench.left() == []
 
 
-def test_a_second_stop_writes_into_its_own_directory(bench: Bench, place: Path) -> None:
+def test_a_second_checkpoint_writes_into_its_own_directory(bench: Bench, place: Path) -> None:
     program = bench.running("count", place / "out", 0, 0.02)
     first, image = bench.stop(program)
     before = {name: (first / name).stat().st_mtime_ns for name in image.files}

@@ -198,7 +198,7 @@ def test_a_request_before_it_is_ready_waits(world: World) -> None:
     assert world.job_exit.states == ["ready", "stopping", "stopped"]
 
 
-def test_where_the_job_could_not_be_held_nothing_is_stopped(world: World) -> None:
+def test_where_the_job_could_not_be_held_nothing_is_preempted(world: World) -> None:
     assert world.run(lambda: world.request(), None, 3, fault="no way") == 3
     assert (world.requests, world.job_exit.reports) == (0, [])
 
@@ -308,7 +308,9 @@ def test_a_driver_s_unexpected_error_is_a_failed_checkpoint(world: World) -> Non
 
 
 @pytest.mark.parametrize("fault", ["full", "read_only", "vanished"])
-def test_nothing_is_stopped_where_there_is_no_space(world: World, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_nothing_is_preempted_where_there_is_no_space(
+    world: World, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
     def spoil() -> None:
         world.request()
         if fault == "full":
@@ -333,7 +335,7 @@ def refusing(real: Callable[..., int]) -> Callable[..., int]:
     return call
 
 
-def test_a_program_that_ends_while_it_is_stopped_keeps_its_exit_code(world: World) -> None:
+def test_a_program_that_ends_during_its_checkpoint_keeps_its_exit_code(world: World) -> None:
     world.checkpoints = [Ended(4)]
     assert world.run(lambda: world.request()) == 4
     assert world.generations == []
@@ -436,7 +438,7 @@ def test_with_if_lost_fresh_it_starts_anew_and_reports_it(world: World) -> None:
     assert world.started_from == ["fresh", "fresh"]
 
 
-def test_a_stopped_job_without_any_checkpoint_does_not_start_over(world: World) -> None:
+def test_a_preempted_job_without_any_checkpoint_does_not_start_over(world: World) -> None:
     assert world.run(was_stopped=True) == HELD
     assert world.started_from == []
     assert world.run(3, was_stopped=True, fresh=True) == 3

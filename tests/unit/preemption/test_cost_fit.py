@@ -109,7 +109,7 @@ def test_nodes_move_their_parts_at_the_same_time() -> None:
     assert found[MethodDirection("pageout", "in")] == [Point(3.0, 2 * GB)]
 
 
-def test_a_return_has_the_size_of_the_stop_before_it() -> None:
+def test_a_resume_has_the_size_of_the_preemption_before_it() -> None:
     found = points(
         [
             paid("1", "out", 2.0, GB),

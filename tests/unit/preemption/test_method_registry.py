@@ -138,7 +138,7 @@ def ready(site: Jobs) -> list[int]:
     return jobs
 
 
-def test_the_example_stops_a_job_and_brings_it_back_without_losing_work(example: PreemptMethod, tmp_path: Path) -> None:
+def test_the_example_preempts_a_job_and_requeues_it_without_losing_work(example: PreemptMethod, tmp_path: Path) -> None:
     site = Jobs(tmp_path, example)
     jobs = ready(site)
     physics = site.submit("physics", run_time=60)
@@ -157,7 +157,7 @@ def test_the_example_stops_a_job_and_brings_it_back_without_losing_work(example:
     assert methods == [("self_requeue", "out"), ("self_requeue", "in")]
 
 
-def test_a_job_that_has_not_said_that_it_is_ready_is_left_alone(example: PreemptMethod, tmp_path: Path) -> None:
+def test_a_job_that_has_not_reported_that_it_is_ready_is_left_alone(example: PreemptMethod, tmp_path: Path) -> None:
     site = Jobs(tmp_path, example)
     jobs = site.four()
     physics = site.submit("physics", run_time=60)
@@ -168,7 +168,7 @@ def test_a_job_that_has_not_said_that_it_is_ready_is_left_alone(example: Preempt
     assert [job for job in jobs if not site.runs(job)] == [jobs[2]]
 
 
-def test_a_job_that_does_not_obey_runs_on_and_the_stop_is_undone(example: PreemptMethod, tmp_path: Path) -> None:
+def test_a_job_that_does_not_obey_runs_on_and_the_preemption_is_undone(example: PreemptMethod, tmp_path: Path) -> None:
     site = Jobs(tmp_path, example, obey=False)
     jobs = ready(site)
     physics = site.submit("physics", run_time=60)

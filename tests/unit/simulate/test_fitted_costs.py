@@ -75,7 +75,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(option: str, text: str) -> N
     assert "\n" not in message
 
 
-def test_the_result_tells_what_was_assumed() -> None:
+def test_the_result_reports_what_was_assumed() -> None:
     asked = SimulationOptions(procs=4, checkpoint_out="1.5+bytes/2e9", checkpoint_in="0.5+bytes/1e9")
     scenario = Scenario(jobs(PreemptMode.CHECKPOINT, 0.0, GB), Machine(4), costs=costs_for(asked))
     sentences = " ".join(assumption_sentences(scenario, policy_named("ujfb")))

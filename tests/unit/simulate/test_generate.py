@@ -113,7 +113,7 @@ def test_limits_are_what_users_type() -> None:
         ({"modes": {PreemptMode.KILL: -1.0}}, "modes of .* only modes with weights above 0"),
     ],
 )
-def test_what_is_wrong_with_a_model_is_told(wrong: dict[str, object], message: str) -> None:
+def test_what_is_wrong_with_a_model_is_reported(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Model(**({"jobs": 10, "cpus": 8} | wrong))  # type: ignore[arg-type]
 

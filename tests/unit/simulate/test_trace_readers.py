@@ -87,7 +87,7 @@ class TestStandardWorkloadFormat:
         jobs = load_trace(written(tmp_path / "a.swf", *lines), ReadOptions(accounts=accounts)).workload
         assert [jobs.accounts[index] for index in jobs.account] == names
 
-    def test_urgent_by_queue_is_never_stopped(self, tmp_path: Path) -> None:
+    def test_urgent_by_queue_is_never_preempted(self, tmp_path: Path) -> None:
         lines = [record(queue, queue=queue) for queue in (1, 2, 3)]
         plain = written(tmp_path / "a.swf", *lines)
         jobs = load_trace(plain, ReadOptions(urgent_queues=(1, 3), mode=PreemptMode.KILL)).workload
@@ -350,7 +350,7 @@ class TestTable:
             ("# cpus: many\njob_id,submit,cpus,run\n1,0,1,1\n", "cpus: 'many' is not allowed"),
         ],
     )
-    def test_bad_cells_are_told_in_one_line(self, tmp_path: Path, text: str, message: str) -> None:
+    def test_bad_cells_are_reported_in_one_line(self, tmp_path: Path, text: str, message: str) -> None:
         with pytest.raises(ConfigError, match=message) as caught:
             load_trace(written(tmp_path / "a.csv", text), ReadOptions(strict=True))
         assert "\n" not in str(caught.value)

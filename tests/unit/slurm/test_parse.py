@@ -194,7 +194,7 @@ class TestJob:
             ("afterok:9(failed)?afterany:9(unfulfilled)", False),
         ],
     )
-    def test_a_dependency_that_slurm_does_not_look_at_counts_while_what_it_names_lives(
+    def test_a_dependency_that_slurm_does_not_evaluate_counts_while_what_it_names_lives(
         self, dependency: str, kept: bool
     ) -> None:
         others = [

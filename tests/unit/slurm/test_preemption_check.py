@@ -46,7 +46,7 @@ def test_output_that_would_be_emptied_is_warned_of() -> None:
     ]
 
 
-def test_where_nothing_is_launched_or_counted_nothing_is_said() -> None:
+def test_where_nothing_is_launched_or_counted_nothing_is_reported() -> None:
     assert preemption_check.requeue_exit_hold({}, ()) == []
     assert preemption_check.node_license_findings((), NODES, ROWS) == []
     assert preemption_check.plug_in_findings((), "", "") == []
