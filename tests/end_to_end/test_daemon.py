@@ -147,7 +147,9 @@ def test_one_daemon_a_directory_and_a_clean_end(daemon: Daemon) -> None:
     assert daemon.process.wait(LIMIT) == 1
     assert "another omfsd" in daemon.log.read_text()
     daemon.process = first
+    assert (daemon.directory / "run" / "omfs.sock").exists()
     assert daemon.stop() == 0
+    assert not (daemon.directory / "run" / "omfs.sock").exists()
 
 
 def test_a_bad_file_on_reload_leaves_the_running_configuration_in_force(daemon: Daemon) -> None:

@@ -30,8 +30,6 @@ from omfs_daemon.errors import ControlError, GatewayTimeout
 from omfs_daemon.slurm.gateway import AccountRow, SlurmSettings
 from omfs_daemon.slurm.settings_check import Level
 from omfs_daemon.slurm.submit_plugin import PlugIn, installed_plug_in, plug_in_settings, watched_heartbeat
-from omfs_daemon.terminal.output import clean, span
-from omfs_daemon.terminal.times import seconds_since_epoch
 
 HOSTILE = "[red]\x1b[2J\u202eevil"
 
@@ -227,8 +225,6 @@ def test_accounts_are_below_their_parents(site: Site) -> None:
 def test_history_takes_times(site: Site) -> None:
     assert site.omfs("history", "--since", "1970-01-02T00:00+00:00", "--limit", "3").exit_code == 0
     assert site.handler.asked == [("history", 3, 86400.0)]
-    assert seconds_since_epoch("2h", 10_000.0) == 2800.0
-    assert seconds_since_epoch("30d", 10_000.0) == 0.0
     assert site.omfs("history", "--since", "soon").exit_code == 2
     assert site.omfs("history", "--limit", "0").exit_code == 2
 
@@ -387,18 +383,3 @@ def test_check_knows_its_own_plug_in(tmp_path: Path) -> None:
     assert watched_heartbeat(plug_in_settings(settings), default) == default
     (tmp_path / "omfs_job_submit.conf").write_text("# ours\nheartbeat=/x/heartbeat\nmax_age=30\n")
     assert watched_heartbeat(plug_in_settings(settings), default) == Path("/x/heartbeat")
-
-
-# -- output ------------------------------------------------------------------------------------------
-
-
-def test_clean_and_span() -> None:
-    assert clean("a\tb\x07\u202ec é 漢") == "a\ufffdb\ufffd\ufffdc é 漢"
-    assert [span(seconds) for seconds in (0.04, 9.96, 119, 1800, 86400, 200_000)] == [
-        "0.0 s",
-        "10.0 s",
-        "119 s",
-        "30 min",
-        "24.0 h",
-        "2.3 d",
-    ]

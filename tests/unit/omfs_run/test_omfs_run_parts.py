@@ -1,4 +1,4 @@
-"""Parts of omfs-run: job comment, batch script, arguments, how the job is held, disk space."""
+"""Parts of omfs-run: batch script, arguments, how the job is held, disk space."""
 
 from __future__ import annotations
 
@@ -20,80 +20,7 @@ from omfs_daemon.omfs_run.flow import flow
 from omfs_daemon.omfs_run.job_exit import EXIT, NONE, REQUEUE, JobExit, how_to_hold
 from omfs_daemon.omfs_run.signals import Inbox
 from omfs_daemon.omfs_run.slurm_job import RequeueSettings, SlurmJob
-from omfs_daemon.protocol import job_comment
 from tests.support.waiting import wait_until
-
-
-# -- the job comment ---------------------------------------------------------------------------------------
-def test_the_report_is_replaced_and_the_rest_is_kept() -> None:
-    first = job_comment.make_run_comment(0, "ready", {"method": "dmtcp"})
-    assert first == "omfs:run=0:ready:method=dmtcp"
-    assert job_comment.put_run_comment("", first) == first
-    assert job_comment.put_run_comment("my job", first) == f"my job {first}"
-    second = job_comment.make_run_comment(1, "ready", {"method": "dmtcp", "from": 3, "seconds": 1.254, "lost": 0.0})
-    assert second == "omfs:run=1:ready:method=dmtcp:from=3:seconds=1.25:lost=0.00"
-    assert job_comment.put_run_comment(f"a  {first}\tomfs:wait", second) == f"a  {second}\tomfs:wait"
-    assert job_comment.put_run_comment(f"{first} {first}", second).split() == [second]
-    assert job_comment.put_run_comment("xomfs:run=7", first) == f"xomfs:run=7 {first}"
-
-
-def test_a_value_never_breaks_the_report() -> None:
-    assert job_comment.make_run_comment(0, "failed", {"why": "a b:c=d\n"}) == "omfs:run=0:failed:why=a_b_c_d_"
-
-
-@pytest.mark.parametrize(
-    "comment",
-    ["", "omfs:run=", "omfs:run=1", "omfs:run=x:ready", "omfs:run=-1:ready", "omfs:run=1:odd", "xomfs:run=1:ready"],
-)
-def test_what_is_no_report_is_none(comment: str) -> None:
-    assert job_comment.find_run_comment(comment) is None
-
-
-def test_a_report_is_read_back() -> None:
-    assert job_comment.find_run_comment("a omfs:run=2:ready:method=criu:from=1 b") == (
-        2,
-        "ready",
-        {"method": "criu", "from": "1"},
-    )
-
-
-@pytest.mark.parametrize(
-    ("comment", "methods"),
-    [
-        ("x omfs:method=ve_swap,criu y", ["ve_swap", "criu"]),
-        ("omfs:method=criu omfs:method=dmtcp", ["criu"]),
-        ("omfs:method=dmtcp, omfs:method=criu", ["criu"]),
-        ("", []),
-        ("omfs:method=", []),
-        ("omfs:method=dmtcp,", []),
-        ("omfs:method=Ünot", []),
-        ("xomfs:method=criu", []),
-        ("omfs:methods=criu", []),
-    ],
-)
-def test_methods_of_a_comment(comment: str, methods: list[str]) -> None:
-    assert job_comment.methods_in_comment(comment) == methods
-
-
-@pytest.mark.parametrize(
-    ("comment", "seconds"),
-    [("a omfs:min_runtime=90", 90), ("omfs:min_runtime=90s", None), ("omfs:min_runtime=", None), ("", None)],
-)
-def test_min_runtime_of_a_comment(comment: str, seconds: int | None) -> None:
-    assert job_comment.min_runtime_in_comment(comment) == seconds
-
-
-@pytest.mark.parametrize(("comment", "is_told"), [("omfs:method=dmtcp,", True), ("omfs:method=requeue", False)])
-def test_a_list_of_methods_that_cannot_be_read_is_told(
-    comment: str, is_told: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("OMFS_METHOD", raising=False)
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setenv("SLURM_JOB_UID", str(os.geteuid()))
-    monkeypatch.setattr(SlurmJob, "comment", lambda _: comment)
-    monkeypatch.setattr("omfs_daemon.omfs_run.flow.plain", lambda command, inbox: 0)
-    assert flow(["true"], Inbox()) == 0
-    assert ("needs omfs:method=NAME[,NAME...]" in capfd.readouterr().err) is is_told
 
 
 # -- the batch script -----------------------------------------------------------------------------------

@@ -1,56 +1,10 @@
-"""Entitlements in account trees, which account may take from which, and usage rows."""
+"""Which account may take from which, and usage rows."""
 
 from __future__ import annotations
 
-from fractions import Fraction
-
-import pytest
-
-from omfs_daemon.cluster.accounts import OTHERS, AccountTree, Entitlement
-from omfs_daemon.errors import ConfigError
+from omfs_daemon.cluster.accounts import OTHERS
 from omfs_daemon.policy.rules.account_paths import may_take
 from tests.support.policy_builders import decide, nodes, rules, running, tree, waiting
-
-
-def named(owners: AccountTree, cpus: int) -> dict[str, int]:
-    return dict(zip([entity.name for entity in owners.entities], owners.entitled(cpus), strict=True))
-
-
-def test_floors_are_exact() -> None:
-    third = AccountTree([Entitlement("a", Fraction(100, 3)), Entitlement("b", Fraction(29))])
-    assert named(third, 300)["a"] == 100  # 0.333... of 300 in floating point would be 99
-    assert named(third, 100)["b"] == 29  # as would 0.29 of 100 be 28
-
-
-def test_rest_and_others_own_what_is_left() -> None:
-    owned = named(tree(bio=50, bio__genes=40, physics=25), 100)
-    assert owned == {"bio": 50, "genes": 20, f"bio{OTHERS}": 30, "physics": 25, OTHERS: 25}
-
-
-def test_jobs_of_an_inner_account_and_of_strangers_have_a_leaf() -> None:
-    owners = tree(bio=50, bio__genes=40)
-    assert owners.leaf("bio").name == f"bio{OTHERS}"
-    assert owners.leaf("nobody").name == OTHERS
-    assert owners.leaf("genes").path == (1, 0)
-
-
-@pytest.mark.parametrize(
-    ("entitlements", "message"),
-    [
-        ([("a", 60, ""), ("b", 41, "")], "add up to 101 %"),
-        ([("a", 60, ""), ("b", 60, "a"), ("c", 41, "a")], "under 'a' add up to 101 %"),
-        ([("a", 50, ""), ("a", 10, "")], "named twice"),
-        ([("a", -1, "")], "percent = -1"),
-        ([("a", 101, "")], "percent = 101"),
-        ([("a", 10, "nobody")], "parent = 'nobody'"),
-        ([("a", 10, "b"), ("b", 10, "a")], "cycle: a -> b -> a"),
-        ([("", 10, "")], "not allowed"),
-        ([(OTHERS, 10, "")], "not allowed"),
-    ],
-)
-def test_bad_trees_are_refused(entitlements: list[tuple[str, int, str]], message: str) -> None:
-    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
-        AccountTree([Entitlement(name, Fraction(percent), parent) for name, percent, parent in entitlements])
 
 
 def test_may_take_on_one_level() -> None:
