@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import gentle, latency
+from benchmarks import gentle, latency, latency_clusters
 from benchmarks.latency_clusters import Start
+from tests.support.waiting import LIMIT
 
 FIGURES = ("min", "median", "p95", "max")
 
 
 @pytest.mark.slurm
-def test_a_small_run_starts_urgent_jobs_and_measures_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_small_run_starts_urgent_jobs_and_measures_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latency_clusters, "LIMIT", LIMIT)
     output = tmp_path / "new" / "latency.json"
     kinds = ["native_suspend_tuned", "native_requeue_tuned", "omfs_requeue"]
     arguments = ["--repetitions", "1", "--backlog", "0,8", "--kinds", ",".join(kinds), str(output)]

@@ -20,7 +20,7 @@ from omfs_daemon.slurm.commands.run_command import run_command
 from omfs_daemon.testing.local_slurm import own_processes
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, LocalSlurmError
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
-from tests.support.waiting import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -139,9 +139,10 @@ def test_a_dependency_that_names_no_job_is_not_believed_while_held(slurm: LocalS
 
 
 def test_a_fulfilled_dependency_is_none(slurm: LocalSlurm) -> None:
-    first = slurm.submit("true")
+    first = slurm.submit("true", "--hold")
     held = slurm.submit("true", "--hold", f"--dependency=afterany:{first}")
     assert find(slurm, held).eligible == inf
+    assert slurm.gateway().release([str(first)]) == []
     in_state(slurm, first, JobState.ENDED)
     assert find(slurm, held).eligible is None
     assert {job.id: job.eligible for job in slurm.gateway().jobs()}[held] is None
@@ -279,10 +280,11 @@ class TestSlurmAway:
         assert [found.id for found in slurm.gateway().jobs()] == [job]
 
     def test_no_slurm_at_all(self, tmp_path: Path) -> None:
-        with pytest.raises(GatewayError):
+        # Slurm's commands wait for a file that may come, or tell that there is none.
+        with pytest.raises(GatewayError, match=r"within 2 s|none\.conf"):
             CommandGateway(tmp_path / "none.conf", timeout=2).jobs()
         with pytest.raises(GatewayError, match="cannot run no-such-program"):
-            run_command(["no-such-program"], timeout=1)
+            run_command(["no-such-program"], timeout=LIMIT)
 
 
 class TestLocalSlurm:

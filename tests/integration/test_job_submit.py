@@ -29,6 +29,8 @@ pytestmark = pytest.mark.slurm
 
 PLUGIN = Path(__file__).parents[2] / "plugins" / "job_submit.lua"
 OWNER = "nobody"
+MAX_AGE, GONE = "3600", 4000
+"""Seconds: a heartbeat does not grow old within a test, and one of a daemon that is gone."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def cluster() -> Iterator[LocalSlurm]:
     settings = {
         "heartbeat": str(directory / "heartbeat"),
         "wake": str(directory / "wake"),
-        "max_age": "3600",  # the heartbeat does not grow old within a test
+        "max_age": MAX_AGE,
         "let_in_partitions": "urgent",
         "let_in_accounts": "free",
         "node_licenses": "ve_{node}",
@@ -102,7 +104,7 @@ def test_holds_while_the_daemon_lives(gate: LocalSlurm) -> None:
     wait_until(runs(gate, job), "the job to run after root's release")
 
 
-@pytest.mark.parametrize("age", [4000, 1e9])
+@pytest.mark.parametrize("age", [GONE, 1e9])
 def test_holds_nothing_when_the_daemon_is_gone(gate: LocalSlurm, age: float) -> None:
     beat(gate, age)
     job = submit(gate)
@@ -184,7 +186,7 @@ def test_the_owner_may_change_the_rest(gate: LocalSlurm) -> None:
 
 def test_the_owner_may_release_once_the_daemon_is_gone(gate: LocalSlurm) -> None:
     job = submit(gate)
-    beat(gate, 4000)
+    beat(gate, GONE)
     assert as_owner(gate, "release", job.ref) == ""
     assert look(gate, job.id).hold is Hold.NONE
 
@@ -233,7 +235,7 @@ def test_a_release_of_a_preemptible_job_just_releases(gate: LocalSlurm) -> None:
 @pytest.mark.parametrize("option", ["--requeue", "--no-requeue"])
 def test_a_release_of_what_slurm_may_not_requeue_leads_to_the_gate(gate: LocalSlurm, option: str) -> None:
     """Slurm does not show the plug-in which of the two it is."""
-    beat(gate, 30)  # else the second one would be refused
+    beat(gate, GONE)  # else the second one would be refused
     job = submit(gate, "--hold", "--comment=omfs:method=requeue", option)
     beat(gate)
     assert as_owner(gate, "release", job.ref) == ""
@@ -258,7 +260,7 @@ def test_no_change_makes_a_running_job_non_preemptible(
     job = submit(gate, *arguments)
     wait_until(runs(gate, job), "the job to run")
     if not beats:
-        beat(gate, 4000)
+        beat(gate, GONE)
     before = gate.command("scontrol", "show", "job", job.ref).stdout
     assert "denied" in as_owner(gate, "update", f"jobid={job.id}", change)
     after = gate.command("scontrol", "show", "job", job.ref).stdout
@@ -321,7 +323,7 @@ def test_what_becomes_another_job_in_the_moment_of_its_release_waits_again(gate:
 
 def test_what_becomes_another_job_does_not_wait_without_a_daemon(gate: LocalSlurm) -> None:
     job = released(gate)
-    beat(gate, 4000)
+    beat(gate, GONE)
     assert as_owner(gate, "update", f"jobid={job.id}", "numcpus=3") == ""
     assert look(gate, job.id).hold is Hold.NONE
 
@@ -354,7 +356,7 @@ def test_roots_hold_of_a_released_job_is_not_the_gates(gate: LocalSlurm) -> None
 def test_roots_hold_without_a_daemon_is_not_the_gates(gate: LocalSlurm) -> None:
     job = submit(gate, "--hold", "--comment=words")
     as_owner(gate, "release", job.ref)
-    beat(gate, 4000)
+    beat(gate, GONE)
     gate.command("scontrol", "uhold", job.ref)
     held = look(gate, job.id)
     assert (held.hold, held.admin_comment, held.comment) == (Hold.USER, "", "words")
@@ -476,7 +478,7 @@ return slurm.SUCCESS
 
 def test_a_script_of_the_sites_own_may_call_it(gate: LocalSlurm) -> None:
     script, ours = gate.directory / "job_submit.lua", gate.directory / "omfs_job_submit.lua"
-    soon = time.time() + 5  # slurmctld reads a script anew whose time is later than when it was read
+    soon = time.time() + LIMIT  # slurmctld reads a script anew whose time is later than when it was read
     kept = script.read_text()
     ours.write_text(kept)
     script.write_text(SITES_OWN.format(ours=ours))
@@ -521,7 +523,7 @@ def site(gate: LocalSlurm) -> Iterator[LocalSlurm]:
     """The gate, with settings that were made from a configuration."""
     conf = gate.directory / "omfs_job_submit.conf"
     kept = conf.read_text()
-    conf.write_text(as_text({**plugin_settings(site_of(gate), [0]), "max_age": "3600"}))
+    conf.write_text(as_text({**plugin_settings(site_of(gate), [0]), "max_age": MAX_AGE}))
     try:
         yield gate
     finally:
@@ -552,7 +554,7 @@ def test_refuses_what_nobody_offers(gate: LocalSlurm, words: str, told: str) -> 
     assert told in said
     assert "Requested operation not supported" in said
     assert gate.gateway().jobs() == []
-    beat(gate, 4000)
+    beat(gate, GONE)
     assert refusal(gate, f"--comment={words}") == "", "without a daemon nothing is refused"
 
 
@@ -569,7 +571,7 @@ def test_nor_does_it_let_in_what_slurm_requeues_in_no_case(gate: LocalSlurm) -> 
     said = refusal(gate, "--account=free", "--immediate=1", command="srun")
     assert "Unable to allocate resources" in said
     assert refusal(gate, "--account=free", "--immediate=240", "--comment=omfs:method=suspend", command="srun") == ""
-    beat(gate, 4000)
+    beat(gate, GONE)
     shown = gate.command("srun", "--account=free", "sh", "-c", "scontrol -o show job $SLURM_JOB_ID", uid=OWNER).stdout
     assert " Requeue=0 " in shown
     assert look(gate, submit(gate, "--account=free").id).requeue
@@ -589,7 +591,7 @@ def test_refuses_an_urgent_job_of_who_may_not(site: LocalSlurm, account: str) ->
     assert f"omfs: urgent jobs are for the accounts weather,quakes; {whose}" in said
     assert "denied" in said
     assert site.gateway().jobs() == []
-    beat(site, 4000)
+    beat(site, GONE)
     assert submit(site, "--partition=urgent").hold is Hold.NONE
 
 
@@ -670,7 +672,7 @@ def test_a_submit_and_an_owners_change_wake_the_daemon(gate: LocalSlurm, woken: 
 
 
 def test_without_a_daemon_nobody_is_woken_and_nobody_waits(cluster: LocalSlurm, woken: Event) -> None:
-    beat(cluster, age=60)
+    beat(cluster, GONE)
     job = submit(cluster, "--comment=omfs:method=requeue")
     assert look(cluster, job.id).hold is Hold.NONE
     assert not woken.is_set()

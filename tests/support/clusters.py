@@ -199,13 +199,14 @@ class RealWorld(World):
         """Slurm says so before the node has started anything; what becomes of a job that is stopped or ended in between
         is a race inside Slurm, which nobody here asks about."""
         job_id = super().running(what)
-        self.until(lambda: not self.runs(job_id) or self._has_processes(job_id))
+        least = 2 if what.ignores_term else 1  # its shell begins the second one when it has set its trap
+        self.until(lambda: not self.runs(job_id) or self._processes(job_id) >= least)
         return job_id
 
-    def _has_processes(self, job_id: int) -> bool:
+    def _processes(self, job_id: int) -> int:
         node = self.job(job_id).on_nodes[0]
         printed = self._slurm.command("scontrol", "listpids", str(job_id), node, check=False).stdout
-        return len(printed.splitlines()) > 1
+        return len(printed.splitlines()[1:])
 
     def cancel(self, job_id: int) -> None:
         self._slurm.command("scancel", str(job_id))

@@ -119,10 +119,12 @@ HOSTILE = [
 
 @pytest.mark.parametrize("comment", HOSTILE)
 def test_reading_a_hostile_comment_takes_no_time(comment: str, tmp_path: Path) -> None:
-    begun = time.process_time()
-    for turn in range(100):
+    def took(turn: int) -> float:
+        begun = time.process_time()
         launched._read(f"{comment} {turn}")
-    assert time.process_time() - begun < 0.2, "2 ms of the processor each"
+        return time.process_time() - begun
+
+    assert min(map(took, range(100))) < 0.002, "seconds of the processor; a busy machine disturbs some of them"
 
 
 @pytest.mark.parametrize(
