@@ -308,7 +308,9 @@ def test_on_a_suspended_job_only_what_we_stopped_is_continued(slurm: LocalSlurm,
 
 
 @pytest.mark.usefixtures("big_swap")
-def test_a_job_over_two_nodes_by_the_desk_suspended_and_resumed_by_slurm(slurm: LocalSlurm, program: Path) -> None:
+def test_a_job_over_two_nodes_by_the_work_queue_suspended_and_resumed_by_slurm(
+    slurm: LocalSlurm, program: Path
+) -> None:
     """Also a process in a session of its own, which Slurm's suspend stops two seconds later than the others; a resume
     before that has an effect only then, so its SIGCONT is waited for before the job is stopped again."""
     output = Path(tempfile.mkdtemp(dir=slurm.output))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import socket
+import random
 import subprocess
 import tempfile
 import urllib.request
@@ -15,6 +15,7 @@ from typing import Any
 
 from deploy import zipapps
 from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.config.schema import MetricsSection
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.support.daemons import ROOT, Daemon
@@ -29,6 +30,7 @@ SLOTS = 16
 NODE_LICENSES = "ve_{node},mem_{node}"
 LICENSES = f"ve_n1:{SLOTS},ve_n2:{SLOTS},mem_n1:{SLOTS},mem_n2:{SLOTS},ve:9999"
 AREA = 1 << 30
+METRICS_PORT = MetricsSection().port
 USUAL = "2G"
 """Bytes a second that an engine moves."""
 
@@ -48,7 +50,7 @@ start_timeout_seconds = {longest}
 retry_after_seconds = {retry}
 max_preemptions_per_hour = 100
 [metrics]
-port = {port}
+address = "{address}"
 [nodes]
 worker = "local"
 command = ["{command}"]
@@ -218,7 +220,8 @@ class NodesDaemon(Daemon):
     def __init__(self, site: Site, directory: Path) -> None:
         super().__init__(site.slurm, directory)
         self.site = site
-        self.port = _free_port()
+        # One of its own: a port of 127.0.0.1 that is free now may be taken when the daemon comes.
+        self.address = "127." + ".".join(str(random.randrange(1, 255)) for _ in range(3))
         self.jobs: list[Counting] = []
         self.known_violations = site.violations()
         self.configure()
@@ -241,7 +244,7 @@ class NodesDaemon(Daemon):
                 conf=self.slurm.conf,
                 directory=self.directory,
                 run=self.site.run,
-                port=self.port,
+                address=self.address,
                 command=command or self.site.command,
                 ves=VES,
                 area=area,
@@ -342,7 +345,7 @@ class NodesDaemon(Daemon):
 
     def metric(self, name: str, **labels: str) -> float:
         """One sample of the page, 0 if there is none yet."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=LIMIT) as page:
+        with urllib.request.urlopen(f"http://{self.address}:{METRICS_PORT}/metrics", timeout=LIMIT) as page:
             text = page.read().decode()
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         for line in text.splitlines():
@@ -421,13 +424,6 @@ def _open_directory(above: Path) -> Path:
     path = Path(tempfile.mkdtemp(dir=above))
     path.chmod(0o777)
     return path
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # Fills memory with what does not compress and counts, looking through it all the time: a damaged part ends the count.
