@@ -23,6 +23,20 @@ from omfs_daemon.omfs_run.slurm_job import RequeueSettings, SlurmJob
 from tests.support.waiting import wait_until
 
 
+# -- the job comment ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("comment", "is_told"), [("omfs:method=dmtcp,", True), ("omfs:method=requeue", False)])
+def test_a_list_of_methods_that_cannot_be_read_is_told(
+    comment: str, is_told: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OMFS_METHOD", raising=False)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_UID", str(os.geteuid()))
+    monkeypatch.setattr(SlurmJob, "comment", lambda _: comment)
+    monkeypatch.setattr("omfs_daemon.omfs_run.flow.plain", lambda command, inbox: 0)
+    assert flow(["true"], Inbox()) == 0
+    assert ("needs omfs:method=NAME[,NAME...]" in capfd.readouterr().err) is is_told
+
+
 # -- the batch script -----------------------------------------------------------------------------------
 def proc(tmp_path: Path, *above: tuple[int, int, bool]) -> str:
     for pid, parent, catches in above:

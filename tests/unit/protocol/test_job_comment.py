@@ -23,12 +23,15 @@ def test_a_value_never_breaks_the_report() -> None:
     assert job_comment.make_run_comment(0, "failed", {"why": "a b:c=d\n"}) == "omfs:run=0:failed:why=a_b_c_d_"
 
 
-@pytest.mark.parametrize("comment", ["", "omfs:run=", "omfs:run=1", "omfs:run=x:ready", "omfs:run=-1:ready"])
-def test_what_is_no_word_is_none(comment: str) -> None:
+@pytest.mark.parametrize(
+    "comment",
+    ["", "omfs:run=", "omfs:run=1", "omfs:run=x:ready", "omfs:run=-1:ready", "omfs:run=1:odd", "xomfs:run=1:ready"],
+)
+def test_what_is_no_report_is_none(comment: str) -> None:
     assert job_comment.find_run_comment(comment) is None
 
 
-def test_a_word_is_read_back() -> None:
+def test_a_report_is_read_back() -> None:
     assert job_comment.find_run_comment("a omfs:run=2:ready:method=criu:from=1 b") == (
         2,
         "ready",
@@ -36,9 +39,27 @@ def test_a_word_is_read_back() -> None:
     )
 
 
-def test_methods_of_a_comment() -> None:
-    assert job_comment.methods_in_comment("x omfs:method=ve_swap,criu omfs:method=dmtcp,,") == [
-        "ve_swap",
-        "criu",
-        "dmtcp",
-    ]
+@pytest.mark.parametrize(
+    ("comment", "methods"),
+    [
+        ("x omfs:method=ve_swap,criu y", ["ve_swap", "criu"]),
+        ("omfs:method=criu omfs:method=dmtcp", ["criu"]),
+        ("omfs:method=dmtcp, omfs:method=criu", ["criu"]),
+        ("", []),
+        ("omfs:method=", []),
+        ("omfs:method=dmtcp,", []),
+        ("omfs:method=Ünot", []),
+        ("xomfs:method=criu", []),
+        ("omfs:methods=criu", []),
+    ],
+)
+def test_methods_of_a_comment(comment: str, methods: list[str]) -> None:
+    assert job_comment.methods_in_comment(comment) == methods
+
+
+@pytest.mark.parametrize(
+    ("comment", "seconds"),
+    [("a omfs:min_runtime=90", 90), ("omfs:min_runtime=90s", None), ("omfs:min_runtime=", None), ("", None)],
+)
+def test_min_runtime_of_a_comment(comment: str, seconds: int | None) -> None:
+    assert job_comment.min_runtime_in_comment(comment) == seconds
