@@ -8,7 +8,7 @@ from omfs_daemon.daemon.api.status_view import AccountView
 from omfs_daemon.errors import ConfigError, DeniedError, OmfsError, UnreachableError
 from omfs_daemon.terminal.account_table import account_table
 from omfs_daemon.terminal.exit_status import Exit, exit_code
-from omfs_daemon.terminal.output import cell, clean, directory_option, pace_text, show, size_text, span, when
+from omfs_daemon.terminal.output import cell, clean, directory_option, show, size_text, span, speed_text, when
 
 
 def test_clean_and_span() -> None:
@@ -30,8 +30,8 @@ def test_a_cell_is_never_read_as_markup(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_sizes_and_speeds() -> None:
     assert (size_text(1_500_000_000), size_text(23_000_000)) == ("1.5 GB", "23 MB")
-    assert pace_text(1.0, 0.4e9) == "1 s + 0.4 GB/s"
-    assert (pace_text(0.0, None), pace_text(2.5, None), pace_text(0.0, 2e9)) == ("at once", "2.5 s", "2 GB/s")
+    assert speed_text(1.0, 0.4e9) == "1 s + 0.4 GB/s"
+    assert (speed_text(0.0, None), speed_text(2.5, None), speed_text(0.0, 2e9)) == ("at once", "2.5 s", "2 GB/s")
 
 
 def test_what_never_happened_has_no_time() -> None:
