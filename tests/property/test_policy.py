@@ -418,7 +418,8 @@ def test_the_validator_refuses_invalid_plans(mix: tuple[World, list[Job]]) -> No
 
     assert refuses(suggested, conditions=replace(FRESH, paused=True)) is RefusalReason.PAUSED
     assert refuses(suggested, now=site.now + 61) is RefusalReason.STALE
-    assert refuses(with_victims(*planned.victims[1:])) is RefusalReason.DOES_NOT_FIT
+    # Without the first victim, the account of another may have nothing to give: that is found before the nodes are.
+    assert refuses(with_victims(*planned.victims[1:])) in (RefusalReason.DOES_NOT_FIT, RefusalReason.NOT_OVER)
     assert refuses(with_victims(*planned.victims, planned.victims[0])) is RefusalReason.ALREADY_BUSY
     first = planned.victims[0]
     assert refuses(with_victims(replace(first, ref="777")))
