@@ -9,6 +9,7 @@ from dataclasses import replace
 import structlog
 
 from omfs_daemon.cluster.holds import HOLD_MARK, OUR_MARK, PREEMPTED_MARK
+from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot
 from omfs_daemon.daemon.api.cycle_report import CycleReport, cycle_summary
@@ -260,7 +261,7 @@ class Cycle:
         now = self._clock()
         for refusal in refusals:
             self._refused_until[refusal.ref] = now + REFUSED_FOR
-            self._log.warning("order_refused", change=event, job=refusal.ref, error=refusal.message)
+            self._log.warning("order_refused", change=event, job=brief_ref(refusal.ref), error=refusal.message)
         done = [change for change in changes if change.ref not in self._refused_until]
         jobs = [(change, observation.job(change.ref)) for change in done]
         self._history_database.record_events(

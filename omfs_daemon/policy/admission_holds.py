@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from omfs_daemon.cluster.holds import is_held_by_us
+from omfs_daemon.cluster.job_refs import tasks_ref
 from omfs_daemon.cluster.jobs import Hold, Job
 from omfs_daemon.policy.plan import HoldChange, Reason
 from omfs_daemon.policy.working_state import WorkingState
@@ -70,7 +71,7 @@ class AdmissionHolds:
 
 
 def joined(job: Job, refs: list[str]) -> str:
-    """One reference for several tasks of a waiting array (``3_[4,5,7]``), so that one order holds them."""
+    """One reference for several tasks of a waiting array (``3_[4-5,7]``), so that one order holds them."""
     if len(refs) == len(job.task_ids) or len(refs) == 1:
         return job.ref if len(refs) > 1 else refs[0]
-    return f"{job.array_id}_[{','.join(ref.partition('_')[2] for ref in refs)}]"
+    return tasks_ref(job.array_id or job.id, (int(ref.partition("_")[2]) for ref in refs))

@@ -93,3 +93,31 @@ def test_canceling_an_array_ends_all_of_it(world: World) -> None:
     world.until(lambda: world.tasks(array)[1].state is JobState.RUNNING)
     world.cancel(array)
     world.until(lambda: not world.tasks(array))
+
+
+STEPPED = Submission(JobRequest(4, max_nodes=1), array=tuple(range(0, 21, 2)))
+
+
+def test_a_stepped_array_takes_every_order(world: World) -> None:
+    """Slurm prints ``0-20:2`` and does not take it back: one such job would have all others refused with it."""
+    world.running(FULL)
+    array, other = world.submit(STEPPED), world.submit(Submission(JobRequest(4)))
+    rest = world.listed(array)
+    assert rest is not None
+    assert (rest.task_ids, rest.ref) == (STEPPED.array, f"{array}_[{','.join(map(str, STEPPED.array))}]")
+    refs = [rest.ref, str(other)]
+    assert world.gateway.hold(refs) == []
+    assert world.gateway.set_admin_comment(refs, "omfs:hold") == []
+    assert world.gateway.set_nice(refs, -40) == []
+    shown = [*world.tasks(array).values(), world.job(other)]
+    assert {(job.hold, job.nice, job.admin_comment) for job in shown} == {(Hold.ADMIN, -40, "omfs:hold")}
+    assert world.gateway.release(refs) == []
+    assert {job.hold for job in (*world.tasks(array).values(), world.job(other))} == {Hold.NONE}
+
+
+def test_an_order_for_unknown_tasks_reaches_the_others_and_is_refused(world: World) -> None:
+    world.running(FULL)
+    array = world.submit(WAITING)
+    ref = f"{array}_[4-7]"
+    assert [refusal.ref for refusal in world.gateway.hold([ref])] == [ref]
+    assert {task for task, job in world.tasks(array).items() if job.hold is Hold.ADMIN} == {4, 5}

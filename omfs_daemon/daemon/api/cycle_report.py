@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.policy.plan import Plan, PlannedPreemption
 from omfs_daemon.policy.rules.classes import REGULAR, Rules
@@ -54,7 +55,7 @@ def _names(names: Iterable[str]) -> str:
     """The first few, and how many more."""
     listed = list(names)
     more = len(listed) - _MANY
-    return ", ".join(listed[:_MANY]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(brief_ref, listed[:_MANY])) + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True)

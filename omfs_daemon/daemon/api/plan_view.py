@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
+from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.policy.plan import TEXT, Plan, Reason
@@ -72,12 +73,12 @@ def plan_view(time: float, summary: str, suggested: Plan, verdict: Verdict) -> P
 
 
 def _action(kind: str, job: str, account: str, reason: Reason) -> ActionView:
-    return ActionView(kind=kind, job=job, account=account, reason=TEXT[reason], numbers={})
+    return ActionView(kind=kind, job=brief_ref(job), account=account, reason=TEXT[reason], numbers={})
 
 
 def only_of(caller: Caller, view: PlanView, snapshot: Snapshot) -> PlanView:
     """The parts of a plan that concern the caller's own jobs."""
-    own = {job.ref for job in snapshot.jobs.values() if job.user == caller.user}
+    own = {brief_ref(job.ref) for job in snapshot.jobs.values() if job.user == caller.user}
 
     def concerns(action: ActionView) -> bool:
         return action["job"] in own or any(victim["job"] in own for victim in action.get("victims", ()))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import structlog
 
+from omfs_daemon.cluster.job_refs import brief_ref, share_tasks
 from omfs_daemon.daemon.store.file_format import HISTORY_FORMAT, refusal
 from omfs_daemon.errors import FormatError
 from omfs_daemon.preemption.preemption import Preemption
@@ -79,7 +80,7 @@ class HistoryDatabase:
         self._write("DELETE FROM cost WHERE time < ?", [(time,)])
 
     def record_events(self, events: Iterable[JobEvent]) -> None:
-        rows = [(*event[:6], json.dumps(dict(event.data))) for event in events]
+        rows = [(event.time, brief_ref(event.job), *event[2:6], json.dumps(dict(event.data))) for event in events]
         if rows:
             self._write("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
@@ -119,10 +120,14 @@ class HistoryDatabase:
             self._log.warning("history_not_written", error=str(error), lost=len(rows))
 
     def of_job(self, job: str) -> list[JobEvent]:
-        """All events of a job, oldest first."""
+        """All events of a job, oldest first; of an array task also those of lists that (may) contain it."""
+        lists = f"{job.partition('_')[0]}_["
         with self._lock:
-            rows = self._database.execute("SELECT * FROM event WHERE job = ? ORDER BY time, rowid", (job,)).fetchall()
-        return [JobEvent._make((*row[:6], json.loads(row[6]))) for row in rows]
+            rows = self._database.execute(
+                "SELECT * FROM event WHERE job = :job OR (job >= :lists AND job < :beyond) ORDER BY time, rowid",
+                {"job": brief_ref(job), "lists": lists, "beyond": lists.replace("[", "\\")},
+            ).fetchall()
+        return [JobEvent._make((*row[:6], json.loads(row[6]))) for row in rows if share_tasks(row[1], job)]
 
     def preemptions(self, limit: int, since: float, user: str | None = None) -> list[PastPreemption]:
         """The newest that began at or after ``since``, newest first; with ``user``, those with a job of that user."""

@@ -14,6 +14,7 @@ from math import ceil, inf
 from typing import NamedTuple
 
 from omfs_daemon.cluster.holds import GATE_MARK, OUR_MARK, WAIT_MARK
+from omfs_daemon.cluster.job_refs import fold_tasks, tasks_ref
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import values
@@ -110,7 +111,8 @@ def job_rows(printed: str, secret: str, release: SlurmRelease) -> Iterator[JobRo
     for _, lines in groupby(_lines(printed, secret), lambda row: row.job_id):
         first, *more = lines
         if more:
-            first = first._replace(array_task_id=values.folded(row.array_task_id for row in (first, *more)))
+            listed = ",".join(row.array_task_id for row in (first, *more))
+            first = first._replace(array_task_id=fold_tasks(values.tasks(listed)))
         yield first._replace(over_subscribe=release.over_subscribe(first.over_subscribe))
 
 
@@ -252,11 +254,7 @@ def job_state(name: str) -> JobState:
 # -- parts of a job --------------------------------------------------------------------------------
 def _ref(row: JobRow, task_ids: Sequence[int]) -> str:
     """The reference for commands; the array's bare id would address all of its tasks."""
-    if not task_ids:
-        return row.job_id
-    if len(task_ids) == 1:
-        return f"{row.array_job_id}_{task_ids[0]}"
-    return f"{row.array_job_id}_[{row.array_task_id.partition('%')[0]}]"
+    return tasks_ref(values.whole(row.array_job_id), task_ids) if task_ids else row.job_id
 
 
 def _hold(row: JobRow) -> Hold:

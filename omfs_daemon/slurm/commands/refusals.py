@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from omfs_daemon.cluster.job_refs import share_tasks
 from omfs_daemon.errors import GatewayError
-from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.run_command import CommandOutput
 from omfs_daemon.slurm.gateway import OrderRefusal
 
@@ -53,22 +53,8 @@ def _named(line: str, refs: Sequence[str]) -> Iterable[OrderRefusal]:
     for form in _FORMS:
         match = form.fullmatch(line)
         if match:
-            meant = [ref for ref in refs if _covers(ref, match["ref"])]
+            meant = [ref for ref in refs if share_tasks(ref, match["ref"])]
             if meant:
                 return [OrderRefusal(ref, match["message"]) for ref in meant]
     return [OrderRefusal(ref, line) for ref in refs]
 
-
-def _covers(ref: str, named: str) -> bool:
-    """Whether ``3_[4-9]`` is what Slurm calls ``3_4-9``, or has the task ``3_5``."""
-    if _bare(ref) == _bare(named):
-        return True
-    array, _, listed = _bare(ref).partition("_")
-    other, _, tasks = _bare(named).partition("_")
-    if array != other or not listed or not re.fullmatch(r"[\d,:%-]+", tasks):
-        return False
-    return bool(set(values.tasks(tasks)) & set(values.tasks(listed)))
-
-
-def _bare(ref: str) -> str:
-    return ref.translate({ord("["): None, ord("]"): None})

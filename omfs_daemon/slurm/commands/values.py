@@ -8,8 +8,8 @@ from functools import lru_cache
 from math import inf
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
-from ClusterShell.RangeSet import RangeSet, RangeSetException
 
+from omfs_daemon.cluster.job_refs import task_ids_of
 from omfs_daemon.errors import ParseError
 
 _NOTHING = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "none", "Unknown"})
@@ -81,17 +81,9 @@ def tasks(value: str) -> tuple[int, ...]:
     if value in _NOTHING:
         return ()
     try:
-        return tuple(int(task) for task in RangeSet(value.partition("%")[0].replace(":", "/")))
-    except (RangeSetException, ValueError) as error:
-        raise ParseError(f"not a list of array tasks: {value[:80]!r} ({error})") from None
-
-
-def folded(listed: Iterable[str]) -> str:
-    """An array's task ids, listed one by one, in the short form that ``tasks`` reads."""
-    try:
-        return str(RangeSet(",".join(listed)))
-    except RangeSetException as error:
-        raise ParseError(f"not a list of array tasks ({error})") from None
+        return tuple(sorted(task_ids_of(value)))
+    except ValueError as error:
+        raise ParseError(str(error)) from None
 
 
 def tres(value: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from enum import Enum, auto
 from math import inf
 from typing import Any, TypeVar
 
+from omfs_daemon.cluster.job_refs import task_ids_of
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import GatewayError, GatewayTimeout
@@ -15,7 +16,7 @@ from omfs_daemon.protocol.exit_codes import REQUEUE_EXIT_HOLD
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRefusal, SlurmSettings
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
-from omfs_daemon.testing.fake_slurm.fake_jobs import Record, unfold
+from omfs_daemon.testing.fake_slurm.fake_jobs import Record
 from omfs_daemon.testing.fake_slurm.fake_licenses import sorted_licenses
 
 Answer = TypeVar("Answer")
@@ -312,32 +313,35 @@ class FakeGateway:
         raise GatewayTimeout(f"{method}: no answer in time")
 
     def _one(self, ref: str, order: Order) -> str | None:
-        records = self._resolve(ref)
-        if not records:
-            return UNKNOWN
+        """An order for tasks of which some are unknown is carried out for the others, and refused."""
+        records, is_complete = self._resolve(ref)
         messages = [message for record in records if (message := order(record))]
-        return messages[0] if messages else None
+        if messages:
+            return messages[0]
+        return None if is_complete else UNKNOWN
 
-    def _resolve(self, ref: str) -> list[Record]:
-        """The records that a reference names; single pending tasks become jobs of their own."""
+    def _resolve(self, ref: str) -> tuple[list[Record], bool]:
+        """The records that a reference names, and whether there are no others; single pending tasks become jobs of
+        their own. Slurm does not take steps (``3_[0-8:2]``), although it prints them."""
         number, _, tasks = ref.partition("_")
-        if not number.isdigit():
-            return []
+        if not number.isdigit() or ":" in tasks:
+            return [], False
         records = self.slurm.records_of(int(number))
         if not tasks:
             live = [record for record in records if record.state is not JobState.ENDED]
-            return live or records
+            return live or records, bool(records)
         try:
-            wanted = unfold(tasks)
+            wanted = task_ids_of(tasks.strip("[]"))
         except ValueError:
-            return []
+            return [], False
+        known = {task for record in records for task in record.tasks}
         found: list[Record] = []
         for record in records:
             if wanted.issuperset(record.tasks):
                 found.append(record)
             else:
                 found += [self.slurm.split(record, task) for task in record.tasks if task in wanted]
-        return found
+        return found, wanted <= known
 
 
 def _not_active(record: Record) -> str | None:

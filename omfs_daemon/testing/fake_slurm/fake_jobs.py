@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from math import inf
 
+from omfs_daemon.cluster.job_refs import tasks_ref
 from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.testing.fake_slurm.fake_nodes import Taken
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
@@ -116,9 +115,7 @@ class Record:
     def ref(self) -> str:
         if self.array_id is None:
             return str(self.id)
-        if self.state is JobState.PENDING and len(self.tasks) > 1:
-            return f"{self.array_id}_[{fold(self.tasks)}]"
-        return f"{self.array_id}_{self.tasks[0]}"
+        return tasks_ref(self.array_id, self.tasks if self.state is JobState.PENDING else self.tasks[:1])
 
     @property
     def active(self) -> bool:
@@ -192,18 +189,3 @@ class Record:
         if self.hold is not Hold.NONE:
             return self.held_text or HELD_REASON[self.hold]
         return self.reason
-
-
-def fold(tasks: Sequence[int]) -> str:
-    """``1-3,5`` for the sorted tasks 1, 2, 3, 5."""
-    runs = [[task for _, task in group] for _, group in groupby(enumerate(tasks), key=lambda pair: pair[1] - pair[0])]
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
-def unfold(text: str) -> set[int]:
-    """The tasks that ``1-3,5`` or ``[1-3,5%2]`` names; ValueError for anything else."""
-    tasks: set[int] = set()
-    for part in text.strip("[]").partition("%")[0].split(","):
-        first, _, last = part.partition("-")
-        tasks.update(range(int(first), int(last or first) + 1))
-    return tasks

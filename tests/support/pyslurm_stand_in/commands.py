@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
+from omfs_daemon.cluster.job_refs import fold_tasks
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.parse_jobs import JobRow
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
-from omfs_daemon.testing.fake_slurm.fake_jobs import fold
 from tests.support.pyslurm_stand_in.server import MB, state_name
 
 
@@ -48,7 +48,7 @@ def printed(job: Job) -> JobRow:
     return JobRow(
         job_id=str(job.id),
         array_job_id=str(job.array_id or job.id),
-        array_task_id=fold(job.task_ids) if job.task_ids else "N/A",
+        array_task_id=fold_tasks(job.task_ids) if job.task_ids else "N/A",
         state=state_name(job),
         reason=job.reason,
         partition=job.partition,

@@ -10,12 +10,12 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from omfs_daemon.cluster.job_refs import fold_tasks
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.gateway import OrderRefusal
 from omfs_daemon.testing.fake_slurm.fake_gateway import UNKNOWN, FakeGateway
-from omfs_daemon.testing.fake_slurm.fake_jobs import fold
 
 MB = 1 << 20
 HERE = Path(__file__).parent
@@ -132,7 +132,7 @@ def as_pyslurm_shows(job: Job) -> dict[str, Any]:
         "id": job.id,
         "array_id": job.array_id,
         "array_task_id": None if waiting or not job.task_ids else job.task_ids[0] or None,
-        "array_tasks_waiting": fold(job.task_ids) if waiting else None,
+        "array_tasks_waiting": fold_tasks(job.task_ids) if waiting else None,
         "heterogeneous_id": None,
         "user_id": job.uid,
         "account": job.account or None,

@@ -228,7 +228,7 @@ def test_preemptible_and_urgent_jobs_are_released_at_once() -> None:
 
 def test_arrays_are_held_by_task_in_one_order() -> None:
     suggested = decide(nodes(1), [array(7, 4, "bio", non_preemptible=True)], HALVES)
-    assert [hold.ref for hold in suggested.holds] == ["7_[2,3]"]
+    assert [hold.ref for hold in suggested.holds] == ["7_[2-3]"]
     assert started(suggested) == ["7_0", "7_1"]
 
 

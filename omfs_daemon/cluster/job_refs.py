@@ -1,0 +1,76 @@
+"""References of jobs, as Slurm's commands take them: ``7``, ``3_1`` for an array task, ``3_[4-5,9]`` for several.
+
+squeue prints steps (``0-20:2``) that scontrol does not take back, so references never contain any. The tasks of an
+irregular array make a reference of hundreds of kilobytes: orders are split, and history and log get a brief form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import groupby, pairwise
+
+_BRIEF = 64  # as many characters of a task list as squeue prints (squeue(1), SLURM_BITSTR_LEN)
+_MORE = "..."
+_ARRAY = re.compile(r"(\d+)_\[?([\d,:%.-]+)\]?", re.ASCII)
+_RANGE = re.compile(r"(?P<first>\d{1,7})(?:-(?P<last>\d{1,7})(?::(?P<step>[1-9]\d{0,6}))?)?", re.ASCII)
+
+
+def fold_tasks(task_ids: Iterable[int]) -> str:
+    """``1-3,5`` for the tasks 1, 2, 3, 5."""
+    runs = [
+        [task for _, task in group]
+        for _, group in groupby(enumerate(sorted(task_ids)), key=lambda pair: pair[1] - pair[0])
+    ]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def tasks_ref(array_id: int, task_ids: Iterable[int]) -> str:
+    """The reference of these tasks of an array; there must be at least one."""
+    listed = fold_tasks(task_ids)
+    return f"{array_id}_{listed}" if listed.isdecimal() else f"{array_id}_[{listed}]"
+
+
+def brief_ref(ref: str) -> str:
+    """The reference for people and files: a long list of tasks ends as in squeue, ``3_[1,3,5,...]``."""
+    if len(ref) <= _BRIEF:
+        return ref
+    return f"{ref[:_BRIEF].rpartition(',')[0]},{_MORE}]"
+
+
+def split_ref(ref: str, most: int) -> list[str]:
+    """The same tasks in references of at most ``most`` characters; a reference that is no list stays as it is."""
+    if len(ref) <= most:
+        return [ref]
+    array, _, listed = ref.removesuffix("]").partition("_[")
+    ends, room = [0], most - len(array) - len("_[]")
+    while len(listed) - ends[-1] > room:
+        ends.append(listed.rindex(",", ends[-1], ends[-1] + room + 1) + 1)
+    return [f"{array}_[{listed[begin:end].rstrip(',')}]" for begin, end in pairwise([*ends, len(listed)])]
+
+
+def share_tasks(one: str, other: str) -> bool:
+    """Whether two references name the same job, or a task in common; a brief one may name any task of its array."""
+    if one == other:
+        return True
+    mine, theirs = _ARRAY.fullmatch(one), _ARRAY.fullmatch(other)
+    if mine is None or theirs is None or mine[1] != theirs[1]:
+        return False
+    if _MORE in mine[2] or _MORE in theirs[2]:
+        return True
+    try:
+        return not task_ids_of(mine[2]).isdisjoint(task_ids_of(theirs[2]))
+    except ValueError:
+        return False
+
+
+def task_ids_of(listed: str) -> set[int]:
+    """The tasks in a list as Slurm's commands print it: ``1,3,5-9%2``, ``0-8:4``; ValueError for anything else."""
+    found: set[int] = set()
+    for part in listed.partition("%")[0].split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise ValueError(f"not a list of array tasks: {listed[:80]!r}")
+        first = int(match["first"])
+        found.update(range(first, int(match["last"] or first) + 1, int(match["step"] or 1)))
+    return found
