@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from omfs_daemon.cluster.job_refs import split_ref
 from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import GatewayError
@@ -23,12 +24,12 @@ from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRef
 from omfs_daemon.slurm.releases import SlurmRelease
 
 _CHUNK = 100  # refs in one command
+# Bytes of references in one argument: Linux takes 128 KiB (execve(2)), and a few names stand beside them.
+_MOST_BYTES = 32 * 1024
 _SINGLE_QUERIES = 8  # for more jobs, one query for all is cheaper than one for each
 _ADMIN_COMMENT_KEPT = 1000
 _SHOWN = 120
-# scontrol prints this when slurmctld is down, and also for an unknown job that it should suspend.
-_NO_ANSWER = "Unexpected message received"
-_REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,:-]+\]))?")
+_REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,-]+\]))?")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SIGNAL = re.compile(r"[A-Z0-9+]+")
 _HAS_ALLOCATIONS = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED, JobState.COMPLETING)
@@ -219,13 +220,28 @@ class CommandGateway:
         wrong = [ref for ref in refs if not _REF.fullmatch(ref)]
         if wrong:
             raise ValueError(f"not references of jobs: {wrong!r}")
-        found: list[OrderRefusal] = []
-        for first in range(0, len(refs), _CHUNK):
-            chunk = refs[first : first + _CHUNK]
-            found += parse_refusals(chunk, self._run(*command(",".join(chunk)), check=False))
-        if any(refusal.message.startswith(_NO_ANSWER) for refusal in found) and not self._answers():
+        of_part = {part: ref for ref in refs for part in split_ref(ref, _MOST_BYTES)}
+        found: dict[str, OrderRefusal] = {}
+        for chunk in _chunks(of_part):
+            for part, message in self._send_together(chunk, command):
+                found.setdefault(of_part[part], OrderRefusal(of_part[part], message))
+        return list(found.values())
+
+    def _send_together(self, refs: Sequence[str], command: Callable[[str], list[str]]) -> Iterable[OrderRefusal]:
+        """One command for these jobs. If Slurm refuses it without naming the job, each job is tried by itself, so that
+        one refuses only the culprit."""
+        said = parse_refusals(refs, self._run(*command(",".join(refs)), check=False))
+        is_doubt = said.is_doubt or (said.unnamed and len(refs) > 1)
+        if is_doubt and not self._answers():
             raise GatewayError(f"Slurm did not answer an order for {', '.join(refs)[:_SHOWN]}")
-        return found
+        yield from said.named
+        if said.unnamed and len(refs) == 1:
+            yield OrderRefusal(refs[0], said.unnamed)
+        elif said.unnamed:
+            named = {refusal.ref for refusal in said.named}
+            for ref in refs:
+                if ref not in named:
+                    yield from self._send_together([ref], command)
 
     def _unavailable(self, licenses: Licenses) -> str:
         """A message about a license that Slurm would refuse; alternatives ("a|b") are left to Slurm."""
@@ -333,6 +349,20 @@ def _secret() -> str:
 def _options(which: WaitingFilter) -> list[str]:
     lists = {"partition": which.partitions, "qos": which.qos, "account": which.accounts}
     return [f"--{name}={','.join(sorted(listed))}" for name, listed in lists.items() if listed]
+
+
+def _chunks(refs: Iterable[str]) -> Iterator[list[str]]:
+    """The references in lists that fit into one argument of a command each."""
+    chunk: list[str] = []
+    size = 0
+    for ref in refs:
+        if chunk and (len(chunk) == _CHUNK or size + len(ref) > _MOST_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(ref)
+        size += len(ref) + 1
+    if chunk:
+        yield chunk
 
 
 def _allocation_key(row: parse.JobRow) -> _AllocationKey:

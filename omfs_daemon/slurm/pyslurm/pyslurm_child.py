@@ -129,15 +129,15 @@ class RequestServer:
         return {"refused": refused, "before": before, "after": after}
 
     def _unknown(self, job_id: int, error: Any) -> str | None:
-        """Slurm hangs up instead of refusing to suspend an unknown job: its message when it is asked for the job; None
-        if it knows the job, or does not answer either."""
+        """The message if Slurm answers when it is asked for the job (it hangs up instead of refusing to suspend an
+        unknown one), so that the order concerns that job alone; None if it does not answer."""
         if error.errno in _NOBODY_LISTENS:
             return None
         try:
             self._pyslurm.Job.load(job_id)
         except self._pyslurm.RPCError as answer:
             return _line(answer) if _is_answer(answer) else None
-        return None
+        return _line(error)
 
     def _fields(self, job_id: int, fields: dict[str, Any]) -> dict[str, Any]:
         job = self._pyslurm.Job.load(job_id)

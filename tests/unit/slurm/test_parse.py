@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omfs_daemon.cluster.jobs import Allocation, Hold, JobState
-from omfs_daemon.errors import GatewayError, ParseError
+from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm import releases
 from omfs_daemon.slurm.commands import parse_allocations as allocations
 from omfs_daemon.slurm.commands import parse_cluster, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
-from omfs_daemon.slurm.commands.refusals import parse_refusals
+from omfs_daemon.slurm.commands.refusals import Refusals, parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput
 from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, OrderRefusal
 
@@ -426,39 +426,46 @@ def test_memory_is_no_more_than_a_node_could_have(text: str, most: int) -> None:
 class TestRefusals:
     refs = ("7", "12", "3_9", "3_[4-6]")
 
+    def said(self, text: str) -> Refusals:
+        return parse_refusals(self.refs, CommandOutput("", text, 1))
+
     def test_each_is_named(self) -> None:
         said = (
             "Invalid job id specified for job 12\n3_9: Invalid job id specified\n3_4-6: Job is pending execution\n"
             "slurm_suspend error: No error\nslurm_suspend error\n"
         )
-        assert parse_refusals(self.refs, CommandOutput("", said, 1)) == [
-            OrderRefusal("12", "Invalid job id specified"),
-            OrderRefusal("3_9", "Invalid job id specified"),
-            OrderRefusal("3_[4-6]", "Job is pending execution"),
-        ]
+        assert self.said(said) == Refusals(
+            (
+                OrderRefusal("12", "Invalid job id specified"),
+                OrderRefusal("3_9", "Invalid job id specified"),
+                OrderRefusal("3_[4-6]", "Job is pending execution"),
+            )
+        )
 
     def test_one_task_of_a_range(self) -> None:
-        assert parse_refusals(self.refs, CommandOutput("", "3_5: No\n", 1)) == [OrderRefusal("3_[4-6]", "No")]
+        assert self.said("3_4,6: No error\n3_5: No\n") == Refusals((OrderRefusal("3_[4-6]", "No"),))
+
+    def test_tasks_named_in_steps(self) -> None:
+        assert self.said("3_3-9:6: No\n").named == (OrderRefusal("3_9", "No"),)
 
     def test_scancel(self) -> None:
         said = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
-        assert parse_refusals(self.refs, CommandOutput("", said, 1)) == [OrderRefusal("7", "Invalid job id specified")]
+        assert self.said(said).named == (OrderRefusal("7", "Invalid job id specified"),)
 
-    @pytest.mark.parametrize("said", ["a riddle", "Some fault for job 99"])
-    def test_a_message_that_names_none_of_them_counts_for_all(self, said: str) -> None:
-        assert {refusal.ref for refusal in parse_refusals(self.refs, CommandOutput("", said, 1))} == set(self.refs)
+    @pytest.mark.parametrize("said", ["a riddle", "Some fault for job 99", "Invalid job id for job 7,3_[0-8:2],12"])
+    def test_a_message_may_name_none_of_them(self, said: str) -> None:
+        assert self.said(said) == Refusals(unnamed=said)
+        assert self.said(f"No for job 7\n{said}\n") == Refusals((OrderRefusal("7", "No"),), said)
 
     def test_no_message_at_all(self) -> None:
-        assert parse_refusals(["7"], CommandOutput("", "", 229)) == [OrderRefusal("7", "exit 229 without a message")]
+        assert self.said("") == Refusals(unnamed="exit 1 without a message")
 
     def test_success(self) -> None:
-        assert parse_refusals(self.refs, CommandOutput("", "a warning", 0)) == []
+        assert parse_refusals(self.refs, CommandOutput("", "a warning", 0)) == Refusals()
 
-    def test_slurm_away_is_not_a_refusal(self) -> None:
-        with pytest.raises(GatewayError, match="Unable to contact"):
-            parse_refusals(
-                self.refs, CommandOutput("", "scontrol: Unable to contact slurm controller (connect failure)\n", 1)
-            )
+    @pytest.mark.parametrize("said", ["Unable to contact slurm controller", "Unexpected message received for job 7"])
+    def test_slurm_may_be_away(self, said: str) -> None:
+        assert self.said(said).is_doubt
 
 
 class TestLicenses:

@@ -201,11 +201,13 @@ def test_without_slurm_an_order_is_not_refused_but_fails(site: Site) -> None:
     assert site.called() == ["suspend"], "each further question would take its time"
 
 
-def test_a_connection_that_drops_in_an_order_for_a_known_job_is_no_refusal(site: Site) -> None:
-    job = site.slurm.submit(ONE)
+def test_a_connection_that_drops_in_an_order_concerns_that_job_while_slurm_answers(site: Site) -> None:
+    job, other = (str(site.slurm.submit(ONE)) for _ in range(2))
     site.server.faults.append("drops")
-    with pytest.raises(GatewayError, match=r"Slurm did not take the order for .*: Zero Bytes were transmitted"):
-        site.gateway.suspend([str(job)])
+    ((ref, message),) = site.gateway.suspend([job, other])
+    assert ref == job
+    assert "Zero Bytes were transmitted" in message
+    assert site.gateway.find(int(other)).state is JobState.SUSPENDED  # type: ignore[union-attr]
 
 
 # -- orders ----------------------------------------------------------------------------------------
