@@ -13,6 +13,7 @@ from pathlib import Path
 import structlog
 
 from omfs_daemon.cluster.holds import PREEMPTED_MARK, is_held_by_us
+from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.config.schema import Config
@@ -30,7 +31,7 @@ from omfs_daemon.preemption.methods.suspend import SuspendMethod
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.state import State
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.gateway import Gateway, Licenses
+from omfs_daemon.slurm.gateway import Gateway, Licenses, OrderRefusal
 from omfs_daemon.slurm.orders import Order, send_orders
 
 _COMMENT = "[omfs] released by the failsafe: the daemon was away"
@@ -39,8 +40,8 @@ _COMMENT = "[omfs] released by the failsafe: the daemon was away"
 def run_failsafe(config: Config) -> int:
     """Release everything if the daemon has been dead for its grace time.
 
-    Exit code 0: done, or nothing to do; 1: some jobs could not be resumed yet, so run it again, or a daemon runs that
-    decides nothing.
+    Exit code 0: done, or nothing to do; 1: some jobs could not be released or resumed yet, so run it again, or a daemon
+    runs that decides nothing.
     """
     from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 
@@ -118,7 +119,8 @@ class _Nodes:
 
 
 def _release_everything(gateway: Gateway, state: State, clock: Callable[[], float], nodes: _Nodes) -> int:
-    """Send the orders; returns how many jobs must wait: their CPUs are taken, or a node did not resume them."""
+    """Send the orders; returns how many jobs are left: their CPUs are taken, a node did not resume them, or Slurm
+    refused an order for them. These keep their marks, so that the next run finds them."""
     log = structlog.get_logger("failsafe")
     observation = Observation(Observer(gateway, clock).poll())
     jobs = list(observation.snapshot.jobs.values())
@@ -137,24 +139,34 @@ def _release_everything(gateway: Gateway, state: State, clock: Callable[[], floa
     wanted: list[Order] = [orders.SetNice((job.ref,), own_nice(job)) for job in ranked]
     wanted += [orders.PinNodes(ref, nodes) for ref, nodes in _pins(state) if _waits(observation, ref)]
     for job in ready:  # before the held ones, which could take the very CPUs
-        back = orders.return_licenses(job, _taken_off(job, preempted))
-        wanted += [orders.ResumeJobs((job.ref,)), *back, orders.SetAdminComment((job.ref,), _COMMENT)]
+        wanted += [orders.ResumeJobs((job.ref,)), *orders.return_licenses(job, _taken_off(job, preempted))]
     for job in jobs:
         if job.runs or job.state is JobState.PENDING:
             wanted += orders.return_licenses(job, _taken_off(job, preempted))
-    if held:
-        refs = tuple(job.ref for job in held)
-        wanted += [orders.ReleaseJobs(refs), orders.SetAdminComment(refs, _COMMENT)]
     refusals = send_orders(gateway, wanted)
+    resumed = _without(ready, refusals)
+    refusals_to_release = send_orders(gateway, [orders.ReleaseJobs(tuple(job.ref for job in held))] if held else [])
+    released = _without(held, refusals_to_release)
+    done = tuple(job.ref for job in (*resumed, *released))
+    refusals += refusals_to_release
+    refusals += send_orders(gateway, [orders.SetAdminComment(done, _COMMENT)] if done else [])
+    left = {job.ref for job in (*suspended, *held)}.difference(done) | {job.ref for job in stuck}
     log.warning(
         "failsafe_released",
-        released=len(held),
-        resumed=len(ready),
-        still_suspended=len(suspended) - len(ready),
+        released=len(released),
+        resumed=len(resumed),
+        still_held=[brief_ref(job.ref) for job in held if job not in released],
+        still_suspended=len(suspended) - len(resumed),
         still_stopped_on_nodes=[job.ref for job in stuck],
-        refused=[f"{refusal.ref}: {refusal.message}" for refusal in refusals],
+        refused=[f"{brief_ref(refusal.ref)}: {refusal.message}" for refusal in refusals],
     )
-    return len(suspended) - len(ready) + len(stuck)
+    return len(left.union(refusal.ref for refusal in refusals))
+
+
+def _without(jobs: Iterable[Job], refusals: Iterable[OrderRefusal]) -> list[Job]:
+    """The jobs of which Slurm refused nothing."""
+    refused = {refusal.ref for refusal in refusals}
+    return [job for job in jobs if job.ref not in refused]
 
 
 def _preempted(state: State) -> dict[str, PreemptedJob]:
