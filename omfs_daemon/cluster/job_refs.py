@@ -7,7 +7,7 @@ irregular array make a reference of hundreds of kilobytes: orders are split, and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
 
 _BRIEF = 64  # as many characters of a task list as squeue prints (squeue(1), SLURM_BITSTR_LEN)
@@ -31,6 +31,12 @@ def tasks_ref(array_id: int, task_ids: Iterable[int]) -> str:
     return f"{array_id}_{listed}" if listed.isdecimal() else f"{array_id}_[{listed}]"
 
 
+def first_task(ref: str) -> str:
+    """``3_4`` for the list ``3_[4-5,9]``; any other reference as it is."""
+    array, _, listed = ref.partition("_[")
+    return f"{array}_{re.split('[],-]', listed, maxsplit=1)[0]}" if listed else ref
+
+
 def brief_ref(ref: str) -> str:
     """The reference for people and files: a long list of tasks ends as in squeue, ``3_[1,3,5,...]``."""
     if len(ref) <= _BRIEF:
@@ -47,6 +53,20 @@ def split_ref(ref: str, most: int) -> list[str]:
     while len(listed) - ends[-1] > room:
         ends.append(listed.rindex(",", ends[-1], ends[-1] + room + 1) + 1)
     return [f"{array}_[{listed[begin:end].rstrip(',')}]" for begin, end in pairwise([*ends, len(listed)])]
+
+
+def lists_of(refs: Iterable[str], number: int, size: int) -> Iterator[list[str]]:
+    """The references in lists of at most ``number`` and, with a comma each, ``size`` characters or one reference."""
+    one: list[str] = []
+    length = 0
+    for ref in refs:
+        if one and (len(one) == number or length + len(ref) >= size):
+            yield one
+            one, length = [], 0
+        one.append(ref)
+        length += len(ref) + 1
+    if one:
+        yield one
 
 
 def share_tasks(one: str, other: str) -> bool:

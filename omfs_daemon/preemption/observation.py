@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from omfs_daemon.cluster.job_refs import first_task
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.preemption.methods.node_work import NodeWorkStatus
@@ -28,8 +29,8 @@ class Observation:
                     self._by_ref.setdefault(f"{job.array_id}_{task}", job)
 
     def job(self, ref: str) -> Job | None:
-        """The job; for a task that is pending in its array, the array's record."""
-        return self._by_ref.get(ref)
+        """The job; for tasks that are pending in their array, the array's record."""
+        return self._by_ref.get(ref) or self._by_ref.get(first_task(ref))
 
     def fit_together(self, jobs: Sequence[Job]) -> set[str]:
         """Which of these suspended jobs could be resumed together on idle CPUs, in the given order."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from omfs_daemon.cluster.holds import could_start, is_held_by_us, is_held_for_owner
+from omfs_daemon.cluster.job_refs import brief_ref, share_tasks
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
@@ -63,20 +64,21 @@ def why_view(
     suggested: Plan | None,
 ) -> WhyView:
     """A job's history; ControlError if nothing is known of it, or if it is another user's."""
-    job = _find(report, state, ref)
-    events = history_database.of_job(job.ref if job is not None else ref)
+    job = _find(report, ref)
+    named = _name_of(job, ref)
+    events = history_database.of_job(named)
     users = {job.user} if job is not None else {event.user for event in events if event.user}
     if job is None and not events:
         raise ControlError(f"job {ref}: Slurm does not list it, and omfsd has never acted on it")
     if not caller.is_operator and caller.user not in users:
         raise ControlError(f"job {ref}: is not yours")
     return {
-        "job": ref,
+        "job": brief_ref(named),
         "user": job.user if job is not None else next(iter(sorted(users)), ""),
         "account": job.account if job is not None else events[-1].account,
         "class": _class_text(rules, job) if job is not None else "",
         "state": job.state.value if job is not None else "ENDED",
-        "now": _now(job, ref, state, suggested, report.at) if job is not None else "Slurm lists it no longer",
+        "now": _now(job, named, state, suggested, report.at) if job is not None else "Slurm lists it no longer",
         "methods": _methods(rules, job, report.snapshot) if job is not None and job.runs else [],
         "events": [
             {"time": event.time, "event": event.event, "text": event.text, "data": dict(event.data)} for event in events
@@ -84,7 +86,7 @@ def why_view(
     }
 
 
-def _find(report: CycleReport, state: State, ref: str) -> Job | None:
+def _find(report: CycleReport, ref: str) -> Job | None:
     if report.snapshot is None:
         raise ControlError("Slurm has not answered yet: try again")
     observation = Observation(report.snapshot)
@@ -92,6 +94,11 @@ def _find(report: CycleReport, state: State, ref: str) -> Job | None:
     if found is None and ref.isdecimal():
         found = report.snapshot.jobs.get(int(ref))
     return found
+
+
+def _name_of(job: Job | None, ref: str) -> str:
+    """The reference of what was asked for: a task of a waiting array, or the job, whose raw id may have been given."""
+    return ref if job is None or share_tasks(ref, job.ref) else job.ref
 
 
 def _methods(rules: Rules, job: Job, snapshot: Snapshot | None) -> list[MethodOptionView]:
@@ -120,11 +127,13 @@ def _class_text(rules: Rules, job: Job) -> str:
 
 
 def _now(job: Job, ref: str, state: State, suggested: Plan | None, now: float) -> str:
-    preemption = next((preemption for preemption in state.preemptions.values() if ref in preemption.refs), None)
-    if preemption is not None and preemption.preemptor.ref == ref:
-        return f"jobs are being preempted for it (step: {preemption.step.value})"
-    if preemption is not None:
-        return f"is being preempted for job {preemption.preemptor.ref} (step: {preemption.step.value})"
+    for preemption in state.preemptions.values():
+        if share_tasks(preemption.preemptor.ref, ref):
+            return f"jobs are being preempted for it (step: {preemption.step.value})"
+        if any(share_tasks(victim.ref, ref) for victim in preemption.victims):
+            return f"is being preempted for job {preemption.preemptor.ref} (step: {preemption.step.value})"
+    if job.set_aside:
+        return _why_set_aside(job)
     if job.state is JobState.SUSPENDED:
         return "suspended; it runs on when its CPUs are free" if ref in state.preempted else "suspended, not by us"
     if job.state is not JobState.PENDING:
@@ -132,11 +141,16 @@ def _now(job: Job, ref: str, state: State, suggested: Plan | None, now: float) -
     return _why_it_waits(job, ref, suggested, now)
 
 
+def _why_set_aside(job: Job) -> str:
+    held = "; it stays held until its owner changes or cancels it" if is_held_by_us(job) else ""
+    return f"set aside: {job.set_aside}. omfsd leaves it to Slurm, and preempts neither it nor others for it{held}"
+
+
 def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str:
     reasons: Mapping[str, Reason] = {wait.ref: wait.reason for wait in suggested.waits} if suggested else {}
     starts = {start.ref for start in suggested.starts} if suggested else set()
-    if ref in reasons:
-        return f"waits: {TEXT[reasons[ref]]}"
+    if reason := _reason_of(job, ref, reasons):
+        return f"waits: {TEXT[reason]}"
     if ref in starts:
         return "fits on idle nodes: Slurm starts it any moment"
     if job.special_exit and is_held_for_owner(job):
@@ -146,3 +160,12 @@ def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str
     if not could_start(job, now):
         return f"waits for something else than nodes ({job.reason})"
     return "waits"
+
+
+def _reason_of(job: Job, ref: str, reasons: Mapping[str, Reason]) -> Reason | None:
+    """A plan names the first task of an array that waits; the others wait for the same."""
+    for known in (ref, job.ref):
+        if known in reasons:
+            return reasons[known]
+    tasks = f"{job.array_id}_"
+    return next((reason for known, reason in reasons.items() if known.startswith(tasks)), None)

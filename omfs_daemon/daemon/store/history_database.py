@@ -120,14 +120,19 @@ class HistoryDatabase:
             self._log.warning("history_not_written", error=str(error), lost=len(rows))
 
     def of_job(self, job: str) -> list[JobEvent]:
-        """All events of a job, oldest first; of an array task also those of lists that (may) contain it."""
+        """All events of a job, oldest first; of an array task also those of lists that (may) contain it, of a bare id
+        those of all lists of the array."""
         lists = f"{job.partition('_')[0]}_["
         with self._lock:
             rows = self._database.execute(
                 "SELECT * FROM event WHERE job = :job OR (job >= :lists AND job < :beyond) ORDER BY time, rowid",
                 {"job": brief_ref(job), "lists": lists, "beyond": lists.replace("[", "\\")},
             ).fetchall()
-        return [JobEvent._make((*row[:6], json.loads(row[6]))) for row in rows if share_tasks(row[1], job)]
+        return [
+            JobEvent._make((*row[:6], json.loads(row[6])))
+            for row in rows
+            if job.isdecimal() or share_tasks(row[1], job)
+        ]
 
     def preemptions(self, limit: int, since: float, user: str | None = None) -> list[PastPreemption]:
         """The newest that began at or after ``since``, newest first; with ``user``, those with a job of that user."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omfs_daemon.cluster.job_refs import brief_ref, share_tasks, split_ref, task_ids_of, tasks_ref
+from omfs_daemon.cluster.job_refs import brief_ref, first_task, share_tasks, split_ref, task_ids_of, tasks_ref
 
 TASKS = st.sets(st.integers(0, 4_000_000), min_size=1, max_size=60)
 
@@ -32,6 +32,7 @@ def test_the_parts_of_a_reference_name_the_same_tasks(tasks: set[int], most: int
 def test_a_short_reference_stays_as_it_is(ref: str) -> None:
     assert split_ref(ref, 30) == [ref]
     assert brief_ref(ref) == ref
+    assert first_task(ref) == ref.replace("[1-5]", "1")
 
 
 def test_a_long_reference_is_brief_for_people() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest, JobState
+from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller, Role
@@ -17,8 +17,10 @@ from omfs_daemon.daemon.api.methods_view import MethodNowView, methods_now
 from omfs_daemon.daemon.node_client.node_answers import MethodFacts, failed
 from omfs_daemon.daemon.node_client.probes import Probed, ProbedNode
 from omfs_daemon.daemon.store.history_database import PastPreemption
+from omfs_daemon.errors import ControlError
 from omfs_daemon.preemption.records import PaidCost
 from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from tests.whole_daemon.test_process import ALICE, BOB, ROOT, Stand, reclaimed
 
 EVE = Caller(9, 9, "eve", Role.USER)
@@ -167,3 +169,54 @@ def test_the_service_answers_with_what_is_in_force(stand: Stand) -> None:
     assert rows["dmtcp"]["preempt_timeout_seconds"] == 600.0
     assert rows["suspend"]["now"]["usable"] == 4
     assert rows["pageout"]["now"]["why_not"][0]["why"].startswith("no worker for the nodes is configured")
+
+
+# -- why: array tasks --------------------------------------------------------------------------------
+
+
+def test_a_task_of_an_array_is_explained_by_any_of_its_names(stand: Stand) -> None:
+    request = JobRequest(4, partitions=("main",), max_nodes=1)
+    what = Submission(request, user="alice", account="bio", comment="omfs:method=suspend", array=tuple(range(0, 13, 2)))
+    array = stand.slurm.submit(what)
+    stand.run(2)
+    running = {job.ref: job.id for job in stand.gateway.jobs() if job.state is JobState.RUNNING}
+    assert len(running) == 4
+    for ref, raw in running.items():
+        for asked in (ref, str(raw)):
+            why = stand.service.answers.why(ALICE, asked)
+            assert (why["job"], why["state"], why["now"]) == (ref, "RUNNING", "runs")
+    for asked in (str(array), f"{array}_12"):
+        why = stand.service.answers.why(ALICE, asked)
+        assert why["state"] == "PENDING"
+        assert "beyond its account's entitlement" in why["now"]
+    with pytest.raises(ControlError, match="does not list it"):
+        stand.service.answers.why(ALICE, f"{array}_11")
+
+    stand.submit("bob", "physics")
+    stand.run(4)
+    (victim,) = [job for job in stand.gateway.jobs() if job.state is JobState.SUSPENDED]
+    assert victim.id != array
+    for asked in (victim.ref, str(victim.id)):
+        why = stand.service.answers.why(ALICE, asked)
+        assert why["now"] == "suspended; it runs on when its CPUs are free"
+        assert "preempted" in [event["event"] for event in why["events"]]
+
+
+def test_what_happened_to_an_array_is_known_of_its_tasks(stand: Stand) -> None:
+    for _ in range(4):
+        stand.submit("alice", "bio", "")
+    stand.run(1)
+    tasks = tuple(task for step in (1, 2) for task in range(step, 3000, 3))
+    request = JobRequest(4, partitions=("main",), max_nodes=1)
+    array = stand.slurm.submit(Submission(request, user="bob", account="physics", array=tasks))
+    stand.run(3)
+    held = {job.ref for job in stand.gateway.jobs() if job.hold is Hold.ADMIN}
+    assert {f"{array}_2999", f"{array}_7"} <= held
+    for asked in (f"{array}_2999", f"{array}_7"):
+        (event,) = stand.service.answers.why(BOB, asked)["events"]
+        assert event["event"] == "held"
+    history = (stand.config.daemon.state_dir / "history.sqlite").read_bytes()
+    assert b",...]" in history + (stand.config.daemon.state_dir / "history.sqlite-wal").read_bytes()
+    stand.slurm.cancel(array)
+    stand.run(400)
+    assert [event["event"] for event in stand.service.answers.why(BOB, str(array))["events"]] == ["held"]
