@@ -38,7 +38,7 @@ def status_table(view: StatusView) -> Iterator[RenderableType]:
     yield cell(
         f"{cluster['nodes_up']} of {cluster['nodes']} nodes up; "
         f"{cluster['cpus_used']} of {cluster['cpus']} CPUs used, {cluster['cpus_idle']} idle; "
-        f"{view['held']} jobs held, {len(view['preempted'])} preempted"
+        f"{view['held']} jobs held, {len(view['preempted'])} preempted, {view['set_aside']} set aside"
     )
     yield from _warnings(view)
     yield cell(view["summary"])
@@ -50,6 +50,8 @@ def status_table(view: StatusView) -> Iterator[RenderableType]:
         for job in view["preempted"]:
             waiting.add_row(cell(job["job"]), cell(job["method"]), cell(job["for"]), when(job["since"]))
         yield waiting
+    if view["set_aside_jobs"]:
+        yield _set_aside(view)
 
 
 def _warnings(view: StatusView) -> Iterator[Text]:
@@ -60,6 +62,15 @@ def _warnings(view: StatusView) -> Iterator[Text]:
         yield cell("dry run: no orders are sent to Slurm", "yellow")
     if view["last_error"]:
         yield cell(f"last error: {view['last_error']}", "red")
+
+
+def _set_aside(view: StatusView) -> Table:
+    shown = view["set_aside_jobs"]
+    more = f" (the first {len(shown)})" if len(shown) < view["set_aside"] else ""
+    made = table(f"Jobs set aside, which omfsd leaves to Slurm{more}", ("job", "user", "why"))
+    for job in shown:
+        made.add_row(cell(job["job"]), cell(job["user"]), cell(job["why"]))
+    return made
 
 
 def _under_way(preemptions: Iterable[PreemptionView], now: float) -> Table:

@@ -43,6 +43,25 @@ class Snapshot:
         return replace(self, taken=taken, jobs=jobs)
 
 
+def with_whole_nodes(job: Job, nodes: Mapping[str, Node]) -> Job:
+    """A job set aside takes the whole of its nodes, as far as it could not be read what it has there."""
+    here = [nodes[name] for name in job.on_nodes if name in nodes]
+    if not job.set_aside or not here:
+        return job
+    allocations = tuple(
+        Allocation(node, nodes[node].cpus, nodes[node].memory) if not cpus and node in nodes else allocation
+        for allocation in job.allocations
+        for node, cpus, _ in [allocation]
+    )
+    request = job.request
+    if not request.cpus:
+        gres: dict[str, int] = {}
+        for node in here:
+            gres |= {name: max(count, gres.get(name, 0)) for name, count in node.gres}
+        request = replace(request, gres=tuple(sorted(gres.items())))
+    return replace(job, allocations=allocations, request=request)
+
+
 @dataclass(frozen=True, slots=True)
 class PreemptionUnderWay:
     """A preemption under way: nodes are being freed for a preemptor, which counts as running there already.

@@ -42,6 +42,9 @@ from omfs_daemon.slurm.orders import send_orders
 REFUSED_FOR = 60.0
 """Seconds until a hold or release that Slurm refused may be ordered again."""
 
+SET_ASIDE_LOGGED = 20
+"""Jobs that one line of the log names."""
+
 
 class Cycle:
     """Runs one cycle at a time; no loop, no threads, no signals."""
@@ -71,6 +74,7 @@ class Cycle:
         self._is_first = True
         self._refused_until: dict[str, float] = {}
         self._refused_before: frozenset[tuple[str, str]] = frozenset()
+        self._set_aside_before: frozenset[int] = frozenset()
         self._log = structlog.get_logger("cycle")
 
     @property
@@ -115,6 +119,7 @@ class Cycle:
         settings = self._settings()
         snapshot = self._observer.poll()
         self._metrics.observe_poll(snapshot.taken)
+        self._note_set_aside(snapshot)
         self._forgive_outage(began)
         if not settings.dry_run:
             if self._is_first:
@@ -143,6 +148,16 @@ class Cycle:
             self._enact(suggested, verdict, self._observation(snapshot), settings, poll)
             self._journal.compact_if_large()
         return CycleReport(began, text, settings.rules, snapshot, suggested, verdict, seen=now, decided=decided)
+
+    def _note_set_aside(self, snapshot: Snapshot) -> None:
+        """Jobs that are set aside are logged once."""
+        found = {job.id: job for job in snapshot.jobs.values() if job.set_aside}
+        fresh = [job for number, job in found.items() if number not in self._set_aside_before]
+        self._set_aside_before = frozenset(found)
+        self._metrics.observe_set_aside(len(found))
+        if fresh:
+            named = [f"{brief_ref(job.ref)} ({job.user}): {job.set_aside}" for job in fresh[:SET_ASIDE_LOGGED]]
+            self._log.warning("jobs_set_aside", number=len(fresh), jobs=named)
 
     # -- what is under way --------------------------------------------------------------------------------
     def _forgive_outage(self, now: float) -> None:

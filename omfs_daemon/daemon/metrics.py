@@ -62,6 +62,7 @@ class Metrics:
         self._poll = self._gauge("last_successful_poll_timestamp_seconds", "When Slurm last answered in full")
         self._paused = self._gauge("paused", "1 while the daemon is paused")
         self._dry_run = self._gauge("dry_run", "1 if the daemon decides but gives no orders")
+        self._set_aside = self._gauge("jobs_set_aside", "Jobs left to Slurm: unreadable, or of an unsupported kind")
         self._calls = Counter("omfs_slurm_calls", "Calls to Slurm, one for each job", registry=self.registry)
         self._errors = Counter("omfs_slurm_errors", "Calls to Slurm that failed", ["kind"], registry=self.registry)
         self._build = Gauge(
@@ -128,6 +129,10 @@ class Metrics:
     def observe_poll(self, time: float) -> None:
         """Slurm answered in full at ``time`` (seconds since the epoch)."""
         self._poll.set(time)
+
+    def observe_set_aside(self, number: int) -> None:
+        """How many jobs Slurm lists that are set aside."""
+        self._set_aside.set(number)
 
     def observe_mode(self, paused: bool, dry_run: bool) -> None:
         self._paused.set(paused)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.nodes import Node, Partition
-from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot
+from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot, with_whole_nodes
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.slurm.gateway import ByProcesses, Gateway, WaitingFilter
 from omfs_daemon.slurm.node_licenses import NodeLicenses
@@ -67,6 +67,7 @@ class Observer:
         )
 
     def _snapshot(self, taken: float, jobs: list[Job]) -> Snapshot:
+        jobs = [with_whole_nodes(job, self._nodes) if job.set_aside else job for job in jobs]
         jobs, nodes = self._with_node_licenses(jobs)
         facts = self._facts()
         return Snapshot(taken, {job.id: job for job in jobs}, nodes, self._partitions, facts.nodes, facts.sizes)

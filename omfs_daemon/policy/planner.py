@@ -138,7 +138,9 @@ class _Pass:
         ]
         for job in self.working_state.job_arrays.suspended:
             if job.ref in known_preempted and job.ref not in self.busy:
-                queues[0].append((job, JobGroup(self.working_state.kinds.of(job), job.request)))
+                # One that is set aside resumes on idle CPUs; nobody is preempted for it.
+                kind = self.working_state.kinds.of(job)
+                queues[0].append((job, JobGroup(kind, job.request, beyond=bool(job.set_aside))))
         first, second = ([queue[at] for at in queue_order([job for job, _ in queue])] for queue in queues)
         return first, second, JobQueue(waiting, np.flatnonzero(ready & ~urgent & ~preempted), groups)
 

@@ -73,7 +73,7 @@ def reconcile(state: State, observation: Observation, now: float, settings: Sett
 
 def _is_marked(job: Job) -> bool:
     """Whether it has a comment for us or of ours, or exited as omfs-run does: few jobs among many."""
-    return job.special_exit or bool(job.admin_comment) or job_comment.PREFIX in job.comment
+    return not job.set_aside and (job.special_exit or bool(job.admin_comment) or job_comment.PREFIX in job.comment)
 
 
 def _release_unknown(found: Findings, state: State, marked: Sequence[Job], now: float, under_way: Set[str]) -> None:

@@ -82,6 +82,27 @@ def test_without_slurmdbd_there_are_no_accounts(world: World) -> None:
     assert world.gateway.accounts() is None
 
 
+def test_a_job_that_cannot_be_read_is_set_aside_and_all_others_are_seen(world: World) -> None:
+    """For one EiB squeue prints "1?"."""
+    first = world.submit(Submission(JobRequest(1), hold=Hold.USER))
+    odd = world.submit(Submission(JobRequest(5, nodes=5, memory_per_node=2**60), hold=Hold.USER))
+    last = world.submit(Submission(JobRequest(2), hold=Hold.USER))
+    seen = {job.id: job for job in world.gateway.jobs()}
+    assert set(seen) == {first, odd, last}
+    assert {job_id for job_id, job in seen.items() if job.set_aside} == {odd}
+    assert (seen[odd].ref, seen[odd].state, seen[odd].hold) == (str(odd), JobState.PENDING, Hold.USER)
+    assert world.job(odd).set_aside
+    assert seen[last].request.cpus == 2
+
+
+def test_a_heterogeneous_job_is_set_aside_with_what_it_has(world: World) -> None:
+    plain = world.running(Submission(JobRequest(1)))
+    odd = world.running(Submission(JobRequest(2, max_nodes=1), heterogeneous=True))
+    assert "heterogeneous" in world.job(odd).set_aside
+    assert sum(allocation.cpus for allocation in world.job(odd).allocations) == 2
+    assert not world.job(plain).set_aside
+
+
 def test_run_time_grows(world: World) -> None:
     job_id = world.running(Submission(JobRequest(1)))
     world.until(lambda: world.job(job_id).run_time >= 2)

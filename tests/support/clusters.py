@@ -309,4 +309,5 @@ def _arguments(what: Submission) -> list[str]:
         "--requeue" if what.requeue else "--no-requeue": True,
         "--output=/dev/null": True,
     }
-    return [argument for argument, wanted in chosen.items() if wanted]
+    found = [argument for argument, wanted in chosen.items() if wanted]
+    return [*found, ":", "--ntasks=1"] if what.heterogeneous else found

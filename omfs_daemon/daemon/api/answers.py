@@ -18,6 +18,7 @@ from omfs_daemon.daemon.api.methods_view import MethodsView, methods_now
 from omfs_daemon.daemon.api.operations import DoneView
 from omfs_daemon.daemon.api.plan_view import PlanView, only_of, plan_view
 from omfs_daemon.daemon.api.status_view import (
+    SET_ASIDE_SHOWN,
     StatusView,
     account_views,
     cluster_view,
@@ -25,6 +26,7 @@ from omfs_daemon.daemon.api.status_view import (
     pause_view,
     preempted_jobs,
     preemptions_under_way,
+    set_aside_jobs,
 )
 from omfs_daemon.daemon.api.why_view import WhyView, why_view
 from omfs_daemon.daemon.node_client.probes import Probed
@@ -79,6 +81,7 @@ class Answers:
 
     def status(self, caller: Caller) -> StatusView:
         report, state = self._latest.report, self._journal.state
+        set_aside = set_aside_jobs(report, None if caller.is_operator else caller.user)
         return StatusView(
             version=__version__,
             time=self._clock(),
@@ -94,6 +97,8 @@ class Answers:
             preemptions_under_way=preemptions_under_way(state) if caller.is_operator else [],
             preempted=preempted_jobs(state) if caller.is_operator else [],
             held=held_count(report),
+            set_aside=len(set_aside),
+            set_aside_jobs=set_aside[:SET_ASIDE_SHOWN],
             entitlements_source=self._entitlements.source,
         )
 

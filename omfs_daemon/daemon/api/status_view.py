@@ -6,9 +6,12 @@ from typing import TypedDict
 
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.cluster.holds import is_held_by_us
+from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.policy.arrays.usage import AccountUsage
 from omfs_daemon.preemption.state import State
+
+SET_ASIDE_SHOWN = 100
 
 # -- status ------------------------------------------------------------------------------------------
 
@@ -62,8 +65,16 @@ class PreemptionView(TypedDict):
 PreemptedJobView = TypedDict("PreemptedJobView", {"job": str, "method": str, "since": float, "for": str})
 
 
+class SetAsideView(TypedDict):
+    job: str
+    user: str
+    why: str
+
+
 class StatusView(TypedDict):
-    """``last_poll``: when Slurm last answered in full; ``held``: jobs that the daemon or the submit plug-in holds."""
+    """``last_poll``: when Slurm last answered in full; ``held``: jobs that the daemon or the submit plug-in holds.
+
+    ``set_aside``: how many jobs the daemon leaves to Slurm; ``set_aside_jobs``: the first of them."""
 
     version: str
     time: float
@@ -79,6 +90,8 @@ class StatusView(TypedDict):
     preemptions_under_way: list[PreemptionView]
     preempted: list[PreemptedJobView]
     held: int
+    set_aside: int
+    set_aside_jobs: list[SetAsideView]
     entitlements_source: str
 
 
@@ -143,6 +156,17 @@ def preempted_jobs(state: State) -> list[PreemptedJobView]:
     return [
         {"job": ref, "method": job.method, "since": job.at, "for": job.preemptor}
         for ref, job in sorted(state.preempted.items(), key=lambda item: item[1].at)
+    ]
+
+
+def set_aside_jobs(report: CycleReport, user: str | None) -> list[SetAsideView]:
+    """The jobs that are set aside; with ``user``, those of that user."""
+    if report.snapshot is None:
+        return []
+    return [
+        {"job": brief_ref(job.ref), "user": job.user, "why": job.set_aside}
+        for job in report.snapshot.jobs.values()
+        if job.set_aside and user in (None, job.user)
     ]
 
 

@@ -36,7 +36,7 @@ class JobPatterns:
             waits, hold = job.state is pending, job.hold
             key = (
                 id(job.request), job.account, job.comment, job.partition, job.qos, waits, hold is none, hold is user,
-                waits or job.requeue,
+                waits or job.requeue, job.set_aside,
             )  # fmt: skip
             number = known.get(key)
             if number is None:
@@ -124,7 +124,7 @@ class RunningAllocations(NamedTuple):
 
 class JobArrays:
     """The jobs by state, each in ascending order of job id: ``waiting``, ``running`` (and configuring), ``completing``,
-    ``suspended``."""
+    ``suspended``. Waiting jobs that are set aside are left out: nothing is decided about them."""
 
     def __init__(self, jobs: Mapping[int, Job], before: JobArrays | None = None) -> None:
         self._jobs = jobs
@@ -148,7 +148,8 @@ class JobArrays:
         }
         for number in sorted(new):
             job = jobs[number]
-            by_state[job.state].append(job)
+            if job.state is not JobState.PENDING or not job.set_aside:
+                by_state[job.state].append(job)
         self.waiting = WaitingJobs.of(waiting, self.patterns)
         self.running = RunningJobs.of(running, self.patterns)
         self._allocations: tuple[NodeArrays, RunningJobs, RunningAllocations] | None = None

@@ -78,6 +78,8 @@ class JobClass:
 REGULAR = JobClassRule("regular")
 """A rule for all jobs that lets none be preempted."""
 
+_SET_ASIDE = JobClass("set aside", False, ())
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -127,8 +129,11 @@ def classify(rules: Rules, job: Job) -> JobClass:
     """The class of a job: by the partition in which it runs, or by all in which it waits.
 
     An urgent job is never preempted (UJFB, section IV: urgent jobs never preempt urgent jobs). A job that waits in
-    several partitions is preemptible only if it is in each, for it will run in one of them.
+    several partitions is preemptible only if it is in each, for it will run in one of them. A job set aside is neither
+    urgent nor preemptible.
     """
+    if job.set_aside:
+        return _SET_ASIDE
     waits_anywhere = job.state is JobState.PENDING and len(job.request.partitions) > 1
     partitions = (job.partition,) if job.partition and not waits_anywhere else job.request.partitions
     job_class = _class_in(rules, job, partitions)

@@ -40,6 +40,7 @@ class JobKinds:
             job.comment,
             job.requeue,
             job.restarts,
+            job.set_aside,
         )
         kind = self._known.get(key)
         if kind is None:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from omfs_daemon.cluster.job_refs import split_ref
+from omfs_daemon.cluster.job_refs import lists_of, split_ref
 from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands import parse_allocations as allocations
-from omfs_daemon.slurm.commands import parse_cluster, values
+from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands.refusals import parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput, Runner, failure, run_command
@@ -39,6 +39,7 @@ _TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
 _BEGUN = "configuring,running,suspended,completing,stopped,signaling,stage_out,resizing,special_exit"
 
 _AllocationKey = tuple[str, str, str, str]
+_JobKey = tuple[parse.JobRow, str, tuple[Allocation, ...] | None]
 
 
 class CommandGateway:
@@ -54,7 +55,7 @@ class CommandGateway:
         self._runner = runner
         self._release: SlurmRelease | None = None
         self._settings: SlurmSettings | None = None
-        self._known: dict[tuple[parse.JobRow, str, tuple[Allocation, ...]], Job] = {}
+        self._known: dict[_JobKey, Job] = {}
         self._spread: dict[_AllocationKey, tuple[Allocation, ...]] = {}
         self._seen: set[str] = set()
 
@@ -73,9 +74,9 @@ class CommandGateway:
             rows = self._rows()
             excluded = asked.result()
         known = self._seen.union(excluded)
-        new = [row for row in rows if row.job_id not in known and parse.job_state(row.state) is JobState.PENDING]
+        new = [row for row in rows if row.job_id not in known and parse.row_state(row) is JobState.PENDING]
         if new:  # submitted between the two answers
-            excluded |= self._excluded(f"--jobs={','.join(row.job_id for row in new)}")
+            excluded |= self._excluded(*_naming(row.job_id for row in new))
         self._seen = {row.job_id for row in rows}
         return self.jobs_of(rows, excluded)
 
@@ -84,7 +85,7 @@ class CommandGateway:
             begun = aside.submit(self._rows, f"--states={_BEGUN}")
             asked = [aside.submit(self._rows, "--states=pending", *_options(which)) for which in waiting]
             found = {row.job_id: row for part in asked for row in part.result()}
-            excluded = self._excluded(f"--jobs={','.join(found)}") if found else {}
+            excluded = self._excluded(*_naming(found)) if found else {}
             rows = list(({row.job_id: row for row in begun.result()} | found).values())
         rows = self._dependencies(rows)
         memory_counts = self._memory_counts()
@@ -92,19 +93,19 @@ class CommandGateway:
         return [parse.job(row, excluded.get(row.job_id, ""), memory_counts, spread.get(row.job_id, ())) for row in rows]
 
     def rows(self, job_ids: Iterable[int] = ()) -> list[parse.JobRow]:
-        """squeue's rows of these jobs and their array tasks that have not ended; without ids, of all jobs."""
-        named = ",".join(map(str, job_ids))
+        """squeue's rows of these jobs (and perhaps others) and their array tasks that have not ended; without ids, of
+        all jobs."""
         try:
-            return self._rows(*([f"--jobs={named}"] if named else []))
+            return self._rows(*_naming(map(str, job_ids)))
         except _NoSuchJobError:
             return []
 
     def jobs_of(self, rows: Sequence[parse.JobRow], excluded: Mapping[str, str]) -> list[Job]:
         """The jobs of these rows, which are the rows of all jobs; ``excluded``: ExcNodeList by job id."""
-        rows = parse.dependencies(rows)
+        rows = parse_dependencies.dependencies(rows)
         memory_counts = self._memory_counts()
         spread = self._allocations(rows, memory_counts)
-        known: dict[tuple[parse.JobRow, str, tuple[Allocation, ...]], Job] = {}
+        known: dict[_JobKey, Job] = {}
         for row in rows:
             key = (row, excluded.get(row.job_id, ""), spread.get(row.job_id, ()))
             known[key] = self._known.get(key) or parse.job(row, key[1], memory_counts, key[2])
@@ -222,7 +223,7 @@ class CommandGateway:
             raise ValueError(f"not references of jobs: {wrong!r}")
         of_part = {part: ref for ref in refs for part in split_ref(ref, _MOST_BYTES)}
         found: dict[str, OrderRefusal] = {}
-        for chunk in _chunks(of_part):
+        for chunk in lists_of(of_part, _CHUNK, _MOST_BYTES):
             for part, message in self._send_together(chunk, command):
                 found.setdefault(of_part[part], OrderRefusal(of_part[part], message))
         return list(found.values())
@@ -260,7 +261,7 @@ class CommandGateway:
             rows = self._rows("--states=all", f"--jobs={ref}")
         except _NoSuchJobError:
             return None
-        return parse.job_state(rows[0].state) if rows else None
+        return parse.row_state(rows[0]) if rows else None
 
     def _rows(self, *options: str) -> list[parse.JobRow]:
         secret, release = _secret(), self._known_release()
@@ -269,13 +270,13 @@ class CommandGateway:
         return list(parse.job_rows(printed, secret, release))
 
     def _dependencies(self, rows: list[parse.JobRow]) -> list[parse.JobRow]:
-        """As ``parse.dependencies``, for a few jobs: ask for those that they name."""
-        named = {job_id for row in rows for job_id in parse.awaited_jobs(row)}
+        """As ``dependencies``, for a few jobs: ask for those that they name."""
+        named = {job_id for row in rows for job_id in parse_dependencies.awaited_jobs(row)}
         try:
-            others = self._rows(f"--jobs={','.join(sorted(named))}") if named else []
+            others = self._rows(*_naming(sorted(named))) if named else []
         except _NoSuchJobError:
             others = []
-        return parse.dependencies(rows, others)
+        return parse_dependencies.dependencies(rows, others)
 
     def _excluded(self, *options: str) -> dict[str, str]:
         secret = _secret()
@@ -304,10 +305,10 @@ class CommandGateway:
 
     def _allocations(
         self, rows: Sequence[parse.JobRow], memory_counts: bool, forget: bool = True
-    ) -> dict[str, tuple[Allocation, ...]]:
-        """By job id, for the jobs that have nodes."""
-        here = [row for row in rows if parse.job_state(row.state) in _HAS_ALLOCATIONS]
-        wide = [row for row in here if len(values.node_names(row.node_list)) > 1]
+    ) -> dict[str, tuple[Allocation, ...] | None]:
+        """By job id, for the jobs that have nodes; None where they cannot be read."""
+        here = [row for row in rows if parse.row_state(row) in _HAS_ALLOCATIONS]
+        wide = [row for row in here if len(parse.row_nodes(row)) > 1]
         new = [row for row in wide if _allocation_key(row) not in self._spread]
         spread = self._query_allocations(new, memory_counts)
         kept = {_allocation_key(row) for row in wide} if forget else set(self._spread)
@@ -346,23 +347,15 @@ def _secret() -> str:
     return f"<{secrets.token_hex(16)}>"
 
 
+def _naming(job_ids: Iterable[str]) -> list[str]:
+    """The option for these jobs alone; none, which is for all jobs, if they do not fit into one argument."""
+    listed = ",".join(job_ids)
+    return [f"--jobs={listed}"] if 0 < len(listed) <= _MOST_BYTES else []
+
+
 def _options(which: WaitingFilter) -> list[str]:
     lists = {"partition": which.partitions, "qos": which.qos, "account": which.accounts}
     return [f"--{name}={','.join(sorted(listed))}" for name, listed in lists.items() if listed]
-
-
-def _chunks(refs: Iterable[str]) -> Iterator[list[str]]:
-    """The references in lists that fit into one argument of a command each."""
-    chunk: list[str] = []
-    size = 0
-    for ref in refs:
-        if chunk and (len(chunk) == _CHUNK or size + len(ref) > _MOST_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(ref)
-        size += len(ref) + 1
-    if chunk:
-        yield chunk
 
 
 def _allocation_key(row: parse.JobRow) -> _AllocationKey:
@@ -370,7 +363,7 @@ def _allocation_key(row: parse.JobRow) -> _AllocationKey:
 
 
 def _details_ref(row: parse.JobRow) -> str:
-    tasks = values.tasks(row.array_task_id)
+    tasks = parse.row_tasks(row)
     return f"{row.array_job_id}_{tasks[0]}" if tasks else row.job_id
 
 

@@ -19,13 +19,16 @@ _START = re.compile(r"^JobId=(\d+) (?:Array\S+ )*(?:HetJob\S+ )*JobName=", re.MU
 _PART = re.compile(r"(?<= )Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) ")
 
 
-def simple(row: JobRow, memory_counts: bool) -> tuple[Allocation, ...]:
-    """The allocation of a job on one node, or an even spread over its nodes when no more is known."""
-    names = values.node_names(row.node_list)
+def simple(row: JobRow, memory_counts: bool) -> tuple[Allocation, ...] | None:
+    """The allocation of a job on one node, or an even spread over its nodes when no more is known; None if the row
+    cannot be read."""
+    try:
+        names, cpus = values.node_names(row.node_list), values.count(row.cpus)
+        memory = values.memory(values.tres(row.tres).get("mem", "0")) if memory_counts else 0
+    except ParseError:
+        return None
     if not names:
         return ()
-    cpus = values.whole(row.cpus)
-    memory = values.memory(values.tres(row.tres).get("mem", "0")) if memory_counts else 0
     extra = cpus % len(names)
     return tuple(
         Allocation(name, cpus // len(names) + (position < extra), memory // len(names))
@@ -37,7 +40,7 @@ def exact(printed: str, row: JobRow, memory_counts: bool) -> tuple[Allocation, .
     """The allocations in scontrol's output about the job of ``row`` (and perhaps other jobs).
 
     None if the output has no record of the job, more than one (then one is forged: query this job alone), or one that
-    does not match the row (the job has changed).
+    cannot be read or does not match the row (the job has changed).
     """
     records = [match for match in _START.finditer(printed) if match[1] == row.job_id]
     if len(records) != 1:
@@ -50,11 +53,13 @@ def exact(printed: str, row: JobRow, memory_counts: bool) -> tuple[Allocation, .
         return None
     rest = rest[len(row.account) :]
     rest = rest.partition(" JOB_GRES=")[2]
-    allocations = tuple(_parts(rest.partition(" MinCPUsNode=")[0], memory_counts))
-    agrees = {allocation.node for allocation in allocations} == set(values.node_names(row.node_list))
-    return (
-        allocations if agrees and sum(allocation.cpus for allocation in allocations) == values.whole(row.cpus) else None
-    )
+    try:
+        allocations = tuple(_parts(rest.partition(" MinCPUsNode=")[0], memory_counts))
+        shown = set(values.node_names(row.node_list)), values.count(row.cpus)
+    except ParseError:
+        return None
+    found = {allocation.node for allocation in allocations}, sum(allocation.cpus for allocation in allocations)
+    return allocations if found == shown else None
 
 
 def _parts(text: str, memory_counts: bool) -> Iterator[Allocation]:

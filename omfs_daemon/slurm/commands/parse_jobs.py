@@ -2,16 +2,16 @@
 
 Jobs come from ``squeue -O field:suffix`` (squeue(1): with a suffix and no size, a field is printed in full). Users
 write newlines and anything else into names and comments, so the suffix is a secret of each call and the text is split
-on that alone. ParseError quotes what could not be parsed.
+on that alone. ParseError quotes what could not be parsed. But a row with a field that cannot be read concerns its job
+alone, which is set aside: else a user could stop the daemon with one odd request.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from math import ceil, inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from omfs_daemon.cluster.holds import GATE_MARK, OUR_MARK, WAIT_MARK
 from omfs_daemon.cluster.job_refs import fold_tasks, tasks_ref
@@ -23,6 +23,15 @@ from omfs_daemon.slurm.releases import SlurmRelease
 _COMMENT_KEPT = 1024  # Slurm's own limit of a comment
 _NAME_KEPT = 128
 _SHOWN = 160
+_NO_UID = -1
+_NO_REQUEST = JobRequest(cpus=0)
+# slurm.conf(5), MaxJobId: a federation puts the number of the cluster into the bits above.
+_MOST_LOCAL_ID = 0x03FFFFFF
+
+# In a list of dependencies; what is fulfilled Slurm takes off the list.
+UNFULFILLED, FAILED = "(unfulfilled)", "(failed)"
+
+Value = TypeVar("Value")
 
 
 class JobRow(NamedTuple):
@@ -31,6 +40,7 @@ class JobRow(NamedTuple):
     job_id: str
     array_job_id: str
     array_task_id: str
+    het_job_id: str
     state: str
     reason: str
     partition: str
@@ -72,7 +82,19 @@ class JobRow(NamedTuple):
 # Requeue and admin_comment: squeue of 22.05 knows the second although its manual does not. Licenses: what the job asked
 # for, which is what it holds; releases that take alternatives ("a|b") show what was chosen as LicensesAlloc.
 _SQUEUE_NAMES = (
-    *("JobID", "ArrayJobID", "ArrayTaskID", "State", "Reason", "Partition", "UserName", "UserID", "Account", "QOS"),
+    *(
+        "JobID",
+        "ArrayJobID",
+        "ArrayTaskID",
+        "HetJobID",
+        "State",
+        "Reason",
+        "Partition",
+        "UserName",
+        "UserID",
+        "Account",
+        "QOS",
+    ),
     *("tres-alloc", "NumCPUs", "NumTasks", "MinCpus", "NumNodes", "MaxNodes", "MinMemory"),
     *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),
     *("{sharing}", "Feature", "Licenses", "ReqNodes", "NodeList", "PriorityLong", "Nice", "SubmitTime"),
@@ -93,12 +115,6 @@ _STATES = {
     **dict.fromkeys(("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"), JobState.ENDED),
     **dict.fromkeys(("RECONFIG_FAIL", "REVOKED", "UPDATE_DB"), JobState.ENDED),
 }
-
-# "afterok:7(unfulfilled),after:8_3+5(unfulfilled)"; what is fulfilled Slurm takes off the list.
-_UNFULFILLED, _FAILED = "(unfulfilled)", "(failed)"
-_NAMED = re.compile(
-    r"(?P<kind>after|afterany|afterok|afternotok):(?P<id>\d+)(?:_\*|(?P<task>_\d+))?(?:\+\d+)?\(unfulfilled\)"
-)
 
 
 def job_format(secret: str, release: SlurmRelease) -> str:
@@ -140,107 +156,104 @@ def excluded(printed: str, secret: str) -> dict[str, str]:
     return {job_id.lstrip("\n"): listed if values.text(listed) else "" for job_id, listed in rows}
 
 
-def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tuple[Allocation, ...]) -> Job:
-    """The job of a row. ``memory_counts``: Slurm allocates memory (SelectTypeParameters with MEMORY).
+def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tuple[Allocation, ...] | None) -> Job:
+    """The job of a row; ParseError only if it has no id.
 
-    While a job is held, its reason names nothing but the hold, so ``eligible`` shows what else it waits for: its begin
-    time, infinity while a dependency is unfulfilled (see ``dependencies``), None if Slurm has not considered it yet or
-    it waits for nothing else.
+    ``memory_counts``: Slurm allocates memory (SelectTypeParameters with MEMORY). ``allocations``: None if they cannot
+    be read. While a job is held, its reason names nothing but the hold, so ``eligible`` shows what else it waits for:
+    its begin time, infinity while a dependency is unfulfilled, None if Slurm has not considered it yet or it waits for
+    nothing else.
     """
-    state = job_state(row.state)
+    fields = _Fields()
+    read = fields.read
+    state = read(row_state(row), job_state, row.state)
     waits = state is JobState.PENDING
+    no_tasks: tuple[int, ...] = ()
+    task_ids = read(no_tasks, values.tasks, row.array_task_id)
+    hold = read(Hold.NONE, _hold, row) if waits else Hold.NONE
+    if allocations is None:
+        fields.fault("its allocation")
+    return Job(
+        id=values.whole(row.job_id),
+        ref=read(row.job_id, _ref, row, task_ids),
+        user=row.user,
+        uid=read(_NO_UID, values.whole, row.uid),
+        account=values.text(row.account),
+        state=state,
+        request=read(_NO_REQUEST, _request, row, excluded_nodes, memory_counts),
+        submit=read(None, values.epoch, row.submit) or 0.0,
+        partition=row.partition.partition(",")[0],
+        qos=values.text(row.qos),
+        hold=hold,
+        reason=values.text(row.reason),
+        priority=read(0, values.whole, row.priority),
+        nice=read(0, values.whole, row.nice),
+        eligible=inf if waits and still_waits(row.dependency) else read(None, values.epoch, row.eligible),
+        start=None if waits else read(None, values.epoch, row.start),  # a waiting job's is only expected
+        run_time=0.0 if row.time_used == "INVALID" else read(0.0, values.duration, row.time_used),
+        time_limit=read(inf, values.duration, row.time_limit),
+        allocations=whole_nodes(row) if allocations is None else allocations,
+        licenses=values.license_counts(row.licenses),
+        array_id=read(None, values.whole, row.array_job_id) if task_ids else None,
+        task_ids=task_ids,
+        restarts=read(0, values.whole, row.restarts),
+        special_exit=row.state == "SPECIAL_EXIT",
+        requeue=row.requeue != "0",
+        comment=values.text(row.comment)[:_COMMENT_KEPT],
+        admin_comment=_admin_comment(row, hold),
+        name=values.text(row.name)[:_NAME_KEPT],
+        set_aside=fields.unread or _unsupported(row),
+    )
+
+
+class _Fields:
+    """The fields of one row; ``unread`` names the first that cannot be read."""
+
+    def __init__(self) -> None:
+        self.unread = ""
+
+    def read(self, default: Value, parse: Callable[..., Value], *parts: object) -> Value:
+        """What ``parse`` makes of these parts of the row; ``default`` if it cannot read them."""
+        try:
+            return parse(*parts)
+        except ParseError as error:
+            self.fault(str(error))
+            return default
+
+    def fault(self, what: str) -> None:
+        self.unread = self.unread or f"what Slurm shows of it cannot be read: {what}"
+
+
+def _unsupported(row: JobRow) -> str:
+    if row.het_job_id.strip("0").isdecimal():
+        return "it is a part of a heterogeneous job"
+    return "it is a job of a federation" if int(row.job_id) > _MOST_LOCAL_ID else ""
+
+
+def whole_nodes(row: JobRow) -> tuple[Allocation, ...]:
+    """The nodes of a job of which nothing more can be read."""
+    return tuple(Allocation(name, 0, 0) for name in row_nodes(row))
+
+
+def row_nodes(row: JobRow) -> tuple[str, ...]:
+    """The nodes of a job; none if they cannot be read."""
     try:
-        task_ids = values.tasks(row.array_task_id)
-        hold = _hold(row) if waits else Hold.NONE
-        return Job(
-            id=values.whole(row.job_id),
-            ref=_ref(row, task_ids),
-            user=row.user,
-            uid=values.whole(row.uid),
-            account=values.text(row.account),
-            state=state,
-            request=_request(row, excluded_nodes, memory_counts),
-            submit=values.epoch(row.submit) or 0.0,
-            partition=row.partition.partition(",")[0],
-            qos=values.text(row.qos),
-            hold=hold,
-            reason=values.text(row.reason),
-            priority=values.whole(row.priority),
-            nice=values.whole(row.nice),
-            eligible=inf if waits and _depends(row.dependency) else values.epoch(row.eligible),
-            start=None if waits else values.epoch(row.start),  # a waiting job's is only expected
-            run_time=0.0 if row.time_used == "INVALID" else values.duration(row.time_used),
-            time_limit=values.duration(row.time_limit),
-            allocations=allocations,
-            licenses=values.license_counts(row.licenses),
-            array_id=values.whole(row.array_job_id) if task_ids else None,
-            task_ids=task_ids,
-            restarts=values.whole(row.restarts),
-            special_exit=row.state == "SPECIAL_EXIT",
-            requeue=row.requeue != "0",
-            comment=values.text(row.comment)[:_COMMENT_KEPT],
-            admin_comment=_admin_comment(row, hold),
-            name=values.text(row.name)[:_NAME_KEPT],
-        )
-    except ParseError as error:
-        raise ParseError(f"squeue, job {row.job_id[:_SHOWN]!r}: {error}") from None
+        return values.node_names(row.node_list)
+    except ParseError:
+        return ()
 
 
-def dependencies(rows: Sequence[JobRow], others: Iterable[JobRow] | None = None) -> list[JobRow]:
-    """The rows, without the dependencies of held jobs, and of jobs just released, that may be fulfilled by now.
-
-    Slurm does not look at a held job's dependencies before the first tick after its release: so long they stay
-    "(unfulfilled)". They are taken for true only while a job that they name is among ``others``, the jobs that have not
-    ended (None: ``rows``).
-    """
-    stale = [row for row in rows if _may_be_stale(row)]
-    if not stale:
-        return list(rows)
-    active = _active(rows if others is None else others)
-    over = {row.job_id for row in stale if not _still_depends(row.dependency, active)}
-    return [row._replace(dependency="") if row.job_id in over else row for row in rows]
+def row_state(row: JobRow) -> JobState:
+    """The state of a job; if it cannot be read, a job with nodes counts as running."""
+    return _STATES.get(row.state) or (JobState.RUNNING if row_nodes(row) else JobState.PENDING)
 
 
-def awaited_jobs(row: JobRow) -> list[str]:
-    """The ids of the jobs (or arrays) that a held or just released job waits for, as far as they tell ("singleton"
-    names none, tasks wait for tasks with "aftercorr"); none of others, whose dependency Slurm keeps up to date."""
-    return [match["id"] for match in _NAMED.finditer(row.dependency)] if _may_be_stale(row) else []
-
-
-def _may_be_stale(row: JobRow) -> bool:
-    # Of a job that nothing holds Slurm says "Dependency" once it has looked; right after a release it says "None".
-    looked_at = row.priority != "0" and row.reason.startswith("Dependency")
-    if _UNFULFILLED not in row.dependency or looked_at or job_state(row.state) is not JobState.PENDING:
-        return False
-    never = _FAILED in row.dependency and "?" not in row.dependency
-    return not never
-
-
-def _active(rows: Iterable[JobRow]) -> dict[str, bool]:
-    """Jobs, arrays and their tasks that have not ended, and whether any part of them is still pending."""
-    active: dict[str, bool] = {}
-    for row in rows:
-        state = job_state(row.state)
-        if state is JobState.ENDED:
-            continue
-        tasks = (f"{row.array_job_id}_{task}" for task in values.tasks(row.array_task_id))
-        for name in (row.job_id, row.array_job_id, *tasks):
-            active[name] = active.get(name, False) or state is JobState.PENDING
-    return active
-
-
-def _depends(dependency: str) -> bool:
-    return _UNFULFILLED in dependency or _FAILED in dependency
-
-
-def _still_depends(dependency: str, active: dict[str, bool]) -> bool:
-    outstanding = []
-    for entry in re.split(r"[,?]", dependency):
-        found = _NAMED.fullmatch(entry)
-        name = found["id"] + (found["task"] or "") if found else ""
-        waits = active.get(name)
-        outstanding.append(waits is not None and (waits or (found is not None and found["kind"] != "after")))
-    return all(outstanding) if "?" in dependency else any(outstanding)
+def row_tasks(row: JobRow) -> tuple[int, ...]:
+    """The tasks of an array; none if they cannot be read."""
+    try:
+        return values.tasks(row.array_task_id)
+    except ParseError:
+        return ()
 
 
 def job_state(name: str) -> JobState:
@@ -249,6 +262,11 @@ def job_state(name: str) -> JobState:
         return _STATES[name]
     except KeyError:
         raise ParseError(f"not a state of a job: {name[:_SHOWN]!r}") from None
+
+
+def still_waits(dependency: str) -> bool:
+    """Whether a job waits for another one, as Slurm shows it."""
+    return UNFULFILLED in dependency or FAILED in dependency
 
 
 # -- parts of a job --------------------------------------------------------------------------------
@@ -274,14 +292,14 @@ def _admin_comment(row: JobRow, hold: Hold) -> str:
 
 def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> JobRequest:
     allocated = values.tres(row.tres)
-    cpus = values.whole(row.cpus)
+    cpus = values.count(row.cpus)
     node_count, most = _node_counts(row, allocated)
     per_cpu, per_node = _memory(row, allocated, cpus, node_count) if memory_counts else (0, 0)
     return JobRequest(
         cpus=cpus,
         nodes=node_count,
         max_nodes=most,
-        min_cpus_per_node=values.whole(row.min_cpus),
+        min_cpus_per_node=values.count(row.min_cpus),
         memory_per_cpu=per_cpu,
         memory_per_node=per_node,
         gres=values.pairs(_gres(row, node_count)),
@@ -300,8 +318,8 @@ def _node_counts(row: JobRow, allocated: dict[str, str]) -> tuple[int, int]:
     While a job waits, squeue raises NumNodes to what it takes at the largest node's size, while the TRES hold the
     job's own least number; a MaxNodes that equals the raised number is not the user's either.
     """
-    shown, most = values.whole(row.nodes), values.whole(row.max_nodes)
-    least = values.whole(allocated.get("node", row.nodes))
+    shown, most = values.count(row.nodes), values.count(row.max_nodes)
+    least = values.count(allocated.get("node", row.nodes))
     return max(1, least), 0 if least < shown == most else most
 
 
@@ -318,10 +336,9 @@ def _memory(row: JobRow, allocated: dict[str, str], cpus: int, node_count: int) 
 
 def _gres(row: JobRow, node_count: int) -> dict[str, int]:
     """Per node; for requests by job or by task, the largest count on any node."""
-    tasks_per_node = ceil(values.whole(row.tasks) / node_count)
     counts = values.gres(row.tres_per_node) or values.gres(row.tres_per_socket)
     if not counts:
         counts = {name: ceil(count / node_count) for name, count in values.gres(row.tres_per_job).items()}
     if not counts:
-        counts = {name: count * tasks_per_node for name, count in values.gres(row.tres_per_task).items()}
+        counts = values.gres(row.tres_per_task, ceil(values.whole(row.tasks) / node_count))
     return counts

@@ -14,15 +14,18 @@ from omfs_daemon.errors import ParseError
 
 _NOTHING = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "none", "Unknown"})
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
-_WHOLE = re.compile(r"-?[0-9]+")
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?")
-_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+# The policy counts in 64 bits, so a number that does not fit is none.
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)[nc]?")
+_DURATION = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{1,9})")
+_NODE_LIST = re.compile(r"[\w.,\[\]-]+", re.ASCII)
 # As strtol(3) parses it: blanks, a sign, no digits at all. Slurm accepts and shows all that.
 _LICENSE = re.compile(r"([^:|=]+)[:=][ \t-\r]*([+-]?)0*([0-9]*)")
 _STRTOL_KEPT = 20
 _LICENSE_NAME = re.compile(r"[A-Za-z0-9_][\w.@:/|+-]*", re.ASCII)
 _DIGITS_KEPT = 10
 _NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "Partition_Limit", "INVALID"})
+_GRES_PREFIX = re.compile(r"(?:gres[:/])*")  # "gres:" until 23.02, "gres/" later; users may write it once more
 _IN_PARENTHESES = re.compile(r"\([^)]*\)")
 _NODES_KEPT = 4096
 # No node has more; users may ask for 18446744073709551610 devices, and the policy counts in 64 bits.
@@ -40,6 +43,14 @@ def whole(value: str) -> int:
     if not _WHOLE.fullmatch(value):
         raise ParseError(f"not a whole number: {value[:80]!r}")
     return int(value)
+
+
+def count(value: str) -> int:
+    """A number of CPUs, nodes, or devices."""
+    number = whole(value)
+    if not 0 <= number <= _MOST_GRES:
+        raise ParseError(f"not a count: {value!r}")
+    return number
 
 
 def epoch(value: str) -> float | None:
@@ -68,6 +79,8 @@ def node_names(value: str) -> tuple[str, ...]:
     """``n[1-2],m7`` as names in order."""
     if value in _NOTHING:
         return ()
+    if not _NODE_LIST.fullmatch(value):
+        raise ParseError(f"not a list of nodes: {value[:80]!r}")
     if "[" not in value:
         return tuple(value.split(","))
     try:
@@ -91,16 +104,21 @@ def tres(value: str) -> dict[str, str]:
     return dict(entry.partition("=")[::2] for entry in value.split(",") if entry and value not in _NOTHING)
 
 
-def gres(value: str) -> dict[str, int]:
-    """``gpu:a100:2(S:0-1),ve:1`` or a request ``gres:gpu:2``: counts by name, typed ones also in their name's sum."""
+def gres(value: str, times: int = 1) -> dict[str, int]:
+    """``gpu:a100:2(S:0-1),ve:1`` or a request ``gres:gpu:2``: counts by name, typed ones also in their name's sum.
+
+    ``times``: of each so many. Slurm takes empty entries (``gpu:1,``) and shows them.
+    """
     counts: dict[str, int] = {}
     if value in _NOTHING:
         return counts
     for entry in _IN_PARENTHESES.sub("", value).split(","):
-        name, kind, count = _gres_entry(entry)
-        counts[name] = counts.get(name, 0) + count
-        if kind:
-            counts[f"{name}:{kind}"] = counts.get(f"{name}:{kind}", 0) + count
+        named = _GRES_PREFIX.sub("", entry)
+        if not named:
+            continue
+        name, kind, number = _gres_entry(named)
+        for key in (name, f"{name}:{kind}") if kind else (name,):
+            counts[key] = min(counts.get(key, 0) + number * times, _MOST_GRES)
     return counts
 
 
@@ -152,14 +170,14 @@ def names(value: str, separator: str = ",") -> Iterable[str]:
 
 
 def _gres_entry(entry: str) -> tuple[str, str, int]:
-    # "gres:" until 23.02, "gres/" later; the count may be left out.
-    words = re.sub(r"^gres[:/]", "", entry).replace("=", ":").split(":")
-    count = 1
+    # The count may be left out.
+    words = entry.replace("=", ":").split(":")
+    number = 1
     if len(words) > 1 and _AMOUNT.fullmatch(words[-1]):
-        count = min(int(_amount(words.pop(), "")), _MOST_GRES)
+        number = min(int(_amount(words.pop(), "")), _MOST_GRES)
     if not 1 <= len(words) <= 2 or not words[0]:
         raise ParseError(f"not a generic resource: {entry[:80]!r}")
-    return words[0], words[1] if len(words) == 2 else "", count
+    return words[0], words[1] if len(words) == 2 else "", number
 
 
 def _amount(value: str, unit: str) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
-from omfs_daemon.errors import GatewayError
+from omfs_daemon.errors import GatewayError, ParseError
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway, are_nodes, comment_text
@@ -234,7 +234,10 @@ class PySlurmGateway:
 
 
 def _is_live(seen: PySlurmJob) -> bool:
-    return parse.job_state(str(seen.state)) is not JobState.ENDED
+    try:
+        return parse.job_state(str(seen.state)) is not JobState.ENDED
+    except ParseError:
+        return True  # squeue is asked
 
 
 def _renewed(known: _Known, seen: PySlurmJob) -> _Known:

@@ -72,9 +72,7 @@ def signed(nice: int | None) -> int:
 
 
 def excluded_nodes(job: PySlurmJob) -> str:
-    """ExcNodeList; "" for none."""
-    if job.excluded_nodes == UNREADABLE:
-        raise ParseError(f"PySlurm cannot read the excluded nodes of job {job.id}")
+    """ExcNodeList; "" for none, ``UNREADABLE`` (which no list of nodes is) if PySlurm cannot read it."""
     return job.excluded_nodes or ""
 
 

@@ -12,6 +12,7 @@ from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 
 REQUEUED_HELD = "job requeued in held state"
 BAD_CONSTRAINTS = "BadConstraints"
+UNPRINTABLE_MEMORY = 2**60
 HELD_REASON = {Hold.USER: "JobHeldUser", Hold.ADMIN: "JobHeldAdmin"}
 
 
@@ -23,6 +24,7 @@ class Submission:
     last got the signal ``saves_on``. ``priority`` is what Slurm's own factors give. ``begin`` is an absolute time,
     ``after`` are jobs that must have ended (afterany). ``array`` are task ids. A job that
     ``ignores_term`` ends only by SIGKILL. ``licenses`` by name; ``launched``: its batch script runs under omfs-run.
+    ``heterogeneous``: the job is the first part of a heterogeneous one.
     """
 
     request: JobRequest
@@ -46,6 +48,7 @@ class Submission:
     saves_on: str = ""
     licenses: tuple[tuple[str, int], ...] = ()
     launched: OmfsRunBehavior | None = None
+    heterogeneous: bool = False
 
 
 @dataclass(slots=True)
@@ -143,6 +146,8 @@ class Record:
 
     def _job(self, now: float) -> Job:
         waiting = self.state is JobState.PENDING
+        # squeue has no unit for so much and prints "1?".
+        is_unreadable = max(self.request.memory_per_node, self.request.memory_per_cpu) >= UNPRINTABLE_MEMORY
         return Job(
             id=self.id,
             ref=self.ref,
@@ -150,7 +155,7 @@ class Record:
             uid=self.uid,
             account=self.what.account,
             state=self.state,
-            request=self.request,
+            request=JobRequest(cpus=0) if is_unreadable else self.request,
             submit=self.submitted,
             partition=self.partition or ",".join(self.partitions),
             qos=self.what.qos,
@@ -172,6 +177,7 @@ class Record:
             comment=self.comment,
             admin_comment=self.admin_comment,
             name=self.what.name,
+            set_aside="a heterogeneous job" if self.what.heterogeneous else "cannot be read" * is_unreadable,
         )
 
     @property

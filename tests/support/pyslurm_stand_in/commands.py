@@ -7,8 +7,8 @@ from math import inf
 
 from omfs_daemon.cluster.job_refs import fold_tasks
 from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.slurm.commands import parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
-from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.parse_jobs import JobRow
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from tests.support.pyslurm_stand_in.server import MB, state_name
@@ -37,7 +37,7 @@ class FakeCommands(FakeGateway):
 
     def jobs_of(self, rows: Sequence[JobRow], excluded: Mapping[str, str]) -> list[Job]:
         allocations = {str(job.id): job.allocations for job in self.slurm.live()}
-        rows = parse.dependencies(rows)
+        rows = parse_dependencies.dependencies(rows)
         return [parse.job(row, excluded.get(row.job_id, ""), True, allocations.get(row.job_id, ())) for row in rows]
 
 
@@ -49,6 +49,7 @@ def printed(job: Job) -> JobRow:
         job_id=str(job.id),
         array_job_id=str(job.array_id or job.id),
         array_task_id=fold_tasks(job.task_ids) if job.task_ids else "N/A",
+        het_job_id=str(job.id) if "heterogeneous" in job.set_aside else "N/A",
         state=state_name(job),
         reason=job.reason,
         partition=job.partition,
@@ -62,7 +63,7 @@ def printed(job: Job) -> JobRow:
         min_cpus=str(request.min_cpus_per_node),
         nodes=str(request.nodes),
         max_nodes=str(request.max_nodes),
-        min_memory=f"{(request.memory_per_cpu or request.memory_per_node) // MB}M",
+        min_memory="1?" if not request.cpus else f"{(request.memory_per_cpu or request.memory_per_node) // MB}M",
         tres_per_job="N/A",
         tres_per_node=",".join(f"gres:{name}:{count}" for name, count in request.gres) or "N/A",
         tres_per_socket="N/A",

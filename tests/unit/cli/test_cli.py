@@ -69,6 +69,8 @@ STATUS: StatusView = {
     ],
     "preempted": [{"job": "7", "method": "requeue", "since": 998.0, "for": "9"}],
     "held": 2,
+    "set_aside": 101,
+    "set_aside_jobs": [{"job": "17", "user": "eve", "why": HOSTILE}],
     "entitlements_source": "configuration file",
 }
 PLAN: PlanView = {
@@ -196,7 +198,15 @@ def test_json_is_the_view_itself(site: Site, words: list[str], view: object) -> 
     [
         (
             ["status"],
-            ["PAUSED by ann", "dry run", "16 of 16 CPUs used", "physics takes back", "9 (urgent)", "7 (requeue)"],
+            [
+                "PAUSED by ann",
+                "dry run",
+                "16 of 16 CPUs used",
+                "physics takes back",
+                "9 (urgent)",
+                "7 (requeue)",
+                "(the first 1)",
+            ],
         ),
         (["plan"], ["would preempt one job", "7 of bio (requeue)", "cpus 8", "Refused by the validator"]),
         (["why", "7"], ["job 7 of ann in bio, class scratch, PENDING", "waits until job 9 runs"]),

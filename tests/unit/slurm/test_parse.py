@@ -12,7 +12,7 @@ from omfs_daemon.cluster.jobs import Allocation, Hold, JobState
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm import releases
 from omfs_daemon.slurm.commands import parse_allocations as allocations
-from omfs_daemon.slurm.commands import parse_cluster, values
+from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands.refusals import Refusals, parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput
@@ -25,6 +25,7 @@ ROW = parse.JobRow(
     job_id="2",
     array_job_id="2",
     array_task_id="N/A",
+    het_job_id="N/A",
     state="RUNNING",
     reason="None",
     partition="main",
@@ -204,12 +205,12 @@ class TestJob:
             ROW._replace(job_id="9", array_job_id="9", state="COMPLETED"),
         ]
         held = WAITING._replace(priority="0", dependency=dependency)
-        assert parse.dependencies([held, *others])[0].dependency == (dependency if kept else "")
-        assert parse.dependencies([held], others)[0].dependency == (dependency if kept else "")
+        assert parse_dependencies.dependencies([held, *others])[0].dependency == (dependency if kept else "")
+        assert parse_dependencies.dependencies([held], others)[0].dependency == (dependency if kept else "")
         released = held._replace(priority="1", reason="None")
-        assert parse.dependencies([released, *others])[0].dependency == (dependency if kept else "")
+        assert parse_dependencies.dependencies([released, *others])[0].dependency == (dependency if kept else "")
         looked_at = released._replace(reason="Dependency")
-        assert parse.dependencies([looked_at, *others])[0] == looked_at
+        assert parse_dependencies.dependencies([looked_at, *others])[0] == looked_at
 
     def test_every_state_of_the_manual(self) -> None:
         states = """BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PENDING
@@ -222,18 +223,50 @@ class TestJob:
         [
             {"state": "NEWFANGLED"},
             {"uid": "nobody"},
-            {"job_id": "1_0"},
             {"time_limit": "soon"},
+            {"time_limit": "9999999999-00:00:00"},
             {"min_memory": "lots"},
+            {"min_memory": "1?"},
+            {"tres": "cpu=3,mem=3?,node=3"},
             {"submit": "2026-11-21T02:26:32"},
             {"array_task_id": "1-x"},
             {"tres_per_node": "gres:a:b:c:d"},
             {"required_nodes": "n[1-"},
+            {"cpus": "4294967295"},
+            {"nodes": "-1"},
+            {"priority": "9" * 5000},
+            {"restarts": "\N{SUPERSCRIPT TWO}"},
         ],
     )
-    def test_what_is_not_understood_is_an_error_with_the_job(self, change: dict[str, str]) -> None:
-        with pytest.raises(ParseError, match="job"):
-            job(WAITING._replace(**change))
+    def test_what_is_not_understood_sets_that_job_aside(self, change: dict[str, str]) -> None:
+        found = job(WAITING._replace(**change))
+        assert "cannot be read" in found.set_aside
+        assert (found.id, found.user, found.name) == (2, "nobody", "wrap")
+
+    @given(st.sampled_from(sorted(set(parse.JobRow._fields) - {"job_id"})), st.text())
+    def test_no_field_keeps_the_other_jobs_from_being_seen(self, field: str, text: str) -> None:
+        rows = [row._replace(**{field: text}) for row in (ROW, WAITING)]
+        for row in parse_dependencies.dependencies(rows):
+            parse.job(row, "", True, allocations.simple(row, True))
+
+    def test_a_row_without_an_id_is_an_error(self) -> None:
+        with pytest.raises(ParseError):
+            job(WAITING._replace(job_id="1_0"))
+
+    def test_excluded_nodes_that_cannot_be_read(self) -> None:
+        assert job(WAITING, excluded="\0unreadable").set_aside
+
+    def test_kinds_of_jobs_that_are_not_supported(self) -> None:
+        assert "heterogeneous" in job(ROW._replace(het_job_id="2")).set_aside
+        assert "federation" in job(ROW._replace(job_id=str(1 << 26))).set_aside
+        assert job(ROW).set_aside == job(ROW._replace(het_job_id="0")).set_aside == ""
+
+    def test_of_a_job_with_nodes_the_rest_counts_as_it_can_be_read(self) -> None:
+        (whole,) = (parse.job(ROW._replace(cpus="?", node_list="n3"), "", True, None),)
+        assert whole.allocations == (Allocation("n3", 0, 0),)
+        assert (whole.state, whole.request.cpus) == (JobState.RUNNING, 0)
+        assert allocations.simple(ROW._replace(cpus="?"), True) is None
+        assert job(ROW._replace(state="NEWFANGLED")).state is JobState.RUNNING
 
 
 class TestRequest:
@@ -275,6 +308,12 @@ class TestRequest:
             ("tres_per_node", "gres:ve:18446744073709551610", {"ve": 2**31 - 1}),
             ("tres_per_job", "gres:gpu:3", {"gpu": 2}),
             ("tres_per_task", "gres:gpu:1", {"gpu": 3}),
+            # What Slurm takes from users and shows again (22.05).
+            ("tres_per_node", "gres:gpu:1,gres:", {"gpu": 1}),
+            ("tres_per_node", "gres:,gres:gpu:1", {"gpu": 1}),
+            ("tres_per_socket", "gpu:1,", {"gpu": 1}),
+            ("tres_per_job", "gres:gres:gpu:1", {"gpu": 1}),
+            ("tres_per_node", "gres:,", {}),
         ],
     )
     def test_generic_resources_per_node(self, field: str, text: str, expected: dict[str, int]) -> None:
