@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 
 _COUNT = re.compile(r"\*\d+")
+_MOST_NESTED = 64  # Slurm itself refuses brackets in brackets
 _TOKEN = re.compile(r"[&|,()\[\]]|[^&|,()\[\]\s]+")
 
 
@@ -17,31 +18,28 @@ def satisfies(expression: str, features: frozenset[str]) -> bool:
     matching OR (``[rack1|rack2]``) are ignored: each node is checked by itself. No node satisfies an expression that
     cannot be parsed; such a job is left to Slurm.
     """
-    tokens = _TOKEN.findall(_COUNT.sub("", expression))
-    value, rest = _expression(tokens, features)
-    return bool(value) and not rest
+    tokens = _TOKEN.findall(_COUNT.sub("", expression))[::-1]
+    value = _expression(tokens, features, _MOST_NESTED)
+    return bool(value) and not tokens
 
 
-def _expression(tokens: list[str], features: frozenset[str]) -> tuple[bool | None, list[str]]:
-    value, tokens = _operand(tokens, features)
-    while tokens and tokens[0] in "&|,":
-        operator = tokens[0]
-        right, tokens = _operand(tokens[1:], features)
-        if value is None or right is None:
-            return None, tokens
+def _expression(tokens: list[str], features: frozenset[str], depth: int) -> bool | None:
+    """Takes an expression off the tokens, the next of which is last; None for one that cannot be parsed."""
+    value = _operand(tokens, features, depth)
+    while value is not None and tokens and tokens[-1] in "&|,":
+        operator = tokens.pop()
+        right = _operand(tokens, features, depth)
+        if right is None:
+            return None
         value = (value or right) if operator == "|" else (value and right)
-    return value, tokens
+    return value
 
 
-def _operand(tokens: list[str], features: frozenset[str]) -> tuple[bool | None, list[str]]:
-    if not tokens:
-        return None, []
-    head, rest = tokens[0], tokens[1:]
-    if head in "([":
-        value, rest = _expression(rest, features)
-        if not rest or rest[0] not in ")]":
-            return None, rest
-        return value, rest[1:]
-    if head in "&|,)]":
-        return None, tokens
-    return head in features, rest
+def _operand(tokens: list[str], features: frozenset[str], depth: int) -> bool | None:
+    if not tokens or tokens[-1] in "&|,)]" or not depth:
+        return None
+    head = tokens.pop()
+    if head not in "([":
+        return head in features
+    value = _expression(tokens, features, depth - 1)
+    return value if tokens and tokens.pop() in ")]" else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -97,3 +98,14 @@ def test_what_could_start() -> None:
     assert not could_start(waiting(1, eligible=NOW + 1), NOW)
     assert not could_start(waiting(1, hold=Hold.USER), NOW)
     assert could_start(held(1, hold=Hold.USER), NOW)
+
+
+@pytest.mark.parametrize("expression", ["(" * 100_000, "[(" * 50_000 + "a", "(" * 500 + "a" + ")" * 500])
+def test_brackets_without_end_suit_no_node(expression: str) -> None:
+    assert not satisfies(expression, frozenset("a"))
+
+
+def test_many_features_are_read_in_one_pass() -> None:
+    begun = time.process_time()
+    assert satisfies("&".join(["a"] * 100_000), frozenset("a"))
+    assert time.process_time() - begun < 5, "seconds of the processor; minutes where it is quadratic"
