@@ -155,7 +155,7 @@ def _release_everything(gateway: Gateway, state: State, clock: Callable[[], floa
         "failsafe_released",
         released=len(released),
         resumed=len(resumed),
-        still_held=[brief_ref(job.ref) for job in held if job not in released],
+        still_held=[brief_ref(job.ref) for job in held if job.ref in left],
         still_suspended=len(suspended) - len(resumed),
         still_stopped_on_nodes=[job.ref for job in stuck],
         refused=[f"{brief_ref(refusal.ref)}: {refusal.message}" for refusal in refusals],

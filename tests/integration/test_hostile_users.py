@@ -1,20 +1,23 @@
-"""What an ordinary user tries against the gate and the node licenses of a real Slurm."""
+"""What an ordinary user tries against the gate, the node licenses, and the daemon of a real Slurm."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from omfs_daemon.cluster.holds import is_held_by_us
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
+from tests.support.amounts import is_soak
+from tests.support.daemons import Daemon
 from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
@@ -121,3 +124,110 @@ def test_nobody_takes_the_devices_of_a_node_on_which_they_do_not_run(gate: Local
     assert look(gate, held).hold is not Hold.NONE
     mine = gate.submit("sleep 3600", *words, "--nodelist=n1", uid=USER)
     wait_until(lambda: look(gate, mine).state is JobState.RUNNING, "the job to run on its node")
+
+
+# -- one user's odd job, and the daemon for all others ----------------------------------------------------------------
+
+LARGE = {"MaxArraySize": "100001", "MaxJobCount": "200000"}
+REGULAR = ("-n1", "-o", "/dev/null")
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[LocalSlurm]:
+    """A cluster that takes large arrays, without a gate: as if the gate slept."""
+    directory = Path(tempfile.mkdtemp(prefix="omfs-odd-"))
+    try:
+        with LocalSlurm(directory, Shape(nodes=2, gres={"n1": "gpu:2", "n2": "gpu:2"}, options=LARGE)) as slurm:
+            yield slurm
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def daemon(large: LocalSlurm, tmp_path: Path) -> Iterator[Daemon]:
+    found = Daemon(large, tmp_path)
+    yield found
+    found.kill()
+    clear(large)
+
+
+def odd_job(cluster: LocalSlurm, *options: str) -> int:
+    return cluster.submit("sleep 600", "--hold", *REGULAR, *options, uid=USER)
+
+
+def updated(*words: str) -> Callable[[LocalSlurm], int]:
+    """A held job that its owner then changes as far as Slurm lets them."""
+
+    def make(cluster: LocalSlurm) -> int:
+        job = odd_job(cluster, *(["--gres=gpu:1"] if words[0].startswith("gres") else []))
+        for word in words:
+            cluster.command("scontrol", "update", f"jobid={job}", word, check=False, uid=USER)
+        return job
+
+    return make
+
+
+ODD: dict[str, Callable[[LocalSlurm], int]] = {
+    "one EiB": lambda cluster: odd_job(cluster, "-N3", "-n3", "--mem=1048576T"),
+    "60,000 EiB": lambda cluster: odd_job(cluster, "-n60000", "--mem-per-cpu=1048576T"),
+    "an empty gres": updated("gres=gpu:1,"),
+    "two empty gres": updated("gres=,gpu:1,"),
+    "gres of the job": updated("TresPerJob=gres:gpu:1"),
+    "gres of the tasks": updated("TresPerTask=gres:gpu:1"),
+    "gres of the sockets": updated("gres=gpu:1", "TresPerSocket=gpu:1,"),
+    "4294967290 tasks": updated("gres=gpu:18446744073709551610", "numtasks=4294967290"),
+    "two parts": lambda cluster: odd_job(cluster, ":", "-n2"),
+    "steps": lambda cluster: odd_job(cluster, "--array=0-20:2"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_job_is_seen_with_all_others(large: LocalSlurm, name: str) -> None:
+    first = odd_job(large)
+    odd = ODD[name](large)
+    seen = {job.id: job for job in large.gateway().jobs()}
+    assert {first, odd} <= set(seen)
+    assert not seen[first].set_aside
+    # What Slurm itself can read is read as Slurm does: such a job stays preemptible.
+    assert bool(seen[odd].set_aside) is (name in ("one EiB", "60,000 EiB", "two parts"))
+    clear(large)
+
+
+def test_a_list_of_tasks_that_no_argument_takes_is_ordered_in_parts(own_slurm: Callable[..., LocalSlurm]) -> None:
+    cluster = own_slurm(Shape(nodes=1, options=LARGE))
+    last = 36_000 if is_soak() else 3_000  # Slurm makes a record of each task that is named: minutes of its time
+    array, other = odd_job(cluster, f"--array=1-{last}:3,2-{last}:3"), odd_job(cluster)
+    (job,) = [job for job in cluster.gateway().jobs() if job.array_id == array]
+    assert len(job.ref) > 128 * 1024 or not is_soak()
+    assert cluster.gateway().hold([job.ref, str(other)]) == []
+    held = [job for job in cluster.gateway().jobs() if job.hold is Hold.ADMIN]
+    assert sum(len(job.task_ids) for job in held) == last * 2 // 3
+    assert look(cluster, other).hold is Hold.ADMIN
+
+
+def test_odd_jobs_stop_neither_the_daemon_nor_its_failsafe(daemon: Daemon) -> None:
+    """A1 to A5: whatever one user submits, others are held, started, and released, and the heart goes on beating."""
+    cluster = daemon.slurm
+    odd = [make(cluster) for make in ODD.values()]
+    stepped = cluster.submit("sleep 600", "-A", "bio", *REGULAR, "--array=0-60:2", uid=USER)
+    irregular = cluster.submit("sleep 600", "-A", "bio", *REGULAR, "--array=1-3000:3,2-3000:3", uid=USER)
+    full = [cluster.submit("sleep 600", "-A", "physics", *REGULAR, "-n4") for _ in range(3)]
+    daemon.start()
+    wait_until(lambda: any(ref.startswith(f"{stepped}_") for ref in held_by_us(daemon)), "the stepped array held")
+    wait_until(lambda: any(ref.startswith(f"{irregular}_") for ref in held_by_us(daemon)), "the irregular array held")
+    wait_until(lambda: str(full[2]) in held_by_us(daemon), "the job beyond the entitlement held")
+    assert daemon.ask("status")["last_error"] is None
+    assert daemon.ask("status")["set_aside"] == 4, "two that cannot be read, two parts of a heterogeneous job"
+    assert "set aside" in daemon.why(odd[0])["now"]
+    assert {daemon.job(job).hold for job in odd[:8]} == {Hold.USER}, "no order for them"
+    log = daemon.log.read_text()
+    assert len(log) < 200_000, "task lists are brief"
+    daemon.kill()
+    wait_until(
+        lambda: daemon.omfs("failsafe", check=False).returncode == 0 and not held_by_us(daemon),
+        "the failsafe to release all, once its grace time is over",
+    )
+
+
+def held_by_us(daemon: Daemon) -> list[str]:
+    return [job.ref for job in daemon.gateway.jobs() if is_held_by_us(job)]

@@ -24,8 +24,9 @@ from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRef
 from omfs_daemon.slurm.releases import SlurmRelease
 
 _CHUNK = 100  # refs in one command
-# Bytes of references in one argument: Linux takes 128 KiB (execve(2)), and a few names stand beside them.
-_MOST_BYTES = 32 * 1024
+# Bytes of references in one argument, of which Linux takes 128 KiB (execve(2)). Not less, because Slurm makes a job of
+# its own of each task where an order names not all tasks of an array.
+_MOST_BYTES = 96 * 1024
 _SINGLE_QUERIES = 8  # for more jobs, one query for all is cheaper than one for each
 _ADMIN_COMMENT_KEPT = 1000
 _SHOWN = 120

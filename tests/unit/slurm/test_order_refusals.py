@@ -67,7 +67,7 @@ def test_long_lists_are_cut_by_bytes_and_by_number() -> None:
     ref, scontrol = tasks_ref(7, irregular), Scontrol()
     assert len(ref) > ARGUMENT_LIMIT
     assert CommandGateway(runner=scontrol).hold([*map(str, range(1000, 1250)), ref]) == []
-    assert max(map(len, scontrol.lists)) <= 33 * 1024
+    assert max(map(len, scontrol.lists)) <= 100 * 1024
     numbers = [listed.split(",") for listed in scontrol.lists if "_" not in listed]
     assert [len(listed) for listed in numbers] == [100, 100, 50]
 
