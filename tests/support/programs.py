@@ -192,7 +192,10 @@ class Programs:
     def break_dmtcp(self, name: str, fault: str) -> None:
         """From now on the commands of that copy have this fault."""
         path = self.dmtcp(name) / "stand_in.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "fault": fault}))
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps({**json.loads(path.read_text()), "fault": fault}))
+        new.chmod(0o644)
+        new.replace(path)  # a coordinator may be reading it
 
     def command(self, method: str, kind: str) -> str:
         """What is written behind ``omfs-run``; ``ranks``: two of them."""
