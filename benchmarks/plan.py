@@ -24,6 +24,7 @@ from statistics import median
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
@@ -107,7 +108,7 @@ class Site:
             priority=0 if held else draw.randrange(10_000),
             hold=Hold.ADMIN if held else Hold.NONE,
             reason="JobHeldAdmin" if held else "Priority",
-            admin_comment="omfs:gate" if held else "",
+            admin_comment=SUBMIT_MARK if held else "",
         )
 
     def _add(self, **fields: object) -> None:

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import structlog
 
-from omfs_daemon.cluster.holds import HOLD_MARK, OUR_MARK, PREEMPTED_MARK
+from omfs_daemon.cluster.holds import admin_comment_of, highest_number, is_release_unfinished
 from omfs_daemon.cluster.job_refs import brief_ref
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot
 from omfs_daemon.daemon.api.cycle_report import CycleReport, cycle_summary
 from omfs_daemon.daemon.executor import Executor
@@ -23,7 +24,7 @@ from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import GatewayError, GatewayTimeout, OmfsError, ParseError
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
-from omfs_daemon.policy.plan import TEXT, HoldChange, Plan
+from omfs_daemon.policy.plan import TEXT, HoldChange, Plan, Reason
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.validator import REFUSAL_TEXT, Conditions, Verdict, validate
 from omfs_daemon.preemption.effects import with_clock_moved
@@ -34,10 +35,9 @@ from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.records import JobEvent
 from omfs_daemon.preemption.settings import Settings
-from omfs_daemon.preemption.state import JobPreempted, PreemptionChanged
+from omfs_daemon.preemption.state import JobPreempted, OrdersNumbered, PreemptionChanged, Record
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Gateway, OrderRefusal
-from omfs_daemon.slurm.orders import send_orders
 
 REFUSED_FOR = 60.0
 """Seconds until a hold or release that Slurm refused may be ordered again."""
@@ -60,13 +60,12 @@ class Cycle:
         work_queue: NodeWorkQueue | None = None,
         facts: Callable[[], NodeObservations] = NodeObservations,
     ) -> None:
-        self._gateway = gateway
         self._journal = journal
         self._history_database = history_database
         self._metrics = metrics
         self._settings = settings
         self._clock = clock
-        self._executor = Executor(gateway, work_queue or NoNodeWorkQueue())
+        self._executor = Executor(gateway, work_queue or NoNodeWorkQueue(), journal)
         self._observer = Observer(gateway, clock, lambda: settings().node_licenses, facts)
         self._runner = PreemptionRunner(self._executor, journal, history_database, metrics, clock)
         self._away_since: float | None = None
@@ -172,14 +171,21 @@ class Cycle:
         self._away_since = None
 
     def _find_marked(self, snapshot: Snapshot) -> None:
-        """After a start: suspended jobs with our mark that the journal does not know (it was lost)."""
+        """After a start: suspended jobs with our mark that the journal does not know (it was lost), and marks with
+        higher numbers than it knows (it was lost, or the failsafe has written them)."""
         state = self._journal.state
         known = {ref for preemption in state.preemptions.values() for ref in preemption.refs}.union(state.preempted)
-        lost = [
+        lost: list[Record] = [
             JobPreempted(job.ref, self._clock(), SuspendMethod.traits.name, "")
             for job in snapshot.jobs.values()
-            if job.state is JobState.SUSPENDED and job.ref not in known and job.admin_comment.startswith(PREEMPTED_MARK)
+            if job.state is JobState.SUSPENDED
+            and job.ref not in known
+            and admin_comment_of(job).word is MarkWord.STOPPING
         ]
+        highest = highest_number(snapshot.jobs.values())
+        if highest > state.sequence:
+            unfinished = (job.ref for job in snapshot.jobs.values() if is_release_unfinished(job, highest))
+            lost.append(OrdersNumbered(highest, tuple(unfinished)))
         if lost:
             self._journal.write(*lost)
 
@@ -190,8 +196,8 @@ class Cycle:
         found = reconcile(self._journal.state, observation, self._clock(), settings)
         if found.records:
             self._journal.write(*found.records)
-        self._executor.give(found.orders, observation, settings.nodes)
-        self._history_database.record_events(found.events)
+        refused = {refusal.ref for refusal in self._executor.give(found.orders, observation, settings.nodes)}
+        self._history_database.record_events(event for event in found.events if event.job not in refused)
         self._history_database.record_costs(found.costs)
         for paid in found.costs:
             self._metrics.observe_cost(paid)
@@ -210,59 +216,47 @@ class Cycle:
             return
         paused = self._journal.state.pause is not None
         self._place(suggested, observation, settings)
-        self._release(suggested.releases, observation)
+        self._release(suggested.releases, observation, settings)
         if paused:
             return
-        self._hold(suggested.holds, observation)
+        self._hold(suggested.holds, observation, settings)
         self._resume(verdict, observation, settings)
         by_nice: dict[int, list[str]] = {}
         for rank in suggested.ranks:
             by_nice.setdefault(rank.nice, []).append(rank.ref)
-        send_orders(self._gateway, [orders.SetNice(tuple(refs), nice) for nice, refs in by_nice.items()])
+        ranks = [orders.SetNice(tuple(refs), nice) for nice, refs in by_nice.items()]
+        self._executor.give(ranks, observation, settings.nodes)
 
     def _place(self, suggested: Plan, observation: Observation, settings: Settings) -> None:
         """Jobs that left the choice of their nodes to us get nodes and licenses together, before they are released."""
         released = {change.ref for change in suggested.releases}
-        wanted: list[orders.Order] = []
+        wanted: list[Action] = []
         for start in suggested.starts:
             job = observation.job(start.ref)
             if job is not None and job.request.unplaced and start.ref in released:
                 nodes = tuple(allocation.node for allocation in start.allocations)
                 wanted.append(orders.PinNodes(start.ref, nodes, settings.node_licenses.placed(job.licenses, nodes)))
-        send_orders(self._gateway, wanted)
+        self._executor.give(wanted, observation, settings.nodes)
 
-    def _release(self, changes: tuple[HoldChange, ...], observation: Observation) -> None:
-        """End holds of ours; their marks are removed once Slurm shows that they have ended."""
+    def _release(self, changes: tuple[HoldChange, ...], observation: Observation, settings: Settings) -> None:
+        """End holds of ours."""
         changes = self._not_refused_lately(changes)
         if changes:
-            refusals = send_orders(self._gateway, [orders.ReleaseJobs(tuple(change.ref for change in changes))])
+            release = orders.ReleaseJobs(tuple(change.ref for change in changes))
+            refusals = self._executor.give([release], observation, settings.nodes)
             self._record_changes("released", changes, refusals, observation)
 
-    def _hold(self, changes: tuple[HoldChange, ...], observation: Observation) -> None:
-        """Set an administrator's hold, after its mark, and never without it.
-
-        Held and preempted jobs keep their mark. The mark of any other job does not count: this cycle has removed it
-        already, as from a job just released.
-        """
+    def _hold(self, changes: tuple[HoldChange, ...], observation: Observation, settings: Settings) -> None:
+        """Set an administrator's hold."""
         changes = self._not_refused_lately(changes)
         if not changes:
             return
-        refs = tuple(change.ref for change in changes)
-        marked = {ref for ref in refs if self._keeps_mark(observation.job(ref))}
-        unmarked = tuple(ref for ref in refs if ref not in marked)
-        refusals: list[OrderRefusal] = []
-        if unmarked:
-            refusals += send_orders(
-                self._gateway, [orders.SetAdminComment(unmarked, f"{HOLD_MARK}: {TEXT[changes[0].reason]}")]
-            )
-        unwritten = {refusal.ref for refusal in refusals}
-        refusals += send_orders(self._gateway, [orders.HoldJobs(tuple(ref for ref in refs if ref not in unwritten))])
+        by_reason: dict[Reason, list[str]] = {}
+        for change in changes:
+            by_reason.setdefault(change.reason, []).append(change.ref)
+        holds = [orders.HoldJobs(tuple(refs), f"[omfs] {TEXT[reason]}") for reason, refs in by_reason.items()]
+        refusals = self._executor.give(holds, observation, settings.nodes)
         self._record_changes("held", changes, refusals, observation)
-
-    def _keeps_mark(self, job: Job | None) -> bool:
-        if job is None or not job.admin_comment.startswith(OUR_MARK):
-            return False
-        return job.hold is not Hold.NONE or job.ref in self._journal.state.preempted
 
     def _not_refused_lately(self, changes: tuple[HoldChange, ...]) -> tuple[HoldChange, ...]:
         now = self._clock()

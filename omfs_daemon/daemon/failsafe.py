@@ -1,7 +1,8 @@
 """The failsafe: once the daemon has been dead for its grace time, releases and resumes all that it held or preempted.
 
-Needs neither the daemon nor its journal: holds carry a mark in Slurm. The journal, if it can be read, adds which jobs
-were preempted, by which method, and which were pinned.
+Needs neither the daemon nor its journal: holds carry a mark in Slurm, and its orders are numbered on from the highest
+number of these marks. The journal, if it can be read, adds which jobs were preempted, by which method, and which were
+pinned.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import structlog
 
-from omfs_daemon.cluster.holds import PREEMPTED_MARK, is_held_by_us
+from omfs_daemon.cluster.holds import admin_comment_of, highest_number, is_held_by_us, is_release_unfinished
 from omfs_daemon.cluster.job_refs import brief_ref
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.heartbeat import age
@@ -32,6 +34,7 @@ from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.state import State
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Gateway, Licenses, OrderRefusal
+from omfs_daemon.slurm.order_marks import StoredMarks, with_marks
 from omfs_daemon.slurm.orders import Order, send_orders
 
 _COMMENT = "[omfs] released by the failsafe: the daemon was away"
@@ -124,10 +127,9 @@ def _release_everything(gateway: Gateway, state: State, clock: Callable[[], floa
     log = structlog.get_logger("failsafe")
     observation = Observation(Observer(gateway, clock).poll())
     jobs = list(observation.snapshot.jobs.values())
-    victims = {victim.ref for preemption in state.preemptions.values() for victim in preemption.victims}.union(
-        state.preempted
-    )
-    held = [job for job in jobs if is_held_by_us(job) or (job.ref in victims and _is_held_by_requeue(job))]
+    number = max(state.sequence, highest_number(jobs))
+    last = {number, *state.releasing.values()}
+    held = [job for job in jobs if is_held_by_us(job) or any(is_release_unfinished(job, each) for each in last)]
     ranked = [job for job in jobs if job.state is JobState.PENDING and band_of(job) is not Band.NONE]
     suspended = [job for job in jobs if job.state is JobState.SUSPENDED and _is_ours(job, state)]
     fitting = observation.fit_together(suspended)
@@ -143,13 +145,15 @@ def _release_everything(gateway: Gateway, state: State, clock: Callable[[], floa
     for job in jobs:
         if job.runs or job.state is JobState.PENDING:
             wanted += orders.return_licenses(job, _taken_off(job, preempted))
-    refusals = send_orders(gateway, wanted)
+    stored = StoredMarks(observation.job)
+    refusals = send_orders(gateway, with_marks(wanted, stored, number + 1))
     resumed = _without(ready, refusals)
-    refusals_to_release = send_orders(gateway, [orders.ReleaseJobs(tuple(job.ref for job in held))] if held else [])
+    ending: list[Order] = [orders.MarkJobs(tuple(job.ref for job in resumed), MarkWord.RELEASED, _COMMENT)]
+    ending += [orders.ReleaseJobs(tuple(job.ref for job in held), _COMMENT)]
+    refusals_to_release = send_orders(gateway, with_marks(ending, stored, number + 1))
     released = _without(held, refusals_to_release)
-    done = tuple(job.ref for job in (*resumed, *released))
+    done = {job.ref for job in (*resumed, *released)}
     refusals += refusals_to_release
-    refusals += send_orders(gateway, [orders.SetAdminComment(done, _COMMENT)] if done else [])
     left = {job.ref for job in (*suspended, *held)}.difference(done) | {job.ref for job in stuck}
     log.warning(
         "failsafe_released",
@@ -193,13 +197,8 @@ def _taken_off(job: Job, preempted: Mapping[str, PreemptedJob]) -> Licenses:
     return preempted[job.ref].licenses if job.ref in preempted else ()
 
 
-def _is_held_by_requeue(job: Job) -> bool:
-    """The hold that came with our own requeue, its mark not yet written or lost."""
-    return job.hold is not Hold.NONE and job.reason != "JobHeldUser"
-
-
 def _is_ours(job: Job, state: State) -> bool:
-    return job.ref in state.preempted or job.admin_comment.startswith(PREEMPTED_MARK)
+    return job.ref in state.preempted or admin_comment_of(job).word is MarkWord.STOPPING
 
 
 def _pins(state: State) -> Iterable[tuple[str, tuple[str, ...]]]:

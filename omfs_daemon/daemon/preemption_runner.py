@@ -8,6 +8,7 @@ from dataclasses import replace
 import structlog
 
 from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.cluster.run_report import run_report
 from omfs_daemon.daemon.executor import Executor
@@ -332,7 +333,7 @@ class PreemptionRunner:
             self._metrics.observe_reclaim(max(0.0, preemption.started_at - preemption.begun))
 
     def _comment_end(self, preemption: Preemption, observation: Observation, settings: Settings) -> None:
-        """Remove our marks; a preempted victim keeps its mark until it runs again."""
+        """Tell the owners; a preempted victim keeps its mark until it runs again."""
         if preemption.outcome is PreemptionOutcome.CHANGED:
             return
         untouched = [
@@ -340,12 +341,9 @@ class PreemptionRunner:
         ]
         wanted: list[orders.Order] = []
         if untouched:
-            wanted.append(
-                orders.SetAdminComment(
-                    tuple(untouched), f"[omfs] was to be preempted for job {preemption.preemptor.ref}"
-                )
-            )
+            text = f"[omfs] was to be preempted for job {preemption.preemptor.ref}"
+            wanted.append(orders.MarkJobs(tuple(untouched), MarkWord.RELEASED, text))
         if preemption.outcome is PreemptionOutcome.STARTED:
             text = f"[omfs] started by preempting {len(preemption.victims)} jobs ({preemption.reason})"
-            wanted.append(orders.SetAdminComment((preemption.preemptor.ref,), text))
+            wanted.append(orders.MarkJobs((preemption.preemptor.ref,), MarkWord.RELEASED, text))
         self._executor.give(wanted, observation, settings.nodes)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from omfs_daemon.cluster.holds import is_held_by_us
+from omfs_daemon.cluster.holds import is_held, is_held_by_us, is_released_by_administrator, may_hold
 from omfs_daemon.cluster.job_refs import tasks_ref
-from omfs_daemon.cluster.jobs import Hold, Job
+from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.policy.plan import HoldChange, Reason
 from omfs_daemon.policy.working_state import WorkingState
 
@@ -39,20 +39,25 @@ class AdmissionHolds:
 
     def hold_as_admin(self, job: Job) -> None:
         """The owner could release a hold set at submission, but not an administrator's."""
-        if job.hold is Hold.USER and is_held_by_us(job):
+        if is_held(job) and may_hold(job):
             reason = Reason.UNPLACED if job.request.unplaced else Reason.NON_PREEMPTIBLE_BEYOND
             self.holds.append(HoldChange(job.ref, job.account, reason))
 
     def admit(self, unheld: Iterable[Job], refs_of: Callable[[Job], list[str]], now: float) -> None:
         """Count jobs without a hold for as long as they fit into the entitlement; hold the others.
 
-        A job that cannot start before a later time or another job's end is held meanwhile and does not count.
+        A job that cannot start before a later time or another job's end is held meanwhile and does not count. What an
+        administrator has released is not held again: it counts, whether it fits or not.
         """
         usage = self._working_state.usage
         for job in sorted(unheld, key=lambda job: (job.submit, job.id)):
             leaf = self._working_state.kinds.of(job).leaf
             cpus = self._working_state.capacity.cpus_of(job.request)
             is_for_later = job.eligible is not None and job.eligible > now
+            if is_released_by_administrator(job):
+                if not is_for_later:
+                    usage.add_non_preemptible(leaf, cpus * len(refs_of(job)))
+                continue
             beyond = []
             for ref in refs_of(job):
                 if not is_for_later and usage.admits_non_preemptible(leaf, cpus):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from omfs_daemon.cluster.holds import is_held_by_us
-from omfs_daemon.cluster.jobs import Hold, Job
+from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.run_report import run_report
 from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.policy.arrays.free_resources import freed_gres
@@ -54,7 +54,7 @@ def preemptor_of(
         allocations=planned.allocations,
         nice=nice_in(job, Band.PREEMPTOR),
         nice_before=own_nice(job),
-        held_before=job.hold is not Hold.NONE and is_held_by_us(job),
+        held_before=is_held_by_us(job),
         required_before=tuple(sorted(job.request.required_nodes)),
         licenses=licenses if licenses != job.licenses and not planned.suspended else None,
         licenses_before=job.licenses,

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from omfs_daemon.cluster.holds import OUR_MARK, PREEMPTED_MARK, is_held_for_owner
+from omfs_daemon.cluster.holds import (
+    admin_comment_of,
+    is_held,
+    is_held_by_us,
+    is_held_for_owner,
+    is_release_observed,
+    is_release_unfinished,
+)
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.cluster.preempt_methods import IN
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.cluster.snapshot import PreemptedJob
@@ -18,7 +26,15 @@ from omfs_daemon.preemption.methods.suspend import SuspendMethod
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.preemption.settings import Settings
-from omfs_daemon.preemption.state import JobPreempted, JobRunsAgain, JobsGone, Record, State, Unpinned
+from omfs_daemon.preemption.state import (
+    JobPreempted,
+    JobRunsAgain,
+    JobsGone,
+    Record,
+    ReleasesObserved,
+    State,
+    Unpinned,
+)
 from omfs_daemon.protocol import job_comment
 from omfs_daemon.slurm import orders
 
@@ -63,10 +79,12 @@ def reconcile(state: State, observation: Observation, now: float, settings: Sett
             else:
                 found.orders.append(orders.PinNodes(ref, nodes))
     marked = [job for job in observation.snapshot.jobs.values() if _is_marked(job)]
-    _release_unknown(found, state, marked, now, under_way)
+    known = under_way.union(state.preempted)
+    _finish_releases(found, state, observation)
+    _release_unknown(found, marked, now, known)
     _report_to_owners(found, state, marked, now)
     _report_unready(found, marked, now, settings)
-    _remove_stale_marks(found, state, marked, under_way)
+    _end_marks(found, marked, known)
     _suspend_overcommitted(found, state, observation, now)
     return found
 
@@ -76,29 +94,51 @@ def _is_marked(job: Job) -> bool:
     return not job.set_aside and (job.special_exit or bool(job.admin_comment) or job_comment.PREFIX in job.comment)
 
 
-def _release_unknown(found: Findings, state: State, marked: Sequence[Job], now: float, under_way: Set[str]) -> None:
-    """Jobs that omfs-run has checkpointed without a preemption that we know: another user sent the signal, or ours was
-    undone meanwhile. Nobody else would release them."""
-    for job in marked:
-        if not _waits_after_checkpoint(job):
+def _finish_releases(found: Findings, state: State, observation: Observation) -> None:
+    """A release that ended between its mark and the release itself is repeated."""
+    again: dict[str, None] = {}
+    observed = []
+    for ref, number in state.releasing.items():
+        job = observation.job(ref)
+        if job is None:
             continue
-        if job.ref not in state.preempted and job.ref not in under_way:
+        if is_release_unfinished(job, number):
+            again[job.ref] = None
+        elif is_release_observed(job, number):
+            observed.append(ref)
+    if observed:
+        found.records.append(ReleasesObserved(tuple(observed)))
+    if again:
+        found.orders.append(orders.ReleaseJobs(tuple(again)))
+
+
+def _release_unknown(found: Findings, marked: Sequence[Job], now: float, known: Collection[str]) -> None:
+    """Jobs that omfs-run has checkpointed without a preemption that we know: another user sent the signal, or ours was
+    undone meanwhile. And running jobs that we hold for no preemption that we know. Nobody else would release them."""
+    for job in marked:
+        if job.ref in known:
+            continue
+        if _waits_after_checkpoint(job):
             found.orders.append(orders.ReleaseJobs((job.ref,)))
             text = "its checkpoint is written, but no preemption of it is known: released"
             found.events.append(JobEvent(now, job.ref, job.user, job.account, "released", text))
+        elif job.runs and is_held_by_us(job):
+            found.orders.append(orders.ReleaseJobs((job.ref,)))
 
 
 def _report_to_owners(found: Findings, state: State, marked: Sequence[Job], now: float) -> None:
     """Jobs that omfs-run could not restart belong to their owners again, who alone can fix and release them."""
     for job in marked:
-        if not job.special_exit or job.admin_comment.startswith(_NOT_RESTARTED) or not is_held_for_owner(job):
+        if not job.special_exit or not is_held_for_owner(job):
+            continue
+        if admin_comment_of(job).sentence.startswith(_NOT_RESTARTED):
             continue
         run = run_report(job)
         why = WHY_TEXT.get(run.why, run.why) if run is not None and run.why else "see the job's output"
         text = f"{_NOT_RESTARTED} from a checkpoint: {why}. Its owner may release it to try again"
         if job.ref in state.preempted:
             found.records.append(JobsGone((job.ref,)))
-        found.orders.append(orders.SetAdminComment((job.ref,), text))
+        found.orders.append(orders.MarkJobs((job.ref,), MarkWord.RELEASED, text))
         found.events.append(JobEvent(now, job.ref, job.user, job.account, "held_for_owner", text))
 
 
@@ -111,12 +151,13 @@ def _report_unready(found: Findings, marked: Sequence[Job], now: float, settings
     for job in marked:
         if not job.runs or job.run_time < REPORTS_WITHIN or job_comment.METHOD_KEY not in job.comment:
             continue
-        if job.admin_comment.startswith((_NOT_READY, OUR_MARK)):
+        written = admin_comment_of(job)
+        if written.sentence.startswith(_NOT_READY) or written.word in (MarkWord.HELD, MarkWord.STOPPING):
             continue
         job_class = kinds.of(job).job_class
         if job_class.methods and kinds.is_only_declared(job, job_class):
             text = f"{_NOT_READY} as its comment says: put `exec omfs-run` before the program in its batch script"
-            found.orders.append(orders.SetAdminComment((job.ref,), text))
+            found.orders.append(orders.MarkJobs((job.ref,), MarkWord.RELEASED, text))
             found.events.append(JobEvent(now, job.ref, job.user, job.account, "not_ready", text))
 
 
@@ -125,24 +166,27 @@ _NOT_READY = "[omfs] cannot be preempted"
 
 def _waits_after_checkpoint(job: Job) -> bool:
     """Held by Slurm after omfs-run's exit code, or by us on top of that."""
-    run = run_report(job)
-    if run is None or run.state is not RunState.STOPPED or job.state is not JobState.PENDING:
+    if not job.special_exit or job.state is not JobState.PENDING:
         return False
-    return job.special_exit and (job.hold is Hold.USER or job.admin_comment.startswith(PREEMPTED_MARK))
+    run = run_report(job)
+    by_its_exit = job.hold is Hold.USER and admin_comment_of(job).word is not MarkWord.ADMIN_HELD
+    return run is not None and run.state is RunState.STOPPED and (by_its_exit or is_held_by_us(job))
 
 
-def _remove_stale_marks(found: Findings, state: State, marked: Sequence[Job], under_way: Set[str]) -> None:
-    """Jobs that we hold no longer: a hold that an administrator sets later must not look like ours."""
-    stale = [
-        job.ref
-        for job in marked
-        if job.admin_comment.startswith(OUR_MARK)
-        and job.hold is Hold.NONE
-        and job.ref not in state.preempted
-        and job.ref not in under_way
-    ]
-    if stale:
-        found.orders.append(orders.SetAdminComment(tuple(stale), "[omfs] was held for a while; released"))
+def _end_marks(found: Findings, marked: Sequence[Job], known: Collection[str]) -> None:
+    """A running job that is not preempted, or was spared, has no mark of a hold or of a preemption: what an
+    administrator did while it waited is over, and a later suspension by somebody else must not look like ours."""
+    over = tuple(job.ref for job in marked if job.ref not in known and _is_mark_over(job))
+    if over:
+        found.orders.append(orders.MarkJobs(over, MarkWord.RELEASED))
+
+
+def _is_mark_over(job: Job) -> bool:
+    if is_held(job):
+        return False
+    if job.state is JobState.PENDING:
+        return admin_comment_of(job).word is MarkWord.STOPPING
+    return job.runs and admin_comment_of(job).word in (MarkWord.HELD, MarkWord.STOPPING, MarkWord.ADMIN_RELEASED)
 
 
 def _runs_again(
@@ -163,7 +207,7 @@ def _runs_again(
     found.records.append(JobRunsAgain(job.ref, now, method.traits.keeps_work))
     away = now - preempted.at
     text = f"[omfs] was preempted ({preempted.method}) for job {preempted.preemptor} and runs again after {away:.0f} s"
-    found.orders.append(orders.SetAdminComment((job.ref,), text))
+    found.orders.append(orders.MarkJobs((job.ref,), MarkWord.RELEASED, text))
     found.events.append(JobEvent(now, job.ref, job.user, job.account, "runs_again", text, {"away_seconds": away}))
     found.costs.append(_paid(job, method, observation, now))
 

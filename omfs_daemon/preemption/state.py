@@ -28,6 +28,22 @@ class PreemptionChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class OrdersNumbered:
+    """A batch of orders that write marks has this number; written before they are sent. ``releases``: the jobs that
+    it releases, as it names them."""
+
+    number: int
+    releases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasesObserved:
+    """These releases are finished, or have lost their purpose."""
+
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class JobPreempted:
     """A victim has freed its CPUs; ``licenses`` and ``gres`` as in ``PreemptedJob``."""
 
@@ -96,10 +112,16 @@ class PauseEnded:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """``preemptions``: those under way; ``pins``: the nodes that a preemptor had requested before it was pinned."""
+    """``preemptions``: those under way; ``pins``: the nodes that a preemptor had requested before it was pinned.
+
+    ``sequence``: the number of the last batch of orders; ``releasing``: jobs whose release is ordered and not observed
+    yet, with the number of its batch.
+    """
 
     preemptions: dict[int, Preemption] = field(default_factory=dict)
     next_preemption: int = 1
+    sequence: int = 0
+    releasing: dict[str, int] = field(default_factory=dict)
     preempted: dict[str, PreemptedJob] = field(default_factory=dict)
     running_since: dict[str, float] = field(default_factory=dict)
     preemption_times: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -124,7 +146,7 @@ class State:
         """Every job of which the state holds something."""
         by_ref = (
             self.preempted, self.running_since, self.preemption_times, self.backoff, self.spared, self.failures,
-            self.pins,
+            self.pins, self.releasing,
         )  # fmt: skip
         return frozenset().union(*by_ref)
 
@@ -139,6 +161,8 @@ class WholeState:
 Record = (
     WholeState
     | PreemptionChanged
+    | OrdersNumbered
+    | ReleasesObserved
     | JobPreempted
     | JobRunsAgain
     | JobsGone
@@ -164,6 +188,11 @@ def apply(state: State, record: Record) -> State:
             return whole
         case PreemptionChanged(preemption):
             return _with_preemption(state, preemption)
+        case OrdersNumbered(number, releases):
+            releasing = {**state.releasing, **dict.fromkeys(releases, number)} if releases else state.releasing
+            return replace(state, sequence=max(state.sequence, number), releasing=releasing)
+        case ReleasesObserved(refs):
+            return replace(state, releasing=_without(state.releasing, *refs))
         case JobPreempted(ref, at, method, preemptor, licenses, gres):
             recent = tuple(t for t in state.preemption_times.get(ref, ()) if t > at - HOUR)
             return replace(
@@ -201,23 +230,22 @@ def _with_preemption(state: State, preemption: Preemption) -> State:
     )
 
 
-def _without(mapping: dict[str, Any], ref: str) -> dict[str, Any]:
-    return {key: value for key, value in mapping.items() if key != ref}
+def _without(mapping: dict[str, Any], *refs: str) -> dict[str, Any]:
+    left = frozenset(refs)
+    return {key: value for key, value in mapping.items() if key not in left}
 
 
 def _forget(state: State, refs: frozenset[str]) -> State:
-    def kept(mapping: dict[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in mapping.items() if key not in refs}
-
     return replace(
         state,
-        preempted=kept(state.preempted),
-        running_since=kept(state.running_since),
-        preemption_times=kept(state.preemption_times),
-        backoff=kept(state.backoff),
-        spared=kept(state.spared),
-        failures=kept(state.failures),
-        pins=kept(state.pins),
+        preempted=_without(state.preempted, *refs),
+        running_since=_without(state.running_since, *refs),
+        preemption_times=_without(state.preemption_times, *refs),
+        backoff=_without(state.backoff, *refs),
+        spared=_without(state.spared, *refs),
+        failures=_without(state.failures, *refs),
+        pins=_without(state.pins, *refs),
+        releasing=_without(state.releasing, *refs),
     )
 
 

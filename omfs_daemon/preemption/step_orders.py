@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from omfs_daemon.cluster.holds import HOLD_MARK, OUR_MARK, PREEMPTED_MARK, is_held_by_us
-from omfs_daemon.cluster.jobs import Hold, JobState
+from dataclasses import replace
+
+from omfs_daemon.cluster.holds import is_held, is_held_by_us, may_hold
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.preemption.methods.base import Action, NodeOrder, ObservedJob, PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWorkState
 from omfs_daemon.preemption.methods.not_installed import method_named
+from omfs_daemon.preemption.methods.requeue import RequeueMethod
 from omfs_daemon.preemption.preemption import Preemption, Step, VictimState
 from omfs_daemon.preemption.progress import MethodSettings, ObservedCluster, progress_of, seen_of
 from omfs_daemon.slurm import orders
@@ -14,7 +18,13 @@ from omfs_daemon.slurm.orders import Order
 
 
 def orders_for(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[Action]:
-    """What is still missing for the present step."""
+    """What is still missing for the present step; holds tell their owners why."""
+    found = _orders_of_step(preemption, view, method_settings)
+    text = _sentence(preemption)
+    return [replace(o, sentence=text) if isinstance(o, orders.HoldJobs) and not o.sentence else o for o in found]
+
+
+def _orders_of_step(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[Action]:
     match preemption.step:
         case Step.PREPARING:
             return [*_prepare(preemption, view, method_settings)]
@@ -40,10 +50,12 @@ def orders_for(preemption: Preemption, view: ObservedCluster, method_settings: M
 
 
 def _prepare(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[Action]:
-    """Mark the victims as ours; rank the preemptor first, pin it to its nodes, and release it."""
-    wanted: list[Action] = [
-        orders.SetAdminComment(tuple(victim.ref for victim in preemption.victims), _mark(preemption))
-    ]
+    """Mark the victims; rank the preemptor first, pin it to its nodes, and release it. Victims of a requeue are marked
+    by the hold that comes right before it: the time between both is to be short."""
+    marked = tuple(v.ref for v in preemption.victims if v.method != RequeueMethod.traits.name)
+    wanted: list[Action] = []
+    if marked:
+        wanted.append(orders.MarkJobs(marked, MarkWord.STOPPING, _sentence(preemption)))
     for victim in preemption.victims:
         job = view.job(victim.ref)
         if job is not None:
@@ -70,9 +82,9 @@ def _preemptor_first(preemption: Preemption, view: ObservedCluster) -> list[Orde
     return wanted
 
 
-def _mark(preemption: Preemption) -> str:
+def _sentence(preemption: Preemption) -> str:
     kind = "urgent" if preemption.preemptor.urgent else "entitled"
-    return f"{PREEMPTED_MARK} for job {preemption.preemptor.ref} ({kind}, account {preemption.preemptor.account})"
+    return f"[omfs] preempted for job {preemption.preemptor.ref} ({kind}, account {preemption.preemptor.account})"
 
 
 def _preempt_running(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> list[Action]:
@@ -172,10 +184,8 @@ def _restore_preemptor(preemption: Preemption, view: ObservedCluster) -> list[Or
     if job is None or preemptor.suspended or job.state is not JobState.PENDING:
         return []
     wanted: list[Order] = []
-    if preemptor.held_before and job.hold is Hold.NONE:
-        if not job.admin_comment.startswith(OUR_MARK):  # the failsafe takes marks off
-            wanted.append(orders.SetAdminComment((job.ref,), HOLD_MARK))
-        wanted.append(orders.HoldJobs((job.ref,)))
+    if preemptor.held_before and not is_held(job) and may_hold(job):
+        wanted.append(orders.HoldJobs((job.ref,), "[omfs] held again: what it needs could not be freed"))
     licenses = None if preemptor.licenses is None else preemptor.licenses_before
     if set(job.request.required_nodes) != set(preemptor.required_before) or licenses not in (None, job.licenses):
         wanted.append(orders.PinNodes(job.ref, preemptor.required_before, licenses))

@@ -33,9 +33,10 @@ class _Counted:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._gateway, name)
-        return partial(self._call, found) if callable(found) else found
+        each = 2 if name == "release" and self._gateway.name == "commands" else 1  # the mark, and the release
+        return partial(self._call, found, each) if callable(found) else found
 
-    def _call(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    def _call(self, call: Callable[..., Any], each: int, *arguments: Any, **named: Any) -> Any:
         first = arguments[0] if arguments else None
-        self._calls.add(len(first) if isinstance(first, tuple | list) and first else 1)
+        self._calls.add(each * len(first) if isinstance(first, tuple | list) and first else each)
         return call(*arguments, **named)

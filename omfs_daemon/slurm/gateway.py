@@ -77,11 +77,13 @@ class Gateway(Protocol):
         """The licenses of slurm.conf; jobs that are suspended or completing still hold theirs."""
 
     # -- orders ------------------------------------------------------------------------------------
-    def hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
-        """An administrator's hold, which the owner cannot release; a user's hold becomes one."""
+    def hold(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:
+        """An administrator's hold, which the owner cannot release; a user's hold becomes one. The AdminComment is
+        written in the same step: never one without the other. A running job runs on, and waits once it is requeued."""
 
-    def release(self, refs: Sequence[str]) -> list[OrderRefusal]:
-        """End any hold; Slurm computes the priority anew, ``nice`` stays."""
+    def release(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:
+        """Write the AdminComment, then end any hold, in one step where the adapter can. Slurm computes the priority
+        anew; ``nice`` stays, but that of a job that is not held becomes 0."""
 
     def set_nice(self, refs: Sequence[str], nice: int) -> list[OrderRefusal]:
         """The rank: priority = Slurm's own - nice. Works on held jobs too; on running ones without effect."""
@@ -103,8 +105,9 @@ class Gateway(Protocol):
     def allow_requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
         """As if submitted with --requeue."""
 
-    def requeue_hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
-        """End running (or suspended) jobs and put them back into the queue, held."""
+    def requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        """End running (or suspended) jobs and put them back into the queue; those that are held stay held. Without
+        effect on jobs that wait or have ended."""
 
     def suspend(self, refs: Sequence[str]) -> list[OrderRefusal]:
         """Stop running jobs with SIGSTOP; Slurm lets others have their CPUs, not their memory."""
@@ -113,7 +116,7 @@ class Gateway(Protocol):
         """Resume suspended jobs. Slurm does so *even if their CPUs are taken*: check first."""
 
     def set_admin_comment(self, refs: Sequence[str], text: str) -> list[OrderRefusal]:
-        """A line for the job's owner; control characters and double quotes are replaced."""
+        """As it is; control characters become blanks."""
 
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[OrderRefusal]:
         """A signal by name (``"USR1"``) to the job's steps, or to its batch shell only; a suspended job takes none."""

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.slurm.gateway import ByProcesses, Gateway, Licenses, OrderRefusal
 
 
 @dataclass(frozen=True, slots=True)
 class HoldJobs:
+    """An administrator's hold with our mark. ``sentence``: why, for the owner; "" keeps what is written there."""
+
     refs: tuple[str, ...]
+    sentence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseJobs:
+    """End our hold; a job that is not held is left out, because Slurm would reset its nice."""
+
     refs: tuple[str, ...]
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkJobs:
+    """Write a mark and a sentence for the owner, "[omfs] runs again" for instance; holds stay as they are."""
+
+    refs: tuple[str, ...]
+    word: MarkWord
+    sentence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +76,9 @@ class SendSignal:
 
 
 @dataclass(frozen=True, slots=True)
-class RequeueHold:
+class RequeueJobs:
+    """End running jobs and put them back into the queue: held, if they were held while they ran."""
+
     refs: tuple[str, ...]
 
 
@@ -73,27 +92,28 @@ class ResumeJobs:
     refs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SetAdminComment:
-    """An AdminComment, the line that the owner of a job reads in ``scontrol show job``."""
-
-    refs: tuple[str, ...]
-    text: str
-
-
 Order = (
     HoldJobs
     | ReleaseJobs
+    | MarkJobs
     | SetNice
     | PinNodes
     | SetLicenses
     | AllowRequeue
     | SendSignal
-    | RequeueHold
+    | RequeueJobs
     | SuspendJobs
     | ResumeJobs
-    | SetAdminComment
 )
+
+MarkingOrder = HoldJobs | ReleaseJobs | MarkJobs
+
+
+class MarkedOrder(NamedTuple):
+    """An order with the AdminComment that goes with it; all its jobs have the same mark and the same foreign text."""
+
+    order: MarkingOrder
+    comment: str
 
 
 def return_licenses(job: Job, taken_off: Licenses) -> list[Order]:
@@ -103,40 +123,47 @@ def return_licenses(job: Job, taken_off: Licenses) -> list[Order]:
     return [SetLicenses((job.ref,), tuple(taken_off))]
 
 
-def send_orders(gateway: Gateway, orders: Iterable[Order]) -> list[OrderRefusal]:
-    """Send the orders in turn; returns what Slurm refused.
+_MARKS_AT_ONCE = 4
+
+
+def send_orders(gateway: Gateway, orders: Iterable[Order | MarkedOrder]) -> list[OrderRefusal]:
+    """Send the orders in turn; returns what Slurm refused. Those that write a mark must be ``MarkedOrder``.
+
+    A job whose hold was refused is not requeued: it would start again at once. Where each call starts a process, a
+    mark is written while the following orders for other jobs are sent.
 
     GatewayError when Slurm does not answer: the orders up to there may or may not have taken effect.
     """
-    if isinstance(gateway, ByProcesses):
-        return _send_by_processes(gateway, list(orders))
-    refusals: list[OrderRefusal] = []
-    for order in orders:
-        refusals += _send(gateway, order)
-    return refusals
-
-
-def _send_by_processes(gateway: Gateway, orders: Sequence[Order]) -> list[OrderRefusal]:
-    """A comment is written while the following orders for other jobs are sent."""
-    refusals: list[OrderRefusal] = []
-    with ThreadPoolExecutor(1) as aside:
+    orders, refusals, unheld = list(orders), list[OrderRefusal](), set[str]()
+    with ThreadPoolExecutor(_MARKS_AT_ONCE) as aside:
         written: list[tuple[frozenset[str], Future[list[OrderRefusal]]]] = []
         for order in orders:
             refs = refs_of(order)
-            if isinstance(order, SetAdminComment) and order is not orders[-1]:
+            if isinstance(gateway, ByProcesses) and _is_mark(order) and order is not orders[-1]:
                 written.append((refs, aside.submit(_send, gateway, order)))
                 continue
-            for commented, comment in written:
-                if not commented.isdisjoint(refs):
+            for marked, comment in written:
+                if not marked.isdisjoint(refs):
                     comment.result()
-            refusals += _send(gateway, order)
+            if isinstance(order, RequeueJobs):
+                order = RequeueJobs(tuple(ref for ref in order.refs if ref not in unheld))
+            found = _send(gateway, order)
+            if isinstance(order, MarkedOrder) and isinstance(order.order, HoldJobs):
+                unheld.update(refusal.ref for refusal in found)
+            refusals += found
         for _, comment in written:
             refusals += comment.result()
     return refusals
 
 
-def refs_of(order: Order) -> frozenset[str]:
+def _is_mark(order: Order | MarkedOrder) -> bool:
+    return isinstance(order, MarkedOrder) and isinstance(order.order, MarkJobs)
+
+
+def refs_of(order: Order | MarkedOrder) -> frozenset[str]:
     """The jobs that an order is for."""
+    if isinstance(order, MarkedOrder):
+        return frozenset(order.order.refs)
     return frozenset((order.ref,) if isinstance(order, PinNodes | SendSignal) else order.refs)
 
 
@@ -148,12 +175,14 @@ def _pin(gateway: Gateway, order: PinNodes) -> list[OrderRefusal]:
     return [*gateway.pin(order.ref, order.nodes, order.licenses), *gateway.set_nice((order.ref,), order.nice)]
 
 
-def _send(gateway: Gateway, order: Order) -> list[OrderRefusal]:
+def _send(gateway: Gateway, order: Order | MarkedOrder) -> list[OrderRefusal]:
     match order:
-        case HoldJobs(refs):
-            return gateway.hold(refs)
-        case ReleaseJobs(refs):
-            return gateway.release(refs)
+        case MarkedOrder(HoldJobs(refs), comment):
+            return gateway.hold(refs, comment)
+        case MarkedOrder(ReleaseJobs(refs), comment):
+            return gateway.release(refs, comment)
+        case MarkedOrder(MarkJobs(refs), comment):
+            return gateway.set_admin_comment(refs, comment)
         case SetNice(refs, nice):
             return gateway.set_nice(refs, nice)
         case PinNodes():
@@ -164,11 +193,10 @@ def _send(gateway: Gateway, order: Order) -> list[OrderRefusal]:
             return gateway.allow_requeue(refs)
         case SendSignal(ref, name, batch_only):
             return gateway.signal(ref, name, batch_only)
-        case RequeueHold(refs):
-            return gateway.requeue_hold(refs)
+        case RequeueJobs(refs):
+            return gateway.requeue(refs)
         case SuspendJobs(refs):
             return gateway.suspend(refs)
         case ResumeJobs(refs):
             return gateway.resume(refs)
-        case SetAdminComment(refs, text):
-            return gateway.set_admin_comment(refs, text)
+    raise TypeError(f"an order without its mark: {order!r}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.holds import is_held_by_us, may_hold
+from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptionProgress
@@ -35,12 +36,10 @@ class SelfRequeue:
         return ""
 
     def keep_preempted(self, seen: ObservedJob) -> list[Action]:
-        job = seen.job
-        return [orders.HoldJobs((job.ref,))] if job.state is JobState.PENDING and job.hold is not Hold.ADMIN else []
+        return [orders.HoldJobs((seen.job.ref,))] if may_hold(seen.job) else []
 
     def resume(self, seen: ObservedJob, cpus_free: bool) -> list[Action]:
-        job = seen.job
-        return [orders.ReleaseJobs((job.ref,))] if job.state is JobState.PENDING and job.hold is not Hold.NONE else []
+        return [orders.ReleaseJobs((seen.job.ref,))] if is_held_by_us(seen.job) else []
 
 
 def _state(job: Job) -> RunState | None:

@@ -10,6 +10,7 @@ from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior, OnUsr1
 from tests.support.clusters import World
+from tests.support.comments import HELD, RELEASED
 
 WHAT = Submission(
     JobRequest(1, excluded_nodes=frozenset({"n4"})),
@@ -70,8 +71,8 @@ def test_released_it_runs_again_and_reports_that_this_run_is_ready(world: World)
     begun = world.now()
     assert world.gateway.signal(str(job), "USR1", batch_only=True) == []
     world.until(lambda: world.waits(job))
-    assert world.gateway.requeue_hold([str(job)]) == []
-    assert world.gateway.release([str(job)]) == []
+    assert world.gateway.requeue([str(job)]) == []
+    assert world.gateway.release([str(job)], RELEASED) == []
     assert listed(world, job).hold is Hold.NONE
     world.until(lambda: world.runs(job))
     assert world.now() - begun > 5, "cred_expire"
@@ -81,10 +82,11 @@ def test_released_it_runs_again_and_reports_that_this_run_is_ready(world: World)
 
 def test_held_by_an_administrator_its_owner_cannot_release_it(world: World) -> None:
     job = stopped(world)
-    assert world.gateway.hold([str(job)]) == []
+    assert world.gateway.hold([str(job)], HELD) == []
     assert (listed(world, job).hold, listed(world, job).reason) == (Hold.ADMIN, "JobHeldAdmin")
+    assert listed(world, job).special_exit and listed(world, job).admin_comment == HELD
     assert not world.user_release(job)
-    assert world.gateway.release([str(job)]) == []
+    assert world.gateway.release([str(job)], RELEASED) == []
     world.until(lambda: world.runs(job))
 
 

@@ -10,6 +10,7 @@ from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.slurm.gateway import LicenseRow
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from tests.support.clusters import LICENSES, World
+from tests.support.comments import HELD, RELEASED
 
 N1 = frozenset({"n1"})
 BOTH = (("ve_n1", 2),)
@@ -32,7 +33,7 @@ def test_a_job_shows_what_it_asks_for_and_what_it_holds(world: World) -> None:
     job = world.submit(Submission(JobRequest(1), licenses=asked, hold=Hold.USER))
     plain = world.submit(Submission(JobRequest(1), hold=Hold.USER))
     assert (world.job(job).licenses, world.job(plain).licenses) == (asked, ())
-    world.gateway.release([str(job)])
+    world.gateway.release([str(job)], RELEASED)
     world.until(lambda: world.runs(job))
     shown = world.listed(job)
     assert shown is not None and shown.licenses == asked
@@ -103,7 +104,8 @@ def test_unknown_licenses_and_more_than_there_are_in_all_are_refused(
 def test_a_requeued_job_waits_for_what_it_held_last(world: World) -> None:
     job = world.running(TWO)
     world.gateway.set_licenses([str(job)], ONE.licenses)
-    world.gateway.requeue_hold([str(job)])
+    world.gateway.hold([str(job)], HELD)
+    world.gateway.requeue([str(job)])
     world.until(lambda: world.waits(job))
     assert (world.job(job).licenses, used(world)) == (ONE.licenses, 0)
     assert world.gateway.set_licenses([str(job)], BOTH) == []
@@ -123,7 +125,7 @@ def test_nodes_and_licenses_are_set_together(world: World) -> None:
     job = world.submit(Submission(JobRequest(1), licenses=(("ve", 1),), hold=Hold.USER))
     assert world.gateway.pin(str(job), ["n1"], ONE.licenses) == []
     assert (world.job(job).request.required_nodes, world.job(job).licenses) == (N1, ONE.licenses)
-    world.gateway.release([str(job)])
+    world.gateway.release([str(job)], RELEASED)
     world.until(lambda: world.runs(job))
     assert (world.job(job).on_nodes, used(world), used(world, "ve")) == (("n1",), 1, 0)
 
@@ -165,10 +167,10 @@ def test_what_cannot_be_a_license_is_never_sent(world: World, licenses: tuple[tu
 
 def test_a_job_can_be_allowed_to_be_requeued(world: World) -> None:
     job = world.running(Submission(JobRequest(1), requeue=False))
-    assert len(world.gateway.requeue_hold([str(job)])) == 1
+    assert len(world.gateway.requeue([str(job)])) == 1
     assert not world.job(job).requeue
     assert world.gateway.allow_requeue([str(job)]) == []
     assert world.job(job).requeue
-    assert world.gateway.requeue_hold([str(job)]) == []
+    assert world.gateway.requeue([str(job)]) == []
     world.until(lambda: world.waits(job))
     assert [refusal.ref for refusal in world.gateway.allow_requeue(["999999"])] == ["999999"]

@@ -20,6 +20,7 @@ from omfs_daemon.slurm.commands.run_command import run_command
 from omfs_daemon.testing.local_slurm import own_processes
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, LocalSlurmError
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from tests.support.comments import HELD
 from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
@@ -215,12 +216,12 @@ class TestOrders:
 
     def test_a_job_that_has_just_ended_is_not_run_again(self, slurm: LocalSlurm) -> None:
         job = in_state(slurm, slurm.submit("true"), JobState.ENDED)
-        slurm.gateway().requeue_hold([job.ref])
+        slurm.gateway().requeue([job.ref])
         assert find(slurm, job.id).state is JobState.ENDED
 
     def test_no_requeue_is_a_refusal(self, slurm: LocalSlurm) -> None:
         job = in_state(slurm, slurm.submit("sleep 3600", "--no-requeue"), JobState.RUNNING)
-        assert [refusal.ref for refusal in slurm.gateway().requeue_hold([job.ref])] == [job.ref]
+        assert [refusal.ref for refusal in slurm.gateway().requeue([job.ref])] == [job.ref]
         assert find(slurm, job.id).state is JobState.RUNNING
 
     def test_nice_of_a_held_a_waiting_and_a_running_job(self, slurm: LocalSlurm) -> None:
@@ -247,7 +248,7 @@ class TestOrders:
     @pytest.mark.parametrize("ref", ["", "all", "1,2", "--user=root", "1 2", "3_*", "3_[1]x"])
     def test_only_references_are_passed_on(self, slurm: LocalSlurm, ref: str) -> None:
         with pytest.raises(ValueError, match="not references"):
-            slurm.gateway().hold([ref])
+            slurm.gateway().hold([ref], HELD)
 
     def test_a_name_that_is_no_node_or_signal(self, slurm: LocalSlurm) -> None:
         with pytest.raises(ValueError, match="not names of nodes"):
@@ -257,7 +258,7 @@ class TestOrders:
 
     def test_the_owner_cannot_release_our_hold(self, slurm: LocalSlurm) -> None:
         job = find(slurm, slurm.submit("true", "--hold", uid="nobody"))
-        slurm.gateway().hold([job.ref])
+        slurm.gateway().hold([job.ref], HELD)
         said = slurm.command("scontrol", "release", job.ref, check=False, uid="nobody")
         assert said.code != 0
         assert find(slurm, job.id).hold is Hold.ADMIN
@@ -269,7 +270,7 @@ class TestSlurmAway:
         job = slurm.submit("true", "--hold")
         slurm.kill_controller(signal.SIGTERM)
         hasty = slurm.gateway(timeout=1)
-        orders = [hasty.jobs, hasty.nodes, lambda: hasty.find(job), lambda: hasty.hold([str(job)])]
+        orders = [hasty.jobs, hasty.nodes, lambda: hasty.find(job), lambda: hasty.hold([str(job)], HELD)]
         for order in orders:
             with pytest.raises(GatewayTimeout, match="within 1 s"):
                 order()

@@ -8,10 +8,10 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from omfs_daemon.cluster.holds import OUR_MARK
 from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
-from tests.support.fake_site import ORDERS, Killed, Site, site_rules
+from tests.support.fake_site import FAULTY, Killed, Site, site_rules
 
 submit = st.tuples(
     st.just("submit"),
@@ -25,7 +25,7 @@ node = st.tuples(st.sampled_from(["node_down", "node_up"]), st.sampled_from(["n1
 fault = st.tuples(
     st.just("fault"),
     st.sampled_from([Fault.DEAD, Fault.HANG, Fault.LATE, Fault.IGNORE, Fault.REFUSE]),
-    st.sampled_from([*ORDERS, "jobs", "nodes"]),
+    st.sampled_from([*FAULTY, "jobs", "nodes"]),
     st.integers(1, 3),
 )
 kill = st.tuples(st.just("kill"), st.integers(1, 12))
@@ -58,7 +58,7 @@ def do(site: Site, event: tuple[object, ...], canceled: set[int]) -> None:
                 urgent=kind == "urgent",
                 run_time=float(run_time),
                 hold=Hold.USER if is_held else Hold.NONE,
-                admin_comment=f"{OUR_MARK}gate" if is_held else "",
+                admin_comment=SUBMIT_MARK if is_held else "",
             )
         case ("cancel", index) if site.submitted:
             job_id = site.submitted[index % len(site.submitted)]
@@ -78,18 +78,26 @@ def do(site: Site, event: tuple[object, ...], canceled: set[int]) -> None:
             step(site, seconds)
 
 
-@given(events)
+@given(events, st.booleans())
 @example(  # the order is refused once: the hold comes a cycle later
     [
         *[("submit", "bio", 1, "requeue", 1)] * 2,
         ("submit", "chem", 1, "held", 1),
         ("fault", Fault.REFUSE, "hold", 1),
         ("wait", 0.5),
-    ]
+    ],
+    True,
 )
-def test_no_job_is_lost_and_all_comes_to_rest(sequence: list[tuple[object, ...]]) -> None:
+def test_no_job_is_lost_and_all_comes_to_rest(sequence: list[tuple[object, ...]], plugin: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        site = Site(Path(directory), site_rules(quantum=2.0), retry_after=20, start_timeout=20, preempt_timeout=20)
+        site = Site(
+            Path(directory),
+            site_rules(quantum=2.0),
+            plugin=plugin,
+            retry_after=20,
+            start_timeout=20,
+            preempt_timeout=20,
+        )
         canceled: set[int] = set()
         for event in sequence:
             do(site, event, canceled)

@@ -70,6 +70,17 @@ class World(ABC):
         """``scontrol release`` by the owner: whether Slurm accepted it."""
 
     @abstractmethod
+    def requeue_hold(self, job_id: int) -> None:
+        """``scontrol requeuehold`` by an administrator, which we never order."""
+
+    @abstractmethod
+    def admin_hold(self, job_id: int) -> None:
+        """``scontrol hold`` by an administrator."""
+
+    @abstractmethod
+    def admin_release(self, job_id: int) -> None: ...
+
+    @abstractmethod
     def drain(self, node: str) -> None: ...
 
     @abstractmethod
@@ -162,6 +173,15 @@ class FakeWorld(World):
     def user_release(self, job_id: int) -> bool:
         return self._slurm.user_release(job_id)
 
+    def requeue_hold(self, job_id: int) -> None:
+        self._slurm.requeue_hold(job_id)
+
+    def admin_hold(self, job_id: int) -> None:
+        self._slurm.admin_hold(job_id)
+
+    def admin_release(self, job_id: int) -> None:
+        self._slurm.admin_release(job_id)
+
     def drain(self, node: str) -> None:
         self._slurm.drain(node)
 
@@ -216,6 +236,15 @@ class RealWorld(World):
 
     def user_release(self, job_id: int) -> bool:
         return self._as_owner("release", job_id)
+
+    def requeue_hold(self, job_id: int) -> None:
+        self._slurm.command("scontrol", "requeuehold", "incomplete", str(job_id))
+
+    def admin_hold(self, job_id: int) -> None:
+        self._slurm.command("scontrol", "hold", str(job_id))
+
+    def admin_release(self, job_id: int) -> None:
+        self._slurm.command("scontrol", "release", str(job_id))
 
     def drain(self, node: str) -> None:
         self._drained.add(node)

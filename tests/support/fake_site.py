@@ -24,9 +24,12 @@ from tests.support.amounts import is_soak
 from tests.support.fake_omfs_node import FakeNodeWorkQueue, Nodes, SlurmOnNodes
 
 ORDERS = (
-    "hold", "release", "set_nice", "pin", "set_licenses", "signal", "requeue_hold", "suspend", "resume",
+    "hold", "release", "set_nice", "pin", "set_licenses", "signal", "requeue", "suspend", "resume",
     "set_admin_comment",
 )  # fmt: skip
+
+FAULTY = (*ORDERS, "end_hold")
+"""What can go wrong: the second command of a release, too."""
 
 
 class Killed(BaseException):
@@ -74,11 +77,12 @@ def _kind(order: str, arguments: tuple[Any, ...]) -> str:
 
 
 class FusedGateway:
-    """The fake's gateway with a fuse around every order."""
+    """The fake's gateway with a fuse around every order, and within a release."""
 
     def __init__(self, gateway: FakeGateway, fuse: Fuse) -> None:
         self._gateway = gateway
         self._fuse = fuse
+        gateway.between = lambda: fuse.act("within release")
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._gateway, name)
@@ -111,6 +115,7 @@ class Site:
         licenses: Mapping[str, int] | None = None,
         room: Mapping[str, int] | None = None,
         memory: float = inf,
+        plugin: bool = True,
         **settings: Any,
     ) -> None:
         self.directory = directory
@@ -118,7 +123,7 @@ class Site:
         names = [f"n{number}" for number in range(1, hosts + 1)]
         partitions = [Partition("main", frozenset(names)), Partition("urgent", frozenset(names))]
         nodes = [Node(name, 4, 8000 << 20) for name in names]
-        self.slurm = SlurmOnNodes(lambda: self.now, nodes, partitions, licenses=licenses)
+        self.slurm = SlurmOnNodes(lambda: self.now, nodes, partitions, licenses=licenses, plugin=plugin)
         self.nodes = Nodes(self.slurm, room, memory)
         self.gateway = FakeGateway(self.slurm)
         self.settings = Settings(rules=rules or site_rules(), **settings)

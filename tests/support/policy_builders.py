@@ -12,6 +12,7 @@ from typing import Any
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory, PreemptionUnderWay, Snapshot
 from omfs_daemon.policy.plan import Plan
@@ -80,7 +81,7 @@ def waiting(number: int, account: str = "bio", cpus: int = 1, **fields: Any) -> 
 def held(number: int, account: str = "bio", cpus: int = 1, **fields: Any) -> Job:
     """A non-preemptible job that we hold."""
     fields.setdefault("hold", Hold.ADMIN)
-    return waiting(number, account, cpus, non_preemptible=True, admin_comment="omfs:gate", **fields)
+    return waiting(number, account, cpus, non_preemptible=True, admin_comment=SUBMIT_MARK, **fields)
 
 
 def urgent(number: int, account: str = "bio", cpus: int = 1, **fields: Any) -> Job:
@@ -158,9 +159,9 @@ class World:
         suggested = make_plan(seen, remembered, self.rules, self.now)
         verdict = validate(suggested, seen, remembered, self.rules, self.now, FRESH)
         for hold in suggested.holds:
-            self._change(hold.ref, hold=Hold.ADMIN, admin_comment="omfs:gate")
+            self._change(hold.ref, hold=Hold.ADMIN, admin_comment=SUBMIT_MARK)
         for release in suggested.releases:
-            self._change(release.ref, hold=Hold.NONE)
+            self._change(release.ref, hold=Hold.NONE, admin_comment="omfs:rel:1")
         for start in suggested.starts:
             self._run(start.ref, start.allocations)
         for resume in verdict.resumes:
@@ -169,7 +170,7 @@ class World:
             for victim in planned.victims:
                 self.preemptions.append((victim.ref, planned.preemptor))
                 self._preempt(victim.ref, victim.method, planned.preemptor)
-            self._change(planned.preemptor, hold=Hold.NONE)
+            self._change(planned.preemptor, hold=Hold.NONE, admin_comment="")
             self._run(planned.preemptor, planned.allocations)
         return seen, remembered, suggested, verdict
 
@@ -205,7 +206,13 @@ class World:
         was_suspended = self._by_ref(ref).state is JobState.SUSPENDED
         start = self._by_ref(ref).start if was_suspended else self.now
         self._change(
-            ref, state=JobState.RUNNING, allocations=allocations, start=start, partition="main", hold=Hold.NONE
+            ref,
+            state=JobState.RUNNING,
+            allocations=allocations,
+            start=start,
+            partition="main",
+            hold=Hold.NONE,
+            admin_comment="",
         )
         preempted = {name: value for name, value in self.history.preempted.items() if name != ref}
         self.history = replace(

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from omfs_daemon.cluster.holds import OUR_MARK
+from omfs_daemon.cluster.holds import admin_comment_of
 from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK, MarkWord
 from omfs_daemon.slurm.node_licenses import NodeLicense, NodeLicenses
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from tests.support.fake_omfs_node import GB
@@ -53,7 +54,7 @@ def victims(site: Site, method: str, count: int = 4, **more: Any) -> list[int]:
 def preemptor(site: Site, method: str, run_time: float = 20.0, **more: Any) -> int:
     """Urgent. Where victims have VEs it needs one, on whichever node."""
     if method == "ve_swap":
-        held_at_submit = {"hold": Hold.USER, "admin_comment": f"{OUR_MARK}gate"}
+        held_at_submit = {"hold": Hold.USER, "admin_comment": SUBMIT_MARK}
         more = {"size": VE_SIZE, "licenses": (("ve", 1),), **held_at_submit, **more}
     return site.submit("alarm", urgent=True, method="", run_time=run_time, **more)
 
@@ -84,7 +85,11 @@ def check_running_as_before(site: Site, *jobs: int) -> None:
     for job in jobs:
         assert site.job(job).licenses == site.slurm.records[job].what.licenses, job
         assert str(job) not in site.journal.state.preempted
-        assert not site.job(job).admin_comment.startswith(OUR_MARK)
+        assert word_of(site, job) in (None, MarkWord.RELEASED)
+
+
+def word_of(site: Site, job: int) -> MarkWord | None:
+    return admin_comment_of(site.job(job)).word
 
 
 def lost(site: Site, jobs: Sequence[int]) -> float:

@@ -12,6 +12,7 @@ from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.slurm.gateway import Gateway
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from tests.support.comments import HELD, RELEASED
 
 OWNER = "nobody"
 SHAPE = Shape(
@@ -231,9 +232,9 @@ def give(ids: Mapping[str, int]) -> list[Question]:
     array = ref["array"]
     several = [ref["unknown"], ref["waits"], ref["ended"]]
     return [
-        ("hold", lambda gateway: gateway.hold([*several, ref["one"], f"{array}_2", f"{array}_77"])),
-        ("hold an array", lambda gateway: gateway.hold([f"{array}_[1,3]"])),
-        ("release", lambda gateway: gateway.release([*several, ref["one"], f"{array}_2", f"{array}_77"])),
+        ("hold", lambda gateway: gateway.hold([*several, ref["one"], f"{array}_2", f"{array}_77"], HELD)),
+        ("hold an array", lambda gateway: gateway.hold([f"{array}_[1,3]"], HELD)),
+        ("release", lambda gateway: gateway.release([*several, ref["one"], f"{array}_2", f"{array}_77"], RELEASED)),
         ("rank", lambda gateway: gateway.set_nice([*several, ref["held"], f"{array}_2"], -500_000)),
         ("pin", lambda gateway: gateway.pin(ref["held"], ["n1", "n3"])),
         ("unpin", lambda gateway: gateway.pin(ref["held"], [])),
@@ -250,9 +251,9 @@ def give(ids: Mapping[str, int]) -> list[Question]:
         ("unknown licenses", lambda gateway: gateway.set_licenses([ref["held"], ref["one"]], [("nope", 1)])),
         ("too many licenses", lambda gateway: gateway.set_licenses([ref["held"], ref["one"]], [("fluent", 6)])),
         ("comment", lambda gateway: gateway.set_admin_comment([ref["one"], ref["unknown"]], "omfs: it's =\n why")),
-        ("not to be requeued", lambda gateway: gateway.requeue_hold([ref["blocker"]])),
+        ("not to be requeued", lambda gateway: gateway.requeue([ref["blocker"]])),
         ("allow requeue", lambda gateway: gateway.allow_requeue([ref["one"], ref["unknown"]])),
-        ("requeue", lambda gateway: gateway.requeue_hold([ref["unknown"], ref["three"], ref["held"], ref["ended"]])),
+        ("requeue", lambda gateway: gateway.requeue([ref["unknown"], ref["three"], ref["held"], ref["ended"]])),
         ("suspend", lambda gateway: gateway.suspend([*several, ref["two"], f"{array}_77"])),
         ("suspend again", lambda gateway: gateway.suspend([ref["suspended"]])),
         ("resume", lambda gateway: gateway.resume([*several, ref["one"], ref["two"], ref["suspended"]])),
@@ -267,12 +268,12 @@ def give(ids: Mapping[str, int]) -> list[Question]:
 def give_without_right(ids: Mapping[str, int]) -> list[Question]:
     running, held = str(ids["running"]), str(ids["held"])
     return [
-        ("hold", lambda gateway: gateway.hold([running, held])),
-        ("release", lambda gateway: gateway.release([held])),
+        ("hold", lambda gateway: gateway.hold([running, held], HELD)),
+        ("release", lambda gateway: gateway.release([held], RELEASED)),
         ("rank", lambda gateway: gateway.set_nice([held], -5)),
         ("pin", lambda gateway: gateway.pin(held, ["n1"])),
         ("licenses", lambda gateway: gateway.set_licenses([held], [("fluent", 1)])),
-        ("requeue", lambda gateway: gateway.requeue_hold([running])),
+        ("requeue", lambda gateway: gateway.requeue([running])),
         ("allow requeue", lambda gateway: gateway.allow_requeue([running])),
         ("suspend", lambda gateway: gateway.suspend([running])),
         ("resume", lambda gateway: gateway.resume([running])),
@@ -286,9 +287,9 @@ def ask_nobody(ids: Mapping[str, int]) -> list[Question]:
     return [
         ("jobs", lambda gateway: gateway.jobs()),
         ("settings", lambda gateway: gateway.settings()),
-        ("hold", lambda gateway: gateway.hold([ref])),
+        ("hold", lambda gateway: gateway.hold([ref], HELD)),
         ("suspend", lambda gateway: gateway.suspend([ref])),
-        ("requeue", lambda gateway: gateway.requeue_hold([ref])),
+        ("requeue", lambda gateway: gateway.requeue([ref])),
         ("rank", lambda gateway: gateway.set_nice([ref], 1)),
     ]
 

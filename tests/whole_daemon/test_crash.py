@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.holds import OUR_MARK
 from omfs_daemon.cluster.jobs import Hold
+from omfs_daemon.cluster.marks import SUBMIT_MARK
 from tests.support.amounts import sample
 from tests.support.fake_site import Fuse, Killed, Site
 
@@ -36,7 +36,7 @@ def gate_scenario(site: Site) -> None:
         site.submit("bio", run_time=40)
     site.run(2)
     for _ in range(3):
-        site.submit("physics", method="", run_time=10, hold=Hold.USER, admin_comment=f"{OUR_MARK}gate")
+        site.submit("physics", method="", run_time=10, hold=Hold.USER, admin_comment=SUBMIT_MARK)
 
 
 SCENARIOS: dict[str, Callable[[Site], None]] = {
@@ -54,8 +54,8 @@ def acts_of(scenario: Callable[[Site], None], directory: Path) -> Fuse:
     return site.fuse
 
 
-def play(scenario: Callable[[Site], None], directory: Path, kill_at: int, away: float) -> Site:
-    site = Site(directory)
+def play(scenario: Callable[[Site], None], directory: Path, kill_at: int, away: float, plugin: bool) -> Site:
+    site = Site(directory, plugin=plugin)
     site.fuse.kill_at = kill_at
     try:
         scenario(site)
@@ -71,8 +71,8 @@ def play(scenario: Callable[[Site], None], directory: Path, kill_at: int, away: 
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-@pytest.mark.parametrize("away", [0.2, 30.0])
-def test_killed_at_any_act_nothing_is_lost(name: str, away: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("away", "plugin"), [(0.2, True), (30.0, True), (0.2, False)])
+def test_killed_at_any_act_nothing_is_lost(name: str, away: float, plugin: bool, tmp_path: Path) -> None:
     scenario = SCENARIOS[name]
     (tmp_path / "whole").mkdir()
     acts = acts_of(scenario, tmp_path / "whole")
@@ -80,7 +80,7 @@ def test_killed_at_any_act_nothing_is_lost(name: str, away: float, tmp_path: Pat
     for kill_at in acts.crash_points():
         directory = tmp_path / str(kill_at)
         directory.mkdir()
-        site = play(scenario, directory, kill_at, away)
+        site = play(scenario, directory, kill_at, away, plugin)
         assert set(site.outcomes().values()) == {"COMPLETED"}, (kill_at, site.outcomes())
         assert not site.held()
         for job_id in site.submitted:
@@ -132,5 +132,6 @@ def test_without_its_journal_the_daemon_goes_by_the_marks(tmp_path: Path) -> Non
             site.die()
             (directory / "journal").unlink()
             site.start_daemon()
+            assert site.journal.state.sequence == 0
             site.rest()
         assert set(site.outcomes().values()) == {"COMPLETED"}, (kill_at, site.observation())

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.holds import OUR_MARK
+from omfs_daemon.cluster.holds import admin_comment_of, is_held_by_us
 from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK, MarkWord
 from omfs_daemon.preemption.state import Pause
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from tests.support.fake_site import Site, site_rules
+from tests.support.preemption_cases import word_of
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_a_suspended_victim_goes_on_where_it_was(site: Site) -> None:
 def test_a_non_preemptible_job_waits_beyond_its_entitlement(site: Site) -> None:
     first = [site.submit("bio", method="") for _ in range(2)]
     site.step()
-    third = site.submit("bio", method="", hold=Hold.USER, admin_comment=f"{OUR_MARK}gate")
+    third = site.submit("bio", method="", hold=Hold.USER, admin_comment=SUBMIT_MARK)
     site.run(3)
     assert site.runs(*first)
     assert site.job(third).hold is Hold.ADMIN, "the submit gate's hold became one that its owner cannot release"
@@ -82,7 +84,7 @@ def test_without_the_plug_in_waiting_jobs_are_held_all_the_same(site: Site) -> N
     third = site.submit("physics", method="", run_time=20)
     site.run(2)
     assert site.job(third).hold is Hold.ADMIN
-    assert site.job(third).admin_comment.startswith(OUR_MARK)
+    assert word_of(site, third) is MarkWord.HELD
     assert site.job(late).hold is Hold.NONE
     site.rest()
     assert all_completed(site)
@@ -97,19 +99,96 @@ def test_all_jobs_that_wait_for_another_run_in_the_end(site: Site) -> None:
     site.run_until(lambda: all_completed(site), limit=120, step=0.3)
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.5, 3.0])
-def test_a_hold_set_anew_after_a_release_by_hand_is_ours(site: Site, pause: float) -> None:
-    first = site.submit("physics", method="", run_time=20)
-    waiting = [site.submit("physics", method="", run_time=5, after=(first,))]
-    waiting += [site.submit("physics", method="", run_time=5) for _ in range(4)]
+def full_of_physics(site: Site) -> list[int]:
+    """Jobs that may not be preempted, on all nodes: half of them borrow."""
+    return [site.submit("physics", method="", run_time=20) for _ in range(4)]
+
+
+@pytest.mark.parametrize("plugin", [True, False])
+def test_what_an_administrator_has_released_is_not_held_again(tmp_path: Path, plugin: bool) -> None:
+    site = Site(tmp_path, plugin=plugin)
+    physics = full_of_physics(site)
+    waiting = [site.submit("physics", method="", run_time=50) for _ in range(2)]
     site.run(2)
-    assert str(waiting[0]) in site.held()
+    assert site.held() == [str(job) for job in waiting]
+    site.slurm.admin_release(waiting[0])
+    site.run(5)
+    assert site.held() == [str(waiting[1])]
+    assert word_of(site, waiting[0]) is (MarkWord.ADMIN_RELEASED if plugin else MarkWord.HELD)
+    site.slurm.cancel(physics.pop())
+    site.run(3)
+    assert site.runs(waiting[0], *physics), "beyond what its account is entitled to"
+    assert word_of(site, waiting[0]) is MarkWord.RELEASED, "what was done while it waited is over"
+    site.submitted.remove(physics[-1] + 1)
+    site.rest()
+    assert all_completed(site)
+
+
+@pytest.mark.parametrize("plugin", [True, False])
+@pytest.mark.parametrize("by_user", [True, False])
+def test_what_somebody_else_holds_stays_held(tmp_path: Path, plugin: bool, by_user: bool) -> None:
+    if not plugin and not by_user:
+        return  # nothing tells the hold of an administrator from ours
+    site = Site(tmp_path, plugin=plugin)
+    full_of_physics(site)
+    third = site.submit("physics", method="", run_time=5)
+    site.run(2)
+    assert is_held_by_us(site.job(third))
+    site.slurm.admin_hold(third, by_user)
+    site.run(60)
+    assert site.job(third).hold is (Hold.USER if by_user else Hold.ADMIN)
+    assert not is_held_by_us(site.job(third))
+    site.slurm.admin_release(third)
+    site.rest()
+    assert all_completed(site)
+
+
+def test_foreign_text_in_the_admin_comment_is_kept(site: Site) -> None:
+    statistics = 'JS1:{"cpus": [1, 2]} | more'
+    for _ in range(2):
+        site.submit("physics", method="", run_time=20)
+    bio = [site.submit("bio", run_time=300, admin_comment=statistics) for _ in range(2)]
+    third = site.submit("physics", method="", run_time=20, admin_comment=statistics)
+    site.run(2)
+    assert site.held() == [str(third)]
+    assert admin_comment_of(site.job(third)).foreign == statistics
+    urgent = site.submit("physics", urgent=True, method="", cpus=8, hosts=2, run_time=5)
+    site.run_until(lambda: site.runs(urgent), limit=10)
+    assert {admin_comment_of(site.job(job)).foreign for job in bio} == {statistics}
+    site.rest()
+    assert all_completed(site)
+    assert {admin_comment_of(site.job(job)).foreign for job in (third, *bio)} == {statistics}
+
+
+@pytest.mark.parametrize("plugin", [True, False])
+def test_urgent_jobs_keep_the_cpus_that_were_freed_for_them(tmp_path: Path, plugin: bool) -> None:
+    """Also where preempted jobs wait already: their ranks and those of the urgent jobs must last."""
+    site = Site(tmp_path, plugin=plugin)
+    scavengers = [site.submit("bio", run_time=400) for _ in range(8)]
+    site.run(3)
+    physics = [site.submit("physics", run_time=300) for _ in range(2)]
+    site.run_until(lambda: site.runs(*physics), limit=10)
+    site.run_until(lambda: not site.journal.state.preemptions, limit=30)
+    assert len(site.journal.state.preempted) == 2
     for _ in range(3):
-        site.gateway.release(site.held())
-        site.now += pause
-        site.run(1)
-        assert all(site.job(int(ref)).admin_comment.startswith(OUR_MARK) for ref in site.held())
-    site.run_until(lambda: all_completed(site), limit=120)
+        urgent = site.submit("alarm", urgent=True, method="", run_time=40)
+        asked = site.now
+        site.run_until(lambda urgent=urgent: site.runs(urgent), limit=30)  # type: ignore[misc]
+        assert site.slurm.history[urgent].starts[0] - asked < 3
+        site.run(7)
+    assert all(len(site.slurm.history[job].starts) <= 4 for job in scavengers)
+    site.rest()
+    assert all_completed(site)
+
+
+def test_a_large_number_of_equal_holds_is_one_order(site: Site) -> None:
+    full_of_physics(site)
+    site.step()
+    late = [site.submit("physics", method="", run_time=1) for _ in range(300)]
+    before = site.fuse.kinds.count("before hold")
+    site.step()
+    assert site.fuse.kinds.count("before hold") == before + 1
+    assert len(site.held()) == len(late)
 
 
 def test_the_held_part_of_an_array_is_marked(site: Site) -> None:
@@ -120,7 +199,7 @@ def test_the_held_part_of_an_array_is_marked(site: Site) -> None:
     site.step()
     (held,) = [job for job in site.gateway.jobs() if job.ref == "5_[3-12]"]
     assert held.hold is Hold.ADMIN
-    assert held.admin_comment.startswith(OUR_MARK)
+    assert admin_comment_of(held).word is MarkWord.HELD
     site.run_until(lambda: not site.gateway.jobs(), limit=600)
 
 
@@ -128,7 +207,7 @@ def test_a_job_that_cannot_be_marked_is_not_held(site: Site) -> None:
     for _ in range(4):
         site.submit("physics", method="", run_time=20)
     site.step()
-    site.gateway.faults.inject(Fault.REFUSE, ["set_admin_comment"])
+    site.gateway.faults.inject(Fault.REFUSE, ["hold"])
     site.submit("physics", method="", run_time=20)
     site.run(3)
     assert not site.held()
@@ -189,7 +268,7 @@ def test_an_outage_in_mid_preemption_means_wait(site: Site) -> None:
     [site.submit("bio", run_time=2000) for _ in range(4)]
     site.run(2)
     physics = site.submit("physics", run_time=900)
-    site.gateway.faults.inject(Fault.DEAD, ("requeue_hold",), times=1)
+    site.gateway.faults.inject(Fault.DEAD, ("requeue",), times=1)
     site.step()
     site.gateway.faults.inject(Fault.DEAD)
     site.run(500, step=5)
@@ -202,7 +281,7 @@ def test_an_outage_in_mid_preemption_means_wait(site: Site) -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.LATE, Fault.HANG, Fault.IGNORE])
-@pytest.mark.parametrize("order", ["pin", "set_nice", "requeue_hold", "suspend", "release", "hold", "resume"])
+@pytest.mark.parametrize("order", ["pin", "set_nice", "requeue", "suspend", "release", "end_hold", "hold", "resume"])
 def test_a_lost_or_late_order_is_given_again(site: Site, fault: Fault, order: str) -> None:
     for index in range(4):
         site.submit("bio", method="requeue" if index % 2 else "suspend", run_time=100)
@@ -247,7 +326,7 @@ def test_a_canceled_preemptor_lets_its_victims_come_back(site: Site) -> None:
     [site.submit("bio", run_time=100) for _ in range(4)]
     site.run(2)
     physics = site.submit("physics", ignores_term=True)
-    site.gateway.faults.inject(Fault.IGNORE, ("requeue_hold",), times=1)
+    site.gateway.faults.inject(Fault.IGNORE, ("requeue",), times=1)
     site.step()
     site.slurm.cancel(physics)
     site.submitted.remove(physics)
@@ -312,7 +391,7 @@ def test_a_full_disk_preempts_nothing_and_is_reported(site: Site, monkeypatch: p
 def test_a_gated_job_for_later_makes_nobody_give(site: Site) -> None:
     bio = [site.submit("bio", run_time=300) for _ in range(4)]
     site.run(2)
-    held_at_submit = {"method": "", "hold": Hold.USER, "admin_comment": f"{OUR_MARK}gate"}
+    held_at_submit = {"method": "", "hold": Hold.USER, "admin_comment": SUBMIT_MARK}
     later = site.submit("physics", begin=site.now + 1000, **held_at_submit)  # type: ignore[arg-type]
     site.run(30)
     assert site.runs(*bio)
@@ -325,7 +404,7 @@ def test_a_job_for_later_takes_nobodys_place(site: Site) -> None:
     for _ in range(2):
         site.submit("physics", method="", begin=site.now + 5000)
     site.run(2)
-    now = site.submit("physics", method="", hold=Hold.USER, admin_comment=f"{OUR_MARK}gate")
+    now = site.submit("physics", method="", hold=Hold.USER, admin_comment=SUBMIT_MARK)
     site.run_until(lambda: site.runs(now), limit=10)
     site.run_until(lambda: set(site.outcomes().values()) == {"COMPLETED"}, limit=8000, step=5)
 

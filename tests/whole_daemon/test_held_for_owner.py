@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from omfs_daemon.cluster.holds import admin_comment_of
+from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior, OnRestart
 from tests.support.preemption_cases import methods_site, preemptor, victim
 
@@ -17,10 +19,12 @@ def test_the_reason_is_reported_to_the_owner_who_may_release_it(tmp_path: Path) 
     site.run_until(lambda: site.runs(urgent), limit=45)
     site.run(60)
     seen = site.job(job)
-    assert seen.special_exit and seen.admin_comment.startswith("[omfs] could not be restarted"), "no mark of ours"
+    written = admin_comment_of(seen)
+    assert seen.special_exit and written.sentence.startswith("[omfs] could not be restarted")
+    assert written.word is MarkWord.RELEASED
     assert len(site.slurm.history[job].starts) == 2, "it is not released again and again"
     assert [event.event for event in site.history_database.of_job(str(job))][-1] == "held_for_owner"
     assert str(job) not in site.journal.state.preempted
     site.slurm.behave(job, OmfsRunBehavior("dmtcp"))
-    site.gateway.release([str(job)])
+    assert site.slurm.user_release(job)
     site.run_until(lambda: site.runs(job), limit=20)

@@ -49,7 +49,7 @@ def test_an_administrators_hold_outlasts_any_job_comment(tmp_path: Path) -> None
     site.gateway.signal(str(job), "USR1", batch_only=True)
     without_daemon(site, 30)
     assert site.job(job).special_exit
-    site.gateway.hold([str(job)])
+    site.slurm.admin_hold(job)
     assert site.job(job).hold is Hold.ADMIN
     restarts = site.job(job).restarts
     site.start_daemon()

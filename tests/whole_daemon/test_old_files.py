@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from omfs_daemon.cli.main import app
+from omfs_daemon.cluster.holds import admin_comment_of
 from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.daemon.failsafe import rescue
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
@@ -23,9 +24,7 @@ from omfs_daemon.errors import FormatError, JournalError, OmfsError
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from tests.whole_daemon.test_process import Stand
 
-EARLIER = (
-    "was written by an earlier development version of omfs-daemon (format 1; this version reads format 2): move it"
-)
+FORMATS = {"journal": JOURNAL_FORMAT, "history.sqlite": HISTORY_FORMAT, "entitlements.toml": ENTITLEMENTS_FORMAT}
 
 # What the version before the formats had numbers has written.
 JOURNAL = (
@@ -79,11 +78,16 @@ def files(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.name != "lock"}
 
 
+def earlier(name: str) -> str:
+    formats = f"format 1; this version reads format {FORMATS[name]}"
+    return f"was written by an earlier development version of omfs-daemon ({formats}): move it"
+
+
 def refused(action: Callable[[], object], name: str) -> None:
     with pytest.raises(OmfsError) as caught:
         action()
     text = str(caught.value)
-    assert f"{name}: {EARLIER}" in text and "\n" not in text
+    assert f"{name}: {earlier(name)}" in text and "\n" not in text
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -109,6 +113,13 @@ def test_the_daemon_does_not_start_on_one_and_gives_no_order(name: str, tmp_path
     stand.service = stand.serve()
     assert stand.service.once().error is None, "and once it is moved away the daemon starts"
     stand.service.close()
+
+
+def test_the_journal_before_batches_of_orders_had_numbers_is_refused(tmp_path: Path) -> None:
+    text = b'{"kind":"JobsGone","refs":["1"]}'
+    (tmp_path / "journal").write_bytes(b"2 %08x %s\n" % (zlib.crc32(text), text))
+    with pytest.raises(JournalError, match=r"an earlier development version of omfs-daemon \(format 2; .* format 3"):
+        Journal(tmp_path / "journal")
 
 
 def test_a_torn_journal_without_a_format_number_is_not_cut(tmp_path: Path) -> None:
@@ -146,7 +157,7 @@ def test_files_of_a_later_version_are_refused_as_such(tmp_path: Path) -> None:
     write_later_versions(tmp_path)
     before = files(tmp_path)
     for name, read in READERS.items():
-        ours = ENTITLEMENTS_FORMAT if name == "entitlements.toml" else JOURNAL_FORMAT
+        ours = FORMATS[name]
         formats = rf"a later version of omfs-daemon \(format {ours + 1}; this version reads format {ours}"
         with pytest.raises(OmfsError, match=formats):
             read(tmp_path)
@@ -196,7 +207,6 @@ def test_whatif_without_the_daemon_refuses_entitlements_of_a_later_version(tmp_p
 
 
 def test_the_failsafe_goes_by_the_marks_and_leaves_the_journal(tmp_path: Path) -> None:
-    """The marks are those that the earlier version has written."""
     stand = Stand(tmp_path)
     stand.service.close()
     write_journal(stand.config.daemon.state_dir)
@@ -206,20 +216,22 @@ def test_the_failsafe_goes_by_the_marks_and_leaves_the_journal(tmp_path: Path) -
         stand.slurm.submit(
             Submission(request, user="alice", account="bio", run_time=10, hold=Hold.ADMIN, admin_comment=mark)
         )
-        for mark in ("omfs:hold: beyond", "omfs:gate", "omfs:stopped for job 3 (entitled, account physics)")
+        for mark in ("omfs:held:7 beyond", "omfs:held:0", "omfs:stopping:5 preempted for job 3")
     ]
     stand.slurm.catch_up()
-    stand.gateway.set_admin_comment([str(suspended)], "omfs:stopped for job 3 (entitled, account physics)")
+    stand.gateway.set_admin_comment([str(suspended)], "omfs:stopping:6 preempted for job 3")
     stand.gateway.suspend([str(suspended)])
     assert [job.id for job in stand.gateway.jobs() if job.state is JobState.SUSPENDED] == [suspended]
     stand.now += 100
     with capture_logs() as logs:
         assert rescue(stand.config, stand.gateway, lambda: stand.now) == 0
     (line,) = (entry for entry in logs if entry["event"] == "journal_not_read")
-    assert f"journal: {EARLIER}" in line["error"] and "marked in Slurm" in line["message"]
+    assert f"journal: {earlier('journal')}" in line["error"] and "marked in Slurm" in line["message"]
     (summary,) = (entry for entry in logs if entry["event"] == "failsafe_released")
     assert (summary["released"], summary["resumed"], summary["still_suspended"]) == (3, 1, 0)
     stand.now += 300
     stand.slurm.catch_up()
     assert {stand.slurm.history[job].outcome for job in (suspended, *held)} == {"COMPLETED"}
     assert (stand.config.daemon.state_dir / "journal").read_bytes() == JOURNAL
+    marks = {admin_comment_of(job).mark for each in (suspended, *held) if (job := stand.gateway.find(each)) is not None}
+    assert marks == {"omfs:rel:8"}, "numbered on from the highest in Slurm"

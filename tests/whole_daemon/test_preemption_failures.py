@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.policy.rules.classes import classify
 from omfs_daemon.policy.victims.method_availability import MethodAvailability, WhyUnavailable
 from omfs_daemon.preemption.methods.node_work import NodeAction
@@ -27,6 +28,7 @@ from tests.support.preemption_cases import (
     used,
     victim,
     victims,
+    word_of,
 )
 
 KINDS = {
@@ -134,8 +136,7 @@ def test_ready_in_an_earlier_run_is_not_ready_now(tmp_path: Path) -> None:
     job = victim(site, "dmtcp", run_time=100)
     site.run(2)
     site.slurm.behave(job, OmfsRunBehavior(ready_after=1e6))
-    site.gateway.requeue_hold([str(job)])
-    site.gateway.release([str(job)])
+    site.gateway.requeue([str(job)])
     site.now += 10
     site.run_until(lambda: site.runs(job), limit=20)
     assert "omfs:run=0:ready" in site.job(job).comment
@@ -144,6 +145,67 @@ def test_ready_in_an_earlier_run_is_not_ready_now(tmp_path: Path) -> None:
     site.run(20)
     assert len(site.slurm.history[job].signals) == signals
     assert why_not(site, job, "dmtcp") is WhyUnavailable.NOT_READY
+
+
+def test_a_job_that_omfs_run_has_requeued_and_held_itself_comes_back(tmp_path: Path) -> None:
+    """Where the batch script could lose its exit code; Slurm shows that as a hold of its owner's."""
+    site = methods_site(tmp_path, hosts=1)
+    job = victim(site, "dmtcp", run_time=100, launched=OmfsRunBehavior(on_usr1=OnUsr1.IGNORE))
+    site.run(3)
+    urgent = preemptor(site, "dmtcp", run_time=5)
+    site.run_until(lambda: bool(site.slurm.history[job].signals), limit=10)
+    site.slurm.set_comment(job, "omfs:method=dmtcp omfs:run=0:stopped:method=dmtcp:bytes=1:seconds=1")
+    site.slurm.requeue_hold(job)
+    site.run_until(lambda: site.runs(urgent), limit=10)
+    assert not site.slurm.user_release(job), "it is ours"
+    site.run_until(lambda: site.runs(job), limit=60)
+
+
+def test_a_suspended_job_that_its_owner_requeues_comes_back(tmp_path: Path) -> None:
+    """Slurm holds it: the hold is that of our suspension."""
+    site = methods_site(tmp_path, hosts=1)
+    job = victim(site, "suspend", run_time=100)
+    site.run(2)
+    urgent = preemptor(site, "suspend", run_time=5)
+    site.run_until(lambda: site.runs(urgent), limit=10)
+    site.gateway.requeue([str(job)])
+    site.now += 1
+    assert site.gateway.jobs()
+    assert site.job(job).hold is Hold.ADMIN
+    site.run_until(lambda: site.runs(job), limit=60)
+    site.rest()
+    assert set(site.outcomes().values()) == {"COMPLETED"}
+
+
+def test_a_hold_ends_with_the_preemption_whose_requeue_was_refused(tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=1)
+    job = victim(site, "requeue", run_time=100)
+    site.run(2)
+    site.gateway.faults.inject(Fault.REFUSE, ("requeue",), times=1)
+    urgent = preemptor(site, "requeue", run_time=5)
+    site.step()
+    assert site.runs(job) and site.job(job).priority == 0
+    site.run_until(lambda: not site.journal.state.preemptions, limit=20)
+    assert site.runs(job) and site.job(job).priority > 0
+    assert word_of(site, job) is MarkWord.RELEASED
+    (preemption,) = site.history_database.preemptions(10, 0.0)
+    assert preemption.outcome == "refused_by_slurm"
+    site.slurm.cancel(urgent)
+
+
+@pytest.mark.parametrize("plugin", [True, False])
+def test_a_running_job_that_an_administrator_holds_is_requeued_into_that_hold(tmp_path: Path, plugin: bool) -> None:
+    site = methods_site(tmp_path, hosts=1, plugin=plugin)
+    job = victim(site, "requeue", run_time=100)
+    site.run(2)
+    site.slurm.admin_hold(job)
+    urgent = preemptor(site, "requeue", run_time=5)
+    site.run_until(lambda: site.runs(urgent), limit=20)
+    site.run(60)
+    assert site.job(job).hold is Hold.ADMIN, "not ours to end"
+    assert word_of(site, job) is None
+    site.slurm.admin_release(job)
+    site.run_until(lambda: site.runs(job), limit=20)
 
 
 def test_a_failure_of_an_earlier_attempt_is_none_of_this_one(tmp_path: Path) -> None:

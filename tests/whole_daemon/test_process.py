@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from omfs_daemon.daemon.heartbeat import age
 from omfs_daemon.daemon.process import Service
 from omfs_daemon.daemon.store.directory_lock import LockError
 from omfs_daemon.errors import ConfigError, ControlError
-from omfs_daemon.slurm.gateway import AccountRow
+from omfs_daemon.slurm.gateway import AccountRow, OrderRefusal
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway, Fault
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
@@ -108,6 +108,19 @@ def test_the_history_of_a_job_is_shown_to_its_owner_and_to_operators_only(stand:
         stand.service.answers.why(ROOT, "4711")
     assert len(stand.service.answers.history(BOB, 10, 0)["preemptions"]) == 1, "their job was the preemptor"
     assert stand.service.answers.history(Caller(9, 9, "eve", Role.USER), 10, 0)["preemptions"] == []
+
+
+def test_why_says_that_an_administrator_has_released_a_job(stand: Stand) -> None:
+    for _ in range(4):
+        stand.submit("bob", "physics", "")
+    stand.run(1)
+    late = stand.submit("bob", "physics", "")
+    stand.run(1)
+    assert "non-preemptible" in stand.service.answers.why(BOB, str(late))["now"]
+    stand.slurm.admin_release(late)
+    stand.run(1)
+    now = stand.service.answers.why(BOB, str(late))["now"]
+    assert now.startswith("waits, released by an administrator: it is not held again while it waits")
 
 
 def test_a_plan_is_foreseen_without_being_carried_out(stand: Stand) -> None:
@@ -249,7 +262,12 @@ def test_orders_that_slurm_refuses_are_reported_and_not_repeated_at_once(stand: 
         stand.submit("alice", "bio", run_time=1000)
     calls: list[object] = []
     hold = stand.gateway.hold
-    stand.gateway.hold = lambda refs: calls.append(refs) or hold(refs)  # type: ignore[method-assign, func-returns-value]
+
+    def counted(refs: Sequence[str], comment: str) -> list[OrderRefusal]:
+        calls.append(refs)
+        return hold(refs, comment)
+
+    stand.gateway.hold = counted  # type: ignore[method-assign]
     late = stand.submit("bob", "physics", "")
     stand.run(20)
     assert stand.slurm.history[late].starts == []

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.holds import OUR_MARK
 from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK, MarkWord
 from omfs_daemon.preemption.preemption import Step
 from omfs_daemon.preemption.state import PreemptionChanged
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from tests.support.fake_site import Killed, Site
+from tests.support.preemption_cases import word_of
 
 
 def dies_once_on_record(site: Site, step: Step) -> None:
@@ -43,7 +44,7 @@ def test_after_two_hours_nobody_is_preempted_for_a_preemptor_that_is_gone(tmp_pa
     assert site.runs(*bio)
     assert not site.journal.state.preemptions
     assert all(site.slurm.history[job].lost == 0 for job in bio)
-    assert all(not site.job(job).admin_comment.startswith(OUR_MARK) for job in bio)
+    assert {word_of(site, job) for job in bio} <= {None, MarkWord.RELEASED}
 
 
 @pytest.mark.parametrize("step", [Step.PREPARING, Step.STOPPING])
@@ -72,7 +73,7 @@ def test_an_outage_while_the_preemptor_is_prepared_preempts_nobody(tmp_path: Pat
     bio = [site.submit("bio", run_time=20_000) for _ in range(4)]
     site.run(2)
     site.gateway.faults.inject(Fault.DEAD, ("pin",), times=1)
-    physics = site.submit("physics", method="", hold=Hold.USER, admin_comment=f"{OUR_MARK}gate")
+    physics = site.submit("physics", method="", hold=Hold.USER, admin_comment=SUBMIT_MARK)
     site.step()
     site.gateway.faults.inject(Fault.DEAD)
     site.run(600, step=10)

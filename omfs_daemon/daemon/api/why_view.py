@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from omfs_daemon.cluster.holds import could_start, is_held_by_us, is_held_for_owner
+from omfs_daemon.cluster.holds import (
+    could_start,
+    is_held,
+    is_held_by_us,
+    is_held_for_owner,
+    is_released_by_administrator,
+)
 from omfs_daemon.cluster.job_refs import brief_ref, share_tasks
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.cycle_report import CycleReport
@@ -149,13 +155,15 @@ def _why_set_aside(job: Job) -> str:
 def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str:
     reasons: Mapping[str, Reason] = {wait.ref: wait.reason for wait in suggested.waits} if suggested else {}
     starts = {start.ref for start in suggested.starts} if suggested else set()
+    if is_released_by_administrator(job) and not is_held(job):
+        return f"waits, released by an administrator: it is not held again while it waits ({job.reason})"
     if reason := _reason_of(job, ref, reasons):
         return f"waits: {TEXT[reason]}"
     if ref in starts:
         return "fits on idle nodes: Slurm starts it any moment"
     if job.special_exit and is_held_for_owner(job):
         return "held for its owner: omfs-run could not restart it from a checkpoint (see the job's output)"
-    if job.hold is not Hold.NONE and not is_held_by_us(job):
+    if is_held(job) and not is_held_by_us(job):
         return f"waits in a hold that is not ours ({job.reason})"
     if not could_start(job, now):
         return f"waits for something else than nodes ({job.reason})"

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.holds import is_held, is_held_by_us, may_hold
 from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
 from omfs_daemon.preemption.methods.base import Action, ObservedJob, SingleOrderMethod
 from omfs_daemon.slurm import orders
 
 
 class RequeueMethod(SingleOrderMethod):
-    """``scontrol requeuehold``; a job that ignores SIGTERM keeps its nodes for KillWait more seconds."""
+    """An administrator's hold on the running job, then ``scontrol requeue``: it comes back held. A job that ignores
+    SIGTERM keeps its nodes for KillWait more seconds."""
 
     traits = MethodTraits("requeue", keeps_work=False, leaves=True)
     speed = MethodSpeed()
 
     def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
-        return [orders.RequeueHold(tuple(seen.job.ref for seen in jobs))]
+        """Of a running job that somebody else holds the hold stays theirs."""
+        unheld = tuple(seen.job.ref for seen in jobs if not is_held(seen.job))
+        hold = [orders.HoldJobs(unheld)] if unheld else []
+        return [*hold, orders.RequeueJobs(tuple(seen.job.ref for seen in jobs))]
 
     def keep_preempted(self, seen: ObservedJob) -> list[Action]:
-        """The owner could release the hold of a requeued job; not an administrator's hold, which replaces it."""
-        job = seen.job
-        if job.state is JobState.PENDING and job.hold is Hold.USER:
-            return [orders.HoldJobs((job.ref,))]
-        return []
+        """It has no hold of ours, or one that its owner can release, if Slurm or its own script has requeued it."""
+        return [orders.HoldJobs((seen.job.ref,))] if may_hold(seen.job) else []
 
     def resume(self, seen: ObservedJob, cpus_free: bool) -> list[Action]:
-        job = seen.job
-        if job.state is JobState.PENDING and job.hold is not Hold.NONE:
-            return [orders.ReleaseJobs((job.ref,))]
-        return []
+        """Also a running job, whose requeue was refused or had no effect."""
+        return [orders.ReleaseJobs((seen.job.ref,))] if is_held_by_us(seen.job) else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omfs_daemon.cluster.holds import HOLD_MARK
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.marks import MarkWord, numbered_mark
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
@@ -15,6 +15,7 @@ from omfs_daemon.simulate.engine.omfs_case import OmfsCase
 from omfs_daemon.simulate.engine.scenario import Scenario
 
 PARTITION = "main"
+_HELD, _RELEASED = numbered_mark(MarkWord.HELD, 1), numbered_mark(MarkWord.RELEASED, 2)
 CLASSES = (
     JobClassRule("urgent", qos=frozenset({"urgent"}), urgent=True),
     JobClassRule("non-preemptible", qos=frozenset({"non-preemptible"})),
@@ -77,7 +78,13 @@ class Cluster:
         start = job.start if job.state is JobState.SUSPENDED else now
         self._occupy(allocations, +1)
         self._change(
-            index, state=JobState.RUNNING, allocations=allocations, start=start, partition=PARTITION, hold=Hold.NONE
+            index,
+            state=JobState.RUNNING,
+            allocations=allocations,
+            start=start,
+            partition=PARTITION,
+            hold=Hold.NONE,
+            admin_comment="",
         )
 
     def preempt(self, index: int) -> None:
@@ -96,10 +103,10 @@ class Cluster:
         self._gone.append(index + 1)
 
     def hold(self, index: int) -> None:
-        self._change(index, hold=Hold.ADMIN, admin_comment=HOLD_MARK)
+        self._change(index, hold=Hold.ADMIN, admin_comment=_HELD)
 
     def release(self, index: int) -> None:
-        self._change(index, hold=Hold.NONE)
+        self._change(index, hold=Hold.NONE, admin_comment=_RELEASED)
 
     def has_run(self, index: int, seconds: float) -> None:
         self._change(index, run_time=seconds)

@@ -28,7 +28,7 @@ _CHUNK = 100  # refs in one command
 # its own of each task where an order names not all tasks of an array.
 _MOST_BYTES = 96 * 1024
 _SINGLE_QUERIES = 8  # for more jobs, one query for all is cheaper than one for each
-_ADMIN_COMMENT_KEPT = 1000
+_ADMIN_COMMENT_KEPT = 60_000  # a command takes no argument of more than 128 KiB
 _SHOWN = 120
 _REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,-]+\]))?")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -145,11 +145,16 @@ class CommandGateway:
         return parse_cluster.parse_licenses(self._run("scontrol", "--oneliner", "show", "licenses").stdout)
 
     # -- orders ------------------------------------------------------------------------------------
-    def hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
-        return self._send(refs, lambda listed: ["scontrol", "hold", listed])
+    def hold(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:
+        held = ["priority=0", _admin_comment(comment)]
+        return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", *held])
 
-    def release(self, refs: Sequence[str]) -> list[OrderRefusal]:
-        return self._send(refs, lambda listed: ["scontrol", "release", listed])
+    def release(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:
+        # scontrol has no update that ends a hold.
+        refusals = self.set_admin_comment(refs, comment)
+        unmarked = {refusal.ref for refusal in refusals}
+        marked = [ref for ref in refs if ref not in unmarked]
+        return refusals + self._send(marked, lambda listed: ["scontrol", "release", listed])
 
     def set_nice(self, refs: Sequence[str], nice: int) -> list[OrderRefusal]:
         return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"nice={nice}"])
@@ -181,9 +186,9 @@ class CommandGateway:
     def allow_requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
         return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", "requeue=1"])
 
-    def requeue_hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
+    def requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
         # Without "Incomplete" a job that has ended since the last poll would be run once more.
-        return self._send(refs, lambda listed: ["scontrol", "requeuehold", "Incomplete", listed])
+        return self._send(refs, lambda listed: ["scontrol", "requeue", "Incomplete", listed])
 
     def suspend(self, refs: Sequence[str]) -> list[OrderRefusal]:
         return self._send(refs, lambda listed: ["scontrol", "suspend", listed])
@@ -192,8 +197,7 @@ class CommandGateway:
         return self._send(refs, lambda listed: ["scontrol", "resume", listed])
 
     def set_admin_comment(self, refs: Sequence[str], text: str) -> list[OrderRefusal]:
-        clean = comment_text(text)
-        return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"admincomment={clean}"])
+        return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", _admin_comment(text)])
 
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[OrderRefusal]:
         if not _SIGNAL.fullmatch(signal):
@@ -374,6 +378,9 @@ def are_nodes(names: Iterable[str]) -> bool:
 
 
 def comment_text(text: str) -> str:
-    """Printable, and without the quotes that scontrol would interpret."""
-    line = "".join(character if character.isprintable() else " " for character in text)
-    return line.replace('"', "'")[:_ADMIN_COMMENT_KEPT]
+    """An AdminComment as it can be sent: printable."""
+    return "".join(character if character.isprintable() else " " for character in text)[:_ADMIN_COMMENT_KEPT]
+
+
+def _admin_comment(text: str) -> str:
+    return f"admincomment={comment_text(text)}"

@@ -13,7 +13,6 @@ from itertools import groupby
 from math import ceil, inf
 from typing import NamedTuple, TypeVar
 
-from omfs_daemon.cluster.holds import GATE_MARK, OUR_MARK, WAIT_MARK
 from omfs_daemon.cluster.job_refs import fold_tasks, tasks_ref
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
 from omfs_daemon.errors import ParseError
@@ -170,7 +169,6 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tupl
     waits = state is JobState.PENDING
     no_tasks: tuple[int, ...] = ()
     task_ids = read(no_tasks, values.tasks, row.array_task_id)
-    hold = read(Hold.NONE, _hold, row) if waits else Hold.NONE
     if allocations is None:
         fields.fault("its allocation")
     return Job(
@@ -184,7 +182,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tupl
         submit=read(None, values.epoch, row.submit) or 0.0,
         partition=row.partition.partition(",")[0],
         qos=values.text(row.qos),
-        hold=hold,
+        hold=read(Hold.NONE, _hold, row) if waits else Hold.NONE,
         reason=values.text(row.reason),
         priority=read(0, values.whole, row.priority),
         nice=read(0, values.whole, row.nice),
@@ -200,7 +198,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tupl
         special_exit=row.state == "SPECIAL_EXIT",
         requeue=row.requeue != "0",
         comment=values.text(row.comment)[:_COMMENT_KEPT],
-        admin_comment=_admin_comment(row, hold),
+        admin_comment=values.text(row.admin_comment),
         name=values.text(row.name)[:_NAME_KEPT],
         set_aside=fields.unread or _unsupported(row),
     )
@@ -280,14 +278,6 @@ def _hold(row: JobRow) -> Hold:
     if values.whole(row.priority) != 0:
         return Hold.NONE
     return Hold.ADMIN if "JobHeldAdmin" in row.reason.split(",") else Hold.USER
-
-
-def _admin_comment(row: JobRow, hold: Hold) -> str:
-    """The job's own, or the gate's mark where job_submit.lua could write it only into the comment: Slurm refuses an
-    AdminComment in the update with which an owner releases a job."""
-    written = values.text(row.admin_comment)[:_COMMENT_KEPT]
-    is_waiting = hold is Hold.USER and WAIT_MARK in row.comment.split()
-    return GATE_MARK if is_waiting and not written.startswith(OUR_MARK) else written
 
 
 def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> JobRequest:

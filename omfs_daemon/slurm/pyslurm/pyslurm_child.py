@@ -24,6 +24,7 @@ NEEDED = ("Job", "Jobs", "JobSubmitDescription", "RPCError", "__version__")
 # these that nobody listens.
 _ANSWERS = range(2000, 5000)
 _NOBODY_LISTENS = (1001, 1800)
+_RELEASED = 2**32 - 1  # slurm.h, INFINITE: the priority with which a release arrives; 0 holds
 
 
 class PySlurmJob(NamedTuple):
@@ -74,12 +75,16 @@ class RequestServer:
     def __init__(self, pyslurm: Any) -> None:
         self._pyslurm = pyslurm
         self._reported: dict[int, list[Any]] = {}
+
+        def modify(job: Any, **fields: Any) -> None:
+            job.modify(pyslurm.JobSubmitDescription(**fields))
+
         self._orders: dict[str, Callable[[Any, dict[str, Any]], None]] = {
-            "hold": lambda job, _fields: job.hold(),
-            "release": lambda job, _fields: job.release(),
+            "hold": lambda job, fields: modify(job, priority=0, **fields),
+            "release": lambda job, fields: modify(job, priority=_RELEASED, **fields),
             "suspend": lambda job, _fields: job.suspend(),
             "resume": lambda job, _fields: job.unsuspend(),
-            "modify": lambda job, fields: job.modify(pyslurm.JobSubmitDescription(**fields)),
+            "modify": lambda job, fields: modify(job, **fields),
         }
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:

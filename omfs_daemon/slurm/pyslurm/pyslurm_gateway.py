@@ -105,11 +105,13 @@ class PySlurmGateway:
         return self._commands.licenses()
 
     # -- orders ------------------------------------------------------------------------------------
-    def hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
-        return self._send(refs, self._commands.hold, "hold")
+    def hold(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:
+        line = comment_text(comment)
+        return self._send(refs, lambda some: self._commands.hold(some, comment), "hold", admin_comment=line)
 
-    def release(self, refs: Sequence[str]) -> list[OrderRefusal]:
-        return self._send(refs, self._commands.release, "release")
+    def release(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:
+        line = comment_text(comment)
+        return self._send(refs, lambda some: self._commands.release(some, comment), "release", admin_comment=line)
 
     def suspend(self, refs: Sequence[str]) -> list[OrderRefusal]:
         return self._send(refs, self._commands.suspend, "suspend")
@@ -144,8 +146,8 @@ class PySlurmGateway:
             fields["licenses"] = values.licenses_text(licenses).split(",")
         return self._send([ref], lambda _: self._commands.pin(ref, nodes, licenses), "modify", **fields)
 
-    def requeue_hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
-        return self._commands.requeue_hold(refs)
+    def requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._commands.requeue(refs)
 
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[OrderRefusal]:
         return self._commands.signal(ref, signal, batch_only)

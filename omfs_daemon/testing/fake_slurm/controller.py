@@ -12,6 +12,7 @@ from dataclasses import replace
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.testing.fake_slurm.events import Timing
+from omfs_daemon.testing.fake_slurm.fake_job_submit import is_refused_to_owner, recorded_by_administrator
 from omfs_daemon.testing.fake_slurm.fake_jobs import BAD_CONSTRAINTS, History, Record, Submission
 from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts, sorted_licenses
 from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode
@@ -32,7 +33,10 @@ class FakeSlurm(JobLifecycle):
         partitions: Iterable[Partition] = (),
         timing: Timing = _TIMING,
         licenses: Mapping[str, int] | None = None,
+        plugin: bool = False,
     ) -> None:
+        """``plugin``: with what job_submit.lua does about marks."""
+        self.plugin = plugin
         nodes = list(nodes)
         parts = list(partitions) or [Partition("main", frozenset(node.name for node in nodes))]
         self.partitions: Mapping[str, Partition] = {part.name: part for part in parts}
@@ -102,6 +106,8 @@ class FakeSlurm(JobLifecycle):
         """``scontrol hold`` by the owner; False if refused. It never weakens an administrator's hold."""
         self.catch_up()
         waiting = [record for record in self._jobs.live_of(job_id) if record.state is JobState.PENDING]
+        if self.plugin and any(is_refused_to_owner(record) for record in waiting):
+            return False
         for record in waiting:
             if record.hold is Hold.NONE:
                 self.set_hold(record, Hold.USER)
@@ -111,11 +117,36 @@ class FakeSlurm(JobLifecycle):
         """``scontrol release`` by the owner; False if refused, as under an administrator's hold."""
         self.catch_up()
         held = list(self._jobs.live_of(job_id))
-        if any(record.hold is Hold.ADMIN for record in held):
+        if any(record.hold is Hold.ADMIN or (self.plugin and is_refused_to_owner(record)) for record in held):
             return False
         for record in held:
-            self.set_hold(record, Hold.NONE)
+            self.release(record)
         return bool(held)
+
+    def requeue_hold(self, job_id: int) -> None:
+        """``scontrol requeuehold`` by the owner or an administrator: a hold that the owner can end."""
+        self.catch_up()
+        for record in list(self._jobs.live_of(job_id)):
+            if record.active and record.requeue:
+                self.requeue(record, hold=True)
+
+    # -- administrators ----------------------------------------------------------------------------
+    def admin_hold(self, job_id: int, by_user: bool = False) -> None:
+        """``scontrol hold`` by root; ``by_user``: ``scontrol uhold``, which the owner can end."""
+        self.catch_up()
+        for record in list(self._jobs.live_of(job_id)):
+            if self.plugin:
+                record.admin_comment = recorded_by_administrator(record, holds=True)
+            record.held_text = ""
+            self.set_hold(record, Hold.USER if by_user else Hold.ADMIN)
+
+    def admin_release(self, job_id: int) -> None:
+        """``scontrol release`` by root."""
+        self.catch_up()
+        for record in list(self._jobs.live_of(job_id)):
+            if self.plugin:
+                record.admin_comment = recorded_by_administrator(record, holds=False)
+            self.release(record)
 
     # -- failures ----------------------------------------------------------------------------------
     def node_down(self, name: str) -> None:
@@ -197,6 +228,12 @@ class FakeSlurm(JobLifecycle):
             self.wake()
         else:
             self.reconsider(record)
+
+    def release(self, record: Record) -> None:
+        """Slurm resets the nice of a job that is not held."""
+        if record.hold is Hold.NONE:
+            record.nice = 0
+        self.set_hold(record, Hold.NONE)
 
     def pin(self, record: Record, nodes: frozenset[str]) -> None:
         """Slurm holds a job whose pin it can never honor, until it is pinned elsewhere or released."""

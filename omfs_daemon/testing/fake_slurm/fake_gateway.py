@@ -16,13 +16,12 @@ from omfs_daemon.protocol.exit_codes import REQUEUE_EXIT_HOLD
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRefusal, SlurmSettings
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
+from omfs_daemon.testing.fake_slurm.fake_job_submit import REFUSED, is_release_refused, is_update_refused, stored_text
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record
 from omfs_daemon.testing.fake_slurm.fake_licenses import sorted_licenses
 
 Answer = TypeVar("Answer")
 Order = Callable[[Record], str | None]
-
-ADMIN_COMMENT_KEPT = 1000
 
 UNKNOWN = "Invalid job id specified"
 PENDING = "Job is pending execution"
@@ -107,6 +106,8 @@ class FakeGateway:
         self._accounts = accounts
         self._settings = settings
         self._last: dict[str, Any] = {}
+        self.between: Callable[[], None] = lambda: None
+        """Called between the two commands of a release."""
 
     # -- queries -----------------------------------------------------------------------------------
     def settings(self) -> SlurmSettings:
@@ -146,11 +147,30 @@ class FakeGateway:
         return self._ask("licenses", self.slurm.licenses.rows)
 
     # -- orders ------------------------------------------------------------------------------------
-    def hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
-        return self._send("hold", refs, self._hold)
+    def hold(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:
+        def order(record: Record) -> str | None:
+            if refusal := self._write(record, comment, holds=True):
+                return refusal
+            self.slurm.set_hold(record, Hold.ADMIN)
+            return None
 
-    def release(self, refs: Sequence[str]) -> list[OrderRefusal]:
-        return self._send("release", refs, self._release)
+        return self._send("hold", refs, order)
+
+    def release(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:
+        """Two commands: faults of the second one are those of "end_hold"."""
+        written: list[Record] = []
+
+        def write(record: Record) -> str | None:
+            written.append(record)
+            return self._write(record, comment)
+
+        refusals = self._send("release", refs, write)
+        if not written:
+            return refusals
+        self.between()
+        unmarked = {refusal.ref for refusal in refusals}
+        marked = [ref for ref in refs if ref not in unmarked]
+        return refusals + self._send("end_hold", marked, self._release)
 
     def set_nice(self, refs: Sequence[str], nice: int) -> list[OrderRefusal]:
         def order(record: Record) -> str | None:
@@ -203,8 +223,8 @@ class FakeGateway:
 
         return self._send("allow_requeue", refs, order)
 
-    def requeue_hold(self, refs: Sequence[str]) -> list[OrderRefusal]:
-        return self._send("requeue_hold", refs, self._requeue_hold)
+    def requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send("requeue", refs, self._requeue)
 
     def suspend(self, refs: Sequence[str]) -> list[OrderRefusal]:
         return self._send("suspend", refs, self._suspend)
@@ -213,13 +233,7 @@ class FakeGateway:
         return self._send("resume", refs, self._resume)
 
     def set_admin_comment(self, refs: Sequence[str], text: str) -> list[OrderRefusal]:
-        def order(record: Record) -> str | None:
-            line = "".join(char if char.isprintable() else " " for char in text)
-            record.admin_comment = line.replace('"', "'")[:ADMIN_COMMENT_KEPT]
-            record.shown = None
-            return None
-
-        return self._send("set_admin_comment", refs, order)
+        return self._send("set_admin_comment", refs, lambda record: self._write(record, text))
 
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[OrderRefusal]:
         def order(record: Record) -> str | None:
@@ -235,24 +249,32 @@ class FakeGateway:
         return self._send("signal", (ref,), order)
 
     # -- orders for one job --------------------------------------------------------------------------
-    def _hold(self, record: Record) -> str | None:
+    def _write(self, record: Record, comment: str, holds: bool = False) -> str | None:
+        """Write an AdminComment."""
         if record.state is JobState.ENDED:
             return FINISHED
-        self.slurm.set_hold(record, Hold.ADMIN)
+        line = "".join(char if char.isprintable() else " " for char in comment)
+        if self.slurm.plugin:
+            if is_update_refused(record, line, holds):
+                return REFUSED
+            line = stored_text(line)
+        record.admin_comment, record.shown = line, None
         return None
 
     def _release(self, record: Record) -> str | None:
         if record.state is JobState.ENDED:
             return FINISHED
-        self.slurm.set_hold(record, Hold.NONE)
+        if self.slurm.plugin and is_release_refused(record):
+            return REFUSED
+        self.slurm.release(record)
         return None
 
-    def _requeue_hold(self, record: Record) -> str | None:
-        """``scontrol requeuehold incomplete``: accepted and without effect for a waiting or ended job."""
+    def _requeue(self, record: Record) -> str | None:
+        """``scontrol requeue incomplete``: accepted and without effect for a waiting or ended job."""
         if record.active and not record.requeue:
             return DISABLED
         if record.active:
-            self.slurm.requeue(record, hold=True)
+            self.slurm.requeue(record, hold=False)
         return None
 
     def _suspend(self, record: Record) -> str | None:
@@ -293,7 +315,7 @@ class FakeGateway:
         if fault is Fault.IGNORE:
             return []
         if fault is Fault.REFUSE:
-            return [OrderRefusal(ref, "Access/permission denied") for ref in refs]
+            return [OrderRefusal(ref, REFUSED) for ref in refs]
         self.slurm.catch_up()
         refusals = [OrderRefusal(ref, message) for ref in refs if (message := self._one(ref, order))]
         if fault is Fault.LATE:

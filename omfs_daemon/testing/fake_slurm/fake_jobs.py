@@ -70,7 +70,7 @@ class History:
 
 @dataclass(slots=True)
 class Record:
-    """One job inside the fake. ``hold`` is also set on running jobs, where it shows only after a requeue.
+    """One job inside the fake. ``hold`` is also set on running jobs, which run on, and wait once they are requeued.
 
     ``saved`` is the work with which it last started, ``checkpoint`` the work that a requeue now would leave it,
     ``generations`` how many checkpoints omfs-run has written, ``run_state`` what it reports in this run,
@@ -190,8 +190,8 @@ class Record:
         return Hold.USER if self.held_text else self.hold
 
     def _reason(self) -> str:
-        if self.state not in (JobState.PENDING, JobState.COMPLETING):
+        if self.state is JobState.SUSPENDED:
             return "None"
         if self.hold is not Hold.NONE:
             return self.held_text or HELD_REASON[self.hold]
-        return self.reason
+        return self.reason if self.state in (JobState.PENDING, JobState.COMPLETING) else "None"

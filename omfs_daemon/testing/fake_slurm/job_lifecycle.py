@@ -68,7 +68,8 @@ class JobLifecycle(ABC):
         self._run(record)
 
     def requeue(self, record: Record, hold: bool, held_text: str = REQUEUED_HELD) -> None:
-        """End an active job and queue it again; without ``held_text`` its hold shows as a user's."""
+        """End an active job and queue it again; ``hold``: in a hold that its owner can end, which shows as a user's
+        without ``held_text``. Else a hold that it has stays."""
         if hold:
             record.hold, record.held_text = Hold.USER, held_text
         self._count_as_requeued(record)

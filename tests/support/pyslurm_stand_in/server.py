@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 UNREADABLE = {"raises": "list index out of range"}
 NO_SUCH_JOB, REFUSED = 2017, 2021
 NOBODY_THERE, HUNG_UP = 1800, 5005
+RELEASED = 2**32 - 1
 
 
 class StandInServer:
@@ -96,7 +97,7 @@ class StandInServer:
     def _order(
         self, gateway: FakeGateway, what: str, ref: str, fields: dict[str, Any], fault: str
     ) -> list[OrderRefusal]:
-        if what in ("hold", "release", "suspend", "resume"):
+        if what in ("suspend", "resume"):
             refusals: list[OrderRefusal] = getattr(gateway, what)([ref])
             return refusals
         assert what == "modify", f"the adapter must not use {what}"
@@ -104,6 +105,10 @@ class StandInServer:
         match sorted(fields):
             case ["nice"]:
                 return gateway.set_nice([ref], int(fields["nice"]))
+            case ["admin_comment", "priority"]:
+                assert fields["priority"] in (0, RELEASED), "a number would stay for ever"
+                order = gateway.release if fields["priority"] else gateway.hold
+                return order([ref], fields["admin_comment"])
             case ["admin_comment"]:
                 return gateway.set_admin_comment([ref], fields["admin_comment"])
             case ["is_requeueable"]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory
 from omfs_daemon.policy.rules.queue_order import BAND_STEP, Band
 from omfs_daemon.policy.validator import REFUSAL_TEXT, RefusalReason, validate
@@ -221,7 +222,7 @@ def test_a_hold_that_the_owner_could_release_becomes_an_administrators() -> None
 
 
 def test_preemptible_and_urgent_jobs_are_released_at_once() -> None:
-    on_hold = {"hold": Hold.ADMIN, "admin_comment": "omfs:gate"}
+    on_hold = {"hold": Hold.ADMIN, "admin_comment": SUBMIT_MARK}
     suggested = decide(nodes(1), [*full(), waiting(8, **on_hold), urgent(9, **on_hold)], HALVES)
     assert {release.ref for release in suggested.releases} == {"8", "9"}
 

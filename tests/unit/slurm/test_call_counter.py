@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.slurm.call_counter import CallCounter
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
@@ -16,10 +18,18 @@ def test_an_order_for_several_jobs_counts_once_for_each() -> None:
     gateway = calls.of(FakeGateway(slurm))
     gateway.jobs()
     assert calls.number == 1
-    assert [refusal.ref for refusal in gateway.hold(("7", "8", "9"))] == ["7", "8", "9"]
+    assert [refusal.ref for refusal in gateway.hold(("7", "8", "9"), "")] == ["7", "8", "9"]
     assert calls.number == 4
     gateway.pin("7", ("n1",))
     assert (calls.number, gateway.name) == (5, FakeGateway(slurm).name)
+
+
+def test_a_release_by_commands_takes_two_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = CallCounter()
+    commands = CommandGateway()
+    monkeypatch.setattr(commands, "release", lambda refs, comment: [])
+    calls.of(commands).release(("7", "8"), "")
+    assert calls.number == 4
 
 
 def test_what_the_adapter_can_do_besides_stays_visible() -> None:

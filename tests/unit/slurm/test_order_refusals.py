@@ -44,7 +44,7 @@ class Scontrol:
 @pytest.mark.parametrize("message", ["a riddle", "Unable to contact slurm controller", "Invalid job id for job 1,2,3"])
 def test_who_is_not_named_is_found_by_trying_each_once(message: str) -> None:
     scontrol = Scontrol("2", message)
-    (refusal,) = CommandGateway(runner=scontrol).hold(["1", "2", "3"])
+    (refusal,) = CommandGateway(runner=scontrol).suspend(["1", "2", "3"])
     assert (refusal.ref, refusal.message) == ("2", message)
     assert scontrol.lists == ["1,2,3", "1", "2", "3"]
 
@@ -52,13 +52,13 @@ def test_who_is_not_named_is_found_by_trying_each_once(message: str) -> None:
 def test_only_a_slurm_that_does_not_answer_is_an_outage() -> None:
     scontrol = Scontrol("2", up=False)
     with pytest.raises(GatewayError, match="did not answer"):
-        CommandGateway(runner=scontrol).hold(["1", "2", "3"])
+        CommandGateway(runner=scontrol).suspend(["1", "2", "3"])
     assert scontrol.lists == ["1,2,3"]
 
 
 def test_orders_that_are_taken_cost_no_questions() -> None:
     scontrol = Scontrol()
-    assert CommandGateway(runner=scontrol).hold(["1", "2", "3"]) == []
+    assert CommandGateway(runner=scontrol).suspend(["1", "2", "3"]) == []
     assert (scontrol.lists, scontrol.pings) == (["1,2,3"], 0)
 
 
@@ -66,7 +66,7 @@ def test_long_lists_are_cut_by_bytes_and_by_number() -> None:
     irregular = {task for step in (1, 2) for task in range(step, 60_001, 3)}
     ref, scontrol = tasks_ref(7, irregular), Scontrol()
     assert len(ref) > ARGUMENT_LIMIT
-    assert CommandGateway(runner=scontrol).hold([*map(str, range(1000, 1250)), ref]) == []
+    assert CommandGateway(runner=scontrol).suspend([*map(str, range(1000, 1250)), ref]) == []
     assert max(map(len, scontrol.lists)) <= 100 * 1024
     numbers = [listed.split(",") for listed in scontrol.lists if "_" not in listed]
     assert [len(listed) for listed in numbers] == [100, 100, 50]
@@ -80,4 +80,4 @@ def test_a_part_of_a_long_reference_that_is_refused_stands_for_it() -> None:
             refused = share_tasks(arguments[-1], "7_59999")
             return CommandOutput("", "7_59999: No\n", 1) if refused else CommandOutput("", "", 0)
 
-    assert [(r.ref == ref, r.message) for r in CommandGateway(runner=NamesAPart()).hold(["3", ref])] == [(True, "No")]
+    assert [(r.ref == ref, r.message) for r in CommandGateway(runner=NamesAPart()).suspend(["3", ref])] == [(True, "No")]

@@ -149,19 +149,6 @@ class TestJob:
         assert job(ROW._replace(priority=priority, reason=reason)).hold is Hold.NONE
 
     @pytest.mark.parametrize(
-        ("comment", "admin_comment", "shown"),
-        [
-            ("words omfs:wait", "(null)", "omfs:gate"),
-            ("omfs:waiting", "(null)", ""),
-            ("omfs:wait", "omfs:stopped", "omfs:stopped"),
-        ],
-    )
-    def test_the_gates_mark_may_be_in_the_comment(self, comment: str, admin_comment: str, shown: str) -> None:
-        row = WAITING._replace(priority="0", reason="JobHeldUser", comment=comment, admin_comment=admin_comment)
-        assert job(row).admin_comment == shown
-        assert job(row._replace(priority="1")).admin_comment != "omfs:gate"
-
-    @pytest.mark.parametrize(
         ("dependency", "eligible", "expected"),
         [
             ("(null)", "1795231592", 1795231592.0),

@@ -23,12 +23,13 @@ from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway, Fault
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from tests.support.clusters import FakeWorld
+from tests.support.comments import HELD, RELEASED
 from tests.support.pyslurm_stand_in.commands import FakeCommands, printed
 from tests.support.pyslurm_stand_in.server import UNREADABLE, StandInServer, as_pyslurm_shows
 from tests.support.waiting import LIMIT, wait_until
 
 ONE = Submission(JobRequest(1))
-HELD = Submission(JobRequest(1), hold=Hold.USER)
+USER_HELD = Submission(JobRequest(1), hold=Hold.USER)
 LICENSES = {"ve": 4, "mem": 4}
 
 
@@ -67,10 +68,10 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 # -- looking ---------------------------------------------------------------------------------------
 def test_squeue_is_asked_once_for_a_job_and_again_when_that_is_old(site: Site) -> None:
-    first = site.slurm.submit(HELD)
+    first = site.slurm.submit(USER_HELD)
     assert [job.id for job in site.gateway.jobs()] == [first]
     assert site.asked() == [()]
-    second = site.slurm.submit(HELD)
+    second = site.slurm.submit(USER_HELD)
     assert [job.id for job in site.gateway.jobs()] == [first, second]
     assert site.asked() == [(second,)]
     site.now += 59
@@ -82,11 +83,11 @@ def test_squeue_is_asked_once_for_a_job_and_again_when_that_is_old(site: Site) -
 
 
 def test_what_pyslurm_shows_is_new_without_squeue(site: Site) -> None:
-    job = site.slurm.submit(HELD)
+    job = site.slurm.submit(USER_HELD)
     site.gateway.jobs()
     site.asked()
     site.fake.set_nice([str(job)], -40)
-    site.fake.hold([str(job)])
+    site.fake.hold([str(job)], HELD)
     site.fake.set_admin_comment([str(job)], "why")
     site.fake.set_licenses([str(job)], (("ve", 2),))
     (shown,) = site.gateway.jobs()
@@ -95,10 +96,10 @@ def test_what_pyslurm_shows_is_new_without_squeue(site: Site) -> None:
 
 
 def test_a_job_that_starts_is_asked_for_again(site: Site) -> None:
-    job = site.slurm.submit(HELD)
+    job = site.slurm.submit(USER_HELD)
     site.gateway.jobs()
     site.asked()
-    site.fake.release([str(job)])
+    site.fake.release([str(job)], RELEASED)
     site.now += 5
     (shown,) = site.gateway.jobs()
     assert (shown.state, [allocation.cpus for allocation in shown.allocations]) == (JobState.RUNNING, [1])
@@ -129,7 +130,7 @@ def test_what_pyslurm_can_no_longer_read_squeue_shows_at_once(site: Site) -> Non
 
 def test_a_job_that_ends_between_pyslurm_and_squeue_is_not_listed(site: Site) -> None:
     site.gateway.jobs()
-    job = site.slurm.submit(HELD)
+    job = site.slurm.submit(USER_HELD)
     rows = site.commands.rows
 
     def ends_first(ids: tuple[int, ...]) -> object:
@@ -144,14 +145,14 @@ def test_many_new_jobs_are_asked_for_all_at_once(site: Site) -> None:
     site.gateway.jobs()
     site.asked()
     for _ in range(201):
-        site.slurm.submit(HELD)
+        site.slurm.submit(USER_HELD)
     assert len(site.gateway.jobs()) == 201
     assert site.asked() == [()]
 
 
 # -- faults ----------------------------------------------------------------------------------------
 def test_after_a_fault_the_next_poll_is_full(site: Site) -> None:
-    kept, ends = site.slurm.submit(HELD), site.slurm.submit(HELD)
+    kept, ends = site.slurm.submit(USER_HELD), site.slurm.submit(USER_HELD)
     assert len(site.gateway.jobs()) == 2
     site.fake.faults.inject(Fault.DEAD, ["jobs"], times=1)
     with pytest.raises(GatewayError, match=r"PySlurm: jobs: Unable to contact slurm controller"):
@@ -162,7 +163,7 @@ def test_after_a_fault_the_next_poll_is_full(site: Site) -> None:
 
 @pytest.mark.parametrize("when", ["in a look", "between two"])
 def test_a_process_that_died_leaves_no_job_behind(site: Site, when: str) -> None:
-    kept, ends = site.slurm.submit(HELD), site.slurm.submit(HELD)
+    kept, ends = site.slurm.submit(USER_HELD), site.slurm.submit(USER_HELD)
     site.gateway.jobs()
     site.slurm.cancel(ends)
     site.now += 1000  # Slurm has forgotten it
@@ -180,7 +181,7 @@ def test_a_process_that_died_leaves_no_job_behind(site: Site, when: str) -> None
 
 def test_a_squeue_that_fails_spoils_nothing(site: Site) -> None:
     site.gateway.jobs()
-    job = site.slurm.submit(HELD)
+    job = site.slurm.submit(USER_HELD)
     rows = site.commands.rows
 
     def fails(_ids: object) -> object:
@@ -212,7 +213,7 @@ def test_a_connection_that_drops_in_an_order_concerns_that_job_while_slurm_answe
 
 # -- orders ----------------------------------------------------------------------------------------
 def test_orders_go_through_pyslurm_where_it_can_carry_them_out(site: Site) -> None:
-    held, running = str(site.slurm.submit(HELD)), str(site.slurm.submit(ONE))
+    held, running = str(site.slurm.submit(USER_HELD)), str(site.slurm.submit(ONE))
     site.called()
     for refusals in (
         site.gateway.set_nice([held], 0),
@@ -220,23 +221,23 @@ def test_orders_go_through_pyslurm_where_it_can_carry_them_out(site: Site) -> No
         site.gateway.set_licenses([held], (("ve", 1),)),
         site.gateway.pin(held, ["n1"]),
         site.gateway.allow_requeue([held]),
-        site.gateway.hold([held]),
-        site.gateway.release([held]),
+        site.gateway.hold([held], HELD),
+        site.gateway.release([held], RELEASED),
         site.gateway.suspend([running]),
         site.gateway.resume([running]),
     ):
         assert refusals == []
-    assert site.called() == [*["modify"] * 5, "hold", "release", "suspend", "resume"]
+    assert site.called() == [*["modify"] * 7, "suspend", "resume"], "holds and releases carry their marks"
 
 
 def test_what_pyslurm_cannot_express_goes_by_commands(site: Site) -> None:
-    held, running = site.slurm.submit(HELD), site.slurm.submit(ONE)
+    held, running = site.slurm.submit(USER_HELD), site.slurm.submit(ONE)
     site.called()
     assert site.gateway.pin(str(held), []) == []
     assert site.gateway.pin(str(held), ["n1"], ()) == []
     assert site.gateway.set_licenses([str(held)], ()) == []
     assert site.gateway.set_admin_comment([str(held)], "") == []
-    assert site.gateway.requeue_hold([str(running)]) == []
+    assert site.gateway.requeue([str(running)]) == []
     assert site.called() == []
 
 
@@ -254,24 +255,24 @@ def test_a_task_of_its_own_goes_through_pyslurm_and_the_waiting_rest_by_commands
 
 
 def test_parts_of_a_heterogeneous_job_go_by_commands(site: Site) -> None:
-    job = site.slurm.submit(HELD)
+    job = site.slurm.submit(USER_HELD)
     site.server.shows = {"heterogeneous_id": job}
     site.gateway.jobs()
     site.called()
-    assert site.gateway.release([str(job)]) == []
+    assert site.gateway.release([str(job)], RELEASED) == []
     assert site.called() == [] and site.slurm.records[job].hold is Hold.NONE
 
 
 @pytest.mark.parametrize("wrong", ["7;id", "", "-1", "\u0661", "7 8"])
 def test_what_is_no_reference_is_never_sent(site: Site, wrong: str) -> None:
     sent: list[str] = []
-    site.commands.hold = lambda refs: [sent.extend(refs), []][1]  # type: ignore[method-assign, assignment]
-    site.gateway.hold([wrong])
+    site.commands.hold = lambda refs, comment: [sent.extend(refs), []][1]  # type: ignore[method-assign, assignment]
+    site.gateway.hold([wrong], HELD)
     assert sent == [wrong] and site.called() == []
 
 
 def test_more_orders_than_go_into_one_request(site: Site) -> None:
-    ids = [site.slurm.submit(HELD) for _ in range(230)]
+    ids = [site.slurm.submit(USER_HELD) for _ in range(230)]
     refused = site.gateway.set_nice([*map(str, ids), "9999"], 3)
     assert refused == [OrderRefusal("9999", "Invalid job id specified")]
     assert {site.slurm.records[job].nice for job in ids} == {3}
@@ -291,7 +292,7 @@ def test_an_order_that_was_half_carried_out_is_undone_and_refused(site: Site) ->
 
 
 def test_an_order_that_cannot_be_undone_is_an_error(site: Site) -> None:
-    job = site.slurm.submit(HELD)
+    job = site.slurm.submit(USER_HELD)
     site.server.faults.extend(["", "half"])
     site.commands.pin = lambda ref, *_: [OrderRefusal(ref, "no")]  # type: ignore[method-assign]
     with pytest.raises(GatewayError, match=rf"an order for job {job} was carried out in part and is not undone: no"):
@@ -299,7 +300,7 @@ def test_an_order_that_cannot_be_undone_is_an_error(site: Site) -> None:
 
 
 def test_an_order_that_was_carried_out_with_an_error_is_not_refused(site: Site) -> None:
-    job = site.slurm.submit(HELD)
+    job = site.slurm.submit(USER_HELD)
     site.server.faults.extend(["", "done"])
     assert site.gateway.pin(str(job), ["n2"], (("ve", 1),)) == []
     assert pinned(site, job) == ({"n2"}, (("ve", 1),))

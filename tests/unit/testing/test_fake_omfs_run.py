@@ -10,6 +10,7 @@ from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior, OnRestart, OnUsr1, with_run_comment
+from tests.support.comments import RELEASED
 
 
 class World:
@@ -39,7 +40,7 @@ class World:
         self.usr1()
         self.now += 2
         assert self.says() is RunState.STOPPED
-        self.gateway.release([str(self.id)])
+        self.gateway.release([str(self.id)], RELEASED)
         self.now += 20
 
 
@@ -63,7 +64,7 @@ def test_no_work_is_lost_by_a_checkpoint_and_little_by_a_plain_requeue_after_it(
     said = run_report(world.job())
     assert said is not None and (said.state, said.restarts) == (RunState.READY, 1)
     assert world.slurm.history[world.id].lost == 0
-    world.gateway.requeue_hold([str(world.id)])
+    world.gateway.requeue([str(world.id)])
     assert world.slurm.history[world.id].lost == pytest.approx(world.now - world.slurm.history[world.id].starts[1])
 
 

@@ -12,6 +12,7 @@ from omfs_daemon.errors import GatewayError, GatewayTimeout
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway, Fault
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
+from tests.support.comments import HELD, RELEASED
 
 
 class Clock:
@@ -63,8 +64,8 @@ def test_a_requeued_job_loses_its_work_and_then_does_all_of_it(
 ) -> None:
     job = slurm.submit(Submission(JobRequest(1), run_time=60))
     clock.wait(20)
-    assert gateway.requeue_hold([str(job)]) == []
-    gateway.release([str(job)])
+    assert gateway.requeue([str(job)]) == []
+    gateway.release([str(job)], RELEASED)
     clock.wait(100)
     assert slurm.history[job].lost == 20
     assert slurm.history[job].done == 60
@@ -76,8 +77,8 @@ def test_work_saved_by_a_signal_survives_a_requeue(clock: Clock, slurm: FakeSlur
     clock.wait(20)
     gateway.signal(str(job), "USR1")
     clock.wait(5)
-    gateway.requeue_hold([str(job)])
-    gateway.release([str(job)])
+    gateway.requeue([str(job)])
+    gateway.release([str(job)], RELEASED)
     clock.wait(50)
     assert slurm.history[job].lost == 5
     assert slurm.history[job].done == 60
@@ -103,8 +104,8 @@ def test_what_a_released_job_waits_for_shows_at_the_next_tick(
 ) -> None:
     first = slurm.submit(Submission(JobRequest(1)))
     job = slurm.submit(Submission(JobRequest(1), after=(first,)))
-    gateway.hold([str(job)])
-    gateway.release([str(job)])
+    gateway.hold([str(job)], HELD)
+    gateway.release([str(job)], RELEASED)
     shown = []
     for _ in range(2):
         (seen,) = [one for one in gateway.jobs() if one.id == job]
@@ -155,9 +156,9 @@ def test_a_hanging_call_costs_time_and_does_nothing(clock: Clock, slurm: FakeSlu
 
 def test_a_late_answer_comes_after_the_order_took_effect(slurm: FakeSlurm, gateway: FakeGateway) -> None:
     job = slurm.submit(Submission(JobRequest(1)))
-    gateway.faults.inject(Fault.LATE, ["requeue_hold"])
+    gateway.faults.inject(Fault.LATE, ["requeue"])
     with pytest.raises(GatewayTimeout):
-        gateway.requeue_hold([str(job)])
+        gateway.requeue([str(job)])
     assert state(gateway, job) is JobState.COMPLETING
 
 
@@ -173,7 +174,7 @@ def test_a_stale_answer(slurm: FakeSlurm, gateway: FakeGateway) -> None:
 def test_orders_that_are_not_carried_out(slurm: FakeSlurm, gateway: FakeGateway, fault: Fault, refused: int) -> None:
     job = slurm.submit(Submission(JobRequest(1), hold=Hold.USER))
     gateway.faults.inject(fault, ["release"])
-    assert len(gateway.release([str(job)])) == refused
+    assert len(gateway.release([str(job)], RELEASED)) == refused
     found = gateway.find(job)
     assert found is not None and found.hold is Hold.USER
 
@@ -208,7 +209,7 @@ def test_no_job_is_lost_and_no_cpu_given_twice_whatever_happens(seed: int) -> No
     for node in slurm.fake_nodes:
         slurm.node_up(node)
     while jobs := gateway.jobs():
-        gateway.release([job.ref for job in jobs])
+        gateway.release([job.ref for job in jobs], RELEASED)
         gateway.resume([job.ref for job in jobs if job.state is JobState.SUSPENDED][:1])
         clock.wait(10)
         assert clock.now < 1e6, jobs
@@ -229,11 +230,11 @@ def _something_happens(dice: random.Random, slurm: FakeSlurm, gateway: FakeGatew
             array = (1, 2, 3) if dice.random() < 0.2 else ()
             slurm.submit(Submission(request, run_time=20, array=array, requeue=dice.random() < 0.8))
         case 3:
-            gateway.requeue_hold(ref)
+            gateway.requeue(ref)
         case 4:
             gateway.suspend(ref)
         case 5:
-            gateway.release(ref)
+            gateway.release(ref, RELEASED)
         case 6:
             slurm.node_down(node)
         case 7:

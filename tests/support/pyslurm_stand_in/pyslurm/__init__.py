@@ -61,10 +61,10 @@ class Job:
         return job
 
     def hold(self, mode: str | None = None) -> None:
-        _ask("hold", self.id)
+        self.modify(JobSubmitDescription(priority=0))
 
     def release(self) -> None:
-        _ask("release", self.id)
+        self.modify(JobSubmitDescription(priority=2**32 - 1))
 
     def requeue(self, hold: bool = False) -> None:
         _ask("requeue", self.id)
