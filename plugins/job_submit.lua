@@ -1,9 +1,12 @@
 -- omfsd's submit gate inside slurmctld (JobSubmitPlugins=lua, this file beside slurm.conf).
 --
 -- Slurm starts a waiting job as soon as CPUs are idle, even one that no rule lets omfsd preempt. So while omfsd is
--- alive, such a job is held at submit (AdminComment "omfs:gate"), and omfsd releases it when its account may have the
--- CPUs; a job that asks for what cannot be honored is refused with a line to its user. While omfsd is not alive (or is
--- paused, or in dry run), nothing is held and nothing is refused: Slurm goes on without it.
+-- alive, such a job is held at submit (AdminComment "omfs:held:0"), and omfsd releases it when its account may have
+-- the CPUs; a job that asks for what cannot be honored is refused with a line to its user. While omfsd is not alive
+-- (or is paused, or in dry run), nothing is held and nothing is refused: Slurm goes on without it.
+--
+-- Marks in AdminComment say whose hold it is (docs/plugins.md). An order of omfsd's is carried out only if the job has
+-- the mark that omfsd has seen. An administrator's hold or release replaces the mark.
 --
 -- The options of plugins/spank (--omfs-method, --omfs-min-runtime) are written into the job's comment; users may as
 -- well write them there themselves.
@@ -24,7 +27,9 @@
 --   let_in_partitions =                       without classes: jobs of these can be preempted by a requeue
 --   let_in_accounts   =
 --   let_in_qos        =
---   privileged_uids   = 0                     who may release and rank; add SlurmUser and operators
+--   daemon_uid        = 0                     omfsd's user
+--   privileged_uids   = 0                     who else may hold, release and rank: root, SlurmUser, Administrators
+--   operator_uids     =                       Operators: Slurm lets them write no AdminComment
 --   node_licenses     = ve_{node},mem_{node}  licenses in which memory and devices are counted (docs/node-licenses.md):
 --                                             owners cannot change what their jobs have of them
 --   any_licenses      = ve                    licenses for a device on any node: such a job is held until omfsd has
@@ -34,13 +39,16 @@
 -- keeps its work; with JobRequeue=0 in slurm.conf, leave "requeue" out of the methods.
 --
 -- Each submit reads two short files. An error in this script lets the job in and is logged: a broken gate must not stop
--- a cluster from working.
+-- a cluster from working. An unknown setting is logged once and has no effect.
 
 local NO_VAL, INFINITE = 4294967294, 4294967295 -- slurm.h: "not given"; a release arrives as INFINITE, a hold as 0
 local NO_VAL16 = 65534
-local PENDING = 0 -- enum job_states
+local PENDING, SUSPENDED, FLAGS, SPECIAL_EXIT = 0, 2, 2 ^ 8, 2 ^ 12 -- slurm.h: states; above them, flags, and one flag
 local ACCESS_DENIED, NOT_SUPPORTED = 2002, 2036 -- slurm_errno.h
-local MARK, GATE, PREEMPTED = "omfs:", "omfs:gate", "omfs:stopped" -- omfs_daemon/cluster/holds.py
+-- Marks (omfs_daemon/cluster/holds.py); the whole number that follows omfsd's is left out here.
+local HELD, RELEASED, STOPPING = "omfs:held", "omfs:rel", "omfs:stopping"
+local ADMIN_HELD, ADMIN_RELEASED = "adm:held", "adm:rel"
+local GATE = HELD .. ":0"
 local METHOD, MIN_RUNTIME = "omfs:method=", "omfs:min_runtime=" -- keys in the comment, and the values they take
 local VALUES = { [METHOD] = "[a-z0-9_,]+", [MIN_RUNTIME] = "%d+" }
 local OPTIONS = { { "OMFS_METHOD", METHOD }, { "OMFS_MIN_RUNTIME", MIN_RUNTIME } } -- plugins/spank/omfs_spank.c
@@ -58,12 +66,23 @@ local DEFAULTS = {
   let_in_partitions = "",
   let_in_accounts = "",
   let_in_qos = "",
+  daemon_uid = "0",
   privileged_uids = "0",
+  operator_uids = "",
   node_licenses = "",
   any_licenses = "",
 }
 
 local CONF = debug.getinfo(1, "S").source:gsub("^@", ""):gsub("[^/]*$", "") .. "omfs_job_submit.conf"
+
+local reported = {}
+
+local function report_unknown(name)
+  if not DEFAULTS[name] and not name:match("^class_%d+$") and not reported[name] then
+    reported[name] = true
+    slurm.log_error("omfs: %s: unknown setting %s", CONF, name)
+  end
+end
 
 local function settings()
   local found = setmetatable({}, { __index = DEFAULTS })
@@ -72,6 +91,7 @@ local function settings()
     for line in file:lines() do
       local name, value = line:match("^%s*([%w_]+)%s*=%s*(.-)%s*$")
       if name then
+        report_unknown(name)
         found[name] = value
       end
     end
@@ -232,9 +252,23 @@ local function default_partition(partitions)
   end
 end
 
-local function is_marked(text, mark)
-  mark = mark or MARK
-  return text ~= nil and text:sub(1, #mark) == mark
+-- The parts of an AdminComment "MARK[ SENTENCE][ | FOREIGN]"; one without a mark is wholly foreign. An order that was
+-- given while Slurm had no plug-in has left its "?EXPECTED" behind the mark.
+local function mark_of(text)
+  text = text or ""
+  return text:match("^omfs:[^%s?]*") or text:match("^adm:[^%s?]*") or ""
+end
+
+local function foreign_of(text)
+  return mark_of(text) == "" and (text or "") or text:match(" | (.*)$") or ""
+end
+
+local function with_foreign(ours, foreign)
+  return (ours == "" or foreign == "") and ours .. foreign or ours .. " | " .. foreign
+end
+
+local function is_a(kind, mark)
+  return mark == kind or mark:sub(1, #kind + 1) == kind .. ":"
 end
 
 local function has_wait(comment)
@@ -342,7 +376,7 @@ end
 
 local function submit(job, partitions, conf, living)
   -- Only the gate and omfsd may write these.
-  if is_marked(job.admin_comment) then
+  if mark_of(job.admin_comment) ~= "" then
     job.admin_comment = ""
   end
   if job.comment and has_wait(job.comment) then
@@ -372,7 +406,7 @@ local function submit(job, partitions, conf, living)
   -- A job that is submitted held passes here, and is held by the gate when its owner releases it.
   if job.priority ~= 0 and not may_start(conf, asked, asked.requeues) then
     job.priority = 0
-    job.admin_comment = GATE
+    job.admin_comment = with_foreign(GATE, job.admin_comment or "")
   end
   return slurm.SUCCESS
 end
@@ -436,25 +470,82 @@ local function after(change, job)
   }
 end
 
--- Updates by the daemon or by an operator.
-local function modify_privileged(change, job, living)
-  if not has_wait(job.comment or "") or (change.priority ~= 0 and change.priority ~= INFINITE) then
-    return
-  end
-  change.comment = without_wait(change.comment or job.comment) -- else a later hold would look like the gate's
-  if change.priority == 0 and job.priority == 0 and living then
-    change.admin_comment = change.admin_comment or GATE -- the daemon strengthens the gate's hold: it stays its own
-  end
+-- Whether the hold is the gate's by the word in the comment. Where an administrator has held the job since, its owner
+-- has released it in vain.
+local function is_held_at_gate(job)
+  return job.priority == 0 and has_wait(job.comment or "") and mark_of(job.admin_comment) ~= ADMIN_HELD
 end
 
-local function modify(change, job, uid, conf, living)
-  local releases = change.priority == INFINITE
-  if listed(conf.privileged_uids, string.format("%d", uid)) then
-    modify_privileged(change, job, living)
-    return slurm.SUCCESS
+local function is_held_by_omfsd(job)
+  return is_a(HELD, mark_of(job.admin_comment)) or is_held_at_gate(job)
+end
+
+-- Whether omfsd's order may be carried out: the job still has the mark that omfsd expects, and nobody else holds it.
+local function is_valid(change, job, new, expected)
+  local mark, state = mark_of(job.admin_comment), job.job_state
+  local holds, releases = change.priority == 0, is_a(RELEASED, new)
+  if expected ~= mark and not (expected == GATE and is_held_at_gate(job)) then
+    return false
+  elseif holds and not is_a(HELD, new) or change.priority == INFINITE and not releases then
+    return false
+  elseif job.priority ~= 0 or state % FLAGS == SUSPENDED or is_held_by_omfsd(job) or not (holds or releases) then
+    return true -- a suspended job has priority 0 without being held
   end
+  -- Slurm has held the job itself: when omfs-run's exit code had it requeued, or when it was requeued while suspended.
+  local special_exit = math.floor(state / SPECIAL_EXIT) % 2 == 1
+  return is_a(STOPPING, mark) and (releases or special_exit) or is_a(RELEASED, mark) and releases
+end
+
+-- Updates by omfsd or by an administrator.
+local function modify_privileged(change, job, text, by_daemon)
+  local stored = job.admin_comment or ""
+  local mark, foreign = mark_of(stored), foreign_of(stored)
+  local holds, releases = change.priority == 0, change.priority == INFINITE
+  local new, expected, rest = (text or ""):match("^(omfs:[^%s?]+)%?(%S*)(.*)$")
+  local added = (text or ""):match("^%+=(.*)$") -- as `scontrol update AdminComment+=` sends it
+  if added then
+    text = foreign == "" and added or foreign .. "," .. added
+  end
+  if new then
+    if not is_valid(change, job, new, expected) then
+      return ACCESS_DENIED
+    end
+    change.admin_comment = new .. rest
+  elseif mark_of(text) ~= "" or by_daemon and releases and not is_a(RELEASED, mark) then
+    return ACCESS_DENIED
+  elseif (holds or releases and not is_a(RELEASED, mark)) and (mark ~= "" or is_held_at_gate(job)) then
+    change.admin_comment = with_foreign(holds and ADMIN_HELD or ADMIN_RELEASED, text or foreign)
+  elseif text and (mark ~= "" or added) then
+    change.admin_comment = with_foreign(mark == "" and "" or stored:match("^(.-) | ") or stored, text)
+  end
+  if (holds or releases) and has_wait(job.comment or "") then
+    change.comment = without_wait(change.comment or job.comment) -- else a later hold would look like the gate's
+  end
+  return slurm.SUCCESS
+end
+
+-- Between the two orders of a release, Slurm takes a hold by anybody but an administrator and forgets it.
+local function would_be_lost(change, job)
+  return change.priority == 0
+    and job.priority == 0
+    and is_a(RELEASED, mark_of(job.admin_comment))
+    and not has_wait(job.comment or "")
+end
+
+local function modify_by_operator(change, job)
+  local ours = is_held_by_omfsd(job) or is_a(STOPPING, mark_of(job.admin_comment))
+  if would_be_lost(change, job) or ours and (change.priority == 0 or change.priority == INFINITE) then
+    log_to_user("omfsd holds this job; only an Administrator can hold or release it")
+    return ACCESS_DENIED
+  end
+  return slurm.SUCCESS
+end
+
+local function modify_by_owner(change, job, conf, living)
+  local releases, mark = change.priority == INFINITE, mark_of(job.admin_comment)
   local later, waited = after(change, job), has_wait(job.comment or "")
-  if change.nice ~= NO_VAL and change.nice < job.nice or asks_too_much(conf, change, job) then
+  local raises = change.nice ~= NO_VAL and change.nice < job.nice
+  if raises or asks_too_much(conf, change, job) or would_be_lost(change, job) then
     return ACCESS_DENIED
   end
   -- A job that was let in because it is preemptible stays preemptible, running or not. Slurm does not show here whether
@@ -463,21 +554,21 @@ local function modify(change, job, uid, conf, living)
   if let_in(conf, job, true) and not let_in(conf, later, in_by_requeue and change.requeue ~= 0) then
     return ACCESS_DENIED
   end
-  if is_marked(job.admin_comment) and touches_ours(change, job) and (living or not releases) then
+  if (is_a(HELD, mark) or is_a(STOPPING, mark)) and touches_ours(change, job) and (living or not releases) then
     return ACCESS_DENIED
   end
   if (change.licenses ~= nil or change.req_nodes ~= nil) and has_node_license(conf, job.licenses) then
     return ACCESS_DENIED
   end
-  local starts_anew = job.priority ~= 0
-    and job.job_state == PENDING
-    and wants_other(change)
-    and not is_marked(job.admin_comment, PREEMPTED)
+  local starts_anew = job.priority ~= 0 and job.job_state == PENDING and wants_other(change)
   if change.priority == 0 then
     if waited then
       change.comment = without_wait(change.comment or job.comment) -- held by its owner again: no longer by the gate
     end
   elseif (releases and job.priority == 0 or starts_anew) and living and not may_start(conf, later, false) then
+    if releases and mark == ADMIN_HELD then
+      return ACCESS_DENIED -- the hold is not the gate's to take over
+    end
     -- Keep or set a hold, and mark it as not the owner's: from now on the job is held by the gate.
     change.priority = 0
     change.comment = with_wait(change.comment or job.comment or "")
@@ -485,6 +576,54 @@ local function modify(change, job, uid, conf, living)
     change.comment = waited and with_wait(change.comment) or without_wait(change.comment)
   end
   return slurm.SUCCESS
+end
+
+-- Slurm hands over one update for every record of an array in turn, with what we wrote into it for the record before.
+-- So what its sender wrote is put back first. Returns that; an empty text counts there, but cannot be put back.
+local WRITTEN = { "admin_comment", "comment", "priority" }
+local last = { sent = {}, written = {} }
+
+local function copy(change)
+  local fields = {}
+  for _, name in ipairs(WRITTEN) do
+    fields[name] = change[name]
+  end
+  return fields
+end
+
+local function put_back(change, uid)
+  local update = tostring((getmetatable(change) or {})._job_desc) .. " of " .. uid
+  local same = update == last.update
+  for _, name in ipairs(WRITTEN) do
+    same = same and change[name] == last.written[name]
+  end
+  if not same then
+    last = { update = update, sent = copy(change), written = {} }
+  end
+  for _, name in ipairs(WRITTEN) do
+    if change[name] ~= last.sent[name] then
+      change[name] = last.sent[name] or ""
+    end
+  end
+  return last.sent
+end
+
+local function is_privileged(conf, uid)
+  return uid == conf.daemon_uid or listed(conf.privileged_uids, uid)
+end
+
+local function modify(change, job, uid, conf, living)
+  local sent, code = put_back(change, uid), nil
+  if listed(conf.operator_uids, uid) then
+    code = modify_by_operator(change, job)
+  elseif is_privileged(conf, uid) then
+    -- Root's releases may be omfsd's or an administrator's where omfsd runs as root.
+    code = modify_privileged(change, job, sent.admin_comment, uid == conf.daemon_uid and uid ~= "0")
+  else
+    code = modify_by_owner(change, job, conf, living)
+  end
+  last.written = copy(change)
+  return code
 end
 
 -- One open and one close; slurmctld does not wait for omfsd.
@@ -519,10 +658,11 @@ end
 function slurm_job_modify(change, job, _partitions, uid)
   local fine, conf, living = pcall(now)
   local code = conf
+  uid = string.format("%d", uid)
   if fine then
     fine, code = pcall(modify, change, job, uid, conf, living)
   end
-  if living and not listed(conf.privileged_uids, string.format("%d", uid)) then
+  if living and not is_privileged(conf, uid) then
     pcall(wake, conf.wake) -- omfsd knows its own orders
   end
   if fine then

@@ -36,6 +36,7 @@ ONE_WORKER = {
     "tests/integration/test_epilog.py": "the cluster with an epilog",
     "tests/integration/test_hostile_users.py": "the cluster of hostile users",
     "tests/integration/test_job_submit.py": "the cluster with a submit gate",
+    "tests/integration/test_job_submit_marks.py": "the cluster with a user for omfsd",
     "tests/integration/test_spank.py": "the cluster with the SPANK plug-in",
 }
 """The tests marked ``slurm`` of one cluster run on one worker, one after the other, so that it is brought up once. Not

@@ -15,11 +15,10 @@ from omfs_daemon.config.entitlement_text import from_rows
 from omfs_daemon.config.load import check_accounts
 from omfs_daemon.config.open_gateway import open_gateway
 from omfs_daemon.config.schema import Config
-from omfs_daemon.daemon.api.callers import user_name
 from omfs_daemon.daemon.api.client import Client
 from omfs_daemon.daemon.heartbeat import age
 from omfs_daemon.errors import GatewayError, OmfsError, UnreachableError
-from omfs_daemon.slurm.commands.admin_level import admin_level
+from omfs_daemon.slurm.commands.admin_level import admin_levels
 from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
 from omfs_daemon.slurm.settings_check import (
     Finding,
@@ -36,8 +35,10 @@ from omfs_daemon.slurm.settings_check import (
     unknown_account,
 )
 from omfs_daemon.slurm.submit_plugin import (
+    daemon_uid,
     installed_plug_in,
     max_age,
+    operator_uids,
     plug_in_settings,
     privileged_uids,
     watched_heartbeat,
@@ -112,15 +113,19 @@ def _accounts(config: Config, gateway: Gateway) -> Finding:
 
 def _facts(config: Config, settings: SlurmSettings, plug_in: Mapping[str, str], client: Client) -> SiteFacts:
     heartbeat, slurm, uid = config.daemon.heartbeat, config.slurm, os.geteuid()
+    levels = admin_levels(settings, slurm.timeout_seconds, slurm.conf)
     return SiteFacts(
         uid=uid,
-        admin_level=admin_level(settings, user_name(uid), slurm.timeout_seconds, slurm.conf) if uid else "",
+        admin_level=levels.get(uid, ""),
+        operators=frozenset(str(uid) for uid, level in levels.items() if level == "Operator"),
         plugin=installed_plug_in(settings),
         heartbeat=heartbeat,
         heartbeat_age=age(heartbeat, time.time()),
         watched=watched_heartbeat(plug_in, Config().daemon.heartbeat),
         max_age=max_age(plug_in),
+        daemon_uid=daemon_uid(plug_in),
         privileged_uids=privileged_uids(plug_in),
+        operator_uids=operator_uids(plug_in),
         poll_seconds=slurm.poll_seconds,
         running=_runs(client),
         entitlements=_entitlements(config, client),

@@ -12,8 +12,12 @@ import typer
 from omfs_daemon.config.job_submit_conf import as_text, plugin_settings
 from omfs_daemon.config.load import parse_config, read_text
 from omfs_daemon.config.sample import as_toml, effective, sample
+from omfs_daemon.config.schema import Config
 from omfs_daemon.config.socket_path import DEFAULT_PATH
-from omfs_daemon.errors import ConfigError
+from omfs_daemon.errors import ConfigError, GatewayError
+from omfs_daemon.slurm.commands.admin_level import admin_levels
+from omfs_daemon.slurm.commands.command_gateway import CommandGateway
+from omfs_daemon.slurm.settings_check import slurm_user
 from omfs_daemon.terminal.exit_status import Exit, FaultLine
 from omfs_daemon.terminal.output import clean, print_json
 from omfs_daemon.terminal.session import AsJson, session_of
@@ -45,24 +49,39 @@ def show_config(
         print(as_toml(config), end="")
 
 
-@app.command(
-    "job-submit", epilog="Example: omfs config job-submit --privileged slurm > /etc/slurm/omfs_job_submit.conf"
-)
+@app.command("job-submit", epilog="Example: omfs config job-submit > /etc/slurm/omfs_job_submit.conf")
 def job_submit(
     context: typer.Context,
     privileged: Annotated[
         list[str] | None,
         typer.Option(
-            help="Another user who may release and rank jobs, besides root and yourself: SlurmUser, operators."
+            help="Another user who may hold, release and rank all jobs, besides root, SlurmUser and Administrators."
         ),
     ] = None,
 ) -> None:
     """Print the settings of the submit plug-in (job_submit.lua): classes, methods, limits, paths.
 
-    Run it as the user that runs omfsd, and again whenever the configuration changes; `omfs check` reports when.
+    Run it as the user that runs omfsd, and again whenever the configuration, SlurmUser, or an AdminLevel in slurmdbd
+    changes; `omfs check` reports when.
     """
-    uids = {0, os.geteuid(), *(_uid(name) for name in privileged or ())}
-    print(as_text(plugin_settings(session_of(context).config(), uids)), end="")
+    config, daemon_uid = session_of(context).config(), os.geteuid()
+    named = {_uid(name) for name in privileged or ()}
+    slurm_user_uid, levels = _known_to_slurm(config)
+    operators = {uid for uid, level in levels.items() if level == "Operator"}
+    uids = {0, daemon_uid, *slurm_user_uid, *levels, *named} - operators
+    print(as_text(plugin_settings(config, uids, daemon_uid, operators)), end="")
+
+
+def _known_to_slurm(config: Config) -> tuple[set[int], dict[int, str]]:
+    """The uid of SlurmUser, and AdminLevels by uid; both empty, with a line to stderr, if Slurm does not answer."""
+    slurm = config.slurm
+    try:
+        settings = CommandGateway(slurm.conf, slurm.timeout_seconds).settings()
+    except GatewayError as error:
+        typer.echo(f"omfs: without SlurmUser, Administrators and Operators: {clean(str(error))}", err=True)
+        return set(), {}
+    uid = slurm_user(settings.values)
+    return set() if uid is None else {uid}, admin_levels(settings, slurm.timeout_seconds, slurm.conf)
 
 
 def _uid(user: str) -> int:

@@ -17,14 +17,18 @@ _HEAD = "# Written by `omfs config job-submit`; rewrite it when the configuratio
 _MIN_AGE = 10  # seconds; the plug-in's default
 
 
-def plugin_settings(config: Config, privileged_uids: Iterable[int]) -> dict[str, str]:
-    """By name; ConfigError for a name in a class that the plug-in would misread."""
+def plugin_settings(
+    config: Config, privileged_uids: Iterable[int], daemon_uid: int = 0, operator_uids: Iterable[int] = ()
+) -> dict[str, str]:
+    """By name; ConfigError for a name in a class that the plug-in would misread. ``daemon_uid``: of omfsd's user."""
     kept = node_licenses(config).node_licenses
     return {
         "heartbeat": str(config.daemon.heartbeat),
         "wake": str(config.daemon.run_dir / WAKE_FILE),
         "max_age": str(max(_MIN_AGE, ceil(2 * config.slurm.poll_seconds) + 5)),
-        "privileged_uids": ",".join(str(uid) for uid in sorted(set(privileged_uids))),
+        "daemon_uid": str(daemon_uid),
+        "privileged_uids": _uids(privileged_uids),
+        "operator_uids": _uids(operator_uids),
         "methods": ",".join(UNMATCHED.methods),
         "min_runtime_max": str(int(config.policy.min_runtime_max_seconds)),
         "node_licenses": ",".join(node_license.license for node_license in kept),
@@ -50,3 +54,7 @@ def _class(section: ClassSection) -> str:
         fields |= {"methods": class_methods(section), "default": section.default}
     parts = [f"{name}={','.join(values)}" for name, values in fields.items() if values]
     return ";".join([*parts, *(["urgent=yes"] if section.urgent else [])])
+
+
+def _uids(uids: Iterable[int]) -> str:
+    return ",".join(str(uid) for uid in sorted(set(uids)))

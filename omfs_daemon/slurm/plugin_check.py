@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from omfs_daemon.slurm.settings_check import Finding, Level
 from omfs_daemon.slurm.submit_plugin import SETTINGS_FILE
 
-_SITES_OWN = ("heartbeat", "max_age", "privileged_uids")  # checked in settings_check.py
+# Checked in settings_check.py.
+_SITES_OWN = ("heartbeat", "max_age", "daemon_uid", "privileged_uids", "operator_uids")
 _WITHOUT_CLASSES = ("let_in_accounts", "let_in_partitions", "let_in_qos")
 _CLASS = re.compile(r"class_[1-9]\d*")
 

@@ -6,7 +6,7 @@ The thresholds come from measurements on Slurm 22.05 (docs/operating.md) and fro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
@@ -49,8 +49,9 @@ class SiteFacts:
     uid          of the user that runs omfsd
     admin_level  their AdminLevel in slurmdbd ("Operator", "Administrator"); "" if none or unknown
     heartbeat    the file that omfsd writes; ``heartbeat_age`` in seconds, None if there is none
-    watched      the heartbeat file in the plug-in's omfs_job_submit.conf; ``max_age``, ``privileged_uids`` are
-                 from there too
+    operators    the uids with the AdminLevel Operator
+    watched      the heartbeat file in the plug-in's omfs_job_submit.conf; ``max_age``, ``daemon_uid``,
+                 ``privileged_uids``, ``operator_uids`` are from there too
     poll_seconds of the configuration
     running      whether omfsd answers
     entitlements those in force
@@ -58,12 +59,15 @@ class SiteFacts:
 
     uid: int
     admin_level: str
+    operators: frozenset[str]
     plugin: PlugIn
     heartbeat: Path
     heartbeat_age: float | None
     watched: Path
     max_age: float
+    daemon_uid: str
     privileged_uids: frozenset[str]
+    operator_uids: frozenset[str]
     poll_seconds: float
     running: bool
     entitlements: Sequence[Entitlement]
@@ -130,7 +134,7 @@ def findings(settings: SlurmSettings, facts: SiteFacts) -> list[Finding]:
         _kill_wait(values),
         _scheduler(values),
         _plug_in(values, facts),
-        *_releases(values, facts),
+        *_users(values, facts),
         _preempt_type(values),
         _select(values),
         _memory(values),
@@ -150,9 +154,14 @@ def _version(version: str) -> Finding:
     return Finding(Level.OK, "version", f"Slurm {version}")
 
 
-def _permissions(values: dict[str, str], facts: SiteFacts) -> Finding:
+def slurm_user(values: Mapping[str, str]) -> int | None:
+    """The uid of SlurmUser."""
     number = re.search(r"\((\d+)\)", values.get("SlurmUser", ""))
-    if facts.uid == 0 or (number and int(number[1]) == facts.uid):
+    return int(number[1]) if number else None
+
+
+def _permissions(values: dict[str, str], facts: SiteFacts) -> Finding:
+    if facts.uid in (0, slurm_user(values)):
         return Finding(Level.OK, "permissions", f"uid {facts.uid} may give Slurm all orders that omfsd needs")
     if facts.admin_level.lower() in ("operator", "administrator"):
         return Finding(
@@ -276,16 +285,30 @@ def _plug_in(values: dict[str, str], facts: SiteFacts) -> Finding:
     return Finding(Level.OK, subject, f"the plug-in holds jobs at submit while {facts.heartbeat} is fresh ({age})")
 
 
-def _releases(values: dict[str, str], facts: SiteFacts) -> list[Finding]:
-    """Whether our plug-in accepts the daemon's orders."""
+def _users(values: dict[str, str], facts: SiteFacts) -> list[Finding]:
+    """Whether our plug-in knows the daemon and the Operators."""
     if "lua" not in values.get("JobSubmitPlugins", "").split(",") or facts.plugin is not PlugIn.OURS:
         return []
-    subject, uid = "privileged_uids", str(facts.uid)
+    return [_daemon_uid(facts), *_operators(facts)]
+
+
+def _daemon_uid(facts: SiteFacts) -> Finding:
+    subject, uid = "daemon_uid", str(facts.uid)
+    fix = f"daemon_uid={uid} in omfs_job_submit.conf, or run omfsd (and this check) as uid {facts.daemon_uid}"
+    if uid == facts.daemon_uid:
+        return Finding(Level.OK, subject, f"the plug-in accepts orders of uid {uid}")
     if uid in facts.privileged_uids:
-        return [Finding(Level.OK, subject, f"the plug-in accepts orders of uid {uid}")]
+        return Finding(Level.WARN, subject, f"the plug-in takes releases of uid {uid} for an administrator's", fix)
     what = f"the plug-in accepts no orders of uid {uid}: jobs held at submit could not be released"
-    fix = f"privileged_uids={','.join(sorted({*facts.privileged_uids, uid} - {''}))} in omfs_job_submit.conf"
-    return [Finding(Level.FAIL, subject, what, f"{fix}, or run omfsd (and this check) as one of them")]
+    return Finding(Level.FAIL, subject, what, fix)
+
+
+def _operators(facts: SiteFacts) -> list[Finding]:
+    unknown = ", ".join(sorted(facts.operators - facts.operator_uids, key=int))
+    if not unknown:
+        return []
+    what = f"Operators (uid {unknown}) whom the plug-in takes for other users"
+    return [Finding(Level.WARN, "operator_uids", what, "omfs config job-submit > omfs_job_submit.conf")]
 
 
 def _preempt_type(values: dict[str, str]) -> Finding:

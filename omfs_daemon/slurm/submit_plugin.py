@@ -57,9 +57,23 @@ def max_age(plug_in: Mapping[str, str]) -> float:
         return _MAX_AGE
 
 
+def daemon_uid(plug_in: Mapping[str, str]) -> str:
+    """The uid that the plug-in takes for omfsd's."""
+    return plug_in.get("daemon_uid", "0")
+
+
 def privileged_uids(plug_in: Mapping[str, str]) -> frozenset[str]:
-    """The uids whose releases the plug-in accepts."""
-    return frozenset(re.sub(r"\s", "", plug_in.get("privileged_uids", "0")).split(","))
+    """The uids whose releases the plug-in accepts, besides omfsd's."""
+    return _listed(plug_in.get("privileged_uids", "0"))
+
+
+def operator_uids(plug_in: Mapping[str, str]) -> frozenset[str]:
+    """The uids that the plug-in takes for Operators."""
+    return _listed(plug_in.get("operator_uids", ""))
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(filter(None, re.sub(r"\s", "", text).split(",")))
 
 
 def _beside(settings: SlurmSettings, name: str) -> Path:

@@ -107,7 +107,7 @@ def test_however_licenses_are_written_they_are_counted_as_slurm_counts_them(gate
 )
 def test_a_device_on_any_node_is_never_had_without_the_gate(gate: LocalSlurm, licenses: str) -> None:
     job = look(gate, gate.submit("sleep 3600", f"--licenses={licenses}", "--comment=omfs:method=requeue", uid=USER))
-    assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:gate")
+    assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:held:0")
 
 
 def test_nobody_takes_the_devices_of_a_node_on_which_they_do_not_run(gate: LocalSlurm) -> None:
@@ -115,7 +115,7 @@ def test_nobody_takes_the_devices_of_a_node_on_which_they_do_not_run(gate: Local
     words = ("--licenses=ve_n1:2", "--comment=omfs:method=requeue")
     for place in ("--nodelist=n2", "--exclude=n1", "--nodes=1"):
         job = look(gate, gate.submit("sleep 3600", *words, place, uid=USER))
-        assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:gate"), place
+        assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:held:0"), place
     later = gate.submit("sleep 3600", *words, "--nodelist=n1", "--begin=now+1hour", uid=USER)
     moved = gate.command("scontrol", "update", f"jobid={later}", "nodelist=n2", check=False, uid=USER)
     assert "denied" in moved.stderr

@@ -23,14 +23,14 @@ from omfs_daemon.policy.rules.classes import classify
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
+from tests.support.marked_jobs import GONE, MAX_AGE
 from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
 
 PLUGIN = Path(__file__).parents[2] / "plugins" / "job_submit.lua"
 OWNER = "nobody"
-MAX_AGE, GONE = "3600", 4000
-"""Seconds: a heartbeat does not grow old within a test, and one of a daemon that is gone."""
+GATE = "omfs:held:0"
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,17 @@ def as_owner(cluster: LocalSlurm, *arguments: str) -> str:
     return output.stderr if output.code else ""
 
 
+def let_go(cluster: LocalSlurm, job: Job) -> None:
+    """Release a job from the gate as the daemon does."""
+    cluster.command("scontrol", "update", f"jobid={job.id}", f"AdminComment=omfs:rel:1?{GATE}")
+    cluster.command("scontrol", "release", job.ref)
+
+
+def waits_at_gate(job: Job) -> bool:
+    """Held when its owner released or changed it, which can be marked only in its comment."""
+    return job.hold is Hold.USER and "omfs:wait" in job.comment.split()
+
+
 @pytest.fixture
 def woken(gate: LocalSlurm) -> Iterator[Event]:
     """Set whenever the daemon would have been woken."""
@@ -99,9 +110,9 @@ def runs(cluster: LocalSlurm, job: Job) -> Callable[[], bool]:
 
 def test_holds_while_the_daemon_lives(gate: LocalSlurm) -> None:
     job = submit(gate, "--comment=see omfs:methods=requeue")
-    assert (job.hold, job.priority, job.admin_comment) == (Hold.USER, 0, "omfs:gate")
-    assert gate.gateway().release([job.ref]) == []
-    wait_until(runs(gate, job), "the job to run after root's release")
+    assert (job.hold, job.priority, job.admin_comment) == (Hold.USER, 0, GATE)
+    let_go(gate, job)
+    wait_until(runs(gate, job), "the job to run after the daemon's release")
 
 
 @pytest.mark.parametrize("age", [GONE, 1e9])
@@ -147,7 +158,7 @@ def test_lets_in_what_is_preemptible(gate: LocalSlurm, arguments: tuple[str, ...
     ],
 )
 def test_holds_all_else(gate: LocalSlurm, arguments: tuple[str, ...]) -> None:
-    assert submit(gate, *arguments).admin_comment == "omfs:gate"
+    assert submit(gate, *arguments).admin_comment == GATE
 
 
 @pytest.mark.parametrize(
@@ -200,13 +211,12 @@ def test_an_owners_release_leads_to_the_gate(gate: LocalSlurm) -> None:
     job = submit(gate, "--hold", "--comment=words")
     assert as_owner(gate, "release", job.ref) == ""
     released = look(gate, job.id)
-    assert (released.hold, released.admin_comment) == (Hold.USER, "omfs:gate")
-    assert released.comment == "words omfs:wait"
+    assert (released.hold, released.comment) == (Hold.USER, "words omfs:wait")
     assert as_owner(gate, "release", job.ref) == ""
     assert look(gate, job.id) == released
 
-    gate.gateway().release([job.ref])
-    wait_until(runs(gate, job), "the job to run after root's release")
+    let_go(gate, job)
+    wait_until(runs(gate, job), "the job to run after the daemon's release")
 
 
 def test_owners_may_hold_again_after_their_release(gate: LocalSlurm) -> None:
@@ -239,7 +249,7 @@ def test_a_release_of_what_slurm_may_not_requeue_leads_to_the_gate(gate: LocalSl
     job = submit(gate, "--hold", "--comment=omfs:method=requeue", option)
     beat(gate)
     assert as_owner(gate, "release", job.ref) == ""
-    assert look(gate, job.id).admin_comment == "omfs:gate"
+    assert waits_at_gate(look(gate, job.id))
 
 
 @pytest.mark.parametrize("beats", [True, False], ids=["daemon lives", "daemon gone"])
@@ -278,8 +288,7 @@ def test_requeue_may_be_forgone_where_another_method_is_named(gate: LocalSlurm) 
 def released(cluster: LocalSlurm, *arguments: str) -> Job:
     """A job that may never be stopped, let go by the daemon; its begin time keeps it waiting."""
     job = submit(cluster, "--begin=now+1hour", "--comment=words", *arguments)
-    assert cluster.gateway().release([job.ref]) == []
-    assert cluster.gateway().set_admin_comment([job.ref], "[omfs] let go") == []
+    let_go(cluster, job)
     assert look(cluster, job.id).hold is Hold.NONE
     return job
 
@@ -302,23 +311,20 @@ def test_what_becomes_another_job_waits_at_the_gate_again(gate: LocalSlurm, chan
     job = released(gate)
     assert as_owner(gate, "update", f"jobid={job.id}", change) == ""
     changed = look(gate, job.id)
-    assert (changed.hold, changed.admin_comment, changed.comment) == (Hold.USER, "omfs:gate", "words omfs:wait")
+    assert (changed.hold, changed.comment) == (Hold.USER, "words omfs:wait")
     assert as_owner(gate, "release", job.ref) == ""
     assert look(gate, job.id).hold is Hold.USER
 
-    gate.gateway().release([job.ref])
+    let_go(gate, job)
     assert look(gate, job.id).hold is Hold.NONE
     assert look(gate, job.id).comment == "words"
 
 
 def test_what_becomes_another_job_in_the_moment_of_its_release_waits_again(gate: LocalSlurm) -> None:
-    """The mark in its AdminComment is still the gate's."""
-    job = submit(gate, "--begin=now+1hour")
-    gate.gateway().release([job.ref])
+    job = released(gate)
     assert as_owner(gate, "update", f"jobid={job.id}", "numcpus=3", "numnodes=2") == ""
     changed = look(gate, job.id)
-    assert (changed.hold, changed.admin_comment, changed.request.nodes) == (Hold.USER, "omfs:gate", 2)
-    assert "denied" in as_owner(gate, "update", f"jobid={job.id}", "partition=urgent")
+    assert (waits_at_gate(changed), changed.request.nodes) == (True, 2)
 
 
 def test_what_becomes_another_job_does_not_wait_without_a_daemon(gate: LocalSlurm) -> None:
@@ -342,32 +348,26 @@ def test_other_changes_do_not_lead_back_to_the_gate(gate: LocalSlurm) -> None:
     assert look(gate, held.id).admin_comment == ""
 
 
-def test_roots_hold_of_a_released_job_is_not_the_gates(gate: LocalSlurm) -> None:
+@pytest.mark.parametrize("beats", [True, False], ids=["daemon lives", "daemon gone"])
+def test_roots_hold_of_a_job_at_the_gate_is_not_the_gates(gate: LocalSlurm, beats: bool) -> None:
     job = submit(gate, "--hold", "--begin=now+1hour", "--comment=words")
     as_owner(gate, "release", job.ref)
-    assert look(gate, job.id).admin_comment == "omfs:gate"
+    assert waits_at_gate(look(gate, job.id))
+    if not beats:
+        beat(gate, GONE)
+    gate.command("scontrol", "uhold", job.ref)
+    held = look(gate, job.id)
+    assert (held.hold, held.admin_comment, held.comment) == (Hold.USER, "adm:held", "words")
     gate.command("scontrol", "release", job.ref)
-    assert look(gate, job.id).comment == "words"
-    gate.command("scontrol", "uhold", job.ref)
-    held = look(gate, job.id)
-    assert (held.hold, held.admin_comment) == (Hold.USER, "")
-
-
-def test_roots_hold_without_a_daemon_is_not_the_gates(gate: LocalSlurm) -> None:
-    job = submit(gate, "--hold", "--comment=words")
-    as_owner(gate, "release", job.ref)
-    beat(gate, GONE)
-    gate.command("scontrol", "uhold", job.ref)
-    held = look(gate, job.id)
-    assert (held.hold, held.admin_comment, held.comment) == (Hold.USER, "", "words")
+    assert (look(gate, job.id).hold, look(gate, job.id).admin_comment) == (Hold.NONE, "adm:rel")
 
 
 def test_the_daemons_hold_in_the_gates_place_stays_its_own(gate: LocalSlurm) -> None:
     job = submit(gate, "--hold", "--comment=words")
     as_owner(gate, "release", job.ref)
-    assert gate.gateway().hold([job.ref]) == []
+    gate.command("scontrol", "update", f"jobid={job.id}", "Priority=0", f"AdminComment=omfs:held:1?{GATE} why")
     held = look(gate, job.id)
-    assert (held.hold, held.admin_comment, held.comment) == (Hold.ADMIN, "omfs:gate", "words")
+    assert (held.hold, held.admin_comment, held.comment) == (Hold.ADMIN, "omfs:held:1 why", "words")
 
 
 def test_a_job_let_in_stays_preemptible(gate: LocalSlurm) -> None:
@@ -389,7 +389,7 @@ def test_root_may_do_all(gate: LocalSlurm) -> None:
     gateway = gate.gateway()
     assert gateway.set_nice([job.ref], -400) == []
     assert gateway.pin(job.ref, ["n2"]) == []
-    assert gateway.hold([job.ref]) == []
+    gate.command("scontrol", "hold", job.ref)
     now = look(gate, job.id)
     assert (now.nice, now.request.required_nodes, now.hold) == (-400, {"n2"}, Hold.ADMIN)
 
@@ -398,7 +398,7 @@ def test_root_may_do_all(gate: LocalSlurm) -> None:
 @pytest.mark.parametrize("licenses", ["", "ve_n1:1", "ve_n1:2,ve_n2:1", "fluent:1"])
 def test_owners_cannot_change_the_node_licenses_of_their_jobs(gate: LocalSlurm, method: str, licenses: str) -> None:
     job = submit(gate, "--licenses=ve_n1:2", f"--comment={method}")
-    assert gate.gateway().release([job.ref]) == []
+    let_go(gate, job)
     wait_until(runs(gate, job), "the job to run")
     assert "denied" in as_owner(gate, "update", f"jobid={job.id}", f"licenses={licenses}")
     assert look(gate, job.id).licenses == (("ve_n1", 2),)
@@ -419,11 +419,11 @@ def test_other_licenses_are_the_owners(gate: LocalSlurm) -> None:
 
 def test_a_job_that_takes_any_device_waits_until_it_is_placed(gate: LocalSlurm) -> None:
     job = submit(gate, "--licenses=fluent,ve:1", "--comment=omfs:method=suspend")
-    assert (job.hold, job.admin_comment) == (Hold.USER, "omfs:gate")
+    assert (job.hold, job.admin_comment) == (Hold.USER, GATE)
     assert "denied" in as_owner(gate, "update", f"jobid={job.id}", "licenses=ve_n1:1")
     assert "denied" in as_owner(gate, "release", job.ref)
     assert gate.gateway().pin(job.ref, ["n2"], (("fluent", 1), ("ve_n2", 1))) == []
-    assert gate.gateway().release([job.ref]) == []
+    let_go(gate, job)
     wait_until(runs(gate, job), "the job to run where it was placed")
     assert (look(gate, job.id).on_nodes, look(gate, job.id).licenses) == (("n2",), (("fluent", 1), ("ve_n2", 1)))
 
@@ -432,10 +432,10 @@ def test_nor_can_its_owner_ask_for_any_device_later(gate: LocalSlurm) -> None:
     job = submit(gate, "--hold", "--comment=omfs:method=suspend")
     assert as_owner(gate, "update", f"jobid={job.id}", "licenses=ve:1") == ""
     assert as_owner(gate, "release", job.ref) == ""
-    assert look(gate, job.id).admin_comment == "omfs:gate"
+    assert waits_at_gate(look(gate, job.id))
     waiting = submit(gate, "--begin=now+1hour", "--comment=omfs:method=suspend")
     assert as_owner(gate, "update", f"jobid={waiting.id}", "licenses=ve:1") == ""
-    assert look(gate, waiting.id).admin_comment == "omfs:gate"
+    assert waits_at_gate(look(gate, waiting.id))
 
 
 @pytest.mark.parametrize("words", ["mine omfs:method=dmtcp,suspend", "omfs:method=suspend"])
@@ -444,8 +444,8 @@ def test_omfs_run_may_write_its_report_into_the_comment(gate: LocalSlurm, words:
     job = submit(gate, f"--comment={words}")
     wait_until(runs(gate, job), "the job to run")
     word = "omfs:run=0:ready:method=dmtcp"
-    for mark in ("", "omfs:gate"):
-        gate.gateway().set_admin_comment([job.ref], mark)
+    for mark in ("", "omfs:stopping:1?"):
+        gate.command("scontrol", "update", f"jobid={job.id}", f"AdminComment={mark}")
         for comment in (f"{words} {word}", f"{words} omfs:run=0:stopped:method=dmtcp:bytes=1:seconds=0.5"):
             assert as_owner(gate, "update", f"jobid={job.id}", f"comment={comment}") == ""
             assert look(gate, job.id).comment == comment
@@ -486,7 +486,7 @@ def test_a_script_of_the_sites_own_may_call_it(gate: LocalSlurm) -> None:
     try:
         output = gate.command("sbatch", "--parsable", "--wrap=true", uid=OWNER)
         assert "the site's own" in output.stderr
-        assert look(gate, int(output.stdout)).admin_comment == "omfs:gate"
+        assert look(gate, int(output.stdout)).admin_comment == GATE
         assert "denied" in as_owner(gate, "release", output.stdout.strip())
     finally:
         script.write_text(kept)
@@ -612,7 +612,7 @@ def test_refuses_an_urgent_job_of_who_may_not(site: LocalSlurm, account: str) ->
 )
 def test_the_sites_classes_decide_who_is_held(site: LocalSlurm, arguments: tuple[str, ...], held: bool) -> None:
     job = submit(site, *arguments)
-    assert (job.hold, job.admin_comment) == ((Hold.USER, "omfs:gate") if held else (Hold.NONE, ""))
+    assert (job.hold, job.admin_comment) == ((Hold.USER, GATE) if held else (Hold.NONE, ""))
 
 
 @pytest.mark.parametrize("partition", ["main", "urgent", "main,urgent"])

@@ -163,6 +163,8 @@ class LocalSlurm:
             path = self.directory / name
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o755)
+        for name in ("state", "log"):
+            shutil.chown(self.directory / name, self.shape.options.get("SlurmUser", "root"))
         self.output.chmod(0o1777)
         for node in self.shape.node_names:
             (self.directory / "spool" / node).mkdir(exist_ok=True)

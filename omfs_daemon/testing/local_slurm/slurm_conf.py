@@ -17,7 +17,8 @@ class Shape:
 
     ``memory_mb``: MB per node. ``gres``: one text for every node (``"ve:2,gpu:a100:1"``) or one per node name.
     ``features``: the same. ``partitions``: more lines as in slurm.conf (``"PartitionName=x Nodes=n1"``).
-    ``options``: lines of slurm.conf to add or to replace by name; an empty value removes the line.
+    ``options``: lines of slurm.conf to add or to replace by name; an empty value removes the line. ``SlurmUser`` may be
+    any user of this host.
     """
 
     nodes: int = 4

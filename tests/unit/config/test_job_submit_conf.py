@@ -43,11 +43,13 @@ anywhere = "ve"
 
 
 def test_the_settings_follow_the_configuration() -> None:
-    assert plugin_settings(SITE, [998, 0]) == {
+    assert plugin_settings(SITE, [998, 0], 998, [8, 7]) == {
         "heartbeat": "/run/other/heartbeat",
         "wake": "/run/other/wake",
         "max_age": "17",
+        "daemon_uid": "998",
         "privileged_uids": "0,998",
+        "operator_uids": "7,8",
         "methods": "requeue,suspend,dmtcp,criu,application,pageout,ve_swap",
         "min_runtime_max": "90",
         "node_licenses": "ve_{node}",
@@ -86,3 +88,23 @@ def test_the_command_prints_the_file(tmp_path: Path) -> None:
     code, printed, told = omfs("--privileged", "no such one")
     assert (code, printed) == (2, "")
     assert told == "omfs: --privileged no such one: must be a user of this host, or a uid\n"
+
+
+def test_the_command_asks_slurm_who_is_an_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, programs = tmp_path / "omfs.toml", tmp_path / "bin"
+    path.write_text("")
+    programs.mkdir()
+    for name, printed in (
+        (
+            "scontrol",
+            "AccountingStorageType = accounting_storage/slurmdbd\nSlurmUser = slurm(77)\nSLURM_VERSION = 22.05.8",
+        ),
+        ("sacctmgr", "daemon|Operator\nnobody|Administrator\nroot|None\nno such one|Operator"),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\ncat << END\n{printed}\nEND\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    printed = CliRunner().invoke(app, ["-c", str(path), "config", "job-submit"]).stdout
+    operator, administrator = (pwd.getpwnam(name).pw_uid for name in ("daemon", "nobody"))
+    uids = ",".join(str(uid) for uid in sorted({0, 77, administrator, os.geteuid()}))
+    assert f"\ndaemon_uid = {os.geteuid()}\nprivileged_uids = {uids}\noperator_uids = {operator}\n" in printed

@@ -80,4 +80,5 @@ def test_a_part_of_a_long_reference_that_is_refused_stands_for_it() -> None:
             refused = share_tasks(arguments[-1], "7_59999")
             return CommandOutput("", "7_59999: No\n", 1) if refused else CommandOutput("", "", 0)
 
-    assert [(r.ref == ref, r.message) for r in CommandGateway(runner=NamesAPart()).suspend(["3", ref])] == [(True, "No")]
+    refusals = CommandGateway(runner=NamesAPart()).suspend(["3", ref])
+    assert [(refusal.ref == ref, refusal.message) for refusal in refusals] == [(True, "No")]

@@ -13,7 +13,15 @@ from omfs_daemon.slurm.plugin_check import plugin_settings_findings
 from omfs_daemon.slurm.settings_check import Finding, Level
 
 PLUGIN = Path(__file__).parents[3] / "plugins/job_submit.lua"
-DEFAULT = {"heartbeat": "/run/omfs/heartbeat", "wake": "/run/omfs/wake", "max_age": "10", "node_licenses": ""}
+DEFAULT = {
+    "heartbeat": "/run/omfs/heartbeat",
+    "wake": "/run/omfs/wake",
+    "max_age": "10",
+    "daemon_uid": "0",
+    "privileged_uids": "0",
+    "operator_uids": "",
+    "node_licenses": "",
+}
 WANTED = DEFAULT | {
     "wake": "/run/other/wake",
     "node_licenses": "ve_{node}",
@@ -26,7 +34,15 @@ def findings(found: dict[str, str]) -> list[Finding]:
     return plugin_settings_findings(WANTED, DEFAULT, found)
 
 
-@pytest.mark.parametrize("change", [{}, {"max_age": "60", "let_in_qos": "x"}, {"node_licenses": "  ve_{node} "}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"max_age": "60", "let_in_qos": "x"},
+        {"daemon_uid": "8", "privileged_uids": "7", "operator_uids": "6"},
+        {"node_licenses": "  ve_{node} "},
+    ],
+)
 def test_the_same_settings(change: dict[str, str]) -> None:
     assert [finding.level for finding in findings(WANTED | change)] == [Level.OK]
 
@@ -59,8 +75,8 @@ def test_an_unknown_setting_is_named_with_those_that_are_allowed() -> None:
         Level.WARN,
         "omfs_job_submit.conf",
         "books, class_x: unknown, and ignored by the plug-in",
-        "remove it from omfs_job_submit.conf; allowed: heartbeat, let_in_accounts, let_in_partitions, let_in_qos, "
-        "max_age, node_licenses, wake, class_1, class_2, ...",
+        "remove it from omfs_job_submit.conf; allowed: daemon_uid, heartbeat, let_in_accounts, let_in_partitions, "
+        "let_in_qos, max_age, node_licenses, operator_uids, privileged_uids, wake, class_1, class_2, ...",
     )
 
 

@@ -9,7 +9,14 @@ import pytest
 from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.slurm.gateway import SlurmSettings
 from omfs_daemon.slurm.settings_check import Finding, Level, SiteFacts, findings
-from omfs_daemon.slurm.submit_plugin import PlugIn, max_age, plug_in_settings, privileged_uids
+from omfs_daemon.slurm.submit_plugin import (
+    PlugIn,
+    daemon_uid,
+    max_age,
+    operator_uids,
+    plug_in_settings,
+    privileged_uids,
+)
 
 GOOD = {
     "AuthInfo": "cred_expire=5",
@@ -26,12 +33,15 @@ GOOD = {
 FACTS = SiteFacts(
     uid=0,
     admin_level="",
+    operators=frozenset(),
     plugin=PlugIn.OURS,
     heartbeat=Path("/run/omfs/heartbeat"),
     heartbeat_age=1.0,
     watched=Path("/run/omfs/heartbeat"),
     max_age=10.0,
+    daemon_uid="0",
     privileged_uids=frozenset({"0"}),
+    operator_uids=frozenset(),
     poll_seconds=1.0,
     running=True,
     entitlements=(Entitlement("bio", Fraction(50)),),
@@ -149,25 +159,39 @@ def test_a_daemon_that_polls_too_seldom_for_the_plug_in() -> None:
 
 
 def test_the_plug_in_must_take_the_daemons_orders() -> None:
-    assert found()["privileged_uids"].level is Level.OK
-    finding = found(facts=replace(FACTS, uid=64030))["privileged_uids"]
-    assert finding.level is Level.FAIL and finding.fix.startswith("privileged_uids=0,64030 ")
-    assert "privileged_uids" not in found(facts=replace(FACTS, uid=64030, plugin=PlugIn.MISSING))
+    assert found()["daemon_uid"].level is Level.OK
+    facts = replace(FACTS, uid=64030)
+    finding = found(facts=facts)["daemon_uid"]
+    assert finding.level is Level.FAIL and finding.fix.startswith("daemon_uid=64030 ")
+    assert found(facts=replace(facts, privileged_uids=frozenset({"64030"})))["daemon_uid"].level is Level.WARN
+    assert found(facts=replace(facts, daemon_uid="64030"))["daemon_uid"].level is Level.OK
+    assert "daemon_uid" not in found(facts=replace(facts, plugin=PlugIn.MISSING))
+
+
+def test_the_plug_in_must_know_the_operators() -> None:
+    assert "operator_uids" not in found()
+    facts = replace(FACTS, operators=frozenset({"70", "7"}), operator_uids=frozenset({"8"}))
+    assert found(facts=facts)["operator_uids"].what.startswith("Operators (uid 7, 70) ")
+    assert "operator_uids" not in found(facts=replace(facts, operator_uids=frozenset({"7", "70"})))
 
 
 @pytest.mark.parametrize(
-    ("text", "age", "uids"),
+    ("text", "age", "uid", "privileged", "operators"),
     [
-        ("", 10.0, {"0"}),
-        ("# x\nmax_age = 30\n privileged_uids = 0, 64030 \n", 30.0, {"0", "64030"}),
-        ("max_age=5\nmax_age=soon\nprivileged_uids=\n", 10.0, {""}),
+        ("", 10.0, "0", {"0"}, set()),
+        ("# x\nmax_age = 30\n privileged_uids = 0, 64030 \n", 30.0, "0", {"0", "64030"}, set()),
+        ("max_age=5\nmax_age=soon\nprivileged_uids=\n", 10.0, "0", set(), set()),
+        ("daemon_uid = 64030\noperator_uids=7, 8\n", 10.0, "64030", {"0"}, {"7", "8"}),
     ],
 )
-def test_the_plug_ins_settings(tmp_path: Path, text: str, age: float, uids: set[str]) -> None:
+def test_the_plug_ins_settings(
+    tmp_path: Path, text: str, age: float, uid: str, privileged: set[str], operators: set[str]
+) -> None:
     settings = SlurmSettings("22.05.8", {"SLURM_CONF": str(tmp_path / "slurm.conf")})
     (tmp_path / "omfs_job_submit.conf").write_text(text)
     plug_in = plug_in_settings(settings)
-    assert (max_age(plug_in), privileged_uids(plug_in)) == (age, uids)
+    assert (max_age(plug_in), daemon_uid(plug_in)) == (age, uid)
+    assert (privileged_uids(plug_in), operator_uids(plug_in)) == (privileged, operators)
 
 
 def test_entitlements_that_leave_nothing_for_others() -> None:
