@@ -20,7 +20,7 @@ from omfs_daemon.slurm.commands.run_command import run_command
 from omfs_daemon.testing.local_slurm import own_processes
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, LocalSlurmError
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
-from tests.support.comments import HELD
+from tests.support.comments import HELD, RELEASED
 from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
@@ -143,7 +143,7 @@ def test_a_fulfilled_dependency_is_none(slurm: LocalSlurm) -> None:
     first = slurm.submit("true", "--hold")
     held = slurm.submit("true", "--hold", f"--dependency=afterany:{first}")
     assert find(slurm, held).eligible == inf
-    assert slurm.gateway().release([str(first)]) == []
+    assert slurm.gateway().release([str(first)], RELEASED) == []
     in_state(slurm, first, JobState.ENDED)
     assert find(slurm, held).eligible is None
     assert {job.id: job.eligible for job in slurm.gateway().jobs()}[held] is None

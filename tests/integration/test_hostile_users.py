@@ -17,6 +17,7 @@ from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
 from tests.support.amounts import is_soak
+from tests.support.comments import HELD
 from tests.support.daemons import Daemon
 from tests.support.waiting import LIMIT, wait_until
 
@@ -199,7 +200,7 @@ def test_a_list_of_tasks_that_no_argument_takes_is_ordered_in_parts(own_slurm: C
     array, other = odd_job(cluster, f"--array=1-{last}:3,2-{last}:3"), odd_job(cluster)
     (job,) = [job for job in cluster.gateway().jobs() if job.array_id == array]
     assert len(job.ref) > 128 * 1024 or not is_soak()
-    assert cluster.gateway().hold([job.ref, str(other)]) == []
+    assert cluster.gateway().hold([job.ref, str(other)], HELD) == []
     held = [job for job in cluster.gateway().jobs() if job.hold is Hold.ADMIN]
     assert sum(len(job.task_ids) for job in held) == last * 2 // 3
     assert look(cluster, other).hold is Hold.ADMIN
