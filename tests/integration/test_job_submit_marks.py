@@ -296,11 +296,13 @@ def running(on: MarkedCluster, script: str = "sleep 3600") -> str:
 
 
 def waits(on: MarkedCluster, ref: str) -> Record:
-    """The job, once it has returned to the queue."""
-    return wait_until(
-        lambda: found if (found := on.record(ref)).state in ("PENDING", "SPECIAL_EXIT") else None,
-        "the job to be requeued",
-    )
+    """The job, once it has returned to the queue, and Slurm's scheduler, which passes later, has written the reason."""
+
+    def returned() -> Record | None:
+        found = on.record(ref)
+        return found if found.state in ("PENDING", "SPECIAL_EXIT") and found.reason != "None" else None
+
+    return wait_until(returned, "the job to be requeued, with a reason")
 
 
 def test_a_preempted_job_returns_held_with_its_mark(gate: MarkedCluster) -> None:
