@@ -196,11 +196,12 @@ class Cycle:
         found = reconcile(self._journal.state, observation, self._clock(), settings)
         if found.records:
             self._journal.write(*found.records)
-        refused = {refusal.ref for refusal in self._executor.give(found.orders, observation, settings.nodes)}
-        self._history_database.record_events(event for event in found.events if event.job not in refused)
+        # Before the orders, which may fail: the journal does not have these jobs as preempted a second time.
         self._history_database.record_costs(found.costs)
         for paid in found.costs:
             self._metrics.observe_cost(paid)
+        refused = {refusal.ref for refusal in self._executor.give(found.orders, observation, settings.nodes)}
+        self._history_database.record_events(event for event in found.events if event.job not in refused)
 
     def _observation(self, snapshot: Snapshot) -> Observation:
         return Observation(snapshot, self._executor.work_queue.seen)

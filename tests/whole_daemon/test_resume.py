@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.preempt_methods import IN
 from omfs_daemon.preemption.methods.node_work import NodeAction
+from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from tests.support.fake_omfs_node import GB
 from tests.support.fake_site import Site
 from tests.support.preemption_cases import (
@@ -97,4 +99,21 @@ def test_a_borrower_is_not_preempted_for_a_job_that_cannot_be_moved_in(method: s
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
     assert lost(site, [job]) == 0
+    check_peace(site)
+
+
+@pytest.mark.parametrize("method", ON_NODES)
+def test_what_a_return_cost_is_recorded_though_slurm_does_not_take_the_mark(method: str, tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=1)
+    job = victim(site, method, "n1", run_time=100, time_limit=1000)
+    site.run_until(lambda: site.runs(job), limit=20)
+    urgent = preemptor(site, method, run_time=10)
+    site.run_until(lambda: site.runs(urgent), limit=30)
+    site.gateway.faults.inject(Fault.DEAD, ["set_admin_comment"])
+    site.run_until(lambda: site.runs(job) and str(job) not in site.journal.state.preempted, limit=60)
+    site.run(5)
+    site.gateway.faults.clear()
+    (paid,) = [paid for paid in site.history_database.costs(0.0) if paid.direction == IN]
+    assert (paid.job, paid.method) == (str(job), method)
+    site.rest()
     check_peace(site)
