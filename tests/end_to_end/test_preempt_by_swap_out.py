@@ -71,7 +71,12 @@ def test_an_urgent_job_gets_the_engine_and_its_memory_twice_in_a_row(omfsd: Node
         omfsd.wait_until(lambda: not omfsd.under_way(), "the job to have its licenses again")
         assert omfsd.metric("omfs_preemption_delay_seconds_count", method="ve_swap") == turn
         assert omfsd.metric("omfs_moved_bytes_total", method="ve_swap", direction="out") == turn * 600 * MB
-        assert omfsd.metric("omfs_moved_bytes_total", method="ve_swap", direction="in") == turn * 600 * MB
+        omfsd.wait_until(
+            lambda turn=turn: (
+                omfsd.metric("omfs_moved_bytes_total", method="ve_swap", direction="in") == turn * 600 * MB
+            ),
+            "its return, which the journal has first, to be counted",
+        )
     assert omfsd.metric("omfs_preemption_delay_seconds_sum", method="ve_swap") > 2 * 0.28, "at 2 GB/s"
     for stop in omfsd.ask("history")["preemptions"]:
         (victim,) = stop["victims"]
