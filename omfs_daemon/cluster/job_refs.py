@@ -31,6 +31,15 @@ def tasks_ref(array_id: int, task_ids: Iterable[int]) -> str:
     return f"{array_id}_{listed}" if listed.isdecimal() else f"{array_id}_[{listed}]"
 
 
+def rest_of(array_id: int, task_ids: Iterable[int], refs: Iterable[str]) -> str:
+    """The reference of the tasks of an array that none of these references names; "" if there are none."""
+    named: set[int] = set()
+    for ref in refs:
+        named |= task_ids_of(ref.partition("_")[2].strip("[]"))
+    rest = [task for task in task_ids if task not in named]
+    return tasks_ref(array_id, rest) if rest else ""
+
+
 def first_task(ref: str) -> str:
     """``3_4`` for the list ``3_[4-5,9]``; any other reference as it is."""
     array, _, listed = ref.partition("_[")

@@ -82,14 +82,12 @@ class PreemptionUnderWay:
 class PreemptedJob:
     """A preempted job that does not run again yet.
 
-    ``licenses``: what it held before we removed them (empty: not changed); ``gres``: what it needs back on each of its
-    nodes to resume.
+    ``gres``: what it needs back on each of its nodes to resume.
     """
 
     at: float
     method: str
     preemptor: str
-    licenses: tuple[tuple[str, int], ...] = ()
     gres: tuple[tuple[str, int], ...] = ()
 
 

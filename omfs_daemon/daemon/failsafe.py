@@ -8,12 +8,12 @@ pinned.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import structlog
 
-from omfs_daemon.cluster.holds import admin_comment_of, highest_number, is_held_by_us, is_release_unfinished
+from omfs_daemon.cluster.holds import is_held_by_us
 from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
@@ -27,13 +27,17 @@ from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import JournalError
 from omfs_daemon.policy.rules.queue_order import Band, band_of, own_nice
+from omfs_daemon.preemption.desired import RANK, Desired, WantedField
+from omfs_daemon.preemption.effects import state_after
+from omfs_daemon.preemption.follow_up import found_in_slurm
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork
 from omfs_daemon.preemption.methods.registry import installed
-from omfs_daemon.preemption.methods.suspend import SuspendMethod
 from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.ownership import JobField, licenses_of
+from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.state import State
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.gateway import Gateway, Licenses, OrderRefusal
+from omfs_daemon.slurm.gateway import Gateway, OrderRefusal
 from omfs_daemon.slurm.order_marks import StoredMarks, with_marks
 from omfs_daemon.slurm.orders import Order, send_orders
 
@@ -122,44 +126,43 @@ class _Nodes:
 
 
 def _release_everything(gateway: Gateway, state: State, clock: Callable[[], float], nodes: _Nodes) -> int:
-    """Send the orders; returns how many jobs are left: their CPUs are taken, a node did not resume them, or Slurm
-    refused an order for them. These keep their marks, so that the next run finds them."""
+    """Wants nothing any more; returns how many jobs must wait: Slurm refuses an order, their CPUs are taken, or a node
+    did not resume them."""
     log = structlog.get_logger("failsafe")
     observation = Observation(Observer(gateway, clock).poll())
     jobs = list(observation.snapshot.jobs.values())
-    number = max(state.sequence, highest_number(jobs))
-    last = {number, *state.releasing.values()}
-    held = [job for job in jobs if is_held_by_us(job) or any(is_release_unfinished(job, each) for each in last)]
-    ranked = [job for job in jobs if job.state is JobState.PENDING and band_of(job) is not Band.NONE]
-    suspended = [job for job in jobs if job.state is JobState.SUSPENDED and _is_ours(job, state)]
+    state = state_after(state, found_in_slurm(state, observation, clock()))
+    preempted = _preempted(state)
+    suspended = [job for job in jobs if job.state is JobState.SUSPENDED and job.ref in preempted]
     fitting = observation.fit_together(suspended)
     in_time = [job for job in suspended if job.ref in fitting]
-    preempted = _preempted(state)
-    ready = [job for job in in_time if nodes.bring_in(job, _method_of(job, preempted), resume=False)]
+    ready = [job for job in in_time if nodes.bring_in(job, preempted[job.ref].method, resume=False)]
     running = [job for ref in preempted if (job := observation.job(ref)) is not None and job.runs]
-    stuck = [job for job in running if not nodes.bring_in(job, _method_of(job, preempted), resume=True)]
-    wanted: list[Order] = [orders.SetNice((job.ref,), own_nice(job)) for job in ranked]
-    wanted += [orders.PinNodes(ref, nodes) for ref, nodes in _pins(state) if _waits(observation, ref)]
-    for job in ready:  # before the held ones, which could take the very CPUs
-        wanted += [orders.ResumeJobs((job.ref,)), *orders.return_licenses(job, _taken_off(job, preempted))]
-    for job in jobs:
-        if job.runs or job.state is JobState.PENDING:
-            wanted += orders.return_licenses(job, _taken_off(job, preempted))
-    stored = StoredMarks(observation.job)
-    refusals = send_orders(gateway, with_marks(wanted, stored, number + 1))
-    resumed = _without(ready, refusals)
-    ending: list[Order] = [orders.MarkJobs(tuple(job.ref for job in resumed), MarkWord.RELEASED, _COMMENT)]
-    ending += [orders.ReleaseJobs(tuple(job.ref for job in held), _COMMENT)]
-    refusals_to_release = send_orders(gateway, with_marks(ending, stored, number + 1))
-    released = _without(held, refusals_to_release)
-    done = {job.ref for job in (*resumed, *released)}
+    stuck = [job for job in running if not nodes.bring_in(job, preempted[job.ref].method, resume=True)]
+    ranked = [job for job in jobs if job.state is JobState.PENDING and band_of(job) is not Band.NONE]
+    unranked = {(job.ref, JobField.NICE): WantedField(own_nice(job), RANK) for job in ranked}
+    sentences = {job.ref: _COMMENT for job in jobs if is_held_by_us(job)}
+    desired = Desired(fields=unranked, sentences=sentences)
+    fields = [order for chain in reconcile(desired, state, observation, clock()).chains for order in chain.fields]
+    held = [order for order in fields if isinstance(order, orders.ReleaseJobs)]
+    stored, number = StoredMarks(observation.job), state.sequence + 1
+    # Suspended jobs before the held ones, which could take the very CPUs.
+    first: list[Order] = [order for order in fields if not isinstance(order, orders.ReleaseJobs)]
+    for job in ready:
+        first += [orders.ResumeJobs((job.ref,)), *_returned_licenses(job, state)]
+    refusals = send_orders(gateway, with_marks(first, stored, number))
+    resumed = _without((job.ref for job in ready), refusals)
+    last: list[Order] = [orders.MarkJobs(tuple(resumed), MarkWord.RELEASED, _COMMENT), *held]
+    refusals_to_release = send_orders(gateway, with_marks(last, stored, number))
+    to_release = [ref for order in held for ref in order.refs]
+    released = _without(to_release, refusals_to_release)
     refusals += refusals_to_release
-    left = {job.ref for job in (*suspended, *held)}.difference(done) | {job.ref for job in stuck}
+    left = {*(job.ref for job in suspended), *to_release}.difference(resumed, released) | {job.ref for job in stuck}
     log.warning(
         "failsafe_released",
         released=len(released),
         resumed=len(resumed),
-        still_held=[brief_ref(job.ref) for job in held if job.ref in left],
+        still_held=[brief_ref(ref) for ref in to_release if ref in left],
         still_suspended=len(suspended) - len(resumed),
         still_stopped_on_nodes=[job.ref for job in stuck],
         refused=[f"{brief_ref(refusal.ref)}: {refusal.message}" for refusal in refusals],
@@ -167,47 +170,23 @@ def _release_everything(gateway: Gateway, state: State, clock: Callable[[], floa
     return len(left.union(refusal.ref for refusal in refusals))
 
 
-def _without(jobs: Iterable[Job], refusals: Iterable[OrderRefusal]) -> list[Job]:
+def _without(refs: Iterable[str], refusals: Iterable[OrderRefusal]) -> list[str]:
     """The jobs of which Slurm refused nothing."""
     refused = {refusal.ref for refusal in refusals}
-    return [job for job in jobs if job.ref not in refused]
+    return [ref for ref in refs if ref not in refused]
+
+
+def _returned_licenses(job: Job, state: State) -> list[Order]:
+    """What was taken off it before it was suspended; Slurm refuses that while it is suspended."""
+    owned = state.owned.get(job.ref, {}).get(JobField.KEPT_LICENSES)
+    return [] if owned is None else [orders.SetLicenses((job.ref,), licenses_of(owned.baseline))]
 
 
 def _preempted(state: State) -> dict[str, PreemptedJob]:
     """Preempted jobs, and victims of preemptions under way, which may be preempted too, wholly or in part."""
     under_way = {
-        victim.ref: PreemptedJob(
-            preemption.since,
-            victim.method,
-            preemption.preemptor.ref,
-            victim.licenses if victim.keeps is not None else (),
-        )
+        victim.ref: PreemptedJob(preemption.since, victim.method, preemption.preemptor.ref)
         for preemption in state.preemptions.values()
         for victim in preemption.victims
     }
     return under_way | state.preempted
-
-
-def _method_of(job: Job, preempted: Mapping[str, PreemptedJob]) -> str:
-    """By which method it was preempted; suspension where only its mark is known."""
-    return preempted[job.ref].method if job.ref in preempted else SuspendMethod.traits.name
-
-
-def _taken_off(job: Job, preempted: Mapping[str, PreemptedJob]) -> Licenses:
-    return preempted[job.ref].licenses if job.ref in preempted else ()
-
-
-def _is_ours(job: Job, state: State) -> bool:
-    return job.ref in state.preempted or admin_comment_of(job).word is MarkWord.STOPPING
-
-
-def _pins(state: State) -> Iterable[tuple[str, tuple[str, ...]]]:
-    yield from state.pins.items()
-    for preemption in state.preemptions.values():
-        if not preemption.preemptor.suspended:
-            yield preemption.preemptor.ref, preemption.preemptor.required_before
-
-
-def _waits(observation: Observation, ref: str) -> bool:
-    job = observation.job(ref)
-    return job is not None and job.state is JobState.PENDING and job.ref == ref

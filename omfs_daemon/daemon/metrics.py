@@ -119,9 +119,8 @@ class Metrics:
             self._moved.labels(paid.method, paid.direction).inc(paid.size)
         if paid.lost:
             self._lost.labels(paid.method).inc(paid.lost)
-
-    def observe_delay(self, method: str, seconds: float) -> None:
-        self._delay.labels(method).observe(seconds)
+        if paid.slowest:
+            self._delay.labels(paid.method).observe(paid.slowest)
 
     def observe_cycle(self, seconds: float) -> None:
         self._cycle.observe(seconds)

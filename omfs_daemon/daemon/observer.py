@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import Job
@@ -59,6 +59,12 @@ class Observer:
         urgent = [rule for rule in rules.classes if rule.urgent]
         jobs = gateway.jobs_at_once([WaitingFilter(rule.partitions, rule.qos, rule.accounts) for rule in urgent])
         return self._snapshot(taken, jobs)
+
+    def ended(self, snapshot: Snapshot, refs: Collection[str]) -> dict[str, Job]:
+        """Those of these jobs that Slurm lists no longer and still remembers (MinJobAge)."""
+        gone = set(refs).difference(job.ref for job in snapshot.jobs.values()) if refs else set()
+        found = {ref: self._gateway.find(int(ref)) for ref in gone if ref.isdecimal()}
+        return {ref: job for ref, job in found.items() if job is not None}
 
     def has_urgent_polls(self, rules: Rules) -> bool:
         """Whether polls for urgent jobs alone are possible and useful."""

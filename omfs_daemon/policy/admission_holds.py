@@ -27,6 +27,7 @@ class AdmissionHolds:
         self.holds: list[HoldChange] = []
         self.releases: list[HoldChange] = []
         self.to_hold: set[str] = set()
+        self._held: list[Job] = []
 
     def release(self, job: Job) -> None:
         """A preemptible or urgent job: it may start at once, unless we must choose its nodes first."""
@@ -39,6 +40,8 @@ class AdmissionHolds:
 
     def hold_as_admin(self, job: Job) -> None:
         """The owner could release a hold set at submission, but not an administrator's."""
+        if is_held_by_us(job):
+            self._held.append(job)
         if is_held(job) and may_hold(job):
             reason = Reason.UNPLACED if job.request.unplaced else Reason.NON_PREEMPTIBLE_BEYOND
             self.holds.append(HoldChange(job.ref, job.account, reason))
@@ -73,6 +76,21 @@ class AdmissionHolds:
         """Holds and releases, without holds of jobs that this plan starts."""
         free = {change.ref for change in self.releases}.union(preemptors)
         return tuple(change for change in self.holds if change.ref not in free), tuple(self.releases)
+
+    def kept(
+        self, preemptors: Iterable[str], refs_of: Callable[[Job], list[str]], busy: Iterable[str]
+    ) -> tuple[str, ...]:
+        """What we hold and keep held; neither what this plan starts nor what is part of a preemption."""
+        free = {change.ref for change in self.releases}.union(preemptors)
+        arrays = {ref.partition("_")[0] for ref in (*free, *busy) if "_" in ref}
+        kept = []
+        for job in self._held:
+            if str(job.array_id) in arrays:
+                left = [ref for ref in refs_of(job) if ref not in free]
+                kept += [joined(job, left)] if left else []
+            elif job.ref not in free:
+                kept.append(job.ref)
+        return tuple(kept)
 
 
 def joined(job: Job, refs: list[str]) -> str:

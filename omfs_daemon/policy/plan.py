@@ -160,7 +160,8 @@ class Plan:
     """All suggestions for one snapshot. The same snapshot, history, rules, and time give the same plan.
 
     ``promises``: waiting jobs that will fit on resources that are being freed already. They count as running there, so
-    that no job is preempted for them and no other job is given those CPUs.
+    that no job is preempted for them and no other job is given those CPUs. ``kept``: the jobs and tasks that we hold
+    and that stay held.
     """
 
     taken: float
@@ -170,6 +171,7 @@ class Plan:
     resumes: tuple[PlannedResume, ...] = ()
     holds: tuple[HoldChange, ...] = ()
     releases: tuple[HoldChange, ...] = ()
+    kept: tuple[str, ...] = ()
     ranks: tuple[Rank, ...] = ()
     waits: Waits = field(default_factory=Waits)
     accounts: tuple[AccountUsage, ...] = ()

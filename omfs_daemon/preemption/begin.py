@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from omfs_daemon.cluster.holds import is_held_by_us
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.run_report import run_report
 from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.policy.arrays.free_resources import freed_gres
 from omfs_daemon.policy.plan import PlannedPreemption, Victim
 from omfs_daemon.policy.rules.classes import classify
-from omfs_daemon.policy.rules.queue_order import Band, nice_in, own_nice
+from omfs_daemon.policy.rules.queue_order import Band, nice_in
 from omfs_daemon.preemption.methods.suspend import SuspendMethod
 from omfs_daemon.preemption.preemption import Preemptor, VictimState
 from omfs_daemon.preemption.settings import Settings
@@ -33,7 +32,6 @@ def victim_of(victim: Victim, job: Job, settings: Settings) -> VictimState:
         start=job.start or 0.0,
         last_resort=resort if resort != victim.method else "",
         failed_before=run.times if run is not None else 0,
-        licenses=job.licenses,
         keeps=keeps if gives else None,
         gres=freed_gres(job, traits) if gives else (),
     )
@@ -53,11 +51,7 @@ def preemptor_of(
         submitted=planned.submitted,
         allocations=planned.allocations,
         nice=nice_in(job, Band.PREEMPTOR),
-        nice_before=own_nice(job),
-        held_before=is_held_by_us(job),
-        required_before=tuple(sorted(job.request.required_nodes)),
         licenses=licenses if licenses != job.licenses and not planned.suspended else None,
-        licenses_before=job.licenses,
         method=preempted.method if preempted is not None else SuspendMethod.traits.name,
         lacks_devices=not taken.isdisjoint(name for name, _ in (preempted.gres if preempted is not None else ())),
     )

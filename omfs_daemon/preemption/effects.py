@@ -1,27 +1,78 @@
-"""What a step brings about. Pure."""
+"""What a cycle brings about, as data: what to record, what to order, what to tell. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.preemption.methods.base import Action
 from omfs_daemon.preemption.preemption import Preemption, VictimState
-from omfs_daemon.preemption.state import JobPreempted
+from omfs_daemon.preemption.records import JobEvent, PaidCost
+from omfs_daemon.preemption.state import JobPreempted, Record, State, apply
+from omfs_daemon.slurm.orders import Order
 
 
-def order_keys(actions: Iterable[Action]) -> frozenset[tuple[str, str]]:
-    """Kind and job of each order, so that a list that only became shorter does not count as new."""
-    return frozenset(
-        (type(action).__name__, ref)
-        for action in actions
-        for ref in (getattr(action, "refs", None) or (getattr(action, "ref", ""),))
-    )
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Orders that belong together. ``transitions`` (requeue, suspend, resume, signals, work on nodes) are sent after
+    ``fields``, and only if none of these was refused. ``preemption``: whose they are, 0 for none."""
+
+    fields: tuple[Order, ...] = ()
+    transitions: tuple[Action, ...] = ()
+    preemption: int = 0
 
 
-def preempted_record(preemption: Preemption, victim: VictimState, now: float) -> JobPreempted:
-    licenses = () if victim.keeps is None else victim.licenses
-    return JobPreempted(victim.ref, now, victim.method, preemption.preemptor.ref, licenses, victim.gres)
+@dataclass(slots=True)
+class Effects:
+    """``records`` are written and synced before any order of ``chains`` is sent.
+
+    events           what has happened; events_if_taken: what happens with an order that Slurm takes, by its job
+    sentences        for the owners of jobs, by job: they go into AdminComment
+    begun, ended     preemptions, for log and metrics
+    """
+
+    records: list[Record] = field(default_factory=list)
+    chains: list[Chain] = field(default_factory=list)
+    events: list[JobEvent] = field(default_factory=list)
+    events_if_taken: list[JobEvent] = field(default_factory=list)
+    costs: list[PaidCost] = field(default_factory=list)
+    sentences: dict[str, str] = field(default_factory=dict)
+    begun: list[Preemption] = field(default_factory=list)
+    ended: list[Preemption] = field(default_factory=list)
+
+    def add(self, other: Effects) -> None:
+        self.records += other.records
+        self.chains += other.chains
+        self.events += other.events
+        self.events_if_taken += other.events_if_taken
+        self.costs += other.costs
+        self.sentences |= other.sentences
+        self.begun += other.begun
+        self.ended += other.ended
+
+
+def in_order(chains: Iterable[Chain], missing: Mapping[Preemption, Sequence[Action]]) -> list[Chain]:
+    """The chains with the transitions of their preemptions: urgent ones first, then by age; what no preemption wants
+    comes last."""
+    fields = {chain.preemption: chain.fields for chain in chains if chain.preemption}
+    first = sorted(missing, key=lambda preemption: (not preemption.preemptor.urgent, preemption.id))
+    found = [Chain(fields.pop(each.id, ()), tuple(missing[each]), each.id) for each in first]
+    rest = [Chain(orders, preemption=number) for number, orders in fields.items()]
+    return [*found, *rest, *(chain for chain in chains if not chain.preemption)]
+
+
+def state_after(state: State, records: Iterable[Record]) -> State:
+    """The state once these records are written."""
+    for record in records:
+        state = apply(state, record)
+    return state
+
+
+def preempted_record(preemption: Preemption, victim: VictimState, job: Job, now: float) -> JobPreempted:
+    """It gives up only what was really taken off it."""
+    gres = victim.gres if job.licenses == victim.keeps else ()
+    return JobPreempted(victim.ref, now, victim.method, preemption.preemptor.ref, gres)
 
 
 def with_clock_moved(preemption: Preemption, seconds: float) -> Preemption:

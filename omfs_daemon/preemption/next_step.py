@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
-from omfs_daemon.preemption.progress import MethodSettings, ObservedCluster, progress_of, runs_still, seen_of
-from omfs_daemon.preemption.step_orders import is_anything_to_return, is_anything_to_undo, is_moved_in
+from omfs_daemon.preemption.progress import MethodSettings, ObservedCluster, moving_in, progress_of, runs_still, seen_of
 
 
 def next_state(
@@ -21,48 +19,15 @@ def next_state(
     outage, or too long a time it is not: no job that still runs is preempted any more, and the planner decides again.
     """
     match preemption.step:
-        case Step.PLANNED:
-            unchanged = is_fresh and _still_as_planned(preemption, view)
-            return (
-                _enter(preemption, Step.PREPARING, now)
-                if unchanged
-                else _enter(preemption, Step.UNDONE, now, PreemptionOutcome.CHANGED)
-            )
-        case Step.PREPARING:
-            if preemption.refused:
-                return _enter(preemption, Step.UNDOING, now, PreemptionOutcome.REFUSED)
-            return (
-                _enter(preemption, Step.STOPPING, now)
-                if is_fresh
-                else _enter(preemption, Step.UNDOING, now, PreemptionOutcome.TOO_OLD)
-            )
         case Step.STOPPING:
             return _after_stopping(preemption, view, now, method_settings, is_fresh)
         case Step.STARTING:
             return _after_starting(preemption, view, now, method_settings)
-        case Step.RETURNING:
-            return (
-                preemption
-                if is_anything_to_return(preemption, view, method_settings)
-                else _enter(preemption, Step.DONE, now)
-            )
-        case Step.UNDOING:
-            return (
-                preemption
-                if is_anything_to_undo(preemption, view, method_settings)
-                else _enter(preemption, Step.UNDONE, now)
-            )
     return preemption
 
 
 def _enter(preemption: Preemption, step: Step, now: float, outcome: PreemptionOutcome | None = None) -> Preemption:
     return replace(preemption, step=step, since=now, outcome=outcome or preemption.outcome)
-
-
-def _still_as_planned(preemption: Preemption, view: ObservedCluster) -> bool:
-    job = view.job(preemption.preemptor.ref)
-    wanted = JobState.SUSPENDED if preemption.preemptor.suspended else JobState.PENDING
-    return job is not None and job.state is wanted and all(runs_still(v, view) for v in preemption.victims)
 
 
 def _after_stopping(
@@ -76,12 +41,13 @@ def _after_stopping(
     )
     if needless is not None:
         return needless
-    if any(runs_still(v, view) for v in preemption.victims if v.ref in dict(preemption.refused)):
-        return _enter(preemption, Step.UNDOING, now, PreemptionOutcome.REFUSED)
+    refused = dict(preemption.refused)
+    if preemption.preemptor.ref in refused or any(runs_still(v, view) for v in preemption.victims if v.ref in refused):
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.REFUSED)
     if not is_fresh and PreemptionProgress.UNTOUCHED in progress.values():
-        return _enter(preemption, Step.UNDOING, now, PreemptionOutcome.TOO_OLD)
-    if method_settings.moves_in_first(preemption) and is_moved_in(preemption, view) is NodeWorkState.FAILED:
-        return _enter(preemption, Step.UNDOING, now, PreemptionOutcome.NOT_STARTED)
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.TOO_OLD)
+    if method_settings.moves_in_first(preemption) and moving_in(preemption, view) is NodeWorkState.FAILED:
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
     failed = [v for v in preemption.victims if progress[v.ref] is PreemptionProgress.FAILED]
     late = [
         v
@@ -95,7 +61,7 @@ def _after_stopping(
     reports = [(victim.ref, _why_failed(victim, view, method_settings)) for victim in failed]
     reports += [(victim.ref, _how_late(victim, method_settings)) for victim in late if victim not in failed]
     return replace(
-        _enter(preemption, Step.UNDOING, now, PreemptionOutcome.VICTIM_STAYED), refused=(*preemption.refused, *reports)
+        _enter(preemption, Step.UNDONE, now, PreemptionOutcome.VICTIM_STAYED), refused=(*preemption.refused, *reports)
     )
 
 
@@ -104,9 +70,9 @@ def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float)
     victim is preempted for it."""
     job = view.job(preemption.preemptor.ref)
     if job is None:
-        return _enter(preemption, Step.UNDOING, now, PreemptionOutcome.PREEMPTOR_GONE)
+        return _gone(preemption, Step.UNDONE, view, now)
     if job.holds_cpus:
-        return replace(_enter(preemption, Step.UNDOING, now, PreemptionOutcome.STARTED), started_at=now)
+        return replace(_enter(preemption, Step.UNDONE, now, PreemptionOutcome.STARTED), started_at=now)
     return None
 
 
@@ -145,9 +111,17 @@ def _after_starting(
 ) -> Preemption:
     job = view.job(preemption.preemptor.ref)
     if job is None:
-        return _enter(preemption, Step.RETURNING, now, PreemptionOutcome.PREEMPTOR_GONE)
+        return _gone(preemption, Step.DONE, view, now)
     if job.holds_cpus:
-        return replace(_enter(preemption, Step.RETURNING, now, PreemptionOutcome.STARTED), started_at=now)
+        return replace(_enter(preemption, Step.DONE, now, PreemptionOutcome.STARTED), started_at=now)
     if now - preemption.since > method_settings.start_limit(preemption.preemptor):
-        return _enter(preemption, Step.UNDOING, now, PreemptionOutcome.NOT_STARTED)
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
     return preemption
+
+
+def _gone(preemption: Preemption, step: Step, view: ObservedCluster, now: float) -> Preemption:
+    """The preemptor may have run and ended between two polls."""
+    job = view.ended(preemption.preemptor.ref)
+    if job is None or job.start is None or job.start < int(preemption.begun):
+        return _enter(preemption, step, now, PreemptionOutcome.PREEMPTOR_GONE)
+    return replace(_enter(preemption, step, now, PreemptionOutcome.STARTED), started_at=job.start)

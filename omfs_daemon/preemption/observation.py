@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from omfs_daemon.cluster.job_refs import first_task
 from omfs_daemon.cluster.jobs import Job, JobState
@@ -16,11 +16,18 @@ def _no_work(_ref: str) -> NodeWorkStatus | None:
 
 
 class Observation:
-    """An :class:`~omfs_daemon.preemption.progress.ObservedCluster`. ``work``: the latest work on a job's nodes."""
+    """An :class:`~omfs_daemon.preemption.progress.ObservedCluster`. ``work``: the latest work on a job's nodes;
+    ``ended``: jobs that Slurm lists no longer and still remembers, by reference."""
 
-    def __init__(self, snapshot: Snapshot, work: Callable[[str], NodeWorkStatus | None] = _no_work) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        work: Callable[[str], NodeWorkStatus | None] = _no_work,
+        ended: Mapping[str, Job] | None = None,
+    ) -> None:
         self.snapshot = snapshot
         self.work = work
+        self._ended = ended or {}
         self._by_ref: dict[str, Job] = {}
         for job in snapshot.jobs.values():
             self._by_ref[job.ref] = job
@@ -31,6 +38,9 @@ class Observation:
     def job(self, ref: str) -> Job | None:
         """The job; for tasks that are pending in their array, the array's record."""
         return self._by_ref.get(ref) or self._by_ref.get(first_task(ref))
+
+    def ended(self, ref: str) -> Job | None:
+        return self._ended.get(ref)
 
     def fit_together(self, jobs: Sequence[Job]) -> set[str]:
         """Which of these suspended jobs could be resumed together on idle CPUs, in the given order."""

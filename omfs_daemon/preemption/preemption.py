@@ -15,15 +15,15 @@ from omfs_daemon.slurm.gateway import OrderRefusal
 
 
 class Step(StrEnum):
-    """What is being done now (or was, when the daemon died)."""
+    """What is being done now (or was, when the daemon died).
 
-    PLANNED = "planned"
-    PREPARING = "preparing"
+    STOPPING: the preemptor is made the first one for its nodes, and the victims are preempted. STARTING: all victims
+    have freed their resources. DONE and UNDONE: nothing is wanted for it any more.
+    """
+
     STOPPING = "stopping"
     STARTING = "starting"
-    RETURNING = "returning"
     DONE = "done"
-    UNDOING = "undoing"
     UNDONE = "undone"
 
     @property
@@ -47,7 +47,7 @@ class PreemptionOutcome(StrEnum):
 class Preemptor:
     """The job for which others are preempted.
 
-    *_before        what an undo restores
+    nice            that ranks it first
     licenses        what it must request on its nodes (None: what it requests already)
     method          by which it was preempted itself, if it is suspended
     lacks_devices   whether victims have devices that it must get back
@@ -61,11 +61,7 @@ class Preemptor:
     submitted: float
     allocations: tuple[Allocation, ...]
     nice: int
-    nice_before: int
-    held_before: bool
-    required_before: tuple[str, ...]
     licenses: Licenses | None = None
-    licenses_before: Licenses = ()
     method: str = SuspendMethod.traits.name
     lacks_devices: bool = False
 
@@ -77,7 +73,7 @@ class VictimState:
     start          tells this run of the job from a later one
     last_resort    the method that its class allows when this one fails; "": it is then left running
     failed_before  as in ``ObservedJob``
-    licenses       what it has; keeps: what of that it keeps while preempted (None: all)
+    keeps          what of its licenses it keeps while preempted (None: all)
     gres           what it thereby gives up on each node
     """
 
@@ -89,7 +85,6 @@ class VictimState:
     start: float
     last_resort: str = ""
     failed_before: int = 0
-    licenses: Licenses = ()
     keeps: Licenses | None = None
     gres: tuple[tuple[str, int], ...] = ()
 

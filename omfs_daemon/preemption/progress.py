@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.preemption.methods.base import ObservedJob, PreemptionProgress, PreemptMethod
-from omfs_daemon.preemption.methods.node_work import NodeWorkStatus
+from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWorkState, NodeWorkStatus
 from omfs_daemon.preemption.methods.not_installed import method_named
-from omfs_daemon.preemption.preemption import Preemption, Preemptor, VictimState
+from omfs_daemon.preemption.preemption import Preemption, Preemptor, Step, VictimState
 
 
 class ObservedCluster(Protocol):
@@ -17,6 +17,9 @@ class ObservedCluster(Protocol):
 
     def job(self, ref: str) -> Job | None:
         """The job, or one task of an array that is pending as a whole; None if Slurm lists it no longer."""
+
+    def ended(self, ref: str) -> Job | None:
+        """A preemptor that is no longer listed, as far as Slurm remembers it."""
 
     def work(self, ref: str) -> NodeWorkStatus | None:
         """The latest work on the job's nodes; None if this daemon has had none done."""
@@ -62,6 +65,12 @@ class MethodSettings(NamedTuple):
     def preempt_limit(self, victim: VictimState) -> float:
         return self.preempt_timeouts.get(victim.method, self.preempt_timeout)
 
+    def is_held_first(self, victim: VictimState) -> bool:
+        """Whether it is held while it runs, right before it is preempted: so it returns to the queue held. What its own
+        script does takes longer."""
+        traits = self.method(victim).traits
+        return traits.leaves and not traits.launched
+
     def is_careful(self, victim: VictimState) -> bool:
         """Whether preempting it is slow and may fail: then quick victims wait for it."""
         return self.method(victim).traits.is_careful
@@ -78,13 +87,55 @@ def runs_still(victim: VictimState, view: ObservedCluster) -> bool:
     return job is not None and job.runs and job.start == victim.start
 
 
+def is_in_later_run(victim: VictimState, job: Job) -> bool:
+    return job.runs and job.start is not None and job.start != victim.start
+
+
 def progress_of(victim: VictimState, view: ObservedCluster, method_settings: MethodSettings) -> PreemptionProgress:
     """How far it is; a job that is gone, or is in a later run, has freed its resources."""
     job = view.job(victim.ref)
-    if job is None or (job.start is not None and job.start != victim.start and job.runs):
+    if job is None or is_in_later_run(victim, job):
         return PreemptionProgress.PREEMPTED
     return method_settings.method(victim).progress(seen_of(victim, job, view))
 
 
+class DueVictims(NamedTuple):
+    """Which victims are to be preempted now, and which are to be finished, because the work of all is safe.
+
+    ``waits``: they are not, because the preemptor's memory is moved in first.
+    """
+
+    preempt: tuple[VictimState, ...] = ()
+    finish: tuple[VictimState, ...] = ()
+    waits: bool = False
+
+
+def due_victims(preemption: Preemption, view: ObservedCluster, method_settings: MethodSettings) -> DueVictims:
+    """Careful victims first. Only when their work is safe do they free their CPUs, and are the quick ones preempted: no
+    job loses work for a preemption that fails halfway, and all CPUs become free at once."""
+    if preemption.step is not Step.STOPPING:
+        return DueVictims()
+    found = [victim for victim in preemption.victims if view.job(victim.ref) is not None]
+    far = {victim.ref: progress_of(victim, view, method_settings) for victim in found}
+    is_safe = all(far[victim.ref] in SAFE for victim in found if method_settings.is_careful(victim))
+    if is_safe and method_settings.moves_in_first(preemption) and moving_in(preemption, view) is not NodeWorkState.DONE:
+        return DueVictims(waits=True)
+    untouched = [victim for victim in found if far[victim.ref] is PreemptionProgress.UNTOUCHED]
+    secured = [victim for victim in found if far[victim.ref] is PreemptionProgress.SECURED]
+    return DueVictims(
+        tuple(victim for victim in untouched if is_safe or method_settings.is_careful(victim)),
+        tuple(secured if is_safe else ()),
+    )
+
+
+SAFE = (PreemptionProgress.SECURED, PreemptionProgress.PREEMPTED)
+
+
+def moving_in(preemption: Preemption, view: ObservedCluster) -> NodeWorkState | None:
+    """The state of moving the preemptor's memory in; None if that has not begun."""
+    work = view.work(preemption.preemptor.ref)
+    return work.state if work is not None and work.do is NodeAction.IN else None
+
+
 def seen_of(victim: VictimState, job: Job, view: ObservedCluster) -> ObservedJob:
-    return ObservedJob(job, view.work(job.ref), victim.keeps, victim.failed_before)
+    return ObservedJob(job, view.work(job.ref), victim.failed_before)

@@ -1,241 +1,269 @@
-"""Compares the journal's state with what is observed. Pure: returns records, orders, events, and costs."""
+"""Compares how jobs should be with how we set them and how they are; returns the orders that are missing. Pure.
+
+The only place that makes orders about fields: holds with their marks, nice, required nodes, licenses. Undoing a
+preemption, a pause, and the failsafe are this function with less that is wanted.
+
+- **Holds.** What somebody else holds is not ours to release, and what an administrator has released is not held again
+  while it waits (``cluster/holds.py``).
+- **Other fields.** Who has changed one is unknown, so it counts as the owner's change: ours is put back for as long as
+  it is wanted, and theirs after that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from omfs_daemon.cluster.holds import (
     admin_comment_of,
     is_held,
     is_held_by_us,
-    is_held_for_owner,
     is_release_observed,
     is_release_unfinished,
+    may_hold,
 )
+from omfs_daemon.cluster.job_refs import rest_of
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
-from omfs_daemon.cluster.preempt_methods import IN
-from omfs_daemon.cluster.run_report import RunState, run_report
-from omfs_daemon.cluster.snapshot import PreemptedJob
-from omfs_daemon.policy.rules.job_kinds import JobKinds
-from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptMethod
-from omfs_daemon.preemption.methods.checkpoint import WHY_TEXT
-from omfs_daemon.preemption.methods.not_installed import method_named
-from omfs_daemon.preemption.methods.suspend import SuspendMethod
+from omfs_daemon.preemption.desired import Desired, WantedField, WantedHold
+from omfs_daemon.preemption.effects import Chain, Effects
 from omfs_daemon.preemption.observation import Observation
-from omfs_daemon.preemption.records import JobEvent, PaidCost
-from omfs_daemon.preemption.settings import Settings
-from omfs_daemon.preemption.state import (
-    JobPreempted,
-    JobRunsAgain,
-    JobsGone,
-    Record,
-    ReleasesObserved,
-    State,
-    Unpinned,
-)
+from omfs_daemon.preemption.ownership import JobField, OwnedField, Value, licenses_of, licenses_value, nodes_of
+from omfs_daemon.preemption.state import FieldSet, FieldsLeft, FieldsSet, HoldsOver, State
 from omfs_daemon.protocol import job_comment
 from omfs_daemon.slurm import orders
-
-RESUMED_LATELY = 60.0
-"""Seconds in which a resumed job is checked for CPUs that Slurm had just given to another."""
-
-REPORTS_WITHIN = 60.0
-"""Seconds of running after which an omfs-run that has not reported its restart is no longer waited for."""
+from omfs_daemon.slurm.orders import Order
 
 
-class Findings(NamedTuple):
-    """``records`` are written before ``orders`` are given."""
+class _Wanted(NamedTuple):
+    """An order, and the preemption that wants it (0: none)."""
 
-    records: list[Record]
-    orders: list[Action]
-    events: list[JobEvent]
-    costs: list[PaidCost]
+    order: Order
+    preemption: int = 0
 
 
-def reconcile(state: State, observation: Observation, now: float, settings: Settings) -> Findings:
-    """Jobs that run again, are gone, still carry our pin, or were resumed over busy CPUs; not those of preemptions
-    under way."""
-    under_way = {ref for preemption in state.preemptions.values() for ref in preemption.refs}
-    found = Findings([], [], [], [])
-    gone = sorted(ref for ref in state.known_refs() - under_way if observation.job(ref) is None)
-    if gone:
-        found.records.append(JobsGone(tuple(gone)))
-    for ref, preempted in state.preempted.items():
+def reconcile(
+    desired: Desired, state: State, observation: Observation, now: float, scope: Collection[str] | None = None
+) -> Effects:
+    """What is missing. ``scope``: the jobs that were observed as they are wanted; None for all. Nothing is concluded of
+    others."""
+    found: list[_Wanted] = []
+    effects = Effects()
+    _fields(desired, state, observation, now, scope, effects, found)
+    _holds(desired, state, observation, scope, effects, found)
+    effects.chains = _chains(found)
+    ordered = {ref for wanted in found for ref in orders.refs_of(wanted.order)}
+    effects.events_if_taken = [
+        event
+        for ref, event in (*desired.releases.items(), *desired.holding.items())
+        if ref in ordered and ref not in state.preempted  # that it runs again is told instead
+    ]
+    return effects
+
+
+# -- nice, nodes, licenses -----------------------------------------------------------------------------------
+def _fields(
+    desired: Desired,
+    state: State,
+    observation: Observation,
+    now: float,
+    scope: Collection[str] | None,
+    effects: Effects,
+    found: list[_Wanted],
+) -> None:
+    keys = dict.fromkeys(desired.fields) | {
+        (ref, name): None for ref, fields in (state.owned.items() if scope is None else ()) for name in fields
+    }
+    sets: list[FieldSet] = []
+    left: list[tuple[str, JobField]] = []
+    missing: dict[str, dict[JobField, tuple[Value, int]]] = {}
+    for ref, name in keys:
         job = observation.job(ref)
-        if job is None or ref in under_way:
+        if job is None or (scope is not None and ref not in scope) or not _can_change(job, name):
             continue
-        if job.runs:
-            _runs_again(found, job, preempted, observation, now, settings)
-        elif job.state is JobState.PENDING:  # it was requeued while it was suspended
-            found.orders.extend(orders.return_licenses(job, preempted.licenses))
-    for ref, nodes in state.pins.items():
-        job = observation.job(ref)
-        if job is not None and job.state is JobState.PENDING and ref not in under_way:
-            # Forgotten only once Slurm shows that it is off: the order may get lost.
-            if job.request.required_nodes == frozenset(nodes):
-                found.records.append(Unpinned(ref))
+        seen = _value_of(job, name)
+        wanted, owned = desired.fields.get((ref, name)), state.owned.get(ref, {}).get(name)
+        if wanted is None:
+            if owned is None or (name is JobField.NICE and seen == owned.value):
+                continue  # a rank stays until the planner changes it
+            if seen == owned.value and seen != owned.baseline:
+                missing.setdefault(ref, {})[name] = owned.baseline, 0
             else:
-                found.orders.append(orders.PinNodes(ref, nodes))
-    marked = [job for job in observation.snapshot.jobs.values() if _is_marked(job)]
-    known = under_way.union(state.preempted)
-    _finish_releases(found, state, observation)
-    _release_unknown(found, marked, now, known)
-    _report_to_owners(found, state, marked, now)
-    _report_unready(found, marked, now, settings)
-    _end_marks(found, marked, known)
-    _suspend_overcommitted(found, state, observation, now)
-    return found
+                left.append((ref, name))
+            continue
+        ours = _owned(owned, wanted, seen, now)
+        if ours is not None and ours != owned:
+            sets.append(FieldSet(ref, name, ours))
+        if seen != wanted.value:
+            missing.setdefault(ref, {})[name] = wanted.value, wanted.preemption
+    if sets:
+        effects.records.append(FieldsSet(tuple(sets)))
+    if left:
+        effects.records.append(FieldsLeft(tuple(left)))
+    found += [_Wanted(order, preemption) for ref, values in missing.items() for order, preemption in _set(ref, values)]
+
+
+def _owned(owned: OwnedField | None, wanted: WantedField, seen: Value, now: float) -> OwnedField | None:
+    """How the field is owned from now on. Our own value is never taken for one of others."""
+    if owned is None:
+        return None if seen == wanted.value else OwnedField(wanted.value, seen, wanted.wanted_by, now)
+    is_foreign = seen not in (owned.value, owned.baseline, wanted.value)
+    since = owned.since if owned.wanted_by == wanted.wanted_by and owned.value == wanted.value else now
+    return OwnedField(wanted.value, seen if is_foreign else owned.baseline, wanted.wanted_by, since)
+
+
+def _can_change(job: Job, name: JobField) -> bool:
+    """Slurm refuses the licenses of a suspended job; rank and nodes matter only to a pending one."""
+    return job.state is JobState.PENDING or (name is JobField.KEPT_LICENSES and job.runs)
+
+
+def _value_of(job: Job, name: JobField) -> Value:
+    match name:
+        case JobField.NICE:
+            return job.nice
+        case JobField.NODES:
+            return tuple(sorted(job.request.required_nodes))
+        case JobField.LICENSES | JobField.KEPT_LICENSES:
+            return licenses_value(job.licenses)
+
+
+def _set(ref: str, values: dict[JobField, tuple[Value, int]]) -> Iterable[tuple[Order, int]]:
+    """As few orders as possible: nodes, licenses, and nice are set in one."""
+    preemption = max(number for _, number in values.values())
+    value = values.get(JobField.LICENSES) or values.get(JobField.KEPT_LICENSES)
+    licenses = licenses_of(value[0]) if value is not None else None
+    nice = values[JobField.NICE][0] if JobField.NICE in values else None
+    if nice is not None and not isinstance(nice, int):
+        raise TypeError(f"not a nice value: {nice}")
+    if JobField.NODES in values:
+        yield orders.PinNodes(ref, nodes_of(values[JobField.NODES][0]), licenses, nice), preemption
+        return
+    if licenses is not None:
+        yield orders.SetLicenses((ref,), licenses), preemption
+    if nice is not None:
+        yield orders.SetNice((ref,), nice), preemption
+
+
+# -- holds and marks --------------------------------------------------------------------------------------------
+def _holds(
+    desired: Desired,
+    state: State,
+    observation: Observation,
+    scope: Collection[str] | None,
+    effects: Effects,
+    found: list[_Wanted],
+) -> None:
+    jobs = observation.snapshot.jobs
+    concerned = jobs.values() if scope is None else [jobs[number] for number in desired.holds if number in jobs]
+    for job in concerned:
+        wanted = desired.holds.get(job.id, {})
+        if wanted or _is_marked(job) or job.ref in state.held or job.ref in desired.sentences:
+            found += _hold_orders(job, wanted, desired, state)
+    if scope is not None:
+        observed = ((ref, observation.job(ref)) for ref in scope)
+        free = [(ref, job) for ref, job in observed if job is not None and job.id not in desired.holds]
+        found += [_Wanted(orders.ReleaseJobs((ref,))) for ref, job in free if _is_ours(job, state)]
+        return
+    over = [ref for ref, number in state.releasing.items() if _is_over(observation.job(ref), number)]
+    over += [ref for ref, number in state.held.items() if _is_given_up(observation.job(ref), number)]
+    if over:
+        effects.records.append(HoldsOver(tuple(over)))
 
 
 def _is_marked(job: Job) -> bool:
-    """Whether it has a comment for us or of ours, or exited as omfs-run does: few jobs among many."""
-    return not job.set_aside and (job.special_exit or bool(job.admin_comment) or job_comment.PREFIX in job.comment)
+    """Whether it has a comment for us or of ours: few jobs among many."""
+    return bool(job.admin_comment) or job_comment.PREFIX in job.comment
 
 
-def _finish_releases(found: Findings, state: State, observation: Observation) -> None:
-    """A release that ended between its mark and the release itself is repeated."""
-    again: dict[str, None] = {}
-    observed = []
-    for ref, number in state.releasing.items():
-        job = observation.job(ref)
-        if job is None:
-            continue
-        if is_release_unfinished(job, number):
-            again[job.ref] = None
-        elif is_release_observed(job, number):
-            observed.append(ref)
-    if observed:
-        found.records.append(ReleasesObserved(tuple(observed)))
-    if again:
-        found.orders.append(orders.ReleaseJobs(tuple(again)))
-
-
-def _release_unknown(found: Findings, marked: Sequence[Job], now: float, known: Collection[str]) -> None:
-    """Jobs that omfs-run has checkpointed without a preemption that we know: another user sent the signal, or ours was
-    undone meanwhile. And running jobs that we hold for no preemption that we know. Nobody else would release them."""
-    for job in marked:
-        if job.ref in known:
-            continue
-        if _waits_after_checkpoint(job):
-            found.orders.append(orders.ReleaseJobs((job.ref,)))
-            text = "its checkpoint is written, but no preemption of it is known: released"
-            found.events.append(JobEvent(now, job.ref, job.user, job.account, "released", text))
-        elif job.runs and is_held_by_us(job):
-            found.orders.append(orders.ReleaseJobs((job.ref,)))
-
-
-def _report_to_owners(found: Findings, state: State, marked: Sequence[Job], now: float) -> None:
-    """Jobs that omfs-run could not restart belong to their owners again, who alone can fix and release them."""
-    for job in marked:
-        if not job.special_exit or not is_held_for_owner(job):
-            continue
-        if admin_comment_of(job).sentence.startswith(_NOT_RESTARTED):
-            continue
-        run = run_report(job)
-        why = WHY_TEXT.get(run.why, run.why) if run is not None and run.why else "see the job's output"
-        text = f"{_NOT_RESTARTED} from a checkpoint: {why}. Its owner may release it to try again"
-        if job.ref in state.preempted:
-            found.records.append(JobsGone((job.ref,)))
-        found.orders.append(orders.MarkJobs((job.ref,), MarkWord.RELEASED, text))
-        found.events.append(JobEvent(now, job.ref, job.user, job.account, "held_for_owner", text))
-
-
-_NOT_RESTARTED = "[omfs] could not be restarted"
-
-
-def _report_unready(found: Findings, marked: Sequence[Job], now: float, settings: Settings) -> None:
-    """Jobs that name a method in their comment without being ready for it: most owners have forgotten omfs-run."""
-    kinds = JobKinds(settings.rules)
-    for job in marked:
-        if not job.runs or job.run_time < REPORTS_WITHIN or job_comment.METHOD_KEY not in job.comment:
-            continue
-        written = admin_comment_of(job)
-        if written.sentence.startswith(_NOT_READY) or written.word in (MarkWord.HELD, MarkWord.STOPPING):
-            continue
-        job_class = kinds.of(job).job_class
-        if job_class.methods and kinds.is_only_declared(job, job_class):
-            text = f"{_NOT_READY} as its comment says: put `exec omfs-run` before the program in its batch script"
-            found.orders.append(orders.MarkJobs((job.ref,), MarkWord.RELEASED, text))
-            found.events.append(JobEvent(now, job.ref, job.user, job.account, "not_ready", text))
-
-
-_NOT_READY = "[omfs] cannot be preempted"
-
-
-def _waits_after_checkpoint(job: Job) -> bool:
-    """Held by Slurm after omfs-run's exit code, or by us on top of that."""
-    if not job.special_exit or job.state is not JobState.PENDING:
-        return False
-    run = run_report(job)
-    by_its_exit = job.hold is Hold.USER and admin_comment_of(job).word is not MarkWord.ADMIN_HELD
-    return run is not None and run.state is RunState.STOPPED and (by_its_exit or is_held_by_us(job))
-
-
-def _end_marks(found: Findings, marked: Sequence[Job], known: Collection[str]) -> None:
-    """A running job that is not preempted, or was spared, has no mark of a hold or of a preemption: what an
-    administrator did while it waited is over, and a later suspension by somebody else must not look like ours."""
-    over = tuple(job.ref for job in marked if job.ref not in known and _is_mark_over(job))
-    if over:
-        found.orders.append(orders.MarkJobs(over, MarkWord.RELEASED))
-
-
-def _is_mark_over(job: Job) -> bool:
-    if is_held(job):
-        return False
+def _hold_orders(job: Job, wanted: dict[str, WantedHold], desired: Desired, state: State) -> list[_Wanted]:
+    sentence = desired.sentences.get(job.ref, "")
     if job.state is JobState.PENDING:
-        return admin_comment_of(job).word is MarkWord.STOPPING
-    return job.runs and admin_comment_of(job).word in (MarkWord.HELD, MarkWord.STOPPING, MarkWord.ADMIN_RELEASED)
+        found = [*_hold_pending(job, wanted, state), *_release(job, wanted, desired, state, sentence)]
+    else:
+        found = _mark_running(job, wanted.get(job.ref), state, sentence)
+    if sentence and not found and not wanted:
+        word = admin_comment_of(job).word
+        kept = word if word in (MarkWord.HELD, MarkWord.STOPPING) else MarkWord.RELEASED
+        found = [_Wanted(orders.MarkJobs((job.ref,), kept, sentence))]
+    return found
 
 
-def _runs_again(
-    found: Findings, job: Job, preempted: PreemptedJob, observation: Observation, now: float, settings: Settings
-) -> None:
-    method = method_named(settings.methods, preempted.method)
-    missing = [
-        *orders.return_licenses(job, preempted.licenses),
-        *method.resume(ObservedJob(job, observation.work(job.ref)), True),
-    ]
-    if missing:
-        found.orders.extend(missing)
+def _hold_pending(job: Job, wanted: dict[str, WantedHold], state: State) -> Iterable[_Wanted]:
+    for ref, hold in wanted.items():
+        if hold.word is MarkWord.HELD and (may_hold(job) or _has_lost_mark(job, state)):
+            yield _Wanted(orders.HoldJobs((ref,), hold.sentence), hold.preemption)
+
+
+def _release(
+    job: Job, wanted: dict[str, WantedHold], desired: Desired, state: State, sentence: str
+) -> Iterable[_Wanted]:
+    """The job, or the tasks of it that nobody wants to be held."""
+    if job.ref in wanted:
         return
-    run = run_report(job)
-    has_reported = run is not None and run.state is not RunState.STOPPED
-    if method.traits.launched and not has_reported and job.run_time < REPORTS_WITHIN:
+    if not _is_ours(job, state):
+        if not wanted and not is_held(job) and admin_comment_of(job).word is MarkWord.STOPPING:
+            yield _Wanted(orders.MarkJobs((job.ref,), MarkWord.RELEASED, sentence))
         return
-    found.records.append(JobRunsAgain(job.ref, now, method.traits.keeps_work))
-    away = now - preempted.at
-    text = f"[omfs] was preempted ({preempted.method}) for job {preempted.preemptor} and runs again after {away:.0f} s"
-    found.orders.append(orders.MarkJobs((job.ref,), MarkWord.RELEASED, text))
-    found.events.append(JobEvent(now, job.ref, job.user, job.account, "runs_again", text, {"away_seconds": away}))
-    found.costs.append(_paid(job, method, observation, now))
-
-
-def _paid(job: Job, method: PreemptMethod, observation: Observation, now: float) -> PaidCost:
-    """What its return has cost, as omfs-run or the nodes report."""
-    run, work = run_report(job), observation.work(job.ref)
-    seconds, lost, size = 0.0, 0.0, 0
-    if method.traits.launched and run is not None:
-        seconds, lost = min(run.seconds, job.run_time), run.lost  # capped: the job's owner can write the job comment
-    elif method.traits.on_nodes and work is not None:
-        seconds, size = work.seconds, work.moved
-    name, nodes = method.traits.name, max(1, len(job.on_nodes))
-    return PaidCost(now, job.ref, job.user, job.account, name, IN, seconds, seconds, size, lost, nodes)
-
-
-def _suspend_overcommitted(found: Findings, state: State, observation: Observation, now: float) -> None:
-    """Slurm resumes a job even over busy CPUs: it is suspended again, because it came last."""
-    lately = [
-        ref for ref, at in state.running_since.items() if now - at < RESUMED_LATELY and ref not in state.preempted
-    ]
-    if not lately:
+    if not wanted:
+        yield _Wanted(orders.ReleaseJobs((job.ref,), sentence))
         return
-    nodes = observation.overcommitted()
-    for ref in lately:
-        job = observation.job(ref)
-        if job is not None and job.runs and nodes.intersection(job.on_nodes):
-            found.records.append(JobPreempted(ref, now, SuspendMethod.traits.name, ""))
-            found.orders.append(orders.SuspendJobs((ref,)))
-            text = "its CPUs had just been taken when it was resumed: suspended again"
-            found.events.append(JobEvent(now, ref, job.user, job.account, "suspended_again", text))
+    known = [ref for task in job.task_ids if (ref := f"{job.array_id}_{task}") in desired.releases]
+    rest = rest_of(job.array_id or job.id, job.task_ids, [*wanted, *known])
+    for ref in (*known, *([rest] if rest else [])):
+        yield _Wanted(orders.ReleaseJobs((ref,), sentence))
+
+
+def _mark_running(job: Job, wanted: WantedHold | None, state: State, sentence: str) -> list[_Wanted]:
+    """A running job is held only right before it is requeued. What is not preempted has no mark of a hold or of a
+    preemption: a later hold or suspension by somebody else must not look like ours."""
+    word = admin_comment_of(job).word
+    if wanted is None:
+        if job.runs and is_held_by_us(job):
+            return [_Wanted(orders.ReleaseJobs((job.ref,), sentence))]
+        if job.runs and not is_held(job) and word in (MarkWord.HELD, MarkWord.STOPPING, MarkWord.ADMIN_RELEASED):
+            return [_Wanted(orders.MarkJobs((job.ref,), MarkWord.RELEASED, sentence))]
+        return []
+    if wanted.word is MarkWord.HELD:
+        may = job.runs and not is_held(job)
+        return [_Wanted(orders.HoldJobs((job.ref,), wanted.sentence), wanted.preemption)] if may else []
+    if word is MarkWord.STOPPING or job.state is JobState.COMPLETING:
+        return []
+    return [_Wanted(orders.MarkJobs((job.ref,), MarkWord.STOPPING, wanted.sentence), wanted.preemption)]
+
+
+def _is_ours(job: Job, state: State) -> bool:
+    """Whether we hold it, or have not finished its release."""
+    releasing = state.releasing.get(job.ref)
+    if releasing is not None and is_release_unfinished(job, releasing):
+        return True
+    return is_held_by_us(job) or _has_lost_mark(job, state)
+
+
+def _has_lost_mark(job: Job, state: State) -> bool:
+    """Whether somebody has written over the mark of a hold of ours."""
+    is_held_still = job.state is JobState.PENDING and job.hold is Hold.ADMIN and job.ref in state.held
+    return is_held_still and not admin_comment_of(job).mark
+
+
+def _is_over(job: Job | None, number: int) -> bool:
+    return job is not None and is_release_observed(job, number)
+
+
+def _is_given_up(job: Job | None, number: int) -> bool:
+    """Whether somebody else has ended our hold, or it was lost in Slurm and is not wanted again."""
+    if job is None or is_held(job) or job.state not in (JobState.PENDING, JobState.RUNNING):
+        return False
+    stored = admin_comment_of(job)
+    return stored.number >= number or stored.word in (MarkWord.ADMIN_HELD, MarkWord.ADMIN_RELEASED)
+
+
+# -- chains -------------------------------------------------------------------------------------------------------
+def _chains(found: list[_Wanted]) -> list[Chain]:
+    """A chain for each preemption; what no preemption wants is merged where it is the same for several jobs, and each
+    of these orders is a chain of its own."""
+    by_preemption: dict[int, list[Order]] = {}
+    for wanted in found:
+        by_preemption.setdefault(wanted.preemption, []).append(wanted.order)
+    others = orders.merge_orders(by_preemption.pop(0, []))
+    chains = [Chain(tuple(orders.merge_orders(listed)), preemption=number) for number, listed in by_preemption.items()]
+    return [*chains, *(Chain((order,)) for order in others)]

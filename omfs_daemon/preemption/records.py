@@ -25,6 +25,7 @@ class PaidCost(NamedTuple):
     moving   of those, for moving its memory (0: unknown)
     size     bytes moved, on all of its ``nodes``
     lost     seconds of work thrown away
+    slowest  seconds that the slowest of its processes was stopped
     """
 
     time: float
@@ -38,3 +39,4 @@ class PaidCost(NamedTuple):
     size: int
     lost: float
     nodes: int = 1
+    slowest: float = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,7 +17,11 @@ from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory
 from omfs_daemon.errors import JournalError
 from omfs_daemon.policy.rules.laws import HOUR
-from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome
+from omfs_daemon.preemption.ownership import JobField, OwnedField
+from omfs_daemon.preemption.preemption import Preemption
+
+Key = TypeVar("Key")
+Anything = TypeVar("Anything")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +33,51 @@ class PreemptionChanged:
 
 @dataclass(frozen=True, slots=True)
 class OrdersNumbered:
-    """A batch of orders that write marks has this number; written before they are sent. ``releases``: the jobs that
-    it releases, as it names them."""
+    """A batch of orders that write marks has this number; written before they are sent. ``holds`` and ``releases``: the
+    jobs that it holds and releases, as it names them."""
 
     number: int
+    holds: tuple[str, ...] = ()
     releases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ReleasesObserved:
-    """These releases are finished, or have lost their purpose."""
+class HoldsOver:
+    """We hold these jobs no longer, or their releases have been observed."""
 
     refs: tuple[str, ...]
 
 
+class FieldSet(NamedTuple):
+    """A field of a job, and how it is owned from now on."""
+
+    ref: str
+    field: JobField
+    owned: OwnedField
+
+
+@dataclass(frozen=True, slots=True)
+class FieldsSet:
+    """These fields are set next; written before the orders are sent."""
+
+    fields: tuple[FieldSet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldsLeft:
+    """These fields, by job, are not ours any more."""
+
+    fields: tuple[tuple[str, JobField], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class JobPreempted:
-    """A victim has freed its CPUs; ``licenses`` and ``gres`` as in ``PreemptedJob``."""
+    """A victim has freed its CPUs, or may have; ``gres`` as in ``PreemptedJob``."""
 
     ref: str
     at: float
     method: str
     preemptor: str
-    licenses: tuple[tuple[str, int], ...] = ()
     gres: tuple[tuple[str, int], ...] = ()
 
 
@@ -89,13 +115,6 @@ class VictimBackoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Unpinned:
-    """A former preemptor is pending again, and its pin was removed (or it is gone)."""
-
-    ref: str
-
-
-@dataclass(frozen=True, slots=True)
 class Pause:
     """An operator paused the daemon."""
 
@@ -112,23 +131,24 @@ class PauseEnded:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """``preemptions``: those under way; ``pins``: the nodes that a preemptor had requested before it was pinned.
+    """``preemptions``: those under way; ``owned``: the fields that we have set, by job.
 
-    ``sequence``: the number of the last batch of orders; ``releasing``: jobs whose release is ordered and not observed
-    yet, with the number of its batch.
+    ``sequence``: the number of the last batch of orders; ``held`` and ``releasing``: jobs that we have held, and whose
+    release is ordered and not observed yet, with the numbers of the batches.
     """
 
     preemptions: dict[int, Preemption] = field(default_factory=dict)
     next_preemption: int = 1
     sequence: int = 0
+    held: dict[str, int] = field(default_factory=dict)
     releasing: dict[str, int] = field(default_factory=dict)
+    owned: dict[str, dict[JobField, OwnedField]] = field(default_factory=dict)
     preempted: dict[str, PreemptedJob] = field(default_factory=dict)
     running_since: dict[str, float] = field(default_factory=dict)
     preemption_times: dict[str, tuple[float, ...]] = field(default_factory=dict)
     backoff: dict[str, float] = field(default_factory=dict)
     spared: dict[str, float] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
-    pins: dict[str, tuple[str, ...]] = field(default_factory=dict)
     pause: Pause | None = None
 
     def preemption_history(self, methods: Mapping[str, MethodTraits]) -> PreemptionHistory:
@@ -146,7 +166,7 @@ class State:
         """Every job of which the state holds something."""
         by_ref = (
             self.preempted, self.running_since, self.preemption_times, self.backoff, self.spared, self.failures,
-            self.pins, self.releasing,
+            self.held, self.releasing, self.owned,
         )  # fmt: skip
         return frozenset().union(*by_ref)
 
@@ -162,13 +182,14 @@ Record = (
     WholeState
     | PreemptionChanged
     | OrdersNumbered
-    | ReleasesObserved
+    | HoldsOver
+    | FieldsSet
+    | FieldsLeft
     | JobPreempted
     | JobRunsAgain
     | JobsGone
     | PreemptorBackoff
     | VictimBackoff
-    | Unpinned
     | Pause
     | PauseEnded
 )
@@ -188,16 +209,30 @@ def apply(state: State, record: Record) -> State:
             return whole
         case PreemptionChanged(preemption):
             return _with_preemption(state, preemption)
-        case OrdersNumbered(number, releases):
-            releasing = {**state.releasing, **dict.fromkeys(releases, number)} if releases else state.releasing
-            return replace(state, sequence=max(state.sequence, number), releasing=releasing)
-        case ReleasesObserved(refs):
-            return replace(state, releasing=_without(state.releasing, *refs))
-        case JobPreempted(ref, at, method, preemptor, licenses, gres):
+        case OrdersNumbered(number, holds, releases):
+            return replace(
+                state,
+                sequence=max(state.sequence, number),
+                held=_without(state.held, *releases) | dict.fromkeys(holds, number),
+                releasing=_without(state.releasing, *holds) | dict.fromkeys(releases, number),
+            )
+        case HoldsOver(refs):
+            return replace(state, held=_without(state.held, *refs), releasing=_without(state.releasing, *refs))
+        case FieldsSet(fields):
+            owned = dict(state.owned)
+            for ref, name, value in fields:
+                owned[ref] = {**owned.get(ref, {}), name: value}
+            return replace(state, owned=owned)
+        case FieldsLeft(left):
+            owned = dict(state.owned)
+            for ref, name in left:
+                owned[ref] = _without(owned.get(ref, {}), name)
+            return replace(state, owned={ref: fields for ref, fields in owned.items() if fields})
+        case JobPreempted(ref, at, method, preemptor, gres):
             recent = tuple(t for t in state.preemption_times.get(ref, ()) if t > at - HOUR)
             return replace(
                 state,
-                preempted={**state.preempted, ref: PreemptedJob(at, method, preemptor, licenses, gres)},
+                preempted={**state.preempted, ref: PreemptedJob(at, method, preemptor, gres)},
                 failures=_without(state.failures, ref),
                 preemption_times={**state.preemption_times, ref: (*recent, at)},
             )
@@ -210,8 +245,6 @@ def apply(state: State, record: Record) -> State:
             return replace(state, backoff={**state.backoff, ref: until})
         case VictimBackoff(ref, until, times):
             return replace(state, spared={**state.spared, ref: until}, failures={**state.failures, ref: times})
-        case Unpinned(ref):
-            return replace(state, pins=_without(state.pins, ref))
         case Pause():
             return replace(state, pause=record)
         case PauseEnded():
@@ -220,19 +253,14 @@ def apply(state: State, record: Record) -> State:
 
 def _with_preemption(state: State, preemption: Preemption) -> State:
     preemptions = {**state.preemptions, preemption.id: preemption}
-    pins = state.pins
     if preemption.step.is_over:
         del preemptions[preemption.id]
-        if preemption.outcome is not PreemptionOutcome.CHANGED and not preemption.preemptor.suspended:
-            pins = {**pins, preemption.preemptor.ref: preemption.preemptor.required_before}
-    return replace(
-        state, preemptions=preemptions, pins=pins, next_preemption=max(state.next_preemption, preemption.id + 1)
-    )
+    return replace(state, preemptions=preemptions, next_preemption=max(state.next_preemption, preemption.id + 1))
 
 
-def _without(mapping: dict[str, Any], *refs: str) -> dict[str, Any]:
-    left = frozenset(refs)
-    return {key: value for key, value in mapping.items() if key not in left}
+def _without(mapping: dict[Key, Anything], *keys: Key) -> dict[Key, Anything]:
+    left = frozenset(keys)
+    return {key: value for key, value in mapping.items() if key not in left} if left else mapping
 
 
 def _forget(state: State, refs: frozenset[str]) -> State:
@@ -244,7 +272,8 @@ def _forget(state: State, refs: frozenset[str]) -> State:
         backoff=_without(state.backoff, *refs),
         spared=_without(state.spared, *refs),
         failures=_without(state.failures, *refs),
-        pins=_without(state.pins, *refs),
+        held=_without(state.held, *refs),
+        owned=_without(state.owned, *refs),
         releasing=_without(state.releasing, *refs),
     )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.marks import MarkWord
-from omfs_daemon.slurm.gateway import ByProcesses, Gateway, Licenses, OrderRefusal
+from omfs_daemon.slurm.gateway import ByProcesses, Gateway, OrderRefusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,48 +115,57 @@ class MarkedOrder(NamedTuple):
     comment: str
 
 
-def return_licenses(job: Job, taken_off: Licenses) -> list[Order]:
-    """Return the licenses that were taken off a job before it was suspended; Slurm refuses while it is suspended."""
-    if not taken_off or job.licenses == tuple(taken_off):
-        return []
-    return [SetLicenses((job.ref,), tuple(taken_off))]
-
-
 _MARKS_AT_ONCE = 4
 
 
 def send_orders(gateway: Gateway, orders: Iterable[Order | MarkedOrder]) -> list[OrderRefusal]:
     """Send the orders in turn; returns what Slurm refused. Those that write a mark must be ``MarkedOrder``.
 
-    A job whose hold was refused is not requeued: it would start again at once. Where each call starts a process, a
-    mark is written while the following orders for other jobs are sent.
+    Where each call starts a process, a hold or a mark is written while the following orders for other jobs are sent.
 
     GatewayError when Slurm does not answer: the orders up to there may or may not have taken effect.
     """
-    orders, refusals, unheld = list(orders), list[OrderRefusal](), set[str]()
+    orders, refusals = list(orders), list[OrderRefusal]()
     with ThreadPoolExecutor(_MARKS_AT_ONCE) as aside:
         written: list[tuple[frozenset[str], Future[list[OrderRefusal]]]] = []
         for order in orders:
             refs = refs_of(order)
-            if isinstance(gateway, ByProcesses) and _is_mark(order) and order is not orders[-1]:
+            if isinstance(gateway, ByProcesses) and _is_update(order) and order is not orders[-1]:
                 written.append((refs, aside.submit(_send, gateway, order)))
                 continue
             for marked, comment in written:
                 if not marked.isdisjoint(refs):
                     comment.result()
-            if isinstance(order, RequeueJobs):
-                order = RequeueJobs(tuple(ref for ref in order.refs if ref not in unheld))
-            found = _send(gateway, order)
-            if isinstance(order, MarkedOrder) and isinstance(order.order, HoldJobs):
-                unheld.update(refusal.ref for refusal in found)
-            refusals += found
+            refusals += _send(gateway, order)
         for _, comment in written:
             refusals += comment.result()
     return refusals
 
 
-def _is_mark(order: Order | MarkedOrder) -> bool:
-    return isinstance(order, MarkedOrder) and isinstance(order.order, MarkJobs)
+def _is_update(order: Order | MarkedOrder) -> bool:
+    return isinstance(order, MarkedOrder) and isinstance(order.order, HoldJobs | MarkJobs)
+
+
+def by_job(order: Order) -> list[tuple[Order, str]]:
+    """What is ordered, without its jobs, for each of its jobs."""
+    if isinstance(order, PinNodes | SendSignal):
+        return [(order, order.ref)]
+    bare = replace(order, refs=())
+    return [(bare, ref) for ref in order.refs]
+
+
+def for_jobs(bare: Order, refs: Sequence[str]) -> Order:
+    """The reverse of ``by_job``."""
+    return bare if isinstance(bare, PinNodes | SendSignal) else replace(bare, refs=tuple(refs))
+
+
+def merge_orders(listed: Iterable[Order]) -> list[Order]:
+    """Orders that say the same for several jobs become one, in the place of the first."""
+    merged: dict[Order, list[str]] = {}
+    for order in listed:
+        for bare, ref in by_job(order):
+            merged.setdefault(bare, []).append(ref)
+    return [for_jobs(bare, refs) for bare, refs in merged.items()]
 
 
 def refs_of(order: Order | MarkedOrder) -> frozenset[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omfs_daemon.cluster.holds import is_held_by_us, may_hold
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
 from omfs_daemon.cluster.run_report import RunState, run_report
@@ -36,10 +35,10 @@ class SelfRequeue:
         return ""
 
     def keep_preempted(self, seen: ObservedJob) -> list[Action]:
-        return [orders.HoldJobs((seen.job.ref,))] if may_hold(seen.job) else []
+        return []
 
     def resume(self, seen: ObservedJob, cpus_free: bool) -> list[Action]:
-        return [orders.ReleaseJobs((seen.job.ref,))] if is_held_by_us(seen.job) else []
+        return []
 
 
 def _state(job: Job) -> RunState | None:

@@ -11,14 +11,10 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
-POINTS = [
-    (step, after_orders)
-    for step in ("preparing", "stopping", "starting", "returning", "done")
-    for after_orders in (False, True)
-]
+POINTS = [(step, after_orders) for step in ("stopping", "starting", "done") for after_orders in (False, True)]
 
 
-SAMPLE = [("preparing", False, "requeue"), ("stopping", True, "suspend"), ("starting", False, "requeue")]
+SAMPLE = [("stopping", False, "requeue"), ("stopping", True, "suspend"), ("starting", False, "requeue")]
 """In a soak all of ``CASES``. On the fake it is killed at the first act of each kind, in a soak between any two."""
 
 CASES = [(*point, method) for point in POINTS for method in ("requeue", "suspend")]

@@ -219,7 +219,7 @@ def test_a_node_whose_slurmd_dies_in_mid_preemption_costs_time_only(jobs: Jobs) 
 
 def test_the_daemon_is_killed_in_mid_preemption_and_started_again(jobs: Jobs) -> None:
     """Between any two acts it is killed on the fake; here at three points, each in the stop of another job."""
-    points = {"n1": ("stopping", True), "n2": ("starting", False), "n3": ("returning", False)}
+    points = {"n1": ("stopping", True), "n2": ("starting", False), "n3": ("done", False)}
     victims = {node: jobs.submit("dmtcp", "single", f"--nodelist={node}", fault="slow") for node in points}
     jobs.wait_ready(*victims.values())
     urgent = []

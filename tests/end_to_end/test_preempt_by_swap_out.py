@@ -280,7 +280,7 @@ run()
         dying_at("stopping", after_orders=True),
         DYING_BEFORE_SUSPEND,
         dying_at("starting", after_orders=False),
-        dying_at("returning", after_orders=True),
+        dying_at("done", after_orders=True),
         DYING_AFTER_RESUME,
     ],
     ids=["swap_out_ordered", "licenses_taken", "suspended", "urgent_runs", "resumed"],

@@ -435,7 +435,7 @@ def test_the_validator_refuses_invalid_plans(mix: tuple[World, list[Job]]) -> No
 
     assert refuses(suggested, conditions=replace(FRESH, paused=True)) is RefusalReason.PAUSED
     assert refuses(suggested, now=site.now + 61) is RefusalReason.STALE
-    # Of several accounts, one may have to give only if another gives too, which is found before the nodes are looked at.
+    # One account may have to give only if another gives too, which is found before the nodes are looked at.
     accounts = {site.observation().jobs[int(victim.ref)].account for victim in planned.victims}
     also = (RefusalReason.NOT_OVER,) if len(accounts) > 1 else ()
     assert refuses(with_victims(*planned.victims[1:])) in (RefusalReason.DOES_NOT_FIT, *also)

@@ -180,25 +180,27 @@ class Daemon:
 
 
 def dying_at(step: str, after_orders: bool) -> str:
-    """Code of an omfsd that kills itself (SIGKILL) once a stop's ``step`` is on record, or its orders are given."""
+    """Code of an omfsd that kills itself (SIGKILL) once a preemption's ``step`` is on record, or that cycle's orders
+    are sent."""
     return f"""
 import os, signal
-from omfs_daemon.daemon.preemption_runner import PreemptionRunner
+from omfs_daemon.daemon.effects_runner import EffectsRunner
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.preemption.state import PreemptionChanged
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-write, order = Journal.write, PreemptionRunner._order
+def die_if(records):
+    if any(isinstance(r, PreemptionChanged) and r.preemption.step == {step!r} for r in records):
+        os.kill(os.getpid(), signal.SIGKILL)
+write, carry_out = Journal.write, EffectsRunner.carry_out
 def dying_write(self, *records):
     write(self, *records)
-    if not {after_orders} and any(isinstance(r, PreemptionChanged) and r.preemption.step == {step!r} for r in records):
-        die()
-def dying_order(self, preemption, *rest):
-    result = order(self, preemption, *rest)
-    if {after_orders} and preemption.step == {step!r}:
-        die()
-    return result
-Journal.write, PreemptionRunner._order = dying_write, dying_order
+    die_if(records)
+def dying_carry_out(self, effects, *rest):
+    carry_out(self, effects, *rest)
+    die_if(effects.records)
+if {after_orders}:
+    EffectsRunner.carry_out = dying_carry_out
+else:
+    Journal.write = dying_write
 from omfs_daemon.cli.omfsd import run
 run()
 """

@@ -115,10 +115,12 @@ def test_the_daemon_does_not_start_on_one_and_gives_no_order(name: str, tmp_path
     stand.service.close()
 
 
-def test_the_journal_before_batches_of_orders_had_numbers_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("earlier_format", range(2, JOURNAL_FORMAT))
+def test_a_journal_of_another_development_version_is_refused(earlier_format: int, tmp_path: Path) -> None:
     text = b'{"kind":"JobsGone","refs":["1"]}'
-    (tmp_path / "journal").write_bytes(b"2 %08x %s\n" % (zlib.crc32(text), text))
-    with pytest.raises(JournalError, match=r"an earlier development version of omfs-daemon \(format 2; .* format 3"):
+    (tmp_path / "journal").write_bytes(b"%d %08x %s\n" % (earlier_format, zlib.crc32(text), text))
+    formats = rf"format {earlier_format}; this version reads format {JOURNAL_FORMAT}"
+    with pytest.raises(JournalError, match=rf"an earlier development version of omfs-daemon \({formats}"):
         Journal(tmp_path / "journal")
 
 

@@ -72,7 +72,7 @@ def test_a_preemption_that_fails_is_undone_and_the_job_is_spared(kind: str, tmp_
     assert len({str(preemption.victims[0]["job"]) for preemption in site.history_database.preemptions(10, 0.0)}) == 4, (
         "another one each time"
     )
-    site.run(5)
+    site.run_until(lambda: not site.journal.state.preempted, limit=60)
     if kind != "checkpoint fails":
         check_running_as_before(site, *jobs)
     assert site.runs(*jobs)
@@ -175,6 +175,21 @@ def test_a_suspended_job_that_its_owner_requeues_comes_back(tmp_path: Path) -> N
     site.run_until(lambda: site.runs(job), limit=60)
     site.rest()
     assert set(site.outcomes().values()) == {"COMPLETED"}
+
+
+def test_a_job_whose_hold_is_refused_is_not_requeued(tmp_path: Path) -> None:
+    """It would start again at once, on the very CPUs."""
+    site = methods_site(tmp_path, hosts=1)
+    job = victim(site, "requeue", run_time=100)
+    site.run(2)
+    site.gateway.faults.inject(Fault.REFUSE, ("hold",), times=1)
+    urgent = preemptor(site, "requeue", run_time=5)
+    site.run_until(lambda: bool(site.history_database.preemptions(10, 0.0)), limit=20)
+    (preemption,) = site.history_database.preemptions(10, 0.0)
+    assert preemption.outcome == "refused_by_slurm"
+    assert site.runs(job) and lost(site, [job]) == 0
+    site.run(2)
+    assert site.job(urgent).request.required_nodes == frozenset(), "the pin has ended with the preemption"
 
 
 def test_a_hold_ends_with_the_preemption_whose_requeue_was_refused(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_if_a_careful_one_fails_nobody_has_lost_anything(bad: str, tmp_path: Pat
         site.nodes.fail(NodeAction.OUT, "partial_swap")
     urgent = preemptor(site, "", cpus=16, hosts=4)
     site.run_until(lambda: bool(site.history_database.preemptions(10, 0.0)), limit=90)
-    site.run_until(lambda: site.runs(*jobs), limit=60)
+    site.run_until(lambda: site.runs(*jobs) and not site.journal.state.preempted, limit=60)
     site.run(3)
     (preemption,) = site.history_database.preemptions(10, 0.0)
     assert preemption.outcome == "victim_not_preempted"

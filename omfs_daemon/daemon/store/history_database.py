@@ -58,6 +58,10 @@ class PastPreemption(NamedTuple):
     victims: list[dict[str, object]]
 
 
+_COST_COLUMNS = 11
+"""The last field of PaidCost is for metrics only."""
+
+
 class HistoryDatabase:
     """Owns the file; usable from several threads. A damaged file is moved aside; FormatError for another format."""
 
@@ -99,7 +103,7 @@ class HistoryDatabase:
         self._write("INSERT OR REPLACE INTO preemption VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [row])
 
     def record_costs(self, paid: Iterable[PaidCost]) -> None:
-        rows = [tuple(one) for one in paid]
+        rows = [tuple(one[:_COST_COLUMNS]) for one in paid]
         if rows:
             self._write("INSERT INTO cost VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
@@ -110,7 +114,7 @@ class HistoryDatabase:
                 "SELECT * FROM cost WHERE time >= :since AND (:user IS NULL OR user = :user) ORDER BY time, rowid",
                 {"since": since, "user": user},
             ).fetchall()
-        return [PaidCost._make(row) for row in rows]
+        return [PaidCost(*row) for row in rows]
 
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         try:

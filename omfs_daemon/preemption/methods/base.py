@@ -49,18 +49,20 @@ class ObservedJob(NamedTuple):
     """One job as Slurm shows it now.
 
     work           the latest work on its nodes, as far as this daemon knows
-    keeps          the licenses that it has while preempted (None: they are not touched)
     failed_before  how many failures omfs-run had reported when this preemption began
     """
 
     job: Job
     work: NodeWorkStatus | None = None
-    keeps: Licenses | None = None
     failed_before: int = 0
 
 
 class PreemptMethod(Protocol):
-    """One method of preempting jobs."""
+    """One method of preempting jobs.
+
+    Its orders are transitions: requeue, suspend, resume, signals, work on nodes. Marks, holds, and licenses of its jobs
+    are set for it: a job that waits for its turn is held, one that runs or is suspended is marked.
+    """
 
     traits: MethodTraits
     speed: MethodSpeed

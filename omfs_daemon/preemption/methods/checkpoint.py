@@ -50,14 +50,6 @@ class CheckpointMethod(RequeueMethod):
         failed = run.state is RunState.HELD or (run.state is RunState.FAILED and run.times != seen.failed_before)
         return PreemptionProgress.FAILED if failed else PreemptionProgress.UNTOUCHED
 
-    def keep_preempted(self, seen: ObservedJob) -> list[Action]:
-        """A job held for its owner stays theirs to release."""
-        return [] if _state(seen) is RunState.HELD else super().keep_preempted(seen)
-
-    def resume(self, seen: ObservedJob, cpus_free: bool) -> list[Action]:
-        """Not a job that omfs-run could not restart: its owner must fix it first."""
-        return [] if _state(seen) is RunState.HELD else super().resume(seen, cpus_free)
-
     def why_failed(self, seen: ObservedJob) -> str:
         run = run_report(seen.job)
         return WHY_TEXT.get(run.why, run.why.replace("_", " ")) if run else ""

@@ -17,7 +17,7 @@ class SuspendMethod(SingleOrderMethod):
     speed = MethodSpeed()
 
     def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:
-        return [orders.SuspendJobs(tuple(seen.job.ref for seen in jobs))]
+        return [orders.SuspendJobs(tuple(seen.job.ref for seen in jobs))] if jobs else []
 
     def resume(self, seen: ObservedJob, cpus_free: bool) -> list[Action]:
         """Only where the CPUs are idle: Slurm would resume over busy ones and overcommit them."""

@@ -28,12 +28,7 @@ class SwapOutMethod(SingleOrderMethod):
         return [NodeOrder(seen.job.ref, self.traits.name, NodeAction.OUT) for seen in jobs if seen.job.runs]
 
     def finish(self, jobs: Sequence[ObservedJob]) -> list[Action]:
-        reduced: list[Action] = [
-            orders.SetLicenses((seen.job.ref,), seen.keeps)
-            for seen in jobs
-            if seen.keeps is not None and seen.job.licenses != seen.keeps
-        ]
-        return [*reduced, orders.SuspendJobs(tuple(seen.job.ref for seen in jobs))] if jobs else []
+        return [orders.SuspendJobs(tuple(seen.job.ref for seen in jobs))] if jobs else []
 
     def progress(self, seen: ObservedJob) -> PreemptionProgress:
         """A job that is suspended was SECURED before; after a crash, nodes are asked whether its memory is out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,17 @@ from omfs_daemon.cluster.jobs import Allocation
 from omfs_daemon.daemon.store.file_format import JOURNAL_FORMAT
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import JournalError
+from omfs_daemon.preemption.ownership import JobField, OwnedField
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step, VictimState
 from omfs_daemon.preemption.state import (
+    FieldSet,
+    FieldsLeft,
+    FieldsSet,
+    HoldsOver,
     JobPreempted,
     JobRunsAgain,
     JobsGone,
+    OrdersNumbered,
     Pause,
     PreemptionChanged,
     PreemptorBackoff,
@@ -30,11 +37,13 @@ PREEMPTION = Preemption(
     since=2.0,
     reason="urgent",
     preemptor=Preemptor(
-        "3_4", "physics", "bob", True, False, 0.5, (Allocation("n1", 4, 1 << 33),), -5, 0, True, ("n1", "n2")
+        "3_4", "physics", "bob", True, False, 0.5, (Allocation("n1", 4, 1 << 33),), -5, (("fluent", 2),)
     ),
     victims=(VictimState("1", "bio", "alice", "requeue", 4, 0.25),),
     refused=(("1", 'said "no"\n'),),
 )
+NICE = FieldSet("5", JobField.NICE, OwnedField(-7, 3, "rank", 4.0))
+NODES = FieldSet("5", JobField.NODES, OwnedField(("n1", "n2"), (), "preemption 7", 4.0))
 RECORDS = (
     PreemptionChanged(PREEMPTION),
     JobPreempted("1", 2.0, "requeue", "3_4"),
@@ -42,6 +51,10 @@ RECORDS = (
     JobRunsAgain("2", 4.0, True),
     PreemptorBackoff("9", 300.0),
     VictimBackoff("8", 300.0),
+    OrdersNumbered(12, holds=("5", "6_[1-3]"), releases=("4",)),
+    FieldsSet((NICE, NODES)),
+    FieldsLeft((("5", JobField.NICE),)),
+    HoldsOver(("5",)),
     Pause("root", 5.0, "a reason"),
 )
 
@@ -57,6 +70,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     state = written(tmp_path / "journal")
     assert state.preemptions == {7: PREEMPTION}
     assert state.running_since == {"2": 4.0}
+    assert state.owned == {"5": {JobField.NODES: NODES.owned}}
+    assert (state.sequence, state.held, state.releasing) == (12, {"6_[1-3]": 12}, {"4": 12})
     assert Journal(tmp_path / "journal").state == state
 
 
@@ -122,11 +137,9 @@ def test_a_full_disk_leaves_no_half_record(tmp_path: Path, monkeypatch: pytest.M
     assert Journal(path).state == journal.state
 
 
-def test_a_started_preemptor_is_remembered_with_its_own_nodes(tmp_path: Path) -> None:
-    from dataclasses import replace
-
+def test_a_preemption_that_is_over_is_forgotten_and_its_number_not_used_again(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
+    journal.write(PreemptionChanged(PREEMPTION))
     journal.write(PreemptionChanged(replace(PREEMPTION, step=Step.DONE, outcome=PreemptionOutcome.STARTED)))
     assert journal.state.preemptions == {}
-    assert journal.state.pins == {"3_4": ("n1", "n2")}
     assert journal.state.next_preemption == 8

@@ -1,22 +1,30 @@
-"""Sending orders: what depends on an order that was refused is not sent."""
+"""Orders as data: merged, and divided by job."""
 
 from __future__ import annotations
 
-from omfs_daemon.cluster.jobs import JobRequest, JobState
-from omfs_daemon.slurm.orders import HoldJobs, MarkedOrder, RequeueJobs, send_orders
-from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
-from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
-from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
+from omfs_daemon.slurm.orders import HoldJobs, Order, PinNodes, SendSignal, SetNice, by_job, for_jobs, merge_orders
+
+LISTED: list[Order] = [
+    HoldJobs(("1",), "why"),
+    SetNice(("1",), 5),
+    HoldJobs(("2",), "another reason"),
+    PinNodes("1", ("n1",)),
+    HoldJobs(("3", "4_[1-2]"), "why"),
+    SetNice(("3",), 5),
+]
 
 
-def test_a_job_whose_hold_was_refused_is_not_requeued() -> None:
-    """It would start again at once, on the very CPUs."""
-    slurm = FakeSlurm.uniform(lambda: 0.0)
-    slurm.plugin = True
-    theirs, ours = (slurm.submit(Submission(JobRequest(1))) for _ in range(2))
-    slurm.admin_hold(theirs)
-    gateway, refs = FakeGateway(slurm), (str(theirs), str(ours))
-    refusals = send_orders(gateway, [MarkedOrder(HoldJobs(refs), "omfs:held:3?"), RequeueJobs(refs)])
-    assert [refusal.ref for refusal in refusals] == [str(theirs)]
-    states = {job.id: job.state for job in gateway.jobs()}
-    assert states == {theirs: JobState.RUNNING, ours: JobState.COMPLETING}
+def test_orders_that_say_the_same_become_one() -> None:
+    assert merge_orders(LISTED) == [
+        HoldJobs(("1", "3", "4_[1-2]"), "why"),
+        SetNice(("1", "3"), 5),
+        HoldJobs(("2",), "another reason"),
+        PinNodes("1", ("n1",)),
+    ]
+
+
+def test_an_order_can_be_divided_and_put_together_again() -> None:
+    for order in (*LISTED, SendSignal("7", "USR1")):
+        parts = by_job(order)
+        assert for_jobs(parts[0][0], [ref for _, ref in parts]) == order
+    assert [ref for _, ref in by_job(LISTED[4])] == ["3", "4_[1-2]"]

@@ -1,0 +1,209 @@
+"""Carries out effects: records into the journal, then orders, then history, metrics, and log. The only door to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import structlog
+
+from omfs_daemon.cluster.job_refs import brief_ref
+from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.daemon.metrics import Metrics
+from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue
+from omfs_daemon.daemon.store.history_database import HistoryDatabase
+from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.preemption.effects import Chain, Effects
+from omfs_daemon.preemption.methods.base import Action, NodeOrder
+from omfs_daemon.preemption.methods.node_work import NodeWork, NodeWorkSettings
+from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, absorb
+from omfs_daemon.preemption.state import OrdersNumbered, PreemptionChanged, Record
+from omfs_daemon.slurm.gateway import Gateway, OrderRefusal
+from omfs_daemon.slurm.order_marks import StoredMarks, with_marks
+from omfs_daemon.slurm.orders import HoldJobs, MarkedOrder, Order, ReleaseJobs, by_job, for_jobs, refs_of, send_orders
+
+AGAIN_AFTER = 2.0
+"""Seconds after which an order without visible effect is sent again."""
+
+REFUSED_FOR = 60.0
+"""Seconds after which an order that Slurm refused is sent again."""
+
+_NODE_TIMEOUT = 60.0
+
+_Key = tuple[Action, str]
+Act = TypeVar("Act", bound=Action)
+
+
+class EffectsRunner:
+    """Remembers which orders were sent lately, by order and job, so that none is repeated before its effect can be
+    seen."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        work_queue: NodeWorkQueue,
+        journal: Journal,
+        history_database: HistoryDatabase,
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._gateway = gateway
+        self._work_queue = work_queue
+        self._journal = journal
+        self._history_database = history_database
+        self._metrics = metrics
+        self._clock = clock
+        self._again_at: dict[_Key, float] = {}
+        self._log = structlog.get_logger("orders")
+
+    def carry_out(self, effects: Effects, observation: Observation, nodes: NodeWorkSettings) -> None:
+        """JournalError: nothing is done. GatewayError: the orders up to there may or may not have taken effect."""
+        chains = self._not_sent_lately(effects.chains)
+        marked, numbered = self._numbered(chains, observation)
+        records: list[Record] = [*effects.records, *numbered]
+        if records:
+            self._journal.write(*records)
+        for preemption in effects.begun:
+            for ref in preemption.refs:
+                self._work_queue.forget(ref)  # earlier work says nothing about this preemption
+        taken: set[str] = set()
+        try:
+            for chain, fields in zip(chains, marked, strict=True):
+                taken |= self._send(chain, fields, observation, nodes)
+        finally:
+            self._tell(effects, taken)
+
+    # -- orders -------------------------------------------------------------------------------------------------
+    def _not_sent_lately(self, chains: Iterable[Chain]) -> list[Chain]:
+        now = self._clock()
+        self._again_at = {key: at for key, at in self._again_at.items() if at > now}
+        found = []
+        for chain in chains:
+            fields, transitions = self._due(chain.fields, now), self._due(chain.transitions, now)
+            if fields or transitions:
+                found.append(replace(chain, fields=fields, transitions=transitions))
+        return found
+
+    def _due(self, listed: Iterable[Act], now: float) -> tuple[Act, ...]:
+        """The orders without the jobs for which they were sent lately."""
+        found: list[Any] = []
+        for action in listed:
+            keys = _keys(action)
+            due = [ref for key, ref in keys if self._again_at.get((key, ref), now) <= now]
+            if len(due) == len(keys):
+                found.append(action)
+            elif due and not isinstance(action, NodeOrder):
+                found.append(for_jobs(action, due))
+        return tuple(found)
+
+    def _numbered(
+        self, chains: list[Chain], observation: Observation
+    ) -> tuple[list[list[Order | MarkedOrder]], list[Record]]:
+        """The fields with their AdminComments. The number is on disk before a mark has it: none is used twice."""
+        number, stored = self._journal.state.sequence + 1, StoredMarks(observation.job)
+        marked: list[list[Order | MarkedOrder]] = [with_marks(chain.fields, stored, number) for chain in chains]
+        written = [order.order for fields in marked for order in fields if isinstance(order, MarkedOrder)]
+        if not written:
+            return marked, []
+        holds = tuple(ref for order in written if isinstance(order, HoldJobs) for ref in order.refs)
+        releases = tuple(ref for order in written if isinstance(order, ReleaseJobs) for ref in order.refs)
+        return marked, [OrdersNumbered(number, holds, releases)]
+
+    def _send(
+        self, chain: Chain, fields: list[Order | MarkedOrder], observation: Observation, nodes: NodeWorkSettings
+    ) -> set[str]:
+        """The jobs whose orders Slurm took. A transition is sent only if nothing before it was refused."""
+        for action in (*chain.fields, *chain.transitions):
+            self._note_sent(action)
+        refusals = send_orders(self._gateway, fields)
+        for action in chain.transitions:
+            if refusals:
+                break
+            if isinstance(action, NodeOrder):
+                self._ask_nodes(action, observation, nodes)
+            else:
+                refusals += send_orders(self._gateway, [action])
+        if refusals:
+            self._note_refusals(chain, refusals)
+        sent = {ref for order in fields for ref in refs_of(order)}
+        return sent - {refusal.ref for refusal in refusals}
+
+    def _note_sent(self, action: Action) -> None:
+        self._again_at |= dict.fromkeys(_keys(action), self._clock() + AGAIN_AFTER)
+
+    def _note_refusals(self, chain: Chain, refusals: list[OrderRefusal]) -> None:
+        """They are recorded, because the preemption's next step depends on them."""
+        now = self._clock()
+        for refusal in refusals:
+            for action in (*chain.fields, *chain.transitions):
+                self._again_at |= {key: now + REFUSED_FOR for key in _keys(action) if key[1] == refusal.ref}
+            job, number = brief_ref(refusal.ref), chain.preemption or None
+            self._log.warning("order_refused", preemption=number, job=job, error=refusal.message)
+        preemption = self._journal.state.preemptions.get(chain.preemption)
+        if preemption is not None and preemption.step is Step.STOPPING:
+            self._journal.write(PreemptionChanged(absorb(preemption, refusals)))
+
+    def _ask_nodes(self, action: NodeOrder, observation: Observation, settings: NodeWorkSettings) -> None:
+        job = observation.job(action.ref)
+        if job is None or not job.on_nodes:
+            return
+        self._work_queue.ask(
+            NodeWork(
+                ref=job.ref,
+                job_id=job.id,
+                uid=job.uid,
+                nodes=job.on_nodes,
+                do=action.do,
+                method=action.method,
+                resume=action.resume,
+                suspended=job.state is JobState.SUSPENDED,
+                options=settings.options.get(action.method, {}),
+                slurm=settings.slurm,
+                timeout=settings.timeout.get(action.method, _NODE_TIMEOUT),
+            )
+        )
+
+    # -- history, log, and metrics ----------------------------------------------------------------------------
+    def _tell(self, effects: Effects, taken: set[str]) -> None:
+        events = [*effects.events, *(event for event in effects.events_if_taken if event.job in taken)]
+        self._history_database.record_events(events)
+        self._history_database.record_costs(effects.costs)
+        for paid in effects.costs:
+            self._metrics.observe_cost(paid)
+        for preemption in effects.begun:
+            self._log_begin(preemption)
+        for preemption in effects.ended:
+            self._history_database.record_preemption(preemption)
+            self._log_end(preemption)
+
+    def _log_begin(self, preemption: Preemption) -> None:
+        preemptor, names = preemption.preemptor, ", ".join(victim.ref for victim in preemption.victims)
+        self._log.info(
+            "preemption_started",
+            preemption=preemption.id,
+            preemptor=preemptor.ref,
+            account=preemptor.account,
+            victims=names,
+        )
+
+    def _log_end(self, preemption: Preemption) -> None:
+        preemptor = preemption.preemptor
+        outcome = (preemption.outcome or PreemptionOutcome.NOT_STARTED).value
+        waited = None if preemption.started_at is None else preemption.started_at - preemptor.submitted
+        number, ref = preemption.id, preemptor.ref
+        if preemption.step is Step.DONE:
+            self._log.info("preemption_completed", preemption=number, preemptor=ref, outcome=outcome, waited=waited)
+        else:
+            self._log.info("preemption_undone", preemption=number, preemptor=ref, outcome=outcome, waited=waited)
+        policy = "urgent" if preemptor.urgent else "omfs"
+        for victim in preemption.victims:
+            self._metrics.count_preemption(policy, victim.method, preemption.reason, outcome)
+        if preemption.started_at is not None:
+            self._metrics.observe_reclaim(max(0.0, preemption.started_at - preemption.begun))
+
+
+def _keys(action: Action) -> list[_Key]:
+    """The order for each of its jobs."""
+    return [(action, action.ref)] if isinstance(action, NodeOrder) else [*by_job(action)]

@@ -1,0 +1,204 @@
+"""How every job that concerns us should be: one record per job and field, and who wants it. Pure.
+
+Of several wishes for a field, the first in this list counts:
+
+1. preemptions under way: the preemptor is ranked first, pinned, and free; victims are marked or held
+2. preempted jobs: those that are suspended keep their mark, and give up licenses until they run again
+3. jobs for which the daemon has chosen nodes: pinned until they start, or for ``start_timeout``
+4. admission: non-preemptible jobs beyond their account's entitlement are held
+5. ranks
+
+Nobody wants what is not here: ``preemption/reconcile.py`` takes it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.marks import MarkWord
+from omfs_daemon.policy.plan import TEXT, Plan
+from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.ownership import JobField, Value, licenses_value
+from omfs_daemon.preemption.preemption import Preemption, VictimState
+from omfs_daemon.preemption.progress import due_victims, is_in_later_run
+from omfs_daemon.preemption.records import JobEvent
+from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.preemption.state import State
+
+RANK = "rank"
+ADMISSION = "admission"
+PLACEMENT = "placement"
+PREEMPTED = "preempted"
+
+
+class WantedHold(NamedTuple):
+    """``word``: HELD, or STOPPING for a job that we preempt, or have suspended. ``sentence``: for its owner."""
+
+    word: MarkWord
+    sentence: str
+    preemption: int = 0
+
+
+class WantedField(NamedTuple):
+    value: Value
+    wanted_by: str
+    preemption: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """
+    holds      by raw id of the job or array record, then by reference: all of it, or some of its tasks
+    fields     by job and field
+    sentences  for the owners of other jobs
+    releases   references that admission releases, with the event of each
+    holding    the events of jobs that admission holds now
+    """
+
+    holds: dict[int, dict[str, WantedHold]] = field(default_factory=dict)
+    fields: dict[tuple[str, JobField], WantedField] = field(default_factory=dict)
+    sentences: Mapping[str, str] = field(default_factory=dict)
+    releases: dict[str, JobEvent] = field(default_factory=dict)
+    holding: dict[str, JobEvent] = field(default_factory=dict)
+
+    def hold(self, job: Job, ref: str, wanted: WantedHold) -> None:
+        self.holds.setdefault(job.id, {})[ref] = wanted
+
+    def free(self, job: Job, ref: str) -> None:
+        self.holds.get(job.id, {}).pop(ref, None)
+
+
+def preemptions_name(preemption: Preemption) -> str:
+    """As ``wanted_by`` names it."""
+    return f"preemption {preemption.id}"
+
+
+def desired_state(
+    state: State,
+    observation: Observation,
+    settings: Settings,
+    now: float,
+    plan: Plan | None,
+    sentences: Mapping[str, str],
+) -> Desired:
+    """``plan``: None if waiting jobs were not observed now; then only preemptions count. During a pause nothing more is
+    held or ranked."""
+    desired = Desired(sentences=sentences)
+    if plan is not None:
+        if state.pause is None:
+            _rank(desired, plan)
+        _admit(desired, plan, observation, now, is_paused=state.pause is not None)
+        _place(desired, plan, state, observation, settings, now)
+    for ref in state.preempted:
+        _keep_suspended(desired, state, observation, ref)
+    for _, preemption in sorted(state.preemptions.items()):
+        _want_preemptor(desired, preemption, observation)
+        _want_victims(desired, preemption, observation, settings)
+    return desired
+
+
+def _rank(desired: Desired, plan: Plan) -> None:
+    for rank in plan.ranks:
+        desired.fields[rank.ref, JobField.NICE] = WantedField(rank.nice, RANK)
+
+
+def _admit(desired: Desired, plan: Plan, observation: Observation, now: float, is_paused: bool) -> None:
+    """What the plan holds, and keeps held; paused: what it keeps held."""
+    for ref in plan.kept:
+        job = observation.job(ref)
+        if job is not None:
+            desired.hold(job, ref, WantedHold(MarkWord.HELD, ""))
+    for change in () if is_paused else plan.holds:
+        job = observation.job(change.ref)
+        if job is not None:
+            text = TEXT[change.reason]
+            desired.hold(job, change.ref, WantedHold(MarkWord.HELD, f"[omfs] {text}"))
+            desired.holding[change.ref] = JobEvent(now, change.ref, job.user, change.account, "held", text)
+    for change in plan.releases:
+        job = observation.job(change.ref)
+        if job is not None:
+            text = TEXT[change.reason]
+            desired.releases[change.ref] = JobEvent(now, change.ref, job.user, change.account, "released", text)
+
+
+def _place(
+    desired: Desired, plan: Plan, state: State, observation: Observation, settings: Settings, now: float
+) -> None:
+    """Jobs that left the choice of their nodes to us get nodes and licenses together, before they are released. One
+    that does not start is chosen other nodes for after a while."""
+    for ref, owned in state.owned.items():
+        for name, value in owned.items():
+            if value.wanted_by == PLACEMENT and now - value.since < settings.start_timeout:
+                desired.fields[ref, name] = WantedField(value.value, PLACEMENT)
+    released = {change.ref for change in plan.releases}
+    for start in plan.starts:
+        job = observation.job(start.ref)
+        if job is None or not job.request.unplaced or start.ref not in released:
+            continue
+        nodes = tuple(sorted(allocation.node for allocation in start.allocations))
+        licenses = settings.node_licenses.placed(job.licenses, nodes)
+        desired.fields[start.ref, JobField.NODES] = WantedField(nodes, PLACEMENT)
+        desired.fields[start.ref, JobField.LICENSES] = WantedField(licenses_value(licenses), PLACEMENT)
+
+
+def _keep_suspended(desired: Desired, state: State, observation: Observation, ref: str) -> None:
+    job = observation.job(ref)
+    if job is None or job.state is JobState.PENDING:
+        return
+    desired.hold(job, ref, WantedHold(MarkWord.STOPPING, ""))
+    licenses = state.owned.get(ref, {}).get(JobField.KEPT_LICENSES)
+    if licenses is not None and job.state is JobState.SUSPENDED:
+        desired.fields[ref, JobField.KEPT_LICENSES] = WantedField(licenses.value, PREEMPTED)
+
+
+def _want_preemptor(desired: Desired, preemption: Preemption, observation: Observation) -> None:
+    preemptor = preemption.preemptor
+    job = observation.job(preemptor.ref)
+    if job is None or preemptor.suspended or job.state is not JobState.PENDING:
+        return
+    values: list[tuple[JobField, Value]] = [
+        (JobField.NODES, tuple(sorted(allocation.node for allocation in preemptor.allocations))),
+        (JobField.NICE, preemptor.nice),
+    ]
+    if preemptor.licenses is not None:
+        values.append((JobField.LICENSES, licenses_value(preemptor.licenses)))
+    for name, value in values:
+        desired.fields[preemptor.ref, name] = WantedField(value, preemptions_name(preemption), preemption.id)
+    desired.free(job, preemptor.ref)
+
+
+def _want_victims(desired: Desired, preemption: Preemption, observation: Observation, settings: Settings) -> None:
+    due = due_victims(preemption, observation, settings.method_settings)
+    secured = {victim.ref for victim in due.finish}
+    for victim, job in _present(preemption, observation):
+        word = _word_of(victim, job, settings, is_due=victim in due.preempt)
+        if word is not None:
+            desired.hold(job, victim.ref, WantedHold(word, sentence_of(preemption), preemption.id))
+        if victim.keeps is not None and victim.ref in secured:
+            value = licenses_value(victim.keeps)
+            wanted = WantedField(value, preemptions_name(preemption), preemption.id)
+            desired.fields[victim.ref, JobField.KEPT_LICENSES] = wanted
+
+
+def _word_of(victim: VictimState, job: Job, settings: Settings, is_due: bool) -> MarkWord | None:
+    """A job that its method requeues is held right before, so that it returns held; any other is marked while it is
+    preempted. Then it is held for as long as it waits for the preemptor to start."""
+    if job.runs and settings.method_settings.is_held_first(victim):
+        return MarkWord.HELD if is_due else None
+    return MarkWord.STOPPING if job.runs or job.state is JobState.SUSPENDED else MarkWord.HELD
+
+
+def _present(preemption: Preemption, observation: Observation) -> Iterable[tuple[VictimState, Job]]:
+    for victim in preemption.victims:
+        job = observation.job(victim.ref)
+        if job is not None and not is_in_later_run(victim, job):
+            yield victim, job
+
+
+def sentence_of(preemption: Preemption) -> str:
+    """What the owner of a victim reads."""
+    kind = "urgent" if preemption.preemptor.urgent else "entitled"
+    return f"[omfs] preempted for job {preemption.preemptor.ref} ({kind}, account {preemption.preemptor.account})"

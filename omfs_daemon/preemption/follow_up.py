@@ -1,0 +1,219 @@
+"""What has become of jobs that we preempted, or that wait for us: recorded, and told to their owners. Pure.
+
+Not of jobs of preemptions under way (``preemption/step.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from omfs_daemon.cluster.holds import (
+    admin_comment_of,
+    highest_number,
+    is_held_by_us,
+    is_held_for_owner,
+    is_release_unfinished,
+)
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.marks import MarkWord
+from omfs_daemon.cluster.preempt_methods import IN
+from omfs_daemon.cluster.run_report import RunState, run_report
+from omfs_daemon.cluster.snapshot import PreemptedJob
+from omfs_daemon.policy.rules.job_kinds import JobKinds
+from omfs_daemon.policy.validator import Verdict
+from omfs_daemon.preemption.effects import Chain, Effects
+from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptMethod
+from omfs_daemon.preemption.methods.checkpoint import WHY_TEXT
+from omfs_daemon.preemption.methods.not_installed import method_named
+from omfs_daemon.preemption.methods.suspend import SuspendMethod
+from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.ownership import JobField
+from omfs_daemon.preemption.records import JobEvent, PaidCost
+from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.preemption.state import JobPreempted, JobRunsAgain, JobsGone, OrdersNumbered, Record, State
+from omfs_daemon.protocol import job_comment
+from omfs_daemon.slurm import orders
+
+RESUMED_LATELY = 60.0
+"""Seconds in which a resumed job is checked for CPUs that Slurm had just given to another."""
+
+REPORTS_WITHIN = 60.0
+"""Seconds of running after which an omfs-run that has not reported its restart is no longer waited for."""
+
+_NOT_RESTARTED = "[omfs] could not be restarted"
+_NOT_READY = "[omfs] cannot be preempted"
+
+
+def follow_up(state: State, observation: Observation, now: float, settings: Settings) -> Effects:
+    """Jobs that run again, are gone, are held for their owners, or were resumed over busy CPUs."""
+    under_way = {ref for preemption in state.preemptions.values() for ref in preemption.refs}
+    effects = Effects()
+    gone = sorted(ref for ref in state.known_refs() - under_way if observation.job(ref) is None)
+    if gone:
+        effects.records.append(JobsGone(tuple(gone)))
+    for ref, preempted in state.preempted.items():
+        job = observation.job(ref)
+        if job is not None and job.runs and ref not in under_way:
+            _runs_again(effects, job, preempted, state, observation, now, settings)
+    marked = [job for job in observation.snapshot.jobs.values() if _is_marked(job)]
+    _tell_released(effects, marked, now, under_way.union(state.preempted))
+    _tell_owners(effects, state, marked, now)
+    _tell_unready(effects, marked, now, settings)
+    _suspend_overcommitted(effects, state, observation, now)
+    return effects
+
+
+def found_in_slurm(state: State, observation: Observation, now: float) -> list[Record]:
+    """After a start: suspended jobs with our mark that the journal does not know (it was lost), and marks with higher
+    numbers than it knows (it was lost, or the failsafe has written them)."""
+    jobs = observation.snapshot.jobs.values()
+    known = {ref for preemption in state.preemptions.values() for ref in preemption.refs}.union(state.preempted)
+    found: list[Record] = [
+        JobPreempted(job.ref, now, SuspendMethod.traits.name, "")
+        for job in jobs
+        if job.state is JobState.SUSPENDED and job.ref not in known and admin_comment_of(job).word is MarkWord.STOPPING
+    ]
+    highest = highest_number(jobs)
+    if highest > state.sequence:
+        unfinished = tuple(job.ref for job in jobs if is_release_unfinished(job, highest))
+        found.append(OrdersNumbered(highest, releases=unfinished))
+    return found
+
+
+def resume_preempted(state: State, verdict: Verdict, observation: Observation, settings: Settings) -> list[Chain]:
+    """Resume suspended jobs whose turn it is, once their memory is in; that they run is observed in the next cycle.
+    Memory moved in for a turn that is over is moved out again."""
+    turns = {resume.ref for resume in verdict.resumes}
+    under_way = {ref for preemption in state.preemptions.values() for ref in preemption.refs}
+    others: list[Action] = []
+    resumed: list[str] = []
+    for ref, preempted in state.preempted.items():
+        job = observation.job(ref)
+        if job is None or job.state is not JobState.SUSPENDED:
+            continue
+        method, seen = method_named(settings.methods, preempted.method), ObservedJob(job, observation.work(ref))
+        wanted: list[Action] = []
+        if ref in turns:
+            wanted = method.resume(seen, cpus_free=True)
+        elif ref not in under_way:
+            wanted = method.keep_preempted(seen)
+        for action in wanted:
+            if isinstance(action, orders.ResumeJobs):
+                resumed += action.refs
+            else:
+                others.append(action)
+    chains = [Chain(transitions=(action,)) for action in others]
+    return [*chains, *([Chain(transitions=(orders.ResumeJobs(tuple(resumed)),))] if resumed else [])]
+
+
+def _is_marked(job: Job) -> bool:
+    """Whether it has a comment for us or of ours, or exited as omfs-run does: few jobs among many."""
+    return not job.set_aside and (job.special_exit or bool(job.admin_comment) or job_comment.PREFIX in job.comment)
+
+
+def _runs_again(
+    effects: Effects,
+    job: Job,
+    preempted: PreemptedJob,
+    state: State,
+    observation: Observation,
+    now: float,
+    settings: Settings,
+) -> None:
+    method = method_named(settings.methods, preempted.method)
+    missing = method.resume(ObservedJob(job, observation.work(job.ref)), True)
+    if missing:
+        effects.chains.append(Chain(transitions=tuple(missing)))
+    if missing or JobField.KEPT_LICENSES in state.owned.get(job.ref, {}):
+        return
+    run = run_report(job)
+    if method.traits.launched and job.run_time < REPORTS_WITHIN:
+        has_reported = run is not None and run.state not in (RunState.STOPPED, RunState.STOPPING)
+        if not has_reported:
+            return
+    effects.records.append(JobRunsAgain(job.ref, now, method.traits.keeps_work))
+    away = now - preempted.at
+    text = f"[omfs] was preempted ({preempted.method}) for job {preempted.preemptor} and runs again after {away:.0f} s"
+    effects.sentences[job.ref] = text
+    effects.events.append(JobEvent(now, job.ref, job.user, job.account, "runs_again", text, {"away_seconds": away}))
+    effects.costs.append(_paid(job, method, observation, now))
+
+
+def _paid(job: Job, method: PreemptMethod, observation: Observation, now: float) -> PaidCost:
+    """What its return has cost, as omfs-run or the nodes report."""
+    run, work = run_report(job), observation.work(job.ref)
+    seconds, lost, size = 0.0, 0.0, 0
+    if method.traits.launched and run is not None:
+        seconds, lost = min(run.seconds, job.run_time), run.lost  # capped: the job's owner can write the job comment
+    elif method.traits.on_nodes and work is not None:
+        seconds, size = work.seconds, work.moved
+    name, nodes = method.traits.name, max(1, len(job.on_nodes))
+    return PaidCost(now, job.ref, job.user, job.account, name, IN, seconds, seconds, size, lost, nodes)
+
+
+def _tell_released(effects: Effects, marked: Sequence[Job], now: float, known: Collection[str]) -> None:
+    """Jobs that omfs-run has checkpointed without a preemption that we know: another user sent the signal, or ours was
+    undone meanwhile. Nobody else would release them."""
+    for job in marked:
+        if job.ref not in known and _waits_after_checkpoint(job):
+            effects.chains.append(Chain((orders.ReleaseJobs((job.ref,)),)))
+            text = "its checkpoint is written, but no preemption of it is known: released"
+            effects.events_if_taken.append(JobEvent(now, job.ref, job.user, job.account, "released", text))
+
+
+def _waits_after_checkpoint(job: Job) -> bool:
+    """Held by Slurm after omfs-run's exit code; a hold of ours on top of that is released anyway."""
+    if not job.special_exit or job.state is not JobState.PENDING or is_held_by_us(job):
+        return False
+    run = run_report(job)
+    by_its_exit = job.hold is Hold.USER and admin_comment_of(job).word is not MarkWord.ADMIN_HELD
+    return run is not None and run.state is RunState.STOPPED and by_its_exit
+
+
+def _tell_owners(effects: Effects, state: State, marked: Sequence[Job], now: float) -> None:
+    """Jobs that omfs-run could not restart belong to their owners again, who alone can fix and release them."""
+    for job in marked:
+        if not job.special_exit or not is_held_for_owner(job):
+            continue
+        if admin_comment_of(job).sentence.startswith(_NOT_RESTARTED):
+            continue
+        run = run_report(job)
+        why = WHY_TEXT.get(run.why, run.why) if run is not None and run.why else "see the job's output"
+        text = f"{_NOT_RESTARTED} from a checkpoint: {why}. Its owner may release it to try again"
+        if job.ref in state.preempted:
+            effects.records.append(JobsGone((job.ref,)))
+        effects.sentences[job.ref] = text
+        effects.events.append(JobEvent(now, job.ref, job.user, job.account, "held_for_owner", text))
+
+
+def _tell_unready(effects: Effects, marked: Sequence[Job], now: float, settings: Settings) -> None:
+    """Jobs that name a method in their comment without being ready for it: most owners have forgotten omfs-run."""
+    kinds = JobKinds(settings.rules)
+    for job in marked:
+        if not job.runs or job.run_time < REPORTS_WITHIN or job_comment.METHOD_KEY not in job.comment:
+            continue
+        written = admin_comment_of(job)
+        if written.sentence.startswith(_NOT_READY) or written.word in (MarkWord.HELD, MarkWord.STOPPING):
+            continue
+        job_class = kinds.of(job).job_class
+        if job_class.methods and kinds.is_only_declared(job, job_class):
+            text = f"{_NOT_READY} as its comment says: put `exec omfs-run` before the program in its batch script"
+            effects.sentences[job.ref] = text
+            effects.events.append(JobEvent(now, job.ref, job.user, job.account, "not_ready", text))
+
+
+def _suspend_overcommitted(effects: Effects, state: State, observation: Observation, now: float) -> None:
+    """Slurm resumes a job even over busy CPUs: it is suspended again, because it came last."""
+    lately = [
+        ref for ref, at in state.running_since.items() if now - at < RESUMED_LATELY and ref not in state.preempted
+    ]
+    if not lately:
+        return
+    nodes = observation.overcommitted()
+    for ref in lately:
+        job = observation.job(ref)
+        if job is not None and job.runs and nodes.intersection(job.on_nodes):
+            effects.records.append(JobPreempted(ref, now, SuspendMethod.traits.name, ""))
+            effects.chains.append(Chain(transitions=(orders.SuspendJobs((ref,)),)))
+            text = "its CPUs had just been taken when it was resumed: suspended again"
+            effects.events.append(JobEvent(now, ref, job.user, job.account, "suspended_again", text))

@@ -1,0 +1,255 @@
+"""One preemption in one cycle: what has become of it, and which transitions are missing. Pure.
+
+Transitions are requeue, suspend, resume, signals, and work on nodes. How its jobs' fields should be is
+``preemption/desired.py``'s part.
+"""
+
+from __future__ import annotations
+
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.preempt_methods import OUT
+from omfs_daemon.cluster.run_report import run_report
+from omfs_daemon.policy.plan import TEXT, PlannedPreemption, Reason
+from omfs_daemon.preemption.begin import preemptor_of, victim_of
+from omfs_daemon.preemption.effects import Effects, preempted_record
+from omfs_daemon.preemption.methods.base import Action, ObservedJob
+from omfs_daemon.preemption.methods.node_work import NodeWorkState
+from omfs_daemon.preemption.methods.not_installed import method_named
+from omfs_daemon.preemption.next_step import next_state
+from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
+from omfs_daemon.preemption.progress import SAFE, due_victims, moving_in, progress_of, runs_still, seen_of
+from omfs_daemon.preemption.records import JobEvent, PaidCost
+from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.preemption.state import PreemptionChanged, PreemptorBackoff, Record, State, VictimBackoff
+from omfs_daemon.slurm import orders
+
+_MOST_DOUBLINGS = 6
+"""How often a victim's back-off is doubled at most."""
+
+
+def begin_preemption(
+    planned: PlannedPreemption, number: int, state: State, observation: Observation, now: float, settings: Settings
+) -> Effects | None:
+    """A preemption that the validator accepted; None if its jobs are no longer as planned."""
+    preemptor = observation.job(planned.preemptor)
+    victims = [(victim, observation.job(victim.ref)) for victim in planned.victims]
+    present = [(victim, job) for victim, job in victims if job is not None and job.runs]
+    wanted = JobState.SUSPENDED if planned.suspended else JobState.PENDING
+    if preemptor is None or preemptor.state is not wanted or len(present) < len(victims):
+        return None
+    taken = {name for _, job in present for name, _ in job.request.gres}
+    preempted = state.preempted.get(planned.preemptor)
+    preemption = Preemption(
+        id=number,
+        step=Step.STOPPING,
+        begun=now,
+        since=now,
+        reason=planned.reason.value,
+        preemptor=preemptor_of(planned, preemptor, preempted, taken, settings),
+        victims=tuple(victim_of(victim, job, settings) for victim, job in present),
+    )
+    names = ", ".join(victim.ref for victim in preemption.victims)
+    text = f"preempting {names} for it: {TEXT[Reason(preemption.reason)]}"
+    data: dict[str, object] = {"victims": [victim.ref for victim in preemption.victims]}
+    event = JobEvent(now, preemptor.ref, preemptor.user, planned.account, "preemption_started", text, data)
+    return Effects(records=[PreemptionChanged(preemption)], events=[event], begun=[preemption])
+
+
+def step(
+    preemption: Preemption, state: State, observation: Observation, now: float, settings: Settings, is_fresh: bool
+) -> Effects:
+    """Go as far as the observation allows; each victim is recorded as preempted once it is observed so."""
+    effects = Effects()
+    # What an earlier preemption has left behind says nothing about this one.
+    known = {ref for ref, preempted in state.preempted.items() if preempted.at > preemption.begun}
+    while not preemption.step.is_over:
+        for victim in preemption.victims:
+            job = observation.job(victim.ref)
+            is_out = job is not None and job.state in (JobState.PENDING, JobState.SUSPENDED)
+            if job is not None and is_out and victim.ref not in known:
+                known.add(victim.ref)
+                effects.records.append(preempted_record(preemption, victim, job, now))
+                _tell_preempted(effects, preemption, victim, job, observation, now, settings)
+        following = next_state(preemption, observation, now, settings.method_settings, is_fresh)
+        if following is preemption:
+            return effects
+        preemption = following
+        if preemption.step is Step.UNDONE:
+            effects.records += _touched(preemption, known, observation, now, settings)
+            effects.records += _back_offs(preemption, state, known, now, settings.retry_after)
+        effects.records.append(PreemptionChanged(preemption))
+    _end(effects, preemption, known, observation, now)
+    return effects
+
+
+def transitions(preemption: Preemption, observation: Observation, settings: Settings) -> list[Action]:
+    """What is missing in the present step; safe to send twice."""
+    if preemption.step is Step.STARTING:
+        return [
+            *_keep_preempted(preemption, observation, settings),
+            *_resume_preemptor(preemption, observation, settings),
+        ]
+    due = due_victims(preemption, observation, settings.method_settings)
+    if due.waits:
+        return _resume_preemptor(preemption, observation, settings)
+    return [
+        *_preempt(due.preempt, due.finish, observation, settings),
+        *_keep_preempted(preemption, observation, settings),
+        *_resume_at_once(preemption, observation, settings),
+    ]
+
+
+def _preempt(
+    untouched: tuple[VictimState, ...], secured: tuple[VictimState, ...], observation: Observation, settings: Settings
+) -> list[Action]:
+    """Careful victims first, then all of each method together."""
+    careful = settings.method_settings.is_careful
+    seen = {
+        victim.ref: seen_of(victim, job, observation)
+        for victim in (*untouched, *secured)
+        if (job := observation.job(victim.ref)) is not None
+    }
+    wanted: list[Action] = []
+    for name in dict.fromkeys(victim.method for victim in sorted((*untouched, *secured), key=lambda v: not careful(v))):
+        method = method_named(settings.methods, name)
+        prepared = [action for v in untouched if v.method == name for action in method.prepare(seen[v.ref])]
+        wanted += [*prepared, *method.finish([seen[victim.ref] for victim in secured if victim.method == name])]
+        wanted += method.preempt([seen[victim.ref] for victim in untouched if victim.method == name])
+    return wanted
+
+
+def _keep_preempted(preemption: Preemption, observation: Observation, settings: Settings) -> list[Action]:
+    found = ((victim, observation.job(victim.ref)) for victim in preemption.victims)
+    return [
+        action
+        for victim, job in found
+        if job is not None
+        for action in settings.method_settings.method(victim).keep_preempted(seen_of(victim, job, observation))
+    ]
+
+
+def _resume_at_once(preemption: Preemption, observation: Observation, settings: Settings) -> list[Action]:
+    """A suspended preemptor is resumed right behind the orders that preempt the victims, before Slurm can give the CPUs
+    to another job: Slurm counts a victim's CPUs as free once it has taken the order, and starts no job on a node until
+    the victim has left it."""
+    chosen, preemptor = settings.method_settings, preemption.preemptor
+    careful = [victim for victim in preemption.victims if chosen.is_careful(victim)]
+    is_safe = all(progress_of(victim, observation, chosen) in SAFE for victim in careful)
+    is_in = not chosen.is_moved_in(preemptor) or moving_in(preemption, observation) is NodeWorkState.DONE
+    return [orders.ResumeJobs((preemptor.ref,))] if preemptor.suspended and is_safe and is_in else []
+
+
+def _resume_preemptor(preemption: Preemption, observation: Observation, settings: Settings) -> list[Action]:
+    """Memory that is out is moved in first, also while other jobs are on its CPUs."""
+    job = observation.job(preemption.preemptor.ref)
+    if not preemption.preemptor.suspended or job is None or job.state is not JobState.SUSPENDED:
+        return []
+    is_free = preemption.step is Step.STOPPING or bool(observation.fit_together([job]))
+    method = method_named(settings.methods, preemption.preemptor.method)
+    return method.resume(ObservedJob(job, observation.work(job.ref)), is_free)
+
+
+# -- the end --------------------------------------------------------------------------------------------------
+def _touched(
+    preemption: Preemption, known: set[str], observation: Observation, now: float, settings: Settings
+) -> list[Record]:
+    """Victims that run as far as Slurm knows, but whose processes a node may have stopped: ``preemption/follow_up.py``
+    lets them run on."""
+    found: list[Record] = []
+    for victim in preemption.victims:
+        job = observation.job(victim.ref)
+        if job is None or victim.ref in known or not runs_still(victim, observation):
+            continue
+        seen = seen_of(victim, job, observation)
+        if settings.method_settings.method(victim).resume(seen, True):
+            found.append(preempted_record(preemption, victim, job, now))
+    return found
+
+
+def _back_offs(preemption: Preemption, state: State, known: set[str], now: float, retry_after: float) -> list[Record]:
+    """After a preemption that failed the same is not tried again at once. A victim's back-off is doubled each time, so
+    that a preemptor does not wait again and again for the same job."""
+    match preemption.outcome:
+        case PreemptionOutcome.TOO_OLD | PreemptionOutcome.STARTED | PreemptionOutcome.PREEMPTOR_GONE:
+            return []
+        case PreemptionOutcome.VICTIM_STAYED | PreemptionOutcome.REFUSED:
+            victims = {victim.ref for victim in preemption.victims}
+            refused = dict(preemption.refused)
+            stubborn = sorted(victims & set(refused))
+            if not stubborn and preemption.preemptor.ref not in refused:
+                stubborn = sorted(victims - known)
+        case _:
+            stubborn = []
+    spared: list[Record] = []
+    for ref in stubborn:
+        times = state.failures.get(ref, 0) + 1
+        spared.append(VictimBackoff(ref, now + retry_after * 2 ** min(times - 1, _MOST_DOUBLINGS), times))
+    return spared or [PreemptorBackoff(preemption.preemptor.ref, now + retry_after)]
+
+
+def _end(effects: Effects, preemption: Preemption, known: set[str], observation: Observation, now: float) -> None:
+    preemptor, outcome = preemption.preemptor, preemption.outcome or PreemptionOutcome.NOT_STARTED
+    effects.ended.append(preemption)
+    waited = None if preemption.started_at is None else preemption.started_at - preemptor.submitted
+    messages = [message for _, message in preemption.refused[:3]]
+    text = {
+        PreemptionOutcome.STARTED: f"runs, {waited or 0.0:.1f} s after it was submitted",
+        PreemptionOutcome.PREEMPTOR_GONE: "was gone before it started; the jobs preempted for it are put back",
+        PreemptionOutcome.NOT_STARTED: "did not start in time on the nodes that were freed; undone",
+        PreemptionOutcome.VICTIM_STAYED: "; ".join(["a job could not be preempted; undone", *messages]),
+        PreemptionOutcome.REFUSED: "Slurm refused: " + "; ".join(messages),
+        PreemptionOutcome.TOO_OLD: "the decision was too old when it could be executed; undone, and planned again",
+    }[outcome]
+    data: dict[str, object] = {"preemption": preemption.id}
+    effects.events.append(JobEvent(now, preemptor.ref, preemptor.user, preemptor.account, outcome.value, text, data))
+    for victim in preemption.victims:
+        if victim.ref not in known and observation.job(victim.ref) is not None:
+            effects.sentences[victim.ref] = f"[omfs] was to be preempted for job {preemptor.ref}"
+    if outcome is PreemptionOutcome.STARTED:
+        text = f"[omfs] started by preempting {len(preemption.victims)} jobs ({preemption.reason})"
+        effects.sentences[preemptor.ref] = text
+
+
+# -- costs ----------------------------------------------------------------------------------------------------
+def _tell_preempted(
+    effects: Effects,
+    preemption: Preemption,
+    victim: VictimState,
+    job: Job,
+    observation: Observation,
+    now: float,
+    settings: Settings,
+) -> None:
+    preemptor = preemption.preemptor
+    kind = "urgent" if preemptor.urgent else "entitled"
+    text = f"preempted ({victim.method}) for job {preemptor.ref} of account {preemptor.account}, which is {kind}"
+    paid = _paid(preemption, victim, job, observation, now, settings)
+    data: dict[str, object] = {
+        "preemptor": preemptor.ref,
+        "method": victim.method,
+        "seconds": round(paid.seconds, 3),
+        "bytes": paid.size,
+        "lost_seconds": paid.lost,
+    }
+    effects.events.append(JobEvent(now, victim.ref, victim.user, victim.account, "preempted", text, data))
+    effects.costs.append(paid)
+
+
+def _paid(
+    preemption: Preemption, victim: VictimState, job: Job, observation: Observation, now: float, settings: Settings
+) -> PaidCost:
+    """What it has cost, by our own clock and as omfs-run or the nodes report."""
+    traits = settings.method_settings.method(victim).traits
+    seconds = max(0.0, now - (preemption.since if preemption.step is Step.STOPPING else preemption.begun))
+    moving, size, slowest = 0.0, 0, 0.0
+    run, work = run_report(job), observation.work(job.ref)
+    if traits.launched and run is not None:
+        moving, size = min(run.seconds, seconds), run.size  # capped: the job's owner can write the job comment
+    elif traits.on_nodes and work is not None:
+        moving, size, slowest = work.seconds, work.moved, work.slowest
+    lost = 0.0 if traits.keeps_work else max(0.0, now - victim.start)
+    name, nodes = victim.method, max(1, len(job.on_nodes))
+    return PaidCost(
+        now, victim.ref, victim.user, victim.account, name, OUT, seconds, moving, size, lost, nodes, slowest
+    )
