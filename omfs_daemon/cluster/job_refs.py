@@ -40,6 +40,14 @@ def rest_of(array_id: int, task_ids: Iterable[int], refs: Iterable[str]) -> str:
     return tasks_ref(array_id, rest) if rest else ""
 
 
+def without_task(ref: str, task: str) -> str:
+    """The reference of the tasks that ``ref`` names, without this one; "" if there are no others."""
+    if ref == task or not share_tasks(ref, task):
+        return "" if ref == task else ref
+    array, _, listed = ref.partition("_")
+    return rest_of(int(array), task_ids_of(listed.strip("[]")), [task])
+
+
 def first_task(ref: str) -> str:
     """``3_4`` for the list ``3_[4-5,9]``; any other reference as it is."""
     array, _, listed = ref.partition("_[")

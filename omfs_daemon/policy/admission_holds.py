@@ -77,18 +77,16 @@ class AdmissionHolds:
         free = {change.ref for change in self.releases}.union(preemptors)
         return tuple(change for change in self.holds if change.ref not in free), tuple(self.releases)
 
-    def kept(
-        self, preemptors: Iterable[str], refs_of: Callable[[Job], list[str]], busy: Iterable[str]
-    ) -> tuple[str, ...]:
-        """What we hold and keep held; neither what this plan starts nor what is part of a preemption."""
-        free = {change.ref for change in self.releases}.union(preemptors)
-        arrays = {ref.partition("_")[0] for ref in (*free, *busy) if "_" in ref}
+    def kept(self, refs_of: Callable[[Job], list[str]]) -> tuple[str, ...]:
+        """What we hold and do not release here; a preemption that is accepted releases its preemptor itself."""
+        released = {change.ref for change in self.releases}
+        arrays = {ref.partition("_")[0] for ref in released if "_" in ref}
         kept = []
         for job in self._held:
             if str(job.array_id) in arrays:
-                left = [ref for ref in refs_of(job) if ref not in free]
+                left = [ref for ref in refs_of(job) if ref not in released]
                 kept += [joined(job, left)] if left else []
-            elif job.ref not in free:
+            elif job.ref not in released:
                 kept.append(job.ref)
         return tuple(kept)
 

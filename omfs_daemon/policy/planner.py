@@ -104,7 +104,7 @@ class _Pass:
             resumes=tuple(self.resumes),
             holds=holds,
             releases=releases,
-            kept=self.admission_holds.kept(preemptors, self._refs, self.busy),
+            kept=self.admission_holds.kept(self._refs),
             ranks=ranks,
             waits=waits,
             accounts=account_rows(self.usage, self._pending()),

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from omfs_daemon.cluster.job_refs import without_task
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.policy.plan import TEXT, Plan
@@ -52,6 +53,7 @@ class WantedField(NamedTuple):
 class Desired:
     """
     holds      by raw id of the job or array record, then by reference: all of it, or some of its tasks
+    preemptors of preemptions under way, likewise, each with its preemption: not held
     fields     by job and field
     sentences  for the owners of other jobs
     releases   references that admission releases, with the event of each
@@ -59,6 +61,7 @@ class Desired:
     """
 
     holds: dict[int, dict[str, WantedHold]] = field(default_factory=dict)
+    preemptors: dict[int, dict[str, int]] = field(default_factory=dict)
     fields: dict[tuple[str, JobField], WantedField] = field(default_factory=dict)
     sentences: Mapping[str, str] = field(default_factory=dict)
     releases: dict[str, JobEvent] = field(default_factory=dict)
@@ -67,8 +70,14 @@ class Desired:
     def hold(self, job: Job, ref: str, wanted: WantedHold) -> None:
         self.holds.setdefault(job.id, {})[ref] = wanted
 
-    def free(self, job: Job, ref: str) -> None:
-        self.holds.get(job.id, {}).pop(ref, None)
+    def free(self, job: Job, ref: str, preemption: int) -> None:
+        """No hold of this job or task is wanted; other tasks of its array stay held."""
+        self.preemptors.setdefault(job.id, {})[ref] = preemption
+        holds = self.holds.pop(job.id, {})
+        for held, wanted in holds.items():
+            left = without_task(held, ref)
+            if left:
+                self.hold(job, left, wanted)
 
 
 def preemptions_name(preemption: Preemption) -> str:
@@ -167,7 +176,7 @@ def _want_preemptor(desired: Desired, preemption: Preemption, observation: Obser
         values.append((JobField.LICENSES, licenses_value(preemptor.licenses)))
     for name, value in values:
         desired.fields[preemptor.ref, name] = WantedField(value, preemptions_name(preemption), preemption.id)
-    desired.free(job, preemptor.ref)
+    desired.free(job, preemptor.ref, preemption.id)
 
 
 def _want_victims(desired: Desired, preemption: Preemption, observation: Observation, settings: Settings) -> None:

@@ -154,15 +154,13 @@ def _holds(
     found: list[_Wanted],
 ) -> None:
     jobs = observation.snapshot.jobs
-    concerned = jobs.values() if scope is None else [jobs[number] for number in desired.holds if number in jobs]
+    named = dict.fromkeys((*desired.holds, *desired.preemptors))
+    concerned = jobs.values() if scope is None else [jobs[number] for number in named if number in jobs]
     for job in concerned:
         wanted = desired.holds.get(job.id, {})
         if wanted or _is_marked(job) or job.ref in state.held or job.ref in desired.sentences:
-            found += _hold_orders(job, wanted, desired, state)
+            found += _hold_orders(job, wanted, desired, state, is_all=scope is None)
     if scope is not None:
-        observed = ((ref, observation.job(ref)) for ref in scope)
-        free = [(ref, job) for ref, job in observed if job is not None and job.id not in desired.holds]
-        found += [_Wanted(orders.ReleaseJobs((ref,))) for ref, job in free if _is_ours(job, state)]
         return
     over = [ref for ref, number in state.releasing.items() if _is_over(observation.job(ref), number)]
     over += [ref for ref, number in state.held.items() if _is_given_up(observation.job(ref), number)]
@@ -175,10 +173,12 @@ def _is_marked(job: Job) -> bool:
     return bool(job.admin_comment) or job_comment.PREFIX in job.comment
 
 
-def _hold_orders(job: Job, wanted: dict[str, WantedHold], desired: Desired, state: State) -> list[_Wanted]:
+def _hold_orders(
+    job: Job, wanted: dict[str, WantedHold], desired: Desired, state: State, is_all: bool
+) -> list[_Wanted]:
     sentence = desired.sentences.get(job.ref, "")
     if job.state is JobState.PENDING:
-        found = [*_hold_pending(job, wanted, state), *_release(job, wanted, desired, state, sentence)]
+        found = [*_hold_pending(job, wanted, state), *_release(job, wanted, desired, state, sentence, is_all)]
     else:
         found = _mark_running(job, wanted.get(job.ref), state, sentence)
     if sentence and not found and not wanted:
@@ -195,22 +195,27 @@ def _hold_pending(job: Job, wanted: dict[str, WantedHold], state: State) -> Iter
 
 
 def _release(
-    job: Job, wanted: dict[str, WantedHold], desired: Desired, state: State, sentence: str
+    job: Job, wanted: dict[str, WantedHold], desired: Desired, state: State, sentence: str, is_all: bool
 ) -> Iterable[_Wanted]:
-    """The job, or the tasks of it that nobody wants to be held."""
+    """The job, or the tasks of it that nobody wants to be held; not ``is_all``: preemptors alone. Their releases belong
+    to their preemptions: no victim is preempted if Slurm refuses one."""
     if job.ref in wanted:
         return
     if not _is_ours(job, state):
         if not wanted and not is_held(job) and admin_comment_of(job).word is MarkWord.STOPPING:
             yield _Wanted(orders.MarkJobs((job.ref,), MarkWord.RELEASED, sentence))
         return
-    if not wanted:
-        yield _Wanted(orders.ReleaseJobs((job.ref,), sentence))
+    preemptors = desired.preemptors.get(job.id, {})
+    if not wanted and preemptors.keys() <= {job.ref}:
+        yield _Wanted(orders.ReleaseJobs((job.ref,), sentence), preemptors.get(job.ref, 0))
         return
-    known = [ref for task in job.task_ids if (ref := f"{job.array_id}_{task}") in desired.releases]
-    rest = rest_of(job.array_id or job.id, job.task_ids, [*wanted, *known])
-    for ref in (*known, *([rest] if rest else [])):
-        yield _Wanted(orders.ReleaseJobs((ref,), sentence))
+    for ref, preemption in preemptors.items():
+        yield _Wanted(orders.ReleaseJobs((ref,), sentence), preemption)
+    if is_all:
+        known = [ref for task in job.task_ids if (ref := f"{job.array_id}_{task}") in desired.releases]
+        rest = rest_of(job.array_id or job.id, job.task_ids, [*wanted, *preemptors, *known])
+        for ref in (*known, *([rest] if rest else [])):
+            yield _Wanted(orders.ReleaseJobs((ref,), sentence))
 
 
 def _mark_running(job: Job, wanted: WantedHold | None, state: State, sentence: str) -> list[_Wanted]:
