@@ -36,9 +36,9 @@ def _after_stopping(
     progress = {victim.ref: progress_of(victim, view, method_settings) for victim in preemption.victims}
     if all(far is PreemptionProgress.PREEMPTED for far in progress.values()):
         return _enter(preemption, Step.STARTING, now)
-    needless = (
-        _no_longer_needed(preemption, view, now) if any(map(method_settings.is_careful, preemption.victims)) else None
-    )
+    may_spare = PreemptionProgress.UNTOUCHED in progress.values()
+    may_spare = may_spare or any(map(method_settings.is_careful, preemption.victims))
+    needless = _no_longer_needed(preemption, view, now) if may_spare else None
     if needless is not None:
         return needless
     refused = dict(preemption.refused)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
+from tests.support.fake_site import Site
 from tests.support.preemption_cases import check_peace, lost, methods_site, preemptor, victim
 
 
@@ -44,3 +46,18 @@ def test_nobody_more_is_preempted_for_a_preemptor_that_runs_already(tmp_path: Pa
     assert len(site.slurm.history[quick].starts) == 1
     assert lost(site, [slow, quick]) == 0
     check_peace(site)
+
+
+def test_an_order_without_effect_is_not_repeated_for_a_preemptor_that_is_gone(tmp_path: Path) -> None:
+    site = Site(tmp_path, hosts=1)
+    quick = site.submit("bio", method="requeue", run_time=60)
+    site.run(2)
+    urgent = site.submit("alarm", urgent=True, method="")
+    site.gateway.faults.inject(Fault.IGNORE, ["requeue"], times=1)
+    site.step()
+    site.slurm.cancel(urgent)
+    site.run(10)
+    assert site.runs(quick)
+    assert not site.held()
+    site.rest()
+    assert lost(site, [quick]) == 0
