@@ -183,7 +183,7 @@ def _tell_owners(effects: Effects, state: State, marked: Sequence[Job], now: flo
         if job.ref in state.preempted:
             effects.records.append(JobsGone((job.ref,)))
         effects.sentences[job.ref] = text
-        effects.events.append(JobEvent(now, job.ref, job.user, job.account, "held_for_owner", text))
+        effects.events_if_taken.append(JobEvent(now, job.ref, job.user, job.account, "held_for_owner", text))
 
 
 def _tell_unready(effects: Effects, marked: Sequence[Job], now: float, settings: Settings) -> None:
@@ -199,7 +199,7 @@ def _tell_unready(effects: Effects, marked: Sequence[Job], now: float, settings:
         if job_class.methods and kinds.is_only_declared(job, job_class):
             text = f"{_NOT_READY} as its comment says: put `exec omfs-run` before the program in its batch script"
             effects.sentences[job.ref] = text
-            effects.events.append(JobEvent(now, job.ref, job.user, job.account, "not_ready", text))
+            effects.events_if_taken.append(JobEvent(now, job.ref, job.user, job.account, "not_ready", text))
 
 
 def _suspend_overcommitted(effects: Effects, state: State, observation: Observation, now: float) -> None:

@@ -463,3 +463,14 @@ def test_an_urgent_job_whose_owner_cancels_it_in_the_middle_costs_nobody_anythin
         site.rest()
         assert lost(site, [job]) == 0
         check_peace(site)
+
+
+def test_what_cannot_be_written_to_an_owner_is_not_told_in_every_cycle(tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=1)
+    unready = site.submit("bio", method="dmtcp", run_time=500)
+    site.gateway.faults.inject(Fault.REFUSE, ["set_admin_comment"])
+    site.run(80)
+    assert not site.history_database.of_job(str(unready))
+    site.gateway.faults.clear()
+    site.run(80)
+    assert [event.event for event in site.history_database.of_job(str(unready))] == ["not_ready"]
