@@ -11,7 +11,7 @@ preemption, a pause, and the failsafe are this function with less that is wanted
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from omfs_daemon.cluster.holds import (
@@ -33,6 +33,8 @@ from omfs_daemon.preemption.state import FieldSet, FieldsLeft, FieldsSet, HoldsO
 from omfs_daemon.protocol import job_comment
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.orders import Order
+
+_BOTH_LICENSES = (JobField.LICENSES, JobField.KEPT_LICENSES)
 
 
 class _Wanted(NamedTuple):
@@ -82,11 +84,12 @@ def _fields(
         if job is None or (scope is not None and ref not in scope) or not _can_change(job, name):
             continue
         seen = _value_of(job, name)
-        wanted, owned = desired.fields.get((ref, name)), state.owned.get(ref, {}).get(name)
+        all_owned = state.owned.get(ref, {})
+        wanted, owned = desired.fields.get((ref, name)), all_owned.get(name)
         if wanted is None:
             if owned is None or (name is JobField.NICE and seen == owned.value):
                 continue  # a rank stays until the planner changes it
-            if seen == owned.value and seen != owned.baseline:
+            if seen in _values_of_ours(name, all_owned) and seen != owned.baseline:
                 missing.setdefault(ref, {})[name] = owned.baseline, 0
             else:
                 left.append((ref, name))
@@ -101,6 +104,12 @@ def _fields(
     if left:
         effects.records.append(FieldsLeft(tuple(left)))
     found += [_Wanted(order, preemption) for ref, values in missing.items() for order, preemption in _set(ref, values)]
+
+
+def _values_of_ours(name: JobField, owned: Mapping[JobField, OwnedField]) -> Iterable[Value]:
+    """What the field is if nobody else has set it: Slurm has one list of licenses for both of ours."""
+    names = _BOTH_LICENSES if name in _BOTH_LICENSES else (name,)
+    return [owned[each].value for each in names if each in owned]
 
 
 def _owned(owned: OwnedField | None, wanted: WantedField, seen: Value, now: float) -> OwnedField | None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.preempt_methods import IN
 from omfs_daemon.preemption.methods.node_work import NodeAction
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
@@ -14,6 +15,7 @@ from tests.support.fake_omfs_node import GB
 from tests.support.fake_site import Site
 from tests.support.preemption_cases import (
     ON_NODES,
+    VE_SIZE,
     check_peace,
     check_running_as_before,
     lost,
@@ -117,3 +119,27 @@ def test_what_a_return_cost_is_recorded_though_slurm_does_not_take_the_mark(meth
     assert (paid.job, paid.method) == (str(job), method)
     site.rest()
     check_peace(site)
+
+
+def test_a_placed_job_that_is_requeued_while_suspended_gets_its_request_back(tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=2)
+    placed = site.submit(
+        "bio",
+        method="ve_swap",
+        run_time=300,
+        size=VE_SIZE,
+        licenses=(("ve", 1),),
+        hold=Hold.USER,
+        admin_comment=SUBMIT_MARK,
+    )
+    site.submit("bio", method="", on="n2", run_time=300)
+    site.run_until(lambda: site.runs(placed), limit=20)
+    assert site.job(placed).licenses == (("ve_n1", 1),)
+    site.run(65)  # its nodes are wanted no longer
+    urgent = preemptor(site, "ve_swap", run_time=30)
+    site.run_until(lambda: site.runs(urgent), limit=40)
+    assert site.job(placed).licenses == ()
+    site.gateway.requeue([str(placed)])
+    site.run(5)
+    assert site.job(placed).licenses == (("ve", 1),)
+    assert not site.job(placed).request.required_nodes
