@@ -117,7 +117,9 @@ class Cycle:
         """From what is observed to what is done. What is decided is pure; ``carry_out`` does it."""
         settings, before, now = self._settings(), self._journal.state, self._clock()
         is_full = poll is PollKind.FULL
-        observation = Observation(snapshot, self._work_queue.seen, self._observer.ended(snapshot, _preemptors(before)))
+        # An urgent poll does not list waiting preemptors, and nothing is concluded about them then.
+        ended = self._observer.ended(snapshot, _preemptors(before)) if is_full else {}
+        observation = Observation(snapshot, self._work_queue.seen, ended)
         effects = Effects()
         if is_full and not settings.dry_run:
             effects.add(self._go_on(began, before, observation, now, settings))
