@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from omfs_daemon.cluster.holds import (
+    WAIT_WORD,
     admin_comment_of,
     is_held,
     is_held_by_us,
@@ -30,7 +31,6 @@ from omfs_daemon.preemption.effects import Chain, Effects
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, OwnedField, Value, licenses_of, licenses_value, nodes_of
 from omfs_daemon.preemption.state import FieldSet, FieldsLeft, FieldsSet, HoldsOver, State
-from omfs_daemon.protocol import job_comment
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.orders import Order
 
@@ -178,8 +178,8 @@ def _holds(
 
 
 def _is_marked(job: Job) -> bool:
-    """Whether it has a comment for us or of ours: few jobs among many."""
-    return bool(job.admin_comment) or job_comment.PREFIX in job.comment
+    """Whether its hold may be ours: of many jobs few."""
+    return bool(job.admin_comment) or WAIT_WORD in job.comment
 
 
 def _hold_orders(
