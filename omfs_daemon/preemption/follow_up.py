@@ -5,7 +5,7 @@ Not of jobs of preemptions under way (``preemption/step.py``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from omfs_daemon.cluster.holds import (
     admin_comment_of,
@@ -51,15 +51,16 @@ def follow_up(state: State, observation: Observation, now: float, settings: Sett
     gone = sorted(ref for ref in state.known_refs() - under_way if observation.job(ref) is None)
     if gone:
         effects.records.append(JobsGone(tuple(gone)))
+    crowded = _resumed_over_busy_cpus(state, observation, now)
     for ref, preempted in state.preempted.items():
         job = observation.job(ref)
-        if job is not None and job.runs and ref not in under_way:
+        if job is not None and job.runs and ref not in under_way and ref not in crowded:
             _runs_again(effects, job, preempted, state, observation, now, settings)
     marked = [job for job in observation.snapshot.jobs.values() if _is_marked(job)]
     _tell_released(effects, marked, now, under_way.union(state.preempted))
     _tell_owners(effects, state, marked, now)
     _tell_unready(effects, marked, now, settings)
-    _suspend_overcommitted(effects, state, observation, now)
+    _suspend_again(effects, state, crowded, now)
     return effects
 
 
@@ -202,18 +203,19 @@ def _tell_unready(effects: Effects, marked: Sequence[Job], now: float, settings:
             effects.events_if_taken.append(JobEvent(now, job.ref, job.user, job.account, "not_ready", text))
 
 
-def _suspend_overcommitted(effects: Effects, state: State, observation: Observation, now: float) -> None:
-    """Slurm resumes a job even over busy CPUs: it is suspended again, because it came last."""
-    lately = [
-        ref for ref, at in state.running_since.items() if now - at < RESUMED_LATELY and ref not in state.preempted
-    ]
-    if not lately:
-        return
-    nodes = observation.overcommitted()
-    for ref in lately:
-        job = observation.job(ref)
-        if job is not None and job.runs and nodes.intersection(job.on_nodes):
+def _resumed_over_busy_cpus(state: State, observation: Observation, now: float) -> dict[str, Job]:
+    """Slurm resumes a job even over busy CPUs."""
+    lately = [ref for ref, at in state.running_since.items() if now - at < RESUMED_LATELY]
+    nodes = observation.overcommitted() if lately else set()
+    found = ((ref, observation.job(ref)) for ref in lately if nodes)
+    return {ref: job for ref, job in found if job is not None and job.runs and nodes.intersection(job.on_nodes)}
+
+
+def _suspend_again(effects: Effects, state: State, crowded: Mapping[str, Job], now: float) -> None:
+    """The job that came last; it is recorded once, even if Slurm refuses for a while."""
+    for ref, job in crowded.items():
+        effects.chains.append(Chain(transitions=(orders.SuspendJobs((ref,)),)))
+        if ref not in state.preempted:
             effects.records.append(JobPreempted(ref, now, SuspendMethod.traits.name, ""))
-            effects.chains.append(Chain(transitions=(orders.SuspendJobs((ref,)),)))
             text = "its CPUs had just been taken when it was resumed: suspended again"
             effects.events.append(JobEvent(now, ref, job.user, job.account, "suspended_again", text))

@@ -143,3 +143,18 @@ def test_a_placed_job_that_is_requeued_while_suspended_gets_its_request_back(tmp
     site.run(5)
     assert site.job(placed).licenses == (("ve", 1),)
     assert not site.job(placed).request.required_nodes
+
+
+def test_a_job_that_slurm_does_not_suspend_again_is_recorded_once(tmp_path: Path) -> None:
+    site = Site(tmp_path, hosts=1)
+    job = site.submit("bio", method="suspend", run_time=900)
+    site.run(2)
+    urgent = site.submit("alarm", urgent=True, method="", run_time=20)
+    site.run_until(lambda: site.runs(urgent), limit=20)
+    site.gateway.faults.inject(Fault.REFUSE, ["suspend"])
+    site.gateway.resume([str(job)])
+    site.run(10)
+    events = [event.event for event in site.history_database.of_job(str(job))]
+    assert events == ["preempted", "runs_again", "suspended_again"]
+    site.run_until(lambda: str(job) not in site.journal.state.preempted, limit=40)
+    site.rest()
