@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from omfs_daemon.cluster.holds import is_held_by_others
 from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
@@ -66,11 +67,13 @@ def _after_stopping(
 
 
 def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float) -> Preemption | None:
-    """While work is saved, other jobs may end, so that the preemptor runs already, or it may be gone. Then no further
-    victim is preempted for it."""
+    """While work is saved, other jobs may end, so that the preemptor runs already, or it may be gone, or be held by
+    somebody. Then no further victim is preempted for it."""
     job = view.job(preemption.preemptor.ref)
     if job is None:
         return _gone(preemption, Step.UNDONE, view, now)
+    if is_held_by_others(job):
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.CHANGED)
     if job.holds_cpus:
         return replace(_enter(preemption, Step.UNDONE, now, PreemptionOutcome.STARTED), started_at=now)
     return None

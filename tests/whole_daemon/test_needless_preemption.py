@@ -61,3 +61,23 @@ def test_an_order_without_effect_is_not_repeated_for_a_preemptor_that_is_gone(tm
     assert not site.held()
     site.rest()
     assert lost(site, [quick]) == 0
+
+
+def test_nobody_more_is_preempted_for_a_preemptor_that_an_administrator_holds(tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=1)
+    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
+    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
+    site.run(3)
+    urgent = preemptor(site, "", cpus=4)
+    site.run(5)
+    site.slurm.admin_hold(urgent)
+    site.run(40)
+    assert len(site.slurm.history[quick].starts) == 1
+    assert not site.job(urgent).request.required_nodes
+    assert site.held() == [str(urgent)]
+    (preemption,) = site.history_database.preemptions(10, 0.0)
+    assert preemption.outcome == "situation_changed"
+    site.slurm.admin_release(urgent)
+    site.run_until(lambda: site.runs(urgent), limit=60)
+    site.rest()
+    assert lost(site, [slow]) == 0
