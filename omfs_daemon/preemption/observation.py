@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from omfs_daemon.cluster.job_refs import first_task
+from omfs_daemon.cluster.job_refs import first_task, task_ids_of
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.preemption.methods.node_work import NodeWorkStatus
@@ -36,8 +36,32 @@ class Observation:
                     self._by_ref.setdefault(f"{job.array_id}_{task}", job)
 
     def job(self, ref: str) -> Job | None:
-        """The job; for tasks that are pending in their array, the array's record."""
-        return self._by_ref.get(ref) or self._by_ref.get(first_task(ref))
+        """The job; for tasks that are pending in their array, the array's record; for a list, the first one that is
+        found."""
+        found = self._by_ref.get(ref) or self._by_ref.get(first_task(ref))
+        if found is None and "_[" in ref:
+            array, _, listed = ref.partition("_")
+            present = (self._by_ref.get(f"{array}_{task}") for task in sorted(task_ids_of(listed.strip("[]"))))
+            return next((job for job in present if job is not None), None)
+        return found
+
+    def as_observed(self, numbers: Mapping[str, int]) -> dict[str, int]:
+        """The same numbers by the references that the jobs have now: Slurm divides an array's record whenever something
+        is done to some of its tasks."""
+        lists = [ref for ref in numbers if "_[" in ref]
+        if not lists:
+            return dict(numbers)
+        tasks: dict[tuple[int, int], int] = {}
+        for ref in lists:
+            array, _, listed = ref.partition("_")
+            tasks |= dict.fromkeys(((int(array), task) for task in task_ids_of(listed.strip("[]"))), numbers[ref])
+        found = {ref: number for ref, number in numbers.items() if "_[" not in ref}
+        for job in self.snapshot.jobs.values():
+            if job.array_id is not None and job.task_ids:
+                number = tasks.get((job.array_id, job.task_ids[0]))
+                if number is not None:
+                    found[job.ref] = number
+        return found
 
     def ended(self, ref: str) -> Job | None:
         return self._ended.get(ref)

@@ -12,6 +12,7 @@ preemption, a pause, and the failsafe are this function with less that is wanted
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from omfs_daemon.cluster.holds import (
@@ -163,6 +164,8 @@ def _holds(
     found: list[_Wanted],
 ) -> None:
     jobs = observation.snapshot.jobs
+    held, releasing = observation.as_observed(state.held), observation.as_observed(state.releasing)
+    state = replace(state, held=held, releasing=releasing)
     named = dict.fromkeys((*desired.holds, *desired.preemptors))
     concerned = jobs.values() if scope is None else [jobs[number] for number in named if number in jobs]
     for job in concerned:
@@ -171,8 +174,8 @@ def _holds(
             found += _hold_orders(job, wanted, desired, state, is_all=scope is None)
     if scope is not None:
         return
-    over = [ref for ref, number in state.releasing.items() if _is_over(observation.job(ref), number)]
-    over += [ref for ref, number in state.held.items() if _is_given_up(observation.job(ref), number)]
+    over = [ref for ref, number in releasing.items() if _is_over(observation.job(ref), number)]
+    over += [ref for ref, number in held.items() if _is_given_up(observation.job(ref), number)]
     if over:
         effects.records.append(HoldsOver(tuple(over)))
 

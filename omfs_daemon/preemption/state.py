@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
+from omfs_daemon.cluster.job_refs import numbers_without
 from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory
 from omfs_daemon.errors import JournalError
@@ -213,11 +214,12 @@ def apply(state: State, record: Record) -> State:
             return replace(
                 state,
                 sequence=max(state.sequence, number),
-                held=_without(state.held, *releases) | dict.fromkeys(holds, number),
-                releasing=_without(state.releasing, *holds) | dict.fromkeys(releases, number),
+                held=numbers_without(state.held, [*holds, *releases]) | dict.fromkeys(holds, number),
+                releasing=numbers_without(state.releasing, [*holds, *releases]) | dict.fromkeys(releases, number),
             )
         case HoldsOver(refs):
-            return replace(state, held=_without(state.held, *refs), releasing=_without(state.releasing, *refs))
+            held, releasing = numbers_without(state.held, refs), numbers_without(state.releasing, refs)
+            return replace(state, held=held, releasing=releasing)
         case FieldsSet(fields):
             owned = dict(state.owned)
             for ref, name, value in fields:
