@@ -480,6 +480,11 @@ local function is_held_by_omfsd(job)
   return is_a(HELD, mark_of(job.admin_comment)) or is_held_at_gate(job)
 end
 
+-- Whether the exit code of its batch script, omfs-run's, had the job requeued and held.
+local function is_special_exit(job)
+  return math.floor(job.job_state / SPECIAL_EXIT) % 2 == 1
+end
+
 -- Whether omfsd's order may be carried out: the job still has the mark that omfsd expects, and nobody else holds it.
 local function is_valid(change, job, new, expected)
   local mark, state = mark_of(job.admin_comment), job.job_state
@@ -492,8 +497,15 @@ local function is_valid(change, job, new, expected)
     return true -- a suspended job has priority 0 without being held
   end
   -- Slurm has held the job itself: when omfs-run's exit code had it requeued, or when it was requeued while suspended.
-  local special_exit = math.floor(state / SPECIAL_EXIT) % 2 == 1
-  return is_a(STOPPING, mark) and (releases or special_exit) or is_a(RELEASED, mark) and releases
+  if is_a(STOPPING, mark) then
+    return releases or is_special_exit(job)
+  end
+  return releases and (is_a(RELEASED, mark) or mark == "" and is_special_exit(job))
+end
+
+-- Whether omfsd could take a hold of the job for one that it may end.
+local function could_be_ours(job)
+  return mark_of(job.admin_comment) ~= "" or is_held_at_gate(job) or is_special_exit(job)
 end
 
 -- Updates by omfsd or by an administrator.
@@ -513,7 +525,7 @@ local function modify_privileged(change, job, text, by_daemon)
     change.admin_comment = new .. rest
   elseif mark_of(text) ~= "" or by_daemon and releases and not is_a(RELEASED, mark) then
     return ACCESS_DENIED
-  elseif (holds or releases and not is_a(RELEASED, mark)) and (mark ~= "" or is_held_at_gate(job)) then
+  elseif (holds or releases and not is_a(RELEASED, mark)) and could_be_ours(job) then
     change.admin_comment = with_foreign(holds and ADMIN_HELD or ADMIN_RELEASED, text or foreign)
   elseif text and (mark ~= "" or added) then
     change.admin_comment = with_foreign(mark == "" and "" or stored:match("^(.-) | ") or stored, text)

@@ -315,19 +315,43 @@ def test_a_preempted_job_returns_held_with_its_mark(gate: MarkedCluster) -> None
     assert "denied" in gate.scontrol(OWNER, "release", ref)
 
 
-def test_what_omfs_run_requeues_and_holds_is_taken_over(gate: MarkedCluster) -> None:
-    flag = gate.slurm.output / "go"
-    ref = running(gate, f"until test -e {flag}; do sleep 0.1; done; exit 101")
+def exited(on: MarkedCluster, *marks: str) -> str:
+    """A job that was marked while it ran, and whose script has ended with an exit code of omfs-run's."""
+    flag = on.slurm.output / "go"
+    ref = running(on, f"until test -e {flag}; do sleep 0.1; done; exit 101")
     try:
-        assert gate.order(ref, "omfs:stopping:1?") == ""
+        for mark in marks:
+            assert on.order(ref, mark) == ""
         flag.touch()
-        assert waits(gate, ref).priority == 0
+        assert waits(on, ref).priority == 0
     finally:
         flag.unlink()
+    return ref
+
+
+def test_what_omfs_run_requeues_and_holds_is_taken_over(gate: MarkedCluster) -> None:
+    ref = exited(gate, "omfs:stopping:1?")
     assert "denied" in gate.scontrol(OWNER, "release", ref)
     assert "denied" in gate.order(ref, "omfs:held:2?", hold=True)
     assert gate.order(ref, "omfs:held:2?omfs:stopping:1", hold=True) == ""
     assert gate.record(ref).admin_comment == "omfs:held:2"
+
+
+def test_what_omfs_run_requeues_without_a_preemption_can_be_released(gate: MarkedCluster) -> None:
+    """Somebody else has sent the signal."""
+    ref = exited(gate)
+    assert "denied" in gate.order(ref, "omfs:held:2?", hold=True)
+    assert gate.order(ref, "omfs:rel:2?") == ""
+    assert gate.scontrol(DAEMON, "release", ref) == ""
+    assert gate.record(ref).priority > 0
+
+
+def test_but_not_if_an_administrator_has_held_it_since(gate: MarkedCluster) -> None:
+    ref = exited(gate)
+    assert gate.scontrol(ROOT, HOLD, ref) == ""
+    assert gate.record(ref).mark == "adm:held"
+    assert "denied" in gate.order(ref, "omfs:rel:2?")
+    assert "denied" in gate.order(ref, "omfs:rel:2?adm:held")
 
 
 def test_an_owners_requeuehold_is_not_taken_over(gate: MarkedCluster) -> None:

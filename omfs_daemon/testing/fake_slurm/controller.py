@@ -12,7 +12,16 @@ from dataclasses import replace
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.testing.fake_slurm.events import Timing
-from omfs_daemon.testing.fake_slurm.fake_job_submit import is_refused_to_owner, recorded_by_administrator
+from omfs_daemon.testing.fake_slurm.fake_job_submit import (
+    is_refused_to_operator,
+    is_refused_to_owner,
+    is_release_refused_to_owner,
+    may_start_by_itself,
+    recorded_by_administrator,
+    with_wait_word,
+    without_wait_word,
+    would_hold_be_lost,
+)
 from omfs_daemon.testing.fake_slurm.fake_jobs import BAD_CONSTRAINTS, History, Record, Submission
 from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts, sorted_licenses
 from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode
@@ -103,50 +112,72 @@ class FakeSlurm(JobLifecycle):
             self.end(record, "CANCELLED")
 
     def user_hold(self, job_id: int) -> bool:
-        """``scontrol hold`` by the owner; False if refused. It never weakens an administrator's hold."""
+        """``scontrol hold`` by the owner, also of a running job; False if refused. It never weakens an administrator's
+        hold."""
         self.catch_up()
-        waiting = [record for record in self._jobs.live_of(job_id) if record.state is JobState.PENDING]
-        if self.plugin and any(is_refused_to_owner(record) for record in waiting):
+        records = list(self._jobs.live_of(job_id))
+        if self.plugin and any(is_refused_to_owner(record) or would_hold_be_lost(record) for record in records):
             return False
-        for record in waiting:
+        for record in records:
+            if self.plugin:
+                record.comment = without_wait_word(record.comment)
             if record.hold is Hold.NONE:
                 self.set_hold(record, Hold.USER)
-        return bool(waiting)
+        return bool(records)
 
     def user_release(self, job_id: int) -> bool:
-        """``scontrol release`` by the owner; False if refused, as under an administrator's hold."""
+        """``scontrol release`` by the owner; False if refused, as under an administrator's hold. What we must admit is
+        held by the gate then."""
         self.catch_up()
         held = list(self._jobs.live_of(job_id))
-        if any(record.hold is Hold.ADMIN or (self.plugin and is_refused_to_owner(record)) for record in held):
+        if any(record.hold is Hold.ADMIN or (self.plugin and is_release_refused_to_owner(record)) for record in held):
             return False
         for record in held:
-            self.release(record)
+            if self.plugin and record.hold is Hold.USER and not may_start_by_itself(record):
+                self.hold_at_gate(record)
+            else:
+                self.release(record)
         return bool(held)
 
-    def requeue_hold(self, job_id: int) -> None:
-        """``scontrol requeuehold`` by the owner or an administrator: a hold that the owner can end."""
+    def requeue_hold(self, job_id: int) -> bool:
+        """``scontrol requeuehold`` by the owner or an administrator: a hold that the owner can end. False: refused."""
         self.catch_up()
-        for record in list(self._jobs.live_of(job_id)):
-            if record.active and record.requeue:
-                self.requeue(record, hold=True)
+        found = [record for record in self._jobs.live_of(job_id) if record.active and record.requeue]
+        for record in found:
+            self.requeue(record, hold=True)
+        return bool(found)
 
     # -- administrators ----------------------------------------------------------------------------
-    def admin_hold(self, job_id: int, by_user: bool = False) -> None:
-        """``scontrol hold`` by root; ``by_user``: ``scontrol uhold``, which the owner can end."""
+    def admin_hold(self, job_id: int, by_user: bool = False, is_operator: bool = False) -> bool:
+        """``scontrol hold`` by root, or an Operator; ``by_user``: ``scontrol uhold``, which the owner can end. False if
+        refused."""
         self.catch_up()
-        for record in list(self._jobs.live_of(job_id)):
-            if self.plugin:
-                record.admin_comment = recorded_by_administrator(record, holds=True)
+        records = list(self._jobs.live_of(job_id))
+        if self.plugin and is_operator and any(is_refused_to_operator(record, holds=True) for record in records):
+            return False
+        for record in records:
+            if self.plugin and not is_operator:
+                self._record_administrator(record, holds=True)
             record.held_text = ""
             self.set_hold(record, Hold.USER if by_user else Hold.ADMIN)
+        return bool(records)
 
-    def admin_release(self, job_id: int) -> None:
-        """``scontrol release`` by root."""
+    def admin_release(self, job_id: int, is_operator: bool = False) -> bool:
+        """``scontrol release`` by root, or an Operator; False if refused."""
         self.catch_up()
-        for record in list(self._jobs.live_of(job_id)):
-            if self.plugin:
-                record.admin_comment = recorded_by_administrator(record, holds=False)
+        records = list(self._jobs.live_of(job_id))
+        if self.plugin and is_operator and any(is_refused_to_operator(record, holds=False) for record in records):
+            return False
+        for record in records:
+            if self.plugin and not is_operator:
+                self._record_administrator(record, holds=False)
             self.release(record)
+        return bool(records)
+
+    @staticmethod
+    def _record_administrator(record: Record, holds: bool) -> None:
+        record.admin_comment = recorded_by_administrator(record, holds)
+        record.comment = without_wait_word(record.comment)
 
     # -- failures ----------------------------------------------------------------------------------
     def node_down(self, name: str) -> None:
@@ -234,6 +265,16 @@ class FakeSlurm(JobLifecycle):
         if record.hold is Hold.NONE:
             record.nice = 0
         self.set_hold(record, Hold.NONE)
+
+    def hold_at_gate(self, record: Record) -> None:
+        """The plug-in's hold after an act of the owner's, who cannot write AdminComment."""
+        record.comment = with_wait_word(record.comment)
+        self.set_hold(record, Hold.USER)
+
+    def depend(self, record: Record, after: int) -> None:
+        record.what = replace(record.what, after=(after,))
+        self._jobs.add_dependent(record, after)
+        self.reconsider(record)
 
     def pin(self, record: Record, nodes: frozenset[str]) -> None:
         """Slurm holds a job whose pin it can never honor, until it is pinned elsewhere or released."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from omfs_daemon.cluster.jobs import Hold, JobState
@@ -66,6 +67,12 @@ class JobLifecycle(ABC):
         for taken in record.taken:
             self.fake_nodes[taken.node].busy |= taken.cores
         self._run(record)
+
+    def set_time_limit(self, record: Record, seconds: float) -> None:
+        record.what, record.shown = replace(record.what, time_limit=seconds), None
+        if record.state is JobState.RUNNING:
+            self._pause(record)
+            self._run(record)
 
     def requeue(self, record: Record, hold: bool, held_text: str = REQUEUED_HELD) -> None:
         """End an active job and queue it again; ``hold``: in a hold that its owner can end, which shows as a user's

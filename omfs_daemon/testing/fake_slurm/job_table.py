@@ -33,7 +33,10 @@ class JobTable:
         if record.array_id is not None:
             self._arrays.setdefault(record.array_id, []).append(record)
         for other in record.what.after:
-            self._dependents.setdefault(other, []).append(record)
+            self.add_dependent(record, other)
+
+    def add_dependent(self, record: Record, other: int) -> None:
+        self._dependents.setdefault(other, []).append(record)
 
     def records_of(self, job_id: int) -> list[Record]:
         """All known records, ended ones too, that a bare id names: one job, or all of an array."""
