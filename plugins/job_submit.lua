@@ -513,6 +513,7 @@ local function modify_privileged(change, job, text, by_daemon)
   local stored = job.admin_comment or ""
   local mark, foreign = mark_of(stored), foreign_of(stored)
   local holds, releases = change.priority == 0, change.priority == INFINITE
+  local ends_hold = releases and job.priority == 0 and not is_a(RELEASED, mark) -- else Slurm takes it for nothing
   local new, expected, rest = (text or ""):match("^(omfs:[^%s?]+)%?(%S*)(.*)$")
   local added = (text or ""):match("^%+=(.*)$") -- as `scontrol update AdminComment+=` sends it
   if added then
@@ -525,7 +526,7 @@ local function modify_privileged(change, job, text, by_daemon)
     change.admin_comment = new .. rest
   elseif mark_of(text) ~= "" or by_daemon and releases and not is_a(RELEASED, mark) then
     return ACCESS_DENIED
-  elseif (holds or releases and not is_a(RELEASED, mark)) and could_be_ours(job) then
+  elseif (holds or ends_hold) and could_be_ours(job) then
     change.admin_comment = with_foreign(holds and ADMIN_HELD or ADMIN_RELEASED, text or foreign)
   elseif text and (mark ~= "" or added) then
     change.admin_comment = with_foreign(mark == "" and "" or stored:match("^(.-) | ") or stored, text)

@@ -210,11 +210,15 @@ def _release(
     job: Job, wanted: dict[str, WantedHold], desired: Desired, state: State, sentence: str, is_all: bool
 ) -> Iterable[_Wanted]:
     """The job, or the tasks of it that nobody wants to be held; not ``is_all``: preemptors alone. Their releases belong
-    to their preemptions: no victim is preempted if Slurm refuses one."""
+    to their preemptions: no victim is preempted if Slurm refuses one.
+
+    What somebody else holds loses our mark: job_submit.lua would refuse its release to its owner.
+    """
     if job.ref in wanted:
         return
     if not _is_ours(job, state):
-        if not wanted and not is_held(job) and admin_comment_of(job).word is MarkWord.STOPPING:
+        word = admin_comment_of(job).word
+        if not wanted and (word is MarkWord.STOPPING or (word is MarkWord.HELD and is_held(job))):
             yield _Wanted(orders.MarkJobs((job.ref,), MarkWord.RELEASED, sentence))
         return
     preemptors = desired.preemptors.get(job.id, {})
@@ -231,8 +235,9 @@ def _release(
 
 
 def _mark_running(job: Job, wanted: WantedHold | None, state: State, sentence: str) -> list[_Wanted]:
-    """A running job is held only right before it is requeued. What is not preempted has no mark of a hold or of a
-    preemption: a later hold or suspension by somebody else must not look like ours."""
+    """A running job is held only right before it is requeued, and once: if an administrator releases it then, it waits
+    without a hold. What is not preempted has no mark of a hold or of a preemption: a later hold or
+    suspension by somebody else must not look like ours."""
     word = admin_comment_of(job).word
     if wanted is None:
         if job.runs and is_held_by_us(job):
@@ -241,7 +246,7 @@ def _mark_running(job: Job, wanted: WantedHold | None, state: State, sentence: s
             return [_Wanted(orders.MarkJobs((job.ref,), MarkWord.RELEASED, sentence))]
         return []
     if wanted.word is MarkWord.HELD:
-        may = job.runs and not is_held(job)
+        may = job.runs and not is_held(job) and word not in (MarkWord.HELD, MarkWord.ADMIN_RELEASED)
         return [_Wanted(orders.HoldJobs((job.ref,), wanted.sentence), wanted.preemption)] if may else []
     if word is MarkWord.STOPPING or job.state is JobState.COMPLETING:
         return []
@@ -257,9 +262,10 @@ def _is_ours(job: Job, state: State) -> bool:
 
 
 def _has_lost_mark(job: Job, state: State) -> bool:
-    """Whether somebody has written over the mark of a hold of ours."""
-    is_held_still = job.state is JobState.PENDING and job.hold is Hold.ADMIN and job.ref in state.held
-    return is_held_still and not admin_comment_of(job).mark
+    """Whether somebody has written over the mark of a hold of ours, or of omfs-run's after a checkpoint for us."""
+    held_by_us = job.hold is Hold.ADMIN and job.ref in state.held
+    held_by_exit = job.special_exit and job.hold is Hold.USER and job.ref in state.preempted
+    return job.state is JobState.PENDING and (held_by_us or held_by_exit) and not admin_comment_of(job).mark
 
 
 def _is_over(job: Job | None, number: int) -> bool:

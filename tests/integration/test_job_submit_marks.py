@@ -153,6 +153,7 @@ TAKEN: list[tuple[Prepare, str, str, str, bool]] = [
     (being_released, ROOT, RELEASE, "omfs:rel:8 in turn" + SITE, False),
     (released, ROOT, HOLD, "adm:held" + SITE, True),
     (stopping, ROOT, HOLD, "adm:held", True),
+    (stopping, ROOT, RELEASE, "omfs:stopping:9", False),
     (held_by_root, ROOT, RELEASE, "adm:rel" + SITE, False),
     (released_by_root, ROOT, UHOLD, "adm:held" + SITE, True),
     (waits_at_gate, ROOT, HOLD, "adm:held", True),
@@ -360,6 +361,10 @@ def test_an_owners_requeuehold_is_not_taken_over(gate: MarkedCluster) -> None:
     assert gate.scontrol(OWNER, "requeuehold", ref) == ""
     assert waits(gate, ref).reason == "job_requeued_in_held_state"
     assert "denied" in gate.order(ref, "omfs:held:2?omfs:stopping:1", hold=True)
+    assert "denied" in gate.scontrol(OWNER, RELEASE, ref)
+    assert gate.order(ref, "omfs:rel:2?omfs:stopping:1") == ""
+    assert gate.scontrol(OWNER, RELEASE, ref) == ""
+    assert gate.record(ref).priority > 0
 
 
 def test_a_suspended_job_can_be_held_and_requeued(gate: MarkedCluster) -> None:

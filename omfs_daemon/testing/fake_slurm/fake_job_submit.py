@@ -54,7 +54,7 @@ def recorded_by_administrator(record: Record, holds: bool) -> str:
     """The AdminComment after an administrator has held or released the job."""
     stored = parse_admin_comment(record.admin_comment)
     could_be_ours = bool(stored.mark) or is_held_at_gate(record) or record.special_exit
-    if not could_be_ours or (not holds and stored.word is MarkWord.RELEASED):
+    if not could_be_ours or (not holds and (stored.word is MarkWord.RELEASED or record.priority != 0)):
         return record.admin_comment
     word = MarkWord.ADMIN_HELD if holds else MarkWord.ADMIN_RELEASED
     return f"{word} | {stored.foreign}" if stored.foreign else word.value
