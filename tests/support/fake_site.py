@@ -116,14 +116,15 @@ class Site:
         room: Mapping[str, int] | None = None,
         memory: float = inf,
         plugin: bool = True,
+        partitions: Sequence[str] = ("main", "urgent"),
         **settings: Any,
     ) -> None:
         self.directory = directory
         self.now = 1_000_000.0
         names = [f"n{number}" for number in range(1, hosts + 1)]
-        partitions = [Partition("main", frozenset(names)), Partition("urgent", frozenset(names))]
         nodes = [Node(name, 4, 8000 << 20) for name in names]
-        self.slurm = SlurmOnNodes(lambda: self.now, nodes, partitions, licenses=licenses, plugin=plugin)
+        parts = [Partition(name, frozenset(names)) for name in partitions]
+        self.slurm = SlurmOnNodes(lambda: self.now, nodes, parts, licenses=licenses, plugin=plugin)
         self.nodes = Nodes(self.slurm, room, memory)
         self.gateway = FakeGateway(self.slurm)
         self.settings = Settings(rules=rules or site_rules(), **settings)
