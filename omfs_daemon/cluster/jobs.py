@@ -74,9 +74,9 @@ class Job:
     ``requeue``: Slurm would requeue it (not submitted with --no-requeue). ``required_nodes`` in the request is the
     *present* ReqNodeList, so it includes nodes to which we pinned the job. ``licenses``: by name, requested while it
     waits and held from its start to its end. ``special_exit``: it is held because its script ended with an exit code
-    that slurm.conf lists in RequeueExitHold. ``set_aside``: why the daemon leaves the job to Slurm ("": it does not),
-    because a field cannot be read, or jobs of its kind are not supported. Then fields may be missing; an allocation of
-    0 CPUs on a node, and a request of 0 CPUs, could not be read.
+    that slurm.conf lists in RequeueExitHold. ``failed``: it has ended, and Slurm says FAILED. ``set_aside``: why the
+    daemon leaves the job to Slurm ("": it does not), because a field cannot be read, or jobs of its kind are not
+    supported. Then fields may be missing; an allocation of 0 CPUs on a node, or a request of 0 CPUs, cannot be read.
     """
 
     id: int
@@ -103,6 +103,7 @@ class Job:
     task_ids: tuple[int, ...] = ()
     restarts: int = 0
     special_exit: bool = False
+    failed: bool = False
     requeue: bool = True
     comment: str = ""
     admin_comment: str = ""

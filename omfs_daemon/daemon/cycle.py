@@ -29,6 +29,7 @@ from omfs_daemon.preemption.follow_up import follow_up, found_in_slurm, resume_p
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.records import JobEvent
+from omfs_daemon.preemption.restart import after_restart
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import PreemptionChanged, Record, State
 from omfs_daemon.preemption.step import begin_preemption, step, transitions
@@ -118,10 +119,13 @@ class Cycle:
         settings, before, now = self._settings(), self._journal.state, self._clock()
         is_full = poll is PollKind.FULL
         # An urgent poll does not list waiting preemptors, and nothing is concluded about them then.
-        ended = self._observer.ended(snapshot, _preemptors(before)) if is_full else {}
+        ended = self._observer.ended(snapshot, _asked_for(before)) if is_full else {}
         observation = Observation(snapshot, self._work_queue.seen, ended)
+        boot = self._observer.boot(is_fresh=is_full and bool(before.unsaved))
         effects = Effects()
         if is_full and not settings.dry_run:
+            effects, observation = after_restart(before, observation, boot, now)
+            snapshot = observation.snapshot
             effects.add(self._go_on(began, before, observation, now, settings))
         state = state_after(before, effects.records)
         arrays = self._arrays[poll] = SnapshotArrays(snapshot, self._arrays.get(poll))
@@ -140,7 +144,7 @@ class Cycle:
             self._begin(effects, state, verdict, observation, now, settings)
             state = state_after(before, effects.records)
             self._want(effects, state, suggested, verdict, observation, now, settings, is_full)
-            self._runner.carry_out(effects, observation, settings.nodes)
+            self._runner.carry_out(effects, observation, settings.nodes, boot)
             self._journal.compact_if_large()
         if is_full:
             self._is_first, self._away_since = False, None
@@ -153,8 +157,7 @@ class Cycle:
         effects = Effects()
         if self._away_since is not None:
             effects.records += _outage_forgiven(state, began - self._away_since)
-        if self._is_first:
-            effects.records += found_in_slurm(state, observation, now)
+        effects.records += found_in_slurm(state, observation, now)
         state = state_after(state, effects.records)
         for number, preemption in sorted(state.preemptions.items()):
             keeps = DECISION_KEEPS + settings.method_settings.patience(preemption)
@@ -239,5 +242,10 @@ def _outage_forgiven(state: State, away: float) -> list[Record]:
     return [PreemptionChanged(with_clock_moved(preemption, away)) for preemption in state.preemptions.values()]
 
 
-def _preemptors(state: State) -> set[str]:
-    return {preemption.preemptor.ref for preemption in state.preemptions.values()}
+def _asked_for(state: State) -> dict[str, int]:
+    """Jobs to ask Slurm for if it lists them no longer: preemptors may have come and gone between two polls, and a
+    restarted slurmctld may take the end of a victim for the job's own."""
+    preemptors = (preemption.preemptor.ref for preemption in state.preemptions.values())
+    return {ref: int(ref) for ref in preemptors if ref.isdecimal()} | {
+        ref: order.id for ref, order in state.unsaved.items()
+    }

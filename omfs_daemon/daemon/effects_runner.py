@@ -19,10 +19,31 @@ from omfs_daemon.preemption.methods.base import Action, NodeOrder
 from omfs_daemon.preemption.methods.node_work import NodeWork, NodeWorkSettings
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, absorb
-from omfs_daemon.preemption.state import OrdersNumbered, PreemptionChanged, Record
+from omfs_daemon.preemption.state import (
+    OrdersNumbered,
+    OrdersSaved,
+    PreemptionChanged,
+    Record,
+    TransitionsOrdered,
+    UnsavedOrder,
+    Verb,
+)
 from omfs_daemon.slurm.gateway import Gateway, OrderRefusal
 from omfs_daemon.slurm.order_marks import StoredMarks, with_marks
-from omfs_daemon.slurm.orders import HoldJobs, MarkedOrder, Order, ReleaseJobs, by_job, for_jobs, refs_of, send_orders
+from omfs_daemon.slurm.orders import (
+    HoldJobs,
+    MarkedOrder,
+    Order,
+    ReleaseJobs,
+    RequeueEndedJobs,
+    RequeueJobs,
+    ResumeJobs,
+    SuspendJobs,
+    by_job,
+    for_jobs,
+    refs_of,
+    send_orders,
+)
 
 AGAIN_AFTER = 2.0
 """Seconds after which an order without visible effect is sent again."""
@@ -58,11 +79,15 @@ class EffectsRunner:
         self._again_at: dict[_Key, float] = {}
         self._log = structlog.get_logger("orders")
 
-    def carry_out(self, effects: Effects, observation: Observation, nodes: NodeWorkSettings) -> None:
-        """JournalError: nothing is done. GatewayError: the orders up to there may or may not have taken effect."""
+    def carry_out(self, effects: Effects, observation: Observation, nodes: NodeWorkSettings, boot: str) -> None:
+        """``boot``: as in ``UnsavedOrder``.
+
+        JournalError: nothing is done. GatewayError: the orders up to there may or may not have taken effect.
+        """
         chains = self._not_sent_lately(effects.chains)
         marked, numbered = self._numbered(chains, observation)
-        records: list[Record] = [*effects.records, *numbered]
+        unsaved = _unsaved(chains, observation, boot, self._clock())
+        records: list[Record] = [*effects.records, *numbered, *unsaved]
         if records:
             self._journal.write(*records)
         for preemption in effects.begun:
@@ -118,29 +143,34 @@ class EffectsRunner:
         for action in (*chain.fields, *chain.transitions):
             self._note_sent(action)
         refusals = send_orders(self._gateway, fields)
+        not_sent: list[Action] = []
         for action in chain.transitions:
             if refusals:
-                break
-            if isinstance(action, NodeOrder):
+                not_sent.append(action)
+            elif isinstance(action, NodeOrder):
                 self._ask_nodes(action, observation, nodes)
             else:
                 refusals += send_orders(self._gateway, [action])
         if refusals:
-            self._note_refusals(chain, refusals)
+            self._note_refusals(chain, refusals, not_sent)
         sent = {ref for order in fields for ref in refs_of(order)}
         return sent - {refusal.ref for refusal in refusals}
 
     def _note_sent(self, action: Action) -> None:
         self._again_at |= dict.fromkeys(_keys(action), self._clock() + AGAIN_AFTER)
 
-    def _note_refusals(self, chain: Chain, refusals: list[OrderRefusal]) -> None:
-        """They are recorded, because the preemption's next step depends on them."""
+    def _note_refusals(self, chain: Chain, refusals: list[OrderRefusal], not_sent: list[Action]) -> None:
+        """They are recorded, because the preemption's next step depends on them; slurmctld has nothing of them to
+        forget."""
         now = self._clock()
         for refusal in refusals:
             for action in (*chain.fields, *chain.transitions):
                 self._again_at |= {key: now + REFUSED_FOR for key in _keys(action) if key[1] == refusal.ref}
             job, number = brief_ref(refusal.ref), chain.preemption or None
             self._log.warning("order_refused", preemption=number, job=job, error=refusal.message)
+        never = {refusal.ref for refusal in refusals}.union(ref for action in not_sent for _, ref in _keys(action))
+        if never := never.intersection(self._journal.state.unsaved):
+            self._journal.write(OrdersSaved(tuple(sorted(never))))
         preemption = self._journal.state.preemptions.get(chain.preemption)
         if preemption is not None and preemption.step is Step.STOPPING:
             self._journal.write(PreemptionChanged(absorb(preemption, refusals)))
@@ -207,3 +237,24 @@ class EffectsRunner:
 def _keys(action: Action) -> list[_Key]:
     """The order for each of its jobs."""
     return [(action, action.ref)] if isinstance(action, NodeOrder) else [*by_job(action)]
+
+
+_VERBS: dict[type, Verb] = {
+    RequeueJobs: Verb.REQUEUE,
+    RequeueEndedJobs: Verb.REQUEUE,
+    SuspendJobs: Verb.SUSPEND,
+    ResumeJobs: Verb.RESUME,
+}
+
+
+def _unsaved(chains: Iterable[Chain], observation: Observation, boot: str, now: float) -> list[Record]:
+    """The transitions that slurmctld may forget."""
+    found: dict[str, UnsavedOrder] = {}
+    for chain in chains:
+        for action in chain.transitions:
+            verb = _VERBS.get(type(action))
+            for _, ref in _keys(action) if verb is not None else ():
+                job = observation.job(ref) or observation.ended(ref)
+                if job is not None and verb is not None:
+                    found[ref] = UnsavedOrder(verb, job.id, job.start, boot, now)
+    return [TransitionsOrdered(found)] if found else []

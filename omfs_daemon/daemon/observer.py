@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import Job
@@ -34,6 +34,7 @@ class Observer:
         self._shown: Mapping[str, Node] = {}
         self._partitions: Mapping[str, Partition] = {}
         self._nodes_again_at = float("-inf")
+        self._boot = ""
 
     def poll(self) -> Snapshot:
         """Everything, as of the time when Slurm was *asked*."""
@@ -60,11 +61,17 @@ class Observer:
         jobs = gateway.jobs_at_once([WaitingFilter(rule.partitions, rule.qos, rule.accounts) for rule in urgent])
         return self._snapshot(taken, jobs)
 
-    def ended(self, snapshot: Snapshot, refs: Collection[str]) -> dict[str, Job]:
-        """Those of these jobs that Slurm lists no longer and still remembers (MinJobAge)."""
-        gone = set(refs).difference(job.ref for job in snapshot.jobs.values()) if refs else set()
-        found = {ref: self._gateway.find(int(ref)) for ref in gone if ref.isdecimal()}
+    def ended(self, snapshot: Snapshot, ids: Mapping[str, int]) -> dict[str, Job]:
+        """Those of these jobs (raw ids by reference) that Slurm lists no longer and still remembers (MinJobAge)."""
+        gone = set(ids).difference(job.ref for job in snapshot.jobs.values()) if ids else set()
+        found = {ref: self._gateway.find(ids[ref]) for ref in sorted(gone)}
         return {ref: job for ref, job in found.items() if job is not None}
+
+    def boot(self, is_fresh: bool) -> str:
+        """When slurmctld has started, as it says itself; ``is_fresh``: as of now, else as of the last time."""
+        if is_fresh or not self._boot:
+            self._boot = self._gateway.settings().values.get("BOOT_TIME", "")
+        return self._boot
 
     def has_urgent_polls(self, rules: Rules) -> bool:
         """Whether polls for urgent jobs alone are possible and useful."""

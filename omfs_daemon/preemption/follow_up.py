@@ -48,7 +48,8 @@ def follow_up(state: State, observation: Observation, now: float, settings: Sett
     """Jobs that run again, are gone, are held for their owners, or were resumed over busy CPUs."""
     under_way = {ref for preemption in state.preemptions.values() for ref in preemption.refs}
     effects = Effects()
-    gone = sorted(ref for ref in state.known_refs() - under_way if observation.job(ref) is None)
+    doubtful = under_way.union(state.unsaved)
+    gone = sorted(ref for ref in state.known_refs() - doubtful if observation.job(ref) is None)
     if gone:
         effects.records.append(JobsGone(tuple(gone)))
     crowded = _resumed_over_busy_cpus(state, observation, now)
@@ -65,18 +66,19 @@ def follow_up(state: State, observation: Observation, now: float, settings: Sett
 
 
 def found_in_slurm(state: State, observation: Observation, now: float) -> list[Record]:
-    """After a start: suspended jobs with our mark that the journal does not know (it was lost), and marks with higher
-    numbers than it knows (it was lost, or the failsafe has written them)."""
+    """Suspended jobs with our mark that the journal does not know (it was lost, or slurmctld has forgotten that it had
+    resumed them), and marks with higher numbers than it knows (it was lost, or the failsafe has written them)."""
     jobs = observation.snapshot.jobs.values()
     known = {ref for preemption in state.preemptions.values() for ref in preemption.refs}.union(state.preempted)
+    marked = [job for job in jobs if job.admin_comment and not job.set_aside]
     found: list[Record] = [
         JobPreempted(job.ref, now, SuspendMethod.traits.name, "")
-        for job in jobs
+        for job in marked
         if job.state is JobState.SUSPENDED and job.ref not in known and admin_comment_of(job).word is MarkWord.STOPPING
     ]
-    highest = highest_number(jobs)
+    highest = highest_number(marked)
     if highest > state.sequence:
-        unfinished = tuple(job.ref for job in jobs if is_release_unfinished(job, highest))
+        unfinished = tuple(job.ref for job in marked if is_release_unfinished(job, highest))
         found.append(OrdersNumbered(highest, releases=unfinished))
     return found
 

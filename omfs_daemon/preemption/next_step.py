@@ -73,7 +73,7 @@ def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float)
     if job is None:
         return _gone(preemption, Step.UNDONE, view, now)
     if is_held_by_others(job):
-        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.CHANGED)
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_HELD)
     if job.holds_cpus:
         return replace(_enter(preemption, Step.UNDONE, now, PreemptionOutcome.STARTED), started_at=now)
     return None
@@ -117,6 +117,8 @@ def _after_starting(
         return _gone(preemption, Step.DONE, view, now)
     if job.holds_cpus:
         return replace(_enter(preemption, Step.DONE, now, PreemptionOutcome.STARTED), started_at=now)
+    if is_held_by_others(job):
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_HELD)
     if now - preemption.since > method_settings.start_limit(preemption.preemptor):
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
     return preemption

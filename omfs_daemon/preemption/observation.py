@@ -35,6 +35,10 @@ class Observation:
                 for task in job.task_ids:
                     self._by_ref.setdefault(f"{job.array_id}_{task}", job)
 
+    def with_jobs(self, changed: Iterable[Job]) -> Observation:
+        """The same with these jobs as given."""
+        return Observation(self.snapshot.with_jobs(self.snapshot.taken, changed), self.work, self._ended)
+
     def job(self, ref: str) -> Job | None:
         """The job; for tasks that are pending in their array, the array's record; for a list, the first one that is
         found."""

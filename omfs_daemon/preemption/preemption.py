@@ -37,9 +37,9 @@ class PreemptionOutcome(StrEnum):
     STARTED = "started"
     PREEMPTOR_GONE = "preemptor_gone"
     NOT_STARTED = "not_started_in_time"
+    PREEMPTOR_HELD = "preemptor_held"
     VICTIM_STAYED = "victim_not_preempted"
     REFUSED = "refused_by_slurm"
-    CHANGED = "situation_changed"
     TOO_OLD = "decision_too_old"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_args
 
@@ -69,6 +70,40 @@ class FieldsLeft:
     """These fields, by job, are not ours any more."""
 
     fields: tuple[tuple[str, JobField], ...]
+
+
+class Verb(StrEnum):
+    """Transitions that slurmctld may forget."""
+
+    REQUEUE = "requeue"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+
+
+@dataclass(frozen=True, slots=True)
+class UnsavedOrder:
+    """An order that slurmctld may not have saved yet. ``id``: the job's raw id; ``start``: of the run that it
+    concerned; ``boot``: when that slurmctld had started, as it says itself."""
+
+    verb: Verb
+    id: int
+    start: float | None
+    boot: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionsOrdered:
+    """These orders, by job, are sent next."""
+
+    orders: dict[str, UnsavedOrder]
+
+
+@dataclass(frozen=True, slots=True)
+class OrdersSaved:
+    """slurmctld has saved the effects of the last orders for these jobs, or they were never carried out."""
+
+    refs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +170,8 @@ class State:
     """``preemptions``: those under way; ``owned``: the fields that we have set, by job.
 
     ``sequence``: the number of the last batch of orders; ``held`` and ``releasing``: jobs that we have held, and whose
-    release is ordered and not observed yet, with the numbers of the batches.
+    release is ordered and not observed yet, with the numbers of the batches. ``unsaved``: the last transitions ordered,
+    by job, as long as slurmctld might forget them.
     """
 
     preemptions: dict[int, Preemption] = field(default_factory=dict)
@@ -144,6 +180,7 @@ class State:
     held: dict[str, int] = field(default_factory=dict)
     releasing: dict[str, int] = field(default_factory=dict)
     owned: dict[str, dict[JobField, OwnedField]] = field(default_factory=dict)
+    unsaved: dict[str, UnsavedOrder] = field(default_factory=dict)
     preempted: dict[str, PreemptedJob] = field(default_factory=dict)
     running_since: dict[str, float] = field(default_factory=dict)
     preemption_times: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -186,6 +223,8 @@ Record = (
     | HoldsOver
     | FieldsSet
     | FieldsLeft
+    | TransitionsOrdered
+    | OrdersSaved
     | JobPreempted
     | JobRunsAgain
     | JobsGone
@@ -230,6 +269,10 @@ def apply(state: State, record: Record) -> State:
             for ref, name in left:
                 owned[ref] = _without(owned.get(ref, {}), name)
             return replace(state, owned={ref: fields for ref, fields in owned.items() if fields})
+        case TransitionsOrdered(ordered):
+            return replace(state, unsaved=state.unsaved | ordered)
+        case OrdersSaved(refs):
+            return replace(state, unsaved=_without(state.unsaved, *refs))
         case JobPreempted(ref, at, method, preemptor, gres):
             recent = tuple(t for t in state.preemption_times.get(ref, ()) if t > at - HOUR)
             return replace(

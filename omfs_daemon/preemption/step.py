@@ -170,7 +170,7 @@ def _touched(
 def _back_offs(preemption: Preemption, state: State, known: set[str], now: float, retry_after: float) -> list[Record]:
     """After a preemption that failed the same is not tried again at once. A victim's back-off is doubled each time, so
     that a preemptor does not wait again and again for the same job."""
-    not_failed = (PreemptionOutcome.STARTED, PreemptionOutcome.PREEMPTOR_GONE, PreemptionOutcome.CHANGED)
+    not_failed = (PreemptionOutcome.STARTED, PreemptionOutcome.PREEMPTOR_GONE, PreemptionOutcome.PREEMPTOR_HELD)
     if preemption.outcome in (*not_failed, PreemptionOutcome.TOO_OLD):
         return []
     match preemption.outcome:
@@ -198,9 +198,9 @@ def _end(effects: Effects, preemption: Preemption, known: set[str], observation:
         PreemptionOutcome.STARTED: f"runs, {waited or 0.0:.1f} s after it was submitted",
         PreemptionOutcome.PREEMPTOR_GONE: "was gone before it started; the jobs preempted for it are put back",
         PreemptionOutcome.NOT_STARTED: "did not start in time on the nodes that were freed; undone",
+        PreemptionOutcome.PREEMPTOR_HELD: "is held now, by somebody else or by Slurm; undone",
         PreemptionOutcome.VICTIM_STAYED: "; ".join(["a job could not be preempted; undone", *messages]),
         PreemptionOutcome.REFUSED: "Slurm refused: " + "; ".join(messages),
-        PreemptionOutcome.CHANGED: "was held by somebody else before others were preempted for it; undone",
         PreemptionOutcome.TOO_OLD: "the decision was too old when it could be executed; undone, and planned again",
     }[outcome]
     data: dict[str, object] = {"preemption": preemption.id}

@@ -109,6 +109,9 @@ class Gateway(Protocol):
         """End running (or suspended) jobs and put them back into the queue; those that are held stay held. Without
         effect on jobs that wait or have ended."""
 
+    def requeue_ended(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        """Put ended jobs back into the queue; whoever held them holds them still."""
+
     def suspend(self, refs: Sequence[str]) -> list[OrderRefusal]:
         """Stop running jobs with SIGSTOP; Slurm lets others have their CPUs, not their memory."""
 

@@ -82,6 +82,13 @@ class RequeueJobs:
 
 
 @dataclass(frozen=True, slots=True)
+class RequeueEndedJobs:
+    """Put jobs that have ended back into the queue, while Slurm remembers them (MinJobAge)."""
+
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SuspendJobs:
     refs: tuple[str, ...]
 
@@ -101,6 +108,7 @@ Order = (
     | AllowRequeue
     | SendSignal
     | RequeueJobs
+    | RequeueEndedJobs
     | SuspendJobs
     | ResumeJobs
 )
@@ -203,6 +211,8 @@ def _send(gateway: Gateway, order: Order | MarkedOrder) -> list[OrderRefusal]:
             return gateway.signal(ref, name, batch_only)
         case RequeueJobs(refs):
             return gateway.requeue(refs)
+        case RequeueEndedJobs(refs):
+            return gateway.requeue_ended(refs)
         case SuspendJobs(refs):
             return gateway.suspend(refs)
         case ResumeJobs(refs):

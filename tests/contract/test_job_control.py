@@ -281,3 +281,21 @@ def test_a_waiting_job_takes_no_signal(world: World) -> None:
 def test_an_unknown_signal_is_refused(world: World) -> None:
     job = world.running(ONE)
     assert len(world.gateway.signal(str(job), "NOPE")) == 1
+
+
+def test_a_failed_job_can_be_queued_again_while_slurm_remembers_it(world: World) -> None:
+    job = world.running(replace(ONE, run_time=3600))
+    assert world.gateway.signal(str(job), "TERM", batch_only=True) == []
+    world.until(lambda: world.is_in(job, JobState.ENDED))
+    assert world.job(job).failed
+    assert world.gateway.requeue_ended([str(job)]) == []
+    world.until(lambda: world.waits(job))
+    assert not world.job(job).failed
+    world.until(lambda: world.runs(job))
+    assert world.job(job).restarts == 1
+
+
+def test_a_job_that_ended_well_has_not_failed(world: World) -> None:
+    job = world.running(replace(ONE, run_time=1))
+    world.until(lambda: world.is_in(job, JobState.ENDED))
+    assert not world.job(job).failed

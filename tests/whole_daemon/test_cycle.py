@@ -304,7 +304,7 @@ def test_a_job_that_refuses_to_be_requeued_is_found_out_before_any_job_is_preemp
     assert all_completed(site)
 
 
-def test_a_preemptor_that_does_not_start_is_undone_and_not_tried_again_at_once(tmp_path: Path) -> None:
+def test_nobody_waits_for_a_preemptor_that_its_owner_holds(tmp_path: Path) -> None:
     site = Site(tmp_path, start_timeout=10, retry_after=200)
     bio = [site.submit("bio", run_time=100, ignores_term=True) for _ in range(4)]
     site.run(2)
@@ -314,7 +314,7 @@ def test_a_preemptor_that_does_not_start_is_undone_and_not_tried_again_at_once(t
     site.slurm.user_hold(physics)  # its owner changes their mind during the preemption
     site.run_until(lambda: not site.journal.state.preemptions, limit=60)
     (preemption,) = site.history_database.preemptions(10, 0.0)
-    assert preemption.outcome == "not_started_in_time"
+    assert preemption.outcome == "preemptor_held"
     assert site.job(physics).request.required_nodes == frozenset()
     site.run_until(lambda: site.runs(*bio), limit=60)
     site.slurm.user_release(physics)

@@ -76,7 +76,7 @@ def test_nobody_more_is_preempted_for_a_preemptor_that_an_administrator_holds(tm
     assert not site.job(urgent).request.required_nodes
     assert site.held() == [str(urgent)]
     (preemption,) = site.history_database.preemptions(10, 0.0)
-    assert preemption.outcome == "situation_changed"
+    assert preemption.outcome == "preemptor_held"
     site.slurm.admin_release(urgent)
     site.run_until(lambda: site.runs(urgent), limit=60)
     site.rest()

@@ -190,6 +190,9 @@ class CommandGateway:
         # Without "Incomplete" a job that has ended since the last poll would be run once more.
         return self._send(refs, lambda listed: ["scontrol", "requeue", "Incomplete", listed])
 
+    def requeue_ended(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, lambda listed: ["scontrol", "requeue", listed])
+
     def suspend(self, refs: Sequence[str]) -> list[OrderRefusal]:
         return self._send(refs, lambda listed: ["scontrol", "suspend", listed])
 

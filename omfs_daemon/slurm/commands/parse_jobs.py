@@ -196,6 +196,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tupl
         task_ids=task_ids,
         restarts=read(0, values.whole, row.restarts),
         special_exit=row.state == "SPECIAL_EXIT",
+        failed=row.state == "FAILED",
         requeue=row.requeue != "0",
         comment=values.text(row.comment)[:_COMMENT_KEPT],
         admin_comment=values.text(row.admin_comment),

@@ -149,6 +149,9 @@ class PySlurmGateway:
     def requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
         return self._commands.requeue(refs)
 
+    def requeue_ended(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._commands.requeue_ended(refs)
+
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[OrderRefusal]:
         return self._commands.signal(ref, signal, batch_only)
 

@@ -55,6 +55,8 @@ class FakeSlurm(JobLifecycle):
         }
         super().__init__(clock(), fake_nodes, LicenseCounts(licenses or {}), timing)
         self._clock = clock
+        self.booted = f"{clock():.0f}"
+        """When slurmctld has started; a test may set it."""
         self._unlooked: list[Record] = []
         self._scheduler = Scheduler(
             self.fake_nodes,

@@ -114,6 +114,7 @@ class FakeGateway:
         timing = self.slurm.timing
         shown = {
             "ClusterName": "fake",
+            "BOOT_TIME": self.slurm.booted,
             "PriorityType": "priority/multifactor",
             "SelectType": "select/cons_tres",
             "SelectTypeParameters": "CR_CORE_MEMORY",
@@ -226,6 +227,9 @@ class FakeGateway:
     def requeue(self, refs: Sequence[str]) -> list[OrderRefusal]:
         return self._send("requeue", refs, self._requeue)
 
+    def requeue_ended(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send("requeue_ended", refs, self._requeue_ended)
+
     def suspend(self, refs: Sequence[str]) -> list[OrderRefusal]:
         return self._send("suspend", refs, self._suspend)
 
@@ -275,6 +279,15 @@ class FakeGateway:
             return DISABLED
         if record.active:
             self.slurm.requeue(record, hold=False)
+        return None
+
+    def _requeue_ended(self, record: Record) -> str | None:
+        """``scontrol requeue``: also of a job that has ended, while Slurm remembers it."""
+        if record.state is not JobState.ENDED:
+            return self._requeue(record)
+        if not record.requeue:
+            return DISABLED
+        self.slurm.requeue_ended(record)
         return None
 
     def _suspend(self, record: Record) -> str | None:

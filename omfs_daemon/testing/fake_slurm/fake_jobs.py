@@ -173,6 +173,7 @@ class Record:
             task_ids=self.tasks,
             restarts=self.restarts,
             special_exit=waiting and self.special_exit,
+            failed=self.state is JobState.ENDED and self.history.outcome == "FAILED",
             requeue=self.requeue,
             comment=self.comment,
             admin_comment=self.admin_comment,

@@ -82,6 +82,13 @@ class JobLifecycle(ABC):
         self._count_as_requeued(record)
         self._complete(record, back=True)
 
+    def requeue_ended(self, record: Record) -> None:
+        """Queue an ended job again; it keeps its hold."""
+        self._jobs.revive(record)
+        self._count_as_requeued(record)
+        record.history.outcome = ""
+        self._wait_again(record)
+
     def send(self, record: Record, signal: str, batch_only: bool) -> None:
         """A signal to an active job: it may save its work, or end."""
         record.history.signals.append((self.now, signal, batch_only))

@@ -55,6 +55,10 @@ class JobTable:
         over = known_as in self._dependents and not next(self.live_of(known_as), None)
         return self._dependents.pop(known_as) if over else []
 
+    def revive(self, record: Record) -> None:
+        """An ended job is live again."""
+        self.live[record.id] = record
+
     def forget(self, record: Record) -> None:
         del self.records[record.id]
         if record.array_id is not None:

@@ -1,0 +1,95 @@
+"""What slurmctld has forgotten of our orders when it was killed, and the orders that make up for it. Pure.
+
+slurmctld saves its state up to five seconds late. After a crash it shows jobs as they were before orders that it had
+taken, although their processes have ended or stopped: a requeued job is shown running for ever, or as FAILED; a
+suspended one runs, and a resumed one is suspended. So the journal keeps each such order until the slurmctld that took
+it must have saved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from omfs_daemon.cluster.holds import is_held
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.preemption.desired import sentence_of
+from omfs_daemon.preemption.effects import Chain, Effects
+from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.records import JobEvent
+from omfs_daemon.preemption.state import OrdersSaved, State, UnsavedOrder, Verb
+from omfs_daemon.slurm import orders
+from omfs_daemon.slurm.orders import Order
+
+SAVED_WITHIN = 10.0
+"""Seconds after which slurmctld has saved what it has done; it does so every five (measured: at most 4.9 s late)."""
+
+
+class Forgotten(NamedTuple):
+    """``observation``: with jobs that are about to leave shown as completing, so that nobody takes them for running."""
+
+    effects: Effects
+    observation: Observation
+
+
+def after_restart(state: State, observation: Observation, boot: str, now: float) -> Forgotten:
+    """``boot``: when the present slurmctld has started, as it says itself."""
+    effects = Effects()
+    wanted = _wanted(state)
+    saved: list[str] = []
+    leaving: list[Job] = []
+    for ref, order in state.unsaved.items():
+        if order.boot == boot:
+            if now - order.at > SAVED_WITHIN:
+                saved.append(ref)
+            continue
+        job = observation.job(ref)
+        again = _again(ref, order, job, observation.ended(ref), wanted)
+        if again is None:
+            saved.append(ref)
+            continue
+        effects.chains.append(again)
+        known = job or observation.ended(ref)
+        if known is not None:
+            text = f"slurmctld was restarted and had forgotten that it was to {order.verb} the job: ordered again"
+            effects.events.append(JobEvent(now, ref, known.user, known.account, "ordered_again", text))
+        if job is not None and (order.verb is Verb.REQUEUE or ref in wanted):
+            leaving.append(replace(job, state=JobState.COMPLETING))
+    if saved:
+        effects.records.append(OrdersSaved(tuple(saved)))
+    return Forgotten(effects, observation.with_jobs(leaving) if leaving else observation)
+
+
+def _wanted(state: State) -> Mapping[str, str]:
+    """Jobs that are to stay preempted, with a sentence for their owners."""
+    under_way = {
+        victim.ref: sentence_of(preemption)
+        for preemption in state.preemptions.values()
+        for victim in preemption.victims
+    }
+    return dict.fromkeys(state.preempted, "") | under_way
+
+
+def _again(
+    ref: str, order: UnsavedOrder, job: Job | None, ended: Job | None, wanted: Mapping[str, str]
+) -> Chain | None:
+    """The orders to repeat; None where Slurm still knows of the first one, or it has lost its purpose."""
+    if order.verb is Verb.REQUEUE and job is None:
+        # Its processes were ended by our order: Slurm takes that for the job's own failure.
+        failed = ended is not None and ended.failed
+        return Chain(transitions=(orders.RequeueEndedJobs((ref,)),)) if failed else None
+    if job is None or not job.runs or job.start != order.start:
+        return None
+    match order.verb:
+        case Verb.REQUEUE:
+            hold: tuple[Order, ...] = ()
+            if wanted.get(ref) and not is_held(job):
+                hold = (orders.HoldJobs((ref,), wanted[ref]),)
+            return Chain(hold, (orders.RequeueJobs((ref,)),))
+        case Verb.SUSPEND if ref in wanted:
+            return Chain(transitions=(orders.SuspendJobs((ref,)),))
+        case Verb.SUSPEND:
+            # Its processes have stopped; Slurm resumes only what it knows to be suspended.
+            return Chain(transitions=(orders.SuspendJobs((ref,)), orders.ResumeJobs((ref,))))
+    return None

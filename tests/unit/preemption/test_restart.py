@@ -1,0 +1,74 @@
+"""What slurmctld forgets in a crash, and what is ordered again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Job, JobRequest, JobState
+from omfs_daemon.cluster.snapshot import PreemptedJob, Snapshot
+from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.restart import SAVED_WITHIN, after_restart
+from omfs_daemon.preemption.state import OrdersSaved, State, UnsavedOrder, Verb
+from omfs_daemon.slurm.orders import RequeueEndedJobs, RequeueJobs, ResumeJobs, SuspendJobs
+
+RUNNING = Job(7, "7", "alice", 1000, "bio", JobState.RUNNING, JobRequest(1), 0.0, start=50.0, priority=1)
+NOW = 100.0
+
+
+def observed(*jobs: Job, ended: Job | None = None) -> Observation:
+    found = {} if ended is None else {ended.ref: ended}
+    return Observation(Snapshot(NOW, {job.id: job for job in jobs}, {}, {}), ended=found)
+
+
+def ordered(verb: Verb, boot: str = "before", at: float = NOW - 1, is_wanted: bool = True) -> State:
+    preempted = {"7": PreemptedJob(NOW, verb, "9")} if is_wanted else {}
+    return State(unsaved={"7": UnsavedOrder(verb, 7, 50.0, boot, at)}, preempted=preempted)
+
+
+def again(state: State, observation: Observation, boot: str = "after") -> list[object]:
+    effects, _ = after_restart(state, observation, boot, NOW)
+    return [action for chain in effects.chains for action in chain.transitions]
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_requeued_job_that_is_shown_running_is_requeued_though_nobody_wants_it(is_wanted: bool) -> None:
+    state = ordered(Verb.REQUEUE, is_wanted=is_wanted)
+    assert again(state, observed(RUNNING)) == [RequeueJobs(("7",))]
+    _, observation = after_restart(state, observed(RUNNING), "after", NOW)
+    job = observation.job("7")
+    assert job is not None and not job.runs, "its processes are gone"
+
+
+def test_a_requeued_job_that_is_shown_failed_is_queued_again() -> None:
+    ended = replace(RUNNING, state=JobState.ENDED, failed=True)
+    assert again(ordered(Verb.REQUEUE), observed(ended=ended)) == [RequeueEndedJobs(("7",))]
+    assert again(ordered(Verb.REQUEUE), observed(ended=replace(ended, failed=False))) == []
+
+
+def test_a_suspended_job_that_is_shown_running_is_suspended_again_or_set_going() -> None:
+    assert again(ordered(Verb.SUSPEND), observed(RUNNING)) == [SuspendJobs(("7",))]
+    unwanted = ordered(Verb.SUSPEND, is_wanted=False)
+    assert again(unwanted, observed(RUNNING)) == [SuspendJobs(("7",)), ResumeJobs(("7",))]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        replace(RUNNING, start=60.0),
+        replace(RUNNING, state=JobState.PENDING, start=None),
+        replace(RUNNING, state=JobState.SUSPENDED),
+    ],
+)
+@pytest.mark.parametrize("verb", Verb)
+def test_what_slurm_still_knows_of_is_not_ordered_again(seen: Job, verb: Verb) -> None:
+    assert again(ordered(verb), observed(seen)) == []
+    assert after_restart(ordered(verb), observed(seen), "after", NOW).effects.records == [OrdersSaved(("7",))]
+
+
+def test_an_order_is_kept_until_the_slurmctld_that_took_it_has_saved_it() -> None:
+    fresh, old = ordered(Verb.REQUEUE), ordered(Verb.REQUEUE, at=NOW - SAVED_WITHIN - 1)
+    assert after_restart(fresh, observed(RUNNING), "before", NOW).effects.records == []
+    assert after_restart(old, observed(RUNNING), "before", NOW).effects.records == [OrdersSaved(("7",))]
+    assert again(old, observed(RUNNING)) == [RequeueJobs(("7",))], "however long slurmctld was away"
