@@ -175,7 +175,7 @@ def _holds(
     if scope is not None:
         return
     over = [ref for ref, number in releasing.items() if _is_over(observation.job(ref), number)]
-    over += [ref for ref, number in held.items() if _is_given_up(observation.job(ref), number)]
+    over += [ref for ref in held if _is_given_up(observation.job(ref))]
     if over:
         effects.records.append(HoldsOver(tuple(over)))
 
@@ -272,12 +272,10 @@ def _is_over(job: Job | None, number: int) -> bool:
     return job is not None and is_release_observed(job, number)
 
 
-def _is_given_up(job: Job | None, number: int) -> bool:
-    """Whether somebody else has ended our hold, or it was lost in Slurm and is not wanted again."""
-    if job is None or is_held(job) or job.state not in (JobState.PENDING, JobState.RUNNING):
-        return False
-    stored = admin_comment_of(job)
-    return stored.number >= number or stored.word in (MarkWord.ADMIN_HELD, MarkWord.ADMIN_RELEASED)
+def _is_given_up(job: Job | None) -> bool:
+    """Whether the hold is over: somebody else has ended it, or Slurm has lost it. A hold that is still wanted is
+    ordered again, with a new number."""
+    return job is not None and job.state in (JobState.PENDING, JobState.RUNNING) and not is_held(job)
 
 
 # -- chains -------------------------------------------------------------------------------------------------------

@@ -41,6 +41,25 @@ def test_an_entitled_account_takes_back_its_cpus_and_no_more(daemon: Daemon) -> 
     assert sorted(int(victim["job"]) for stop in history for victim in stop["victims"]) == victims
 
 
+def test_urgent_jobs_keep_the_cpus_that_were_freed_for_them(daemon: Daemon) -> None:
+    """Preempted jobs that wait at the head of their queue do not take the nodes: no urgent job is tried twice."""
+    daemon.start()
+    bio = fill(daemon)
+    physics = [daemon.submit("physics", method="requeue") for _ in range(2)]
+    daemon.wait_running(*physics)
+    urgent = [daemon.submit("alarm", "-p", "urgent") for _ in range(2)]
+    daemon.wait_running(*urgent)
+    more = [daemon.submit("alarm", "-p", "urgent") for _ in range(2)]
+    daemon.wait_running(*more)
+    everybody = [*bio, *physics, *urgent, *more]
+    daemon.let_end(*everybody)
+    daemon.wait_rest()
+    assert daemon.completed(everybody)
+    outcomes = {int(each["preemptor"]): each["outcome"] for each in daemon.ask("history")["preemptions"]}
+    assert {outcomes[job] for job in (*urgent, *more)} == {"started"}
+    assert len(daemon.ask("history")["preemptions"]) == len(outcomes)
+
+
 def events(daemon: Daemon, job: int) -> list[str]:
     return [event["event"] for event in daemon.why(job)["events"]]
 
