@@ -45,6 +45,8 @@ def after_restart(state: State, observation: Observation, boot: str, now: float)
                 saved.append(ref)
             continue
         job = observation.job(ref)
+        if job is not None and job.state is JobState.COMPLETING:
+            continue  # it returns to the queue, or will be shown as FAILED
         again = _again(ref, order, job, observation.ended(ref), wanted)
         if again is None:
             saved.append(ref)

@@ -67,6 +67,12 @@ def test_what_slurm_still_knows_of_is_not_ordered_again(seen: Job, verb: Verb) -
     assert after_restart(ordered(verb), observed(seen), "after", NOW).effects.records == [OrdersSaved(("7",))]
 
 
+def test_what_becomes_of_a_leaving_job_is_waited_for() -> None:
+    leaving = replace(RUNNING, state=JobState.COMPLETING)
+    effects, _ = after_restart(ordered(Verb.REQUEUE), observed(leaving), "after", NOW)
+    assert (effects.chains, effects.records) == ([], [])
+
+
 def test_an_order_is_kept_until_the_slurmctld_that_took_it_has_saved_it() -> None:
     fresh, old = ordered(Verb.REQUEUE), ordered(Verb.REQUEUE, at=NOW - SAVED_WITHIN - 1)
     assert after_restart(fresh, observed(RUNNING), "before", NOW).effects.records == []
