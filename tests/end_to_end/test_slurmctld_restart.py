@@ -23,9 +23,18 @@ TIMES = [n / 100 for n in range(200)] if is_soak() else [0.0, 0.1, 0.5, 1.5]
 
 @pytest.fixture
 def restarted(daemon: Daemon) -> Iterator[Daemon]:
-    """Slurm may drain a node on which it had just started a job when it was killed."""
     yield daemon
+    undrain(daemon)
+
+
+def undrain(daemon: Daemon) -> None:
+    """Slurm may drain a node on which it had just started a job when it was killed."""
     daemon.slurm.command("scontrol", "update", "nodename=n[1-4]", "state=resume", check=False)
+
+
+def has_rest(daemon: Daemon) -> bool:
+    undrain(daemon)
+    return not daemon.gateway.jobs()
 
 
 def wait_saved(daemon: Daemon) -> None:
@@ -50,7 +59,6 @@ def test_what_slurmctld_forgets_is_ordered_again(restarted: Daemon, method: str,
     wait_until(lambda: not daemon.ask("status")["preemptions_under_way"], f"the preemption to end: {daemon.tail()}")
     # What Slurm does with a job that it had just started is not ours: it may hold it ("launch failed").
     daemon.slurm.command("scancel", str(urgent))
-    daemon.slurm.command("scontrol", "update", "nodename=n[1-4]", "state=resume", check=False)
     daemon.let_end(*bio)
-    daemon.wait_rest()
+    wait_until(lambda: has_rest(daemon), f"all jobs to end: {daemon.observation()}; log: {daemon.tail()}")
     assert daemon.completed(bio), daemon.tail()
