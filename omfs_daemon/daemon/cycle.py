@@ -29,7 +29,7 @@ from omfs_daemon.preemption.follow_up import follow_up, found_in_slurm, resume_p
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.records import JobEvent
-from omfs_daemon.preemption.restart import after_restart
+from omfs_daemon.preemption.restart import after_restart, odd_jobs, of_other_boots
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import PreemptionChanged, Record, State
 from omfs_daemon.preemption.step import begin_preemption, step, transitions
@@ -119,9 +119,11 @@ class Cycle:
         settings, before, now = self._settings(), self._journal.state, self._clock()
         is_full = poll is PollKind.FULL
         # An urgent poll does not list waiting preemptors, and nothing is concluded about them then.
-        ended = self._observer.ended(snapshot, _asked_for(before)) if is_full else {}
-        observation = Observation(snapshot, self._work_queue.seen, ended)
-        boot = self._observer.boot(is_fresh=is_full and bool(before.unsaved))
+        observation = Observation(snapshot, self._work_queue.seen)
+        boot = self._observer.boot(odd_jobs(before, observation, now) if is_full else frozenset())
+        if is_full:
+            asked_for = _preemptors(before) | of_other_boots(before, boot)
+            observation = observation.with_ended(self._observer.ended(snapshot, asked_for))
         effects = Effects()
         if is_full and not settings.dry_run:
             effects, observation = after_restart(before, observation, boot, now)
@@ -242,10 +244,7 @@ def _outage_forgiven(state: State, away: float) -> list[Record]:
     return [PreemptionChanged(with_clock_moved(preemption, away)) for preemption in state.preemptions.values()]
 
 
-def _asked_for(state: State) -> dict[str, int]:
-    """Jobs to ask Slurm for if it lists them no longer: preemptors may have come and gone between two polls, and a
-    restarted slurmctld may take the end of a victim for the job's own."""
-    preemptors = (preemption.preemptor.ref for preemption in state.preemptions.values())
-    return {ref: int(ref) for ref in preemptors if ref.isdecimal()} | {
-        ref: order.id for ref, order in state.unsaved.items()
-    }
+def _preemptors(state: State) -> dict[str, int]:
+    """They may have come and gone between two polls."""
+    refs = (preemption.preemptor.ref for preemption in state.preemptions.values())
+    return {ref: int(ref) for ref in refs if ref.isdecimal()}

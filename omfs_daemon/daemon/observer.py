@@ -35,6 +35,7 @@ class Observer:
         self._partitions: Mapping[str, Partition] = {}
         self._nodes_again_at = float("-inf")
         self._boot = ""
+        self._odd: frozenset[str] = frozenset()
 
     def poll(self) -> Snapshot:
         """Everything, as of the time when Slurm was *asked*."""
@@ -43,6 +44,7 @@ class Observer:
         if taken >= self._nodes_again_at:
             self._nodes = {node.name: node for node in self._gateway.nodes()}
             self._partitions = {partition.name: partition for partition in self._gateway.partitions()}
+            self._ask_boot()
             now = self._clock()
             self._nodes_again_at = now + (now - taken) * (1 / NODES_SHARE_OF_TIME - 1)
         elif any(node.cpus_taken for node in self._nodes.values()):
@@ -67,11 +69,16 @@ class Observer:
         found = {ref: self._gateway.find(ids[ref]) for ref in sorted(gone)}
         return {ref: job for ref, job in found.items() if job is not None}
 
-    def boot(self, is_fresh: bool) -> str:
-        """When slurmctld has started, as it says itself; ``is_fresh``: as of now, else as of the last time."""
-        if is_fresh or not self._boot:
-            self._boot = self._gateway.settings().values.get("BOOT_TIME", "")
+    def boot(self, odd: frozenset[str]) -> str:
+        """When slurmctld has started, as it says itself. It is asked with each poll of the nodes, and at once if jobs
+        look as if it had forgotten an order (``odd``), once for each: the question delays an urgent job."""
+        if not self._boot or not odd <= self._odd:
+            self._ask_boot()
+        self._odd = odd
         return self._boot
+
+    def _ask_boot(self) -> None:
+        self._boot = self._gateway.settings().values.get("BOOT_TIME", "")
 
     def has_urgent_polls(self, rules: Rules) -> bool:
         """Whether polls for urgent jobs alone are possible and useful."""

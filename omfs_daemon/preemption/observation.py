@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 
 from omfs_daemon.cluster.job_refs import first_task, task_ids_of
 from omfs_daemon.cluster.jobs import Job, JobState
@@ -38,6 +39,11 @@ class Observation:
     def with_jobs(self, changed: Iterable[Job]) -> Observation:
         """The same with these jobs as given."""
         return Observation(self.snapshot.with_jobs(self.snapshot.taken, changed), self.work, self._ended)
+
+    def with_ended(self, ended: Mapping[str, Job]) -> Observation:
+        found = copy(self)
+        found._ended = ended
+        return found
 
     def job(self, ref: str) -> Job | None:
         """The job; for tasks that are pending in their array, the array's record; for a list, the first one that is

@@ -33,6 +33,26 @@ class Forgotten(NamedTuple):
     observation: Observation
 
 
+def odd_jobs(state: State, observation: Observation, now: float) -> frozenset[str]:
+    """Jobs that do not look as ordered. While there is none, it does not matter whether slurmctld was restarted."""
+    wanted = _wanted(state)
+    return frozenset(ref for ref, order in state.unsaved.items() if _is_odd(ref, order, observation, wanted, now))
+
+
+def _is_odd(ref: str, order: UnsavedOrder, observation: Observation, wanted: Mapping[str, str], now: float) -> bool:
+    job = observation.job(ref)
+    if job is None:
+        return True  # it may have FAILED
+    if job.state is JobState.COMPLETING:
+        return now - order.at > SAVED_WITHIN
+    return _again(ref, order, job, None, wanted) is not None
+
+
+def of_other_boots(state: State, boot: str) -> dict[str, int]:
+    """Raw ids, by reference, of the jobs whose orders another slurmctld has taken than the present one."""
+    return {ref: order.id for ref, order in state.unsaved.items() if order.boot != boot}
+
+
 def after_restart(state: State, observation: Observation, boot: str, now: float) -> Forgotten:
     """``boot``: when the present slurmctld has started, as it says itself."""
     effects = Effects()

@@ -129,16 +129,19 @@ _MARKS_AT_ONCE = 4
 def send_orders(gateway: Gateway, orders: Iterable[Order | MarkedOrder]) -> list[OrderRefusal]:
     """Send the orders in turn; returns what Slurm refused. Those that write a mark must be ``MarkedOrder``.
 
-    Where each call starts a process, a hold or a mark is written while the following orders for other jobs are sent.
+    Where each call starts a process, holds and marks come first, and are written while the orders for other jobs are
+    sent: victims are held while the preemptor is ranked and pinned.
 
     GatewayError when Slurm does not answer: the orders up to there may or may not have taken effect.
     """
-    orders, refusals = list(orders), list[OrderRefusal]()
+    refusals = list[OrderRefusal]()
+    by_processes = isinstance(gateway, ByProcesses)
+    orders = sorted(orders, key=lambda order: not _is_update(order)) if by_processes else list(orders)
     with ThreadPoolExecutor(_MARKS_AT_ONCE) as aside:
         written: list[tuple[frozenset[str], Future[list[OrderRefusal]]]] = []
         for order in orders:
             refs = refs_of(order)
-            if isinstance(gateway, ByProcesses) and _is_update(order) and order is not orders[-1]:
+            if by_processes and _is_update(order) and order is not orders[-1]:
                 written.append((refs, aside.submit(_send, gateway, order)))
                 continue
             for marked, comment in written:

@@ -9,7 +9,7 @@ import pytest
 from omfs_daemon.cluster.jobs import Job, JobRequest, JobState
 from omfs_daemon.cluster.snapshot import PreemptedJob, Snapshot
 from omfs_daemon.preemption.observation import Observation
-from omfs_daemon.preemption.restart import SAVED_WITHIN, after_restart
+from omfs_daemon.preemption.restart import SAVED_WITHIN, after_restart, odd_jobs, of_other_boots
 from omfs_daemon.preemption.state import OrdersSaved, State, UnsavedOrder, Verb
 from omfs_daemon.slurm.orders import RequeueEndedJobs, RequeueJobs, ResumeJobs, SuspendJobs
 
@@ -78,3 +78,24 @@ def test_an_order_is_kept_until_the_slurmctld_that_took_it_has_saved_it() -> Non
     assert after_restart(fresh, observed(RUNNING), "before", NOW).effects.records == []
     assert after_restart(old, observed(RUNNING), "before", NOW).effects.records == [OrdersSaved(("7",))]
     assert again(old, observed(RUNNING)) == [RequeueJobs(("7",))], "however long slurmctld was away"
+
+
+@pytest.mark.parametrize(
+    ("seen", "at", "is_odd"),
+    [
+        (None, NOW - 1, True),  # it may have FAILED
+        (RUNNING, NOW - 1, True),
+        (replace(RUNNING, state=JobState.PENDING, start=None), NOW - 1, False),
+        (replace(RUNNING, start=60.0), NOW - 1, False),
+        (replace(RUNNING, state=JobState.COMPLETING), NOW - 1, False),
+        (replace(RUNNING, state=JobState.COMPLETING), NOW - SAVED_WITHIN - 1, True),
+    ],
+)
+def test_jobs_that_do_not_look_as_ordered_are_odd(seen: Job | None, at: float, is_odd: bool) -> None:
+    observation = observed() if seen is None else observed(seen)
+    assert odd_jobs(ordered(Verb.REQUEUE, at=at), observation, NOW) == ({"7"} if is_odd else set())
+
+
+def test_only_orders_that_another_slurmctld_has_taken_are_looked_up() -> None:
+    assert of_other_boots(ordered(Verb.REQUEUE), "before") == {}
+    assert of_other_boots(ordered(Verb.REQUEUE), "after") == {"7": 7}
