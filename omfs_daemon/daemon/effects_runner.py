@@ -14,7 +14,7 @@ from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
-from omfs_daemon.preemption.effects import Chain, Effects
+from omfs_daemon.preemption.effects import Chain, Effects, order_batches
 from omfs_daemon.preemption.methods.base import Action, NodeOrder
 from omfs_daemon.preemption.methods.node_work import NodeWork, NodeWorkSettings
 from omfs_daemon.preemption.observation import Observation
@@ -51,6 +51,12 @@ AGAIN_AFTER = 2.0
 REFUSED_FOR = 60.0
 """Seconds after which an order that Slurm refused is sent again."""
 
+SENDS_FOR = 1.0
+"""Seconds after which the rest of the orders is left to the next cycle: urgent jobs are not seen meanwhile."""
+
+JOBS_AT_ONCE = 500
+"""Jobs in a batch of orders, which is one write to the journal. Slurm takes about a millisecond for each."""
+
 _NODE_TIMEOUT = 60.0
 
 _Key = tuple[Action, str]
@@ -82,25 +88,49 @@ class EffectsRunner:
     def carry_out(self, effects: Effects, observation: Observation, nodes: NodeWorkSettings, boot: str) -> None:
         """``boot``: as in ``UnsavedOrder``.
 
-        JournalError: nothing is done. GatewayError: the orders up to there may or may not have taken effect.
+        What is left after ``SENDS_FOR`` is missing in the next cycle, too, and sent then. JournalError: nothing of a
+        batch is done. GatewayError: the orders up to there may or may not have taken effect.
         """
-        chains = self._not_sent_lately(effects.chains)
-        marked, numbered = self._numbered(chains, observation)
-        unsaved = _unsaved(chains, observation, boot, self._clock())
-        records: list[Record] = [*effects.records, *numbered, *unsaved]
-        if records:
-            self._journal.write(*records)
+        first, *others = order_batches(self._not_sent_lately(effects.chains), JOBS_AT_ONCE)
+        marked = self._record(first, effects.records, observation, boot)
         for preemption in effects.begun:
             for ref in preemption.refs:
                 self._work_queue.forget(ref)  # earlier work says nothing about this preemption
-        taken: set[str] = set()
+        ends, taken = self._clock() + SENDS_FOR, set[str]()
         try:
-            for chain, fields in zip(chains, marked, strict=True):
-                taken |= self._send(chain, fields, observation, nodes)
+            taken |= self._send_batch(first, marked, observation, nodes)
+            for batch in others:
+                if self._clock() > ends:
+                    break
+                marked = self._record(batch, [], observation, boot)
+                taken |= self._send_batch(batch, marked, observation, nodes)
         finally:
             self._tell(effects, taken)
 
     # -- orders -------------------------------------------------------------------------------------------------
+    def _record(
+        self, chains: list[Chain], records: list[Record], observation: Observation, boot: str
+    ) -> list[list[Order | MarkedOrder]]:
+        """Put on disk what is about to be ordered; returns the fields of each chain with their marks."""
+        marked, numbered = self._numbered(chains, observation)
+        records = [*records, *numbered, *_unsaved(chains, observation, boot, self._clock())]
+        if records:
+            self._journal.write(*records)
+        return marked
+
+    def _send_batch(
+        self,
+        chains: list[Chain],
+        marked: list[list[Order | MarkedOrder]],
+        observation: Observation,
+        nodes: NodeWorkSettings,
+    ) -> set[str]:
+        """The jobs whose orders Slurm took."""
+        taken: set[str] = set()
+        for chain, fields in zip(chains, marked, strict=True):
+            taken |= self._send(chain, fields, observation, nodes)
+        return taken
+
     def _not_sent_lately(self, chains: Iterable[Chain]) -> list[Chain]:
         now = self._clock()
         self._again_at = {key: at for key, at in self._again_at.items() if at > now}

@@ -10,7 +10,7 @@ from omfs_daemon.preemption.methods.base import Action
 from omfs_daemon.preemption.preemption import Preemption, VictimState
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.preemption.state import JobPreempted, Record, State, apply
-from omfs_daemon.slurm.orders import Order
+from omfs_daemon.slurm.orders import Order, parts_of, refs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,22 @@ def in_order(chains: Iterable[Chain], missing: Mapping[Preemption, Sequence[Acti
     found = [Chain(fields.pop(each.id, ()), tuple(missing[each]), each.id) for each in first]
     rest = [Chain(orders, preemption=number) for number, orders in fields.items()]
     return [*found, *rest, *(chain for chain in chains if not chain.preemption)]
+
+
+def order_batches(chains: Iterable[Chain], most: int) -> list[list[Chain]]:
+    """First what belongs to preemptions and what has transitions, then the other orders, for at most ``most`` jobs in a
+    batch."""
+    chains = list(chains)
+    others = [chain for chain in chains if not chain.preemption and not chain.transitions]
+    found = [[chain for chain in chains if chain.preemption or chain.transitions]]
+    jobs = most
+    for part in (part for chain in others for order in chain.fields for part in parts_of(order, most)):
+        jobs += len(refs_of(part))
+        if jobs > most:
+            found.append([])
+            jobs = len(refs_of(part))
+        found[-1].append(Chain((part,)))
+    return found
 
 
 def state_after(state: State, records: Iterable[Record]) -> State:

@@ -170,6 +170,13 @@ def for_jobs(bare: Order, refs: Sequence[str]) -> Order:
     return bare if isinstance(bare, PinNodes | SendSignal) else replace(bare, refs=tuple(refs))
 
 
+def parts_of(order: Order, most: int) -> list[Order]:
+    """The same for at most ``most`` jobs each."""
+    listed = by_job(order)
+    refs = [ref for _, ref in listed]
+    return [for_jobs(listed[0][0], refs[start : start + most]) for start in range(0, len(refs), most)]
+
+
 def merge_orders(listed: Iterable[Order]) -> list[Order]:
     """Orders that say the same for several jobs become one, in the place of the first."""
     merged: dict[Order, list[str]] = {}
