@@ -45,7 +45,8 @@ def _after_stopping(
     refused = dict(preemption.refused)
     if preemption.preemptor.ref in refused or any(runs_still(v, view) for v in preemption.victims if v.ref in refused):
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.REFUSED)
-    if not is_fresh and PreemptionProgress.UNTOUCHED in progress.values():
+    untouched = [v for v in preemption.victims if progress[v.ref] is PreemptionProgress.UNTOUCHED]
+    if (untouched and not is_fresh) or any(_is_resized(victim, view) for victim in untouched):
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.TOO_OLD)
     if method_settings.moves_in_first(preemption) and moving_in(preemption, view) is NodeWorkState.FAILED:
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
@@ -77,6 +78,12 @@ def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float)
     if job.holds_cpus:
         return replace(_enter(preemption, Step.UNDONE, now, PreemptionOutcome.STARTED), started_at=now)
     return None
+
+
+def _is_resized(victim: VictimState, view: ObservedCluster) -> bool:
+    """Whether it has other CPUs than when it was chosen, so that preempting it may free too little."""
+    job = view.job(victim.ref)
+    return job is not None and job.holds_cpus and sum(each.cpus for each in job.allocations) != victim.cpus
 
 
 def _is_late(victim: VictimState, preemption: Preemption, now: float, method_settings: MethodSettings) -> bool:

@@ -133,6 +133,25 @@ def test_the_quick_ones_are_preempted_only_when_the_careful_ones_are_safe(tmp_pa
     check_peace(site)
 
 
+def test_a_job_that_shrinks_meanwhile_is_not_preempted_for_too_little(tmp_path: Path) -> None:
+    """Its owner gives up a node, which another job takes, while the work of a careful victim is being saved."""
+    site = methods_site(tmp_path)
+    wide = site.submit("bio", cpus=8, hosts=2, run_time=200)
+    launched = victim(site, "dmtcp", run_time=200, launched=OmfsRunBehavior(seconds=20))
+    other = site.submit("physics", method="", run_time=200)
+    site.run(3)
+    urgent = preemptor(site, "", cpus=12, hosts=3)
+    site.run_until(lambda: bool(site.journal.state.preemptions), limit=10)
+    site.slurm.shrink(wide, [site.job(wide).on_nodes[0]])
+    late = site.submit("physics", method="", run_time=200, user="eve")
+    site.run_until(lambda: site.runs(late), limit=5)
+    site.run(60)
+    assert site.runs(wide, launched, other, late)
+    assert site.state(urgent) is JobState.PENDING
+    assert lost(site, [wide, launched]) == 0
+    assert {each.outcome for each in site.history_database.preemptions(10, 0.0)} == {"decision_too_old"}
+
+
 @pytest.mark.parametrize("bad", ["dmtcp", "ve_swap"])
 def test_if_a_careful_one_fails_nobody_has_lost_anything(bad: str, tmp_path: Path) -> None:
     site = methods_site(tmp_path)

@@ -6,7 +6,7 @@ first processes the events up to ``clock()``. Nothing in it is random.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
@@ -212,6 +212,17 @@ class FakeSlurm(JobLifecycle):
         self.catch_up()
         record = self._jobs.records[job_id]
         record.comment, record.shown = comment, None
+
+    def shrink(self, job_id: int, keep: Collection[str]) -> None:
+        """``scontrol update nodelist=`` of a running job by its owner: it gives up its other nodes."""
+        self.catch_up()
+        record = self._jobs.records[job_id]
+        for taken in record.taken:
+            if taken.node not in keep:
+                self.fake_nodes[taken.node].give_back(taken)
+        record.taken = tuple(taken for taken in record.taken if taken.node in keep)
+        record.shown = None
+        self.wake()
 
     # -- for assertions ----------------------------------------------------------------------------
     @property
