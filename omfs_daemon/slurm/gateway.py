@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.cluster.units import Units
 
 
 class OrderRefusal(NamedTuple):
@@ -65,6 +66,10 @@ class Gateway(Protocol):
 
     def find(self, job_id: int) -> Job | None:
         """One job, also an ended one while Slurm still knows it (MinJobAge); None if it does not."""
+
+    def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
+        """Which CPUs and numbered devices these jobs of the last answer of ``jobs`` have, by raw id; suspended ones
+        too. Without jobs of which that cannot be read. They stay the same for as long as a job is on its nodes."""
 
     def nodes(self) -> list[Node]: ...
 

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.units import Unit
 from omfs_daemon.errors import GatewayError, GatewayTimeout
+from omfs_daemon.slurm.commands import job_details
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 from omfs_daemon.slurm.commands.run_command import run_command
 from omfs_daemon.testing.local_slurm import own_processes
@@ -63,7 +65,9 @@ def test_nothing_that_a_user_writes_is_taken_for_slurms(slurm: LocalSlurm, text:
 
 
 @pytest.mark.parametrize("count", [1, 9], ids=["one by one", "all at once"])
-def test_allocations_over_nodes_cannot_be_forged(slurm: LocalSlurm, count: int) -> None:
+def test_allocations_over_nodes_cannot_be_forged(
+    slurm: LocalSlurm, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forged = "x JOB_GRES=(null)   Nodes=n1 CPU_IDs=0-3 Mem=400 GRES=   Nodes=n2 CPU_IDs=0 Mem=100 GRES= MinCPUsNode=1"
     slurm.submit("sleep 3600", "--nodelist=n1", "--ntasks=3")
     wait_until(lambda: [j for j in slurm.gateway().jobs() if j.runs], "the first job")
@@ -74,9 +78,9 @@ def test_allocations_over_nodes_cannot_be_forged(slurm: LocalSlurm, count: int) 
     in_state(slurm, wide, JobState.RUNNING)
     gateway = slurm.gateway()
     if count > 1:
-        query = gateway._query_allocations
-        gateway._query_allocations = lambda rows, counts: query(rows * count, counts)  # type: ignore[method-assign]
+        monkeypatch.setattr(job_details, "SINGLE_QUERIES", 0)
     job = next(job for job in gateway.jobs() if job.id == wide)
+    assert gateway.units([job])[wide] == {Unit("n1", "cpu", 3), *(Unit("n2", "cpu", number) for number in range(4))}
     assert [(allocation.node, allocation.cpus, allocation.memory) for allocation in job.allocations] == [
         ("n1", 1, 100 * MB),
         ("n2", 4, 400 * MB),

@@ -1,8 +1,9 @@
 """A cluster as the contract sees it: the fake with a virtual clock, and a private real Slurm; each by its own gateway
 and through PySlurm.
 
-All are four nodes n1 to n4 of four CPUs and 8000 MB, with two ``ve`` each; n1 and n2 are ``fast``; partition
-``main`` has all nodes, ``small`` n3 and n4. There are licenses, and a batch script that exits 101 is requeued, held.
+All are four nodes n1 to n4 of four CPUs and 8000 MB, with two ``ve`` and two GPUs each; n1 and n2 are ``fast``;
+partition ``main`` has all nodes, ``small`` n3 and n4. There are licenses, and a batch script that exits 101 is
+requeued, held.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tests.support.waiting import LIMIT
 
 MB = 1 << 20
 NODES = ("n1", "n2", "n3", "n4")
-GRES = "ve:2"
+GRES = "ve:2,gpu:2"
 FAST = {"n1": "fast", "n2": "fast"}
 LICENSES = {"ve_n1": 2, "ve_n2": 2, "mem_n1": 8, "ve": 9999}
 SHAPE = Shape(
@@ -146,7 +147,7 @@ class FakeWorld(World):
     def __init__(self) -> None:
         self._now = 1_000_000.0
         nodes = [
-            Node(name, 4, 8000 * MB, gres=(("ve", 2),), features=frozenset(FAST.get(name, "").split()))
+            Node(name, 4, 8000 * MB, gres=(("gpu", 2), ("ve", 2)), features=frozenset(FAST.get(name, "").split()))
             for name in NODES
         ]
         partitions = [Partition("main", frozenset(NODES)), Partition("small", frozenset(NODES[2:]))]

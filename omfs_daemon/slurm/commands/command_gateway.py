@@ -14,10 +14,11 @@ from pathlib import Path
 from omfs_daemon.cluster.job_refs import lists_of, split_ref
 from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.cluster.units import Units
 from omfs_daemon.errors import GatewayError
-from omfs_daemon.slurm.commands import parse_allocations as allocations
 from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands.job_details import JobDetails
 from omfs_daemon.slurm.commands.refusals import parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput, Runner, failure, run_command
 from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRefusal, SlurmSettings, WaitingFilter
@@ -27,19 +28,16 @@ _CHUNK = 100  # refs in one command
 # Bytes of references in one argument, of which Linux takes 128 KiB (execve(2)). Not less, because Slurm makes a job of
 # its own of each task where an order names not all tasks of an array.
 _MOST_BYTES = 96 * 1024
-_SINGLE_QUERIES = 8  # for more jobs, one query for all is cheaper than one for each
 _ADMIN_COMMENT_KEPT = 60_000  # a command takes no argument of more than 128 KiB
 _SHOWN = 120
 _REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,-]+\]))?")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SIGNAL = re.compile(r"[A-Z0-9+]+")
-_HAS_ALLOCATIONS = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED, JobState.COMPLETING)
 _TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
 
 # squeue's states, except "pending", in which a job has not ended.
 _BEGUN = "configuring,running,suspended,completing,stopped,signaling,stage_out,resizing,special_exit"
 
-_AllocationKey = tuple[str, str, str, str]
 _JobKey = tuple[parse.JobRow, str, tuple[Allocation, ...] | None]
 
 
@@ -47,7 +45,7 @@ class CommandGateway:
     """A :class:`~omfs_daemon.slurm.gateway.Gateway`.
 
     ``conf`` is the slurm.conf (None: SLURM_CONF or the system's own), ``timeout`` the seconds for each command,
-    ``runner`` what runs it. Reuses job objects that did not change, and caches where multi-node jobs have their CPUs.
+    ``runner`` what runs it. Reuses job objects that did not change.
     """
 
     def __init__(self, conf: Path | None = None, timeout: float = 30.0, runner: Runner = run_command) -> None:
@@ -57,7 +55,7 @@ class CommandGateway:
         self._release: SlurmRelease | None = None
         self._settings: SlurmSettings | None = None
         self._known: dict[_JobKey, Job] = {}
-        self._spread: dict[_AllocationKey, tuple[Allocation, ...]] = {}
+        self._details = JobDetails(self._run)
         self._seen: set[str] = set()
 
     @property
@@ -90,7 +88,7 @@ class CommandGateway:
             rows = list(({row.job_id: row for row in begun.result()} | found).values())
         rows = self._dependencies(rows)
         memory_counts = self._memory_counts()
-        spread = self._allocations(rows, memory_counts, forget=False)
+        spread = self._details.allocations(rows, memory_counts, forget=False)
         return [parse.job(row, excluded.get(row.job_id, ""), memory_counts, spread.get(row.job_id, ())) for row in rows]
 
     def rows(self, job_ids: Iterable[int] = ()) -> list[parse.JobRow]:
@@ -105,7 +103,7 @@ class CommandGateway:
         """The jobs of these rows, which are the rows of all jobs; ``excluded``: ExcNodeList by job id."""
         rows = parse_dependencies.dependencies(rows)
         memory_counts = self._memory_counts()
-        spread = self._allocations(rows, memory_counts)
+        spread = self._details.allocations(rows, memory_counts)
         known: dict[_JobKey, Job] = {}
         for row in rows:
             key = (row, excluded.get(row.job_id, ""), spread.get(row.job_id, ()))
@@ -124,8 +122,11 @@ class CommandGateway:
         mine = self._dependencies(mine)
         memory_counts = self._memory_counts()
         excluded = self._excluded(f"--jobs={job_id}").get(str(job_id), "")
-        spread = self._allocations(mine, memory_counts, forget=False)
+        spread = self._details.allocations(mine, memory_counts, forget=False)
         return parse.job(mine[0], excluded, memory_counts, spread.get(str(job_id), ()))
+
+    def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
+        return self._details.units([job.id for job in jobs])
 
     def nodes(self) -> list[Node]:
         return parse_cluster.parse_nodes(self._run("scontrol", "--oneliner", "show", "nodes").stdout)
@@ -311,40 +312,6 @@ class CommandGateway:
         settings = self._settings or self.settings()
         return "MEMORY" in settings.values.get("SelectTypeParameters", "").upper()
 
-    def _allocations(
-        self, rows: Sequence[parse.JobRow], memory_counts: bool, forget: bool = True
-    ) -> dict[str, tuple[Allocation, ...] | None]:
-        """By job id, for the jobs that have nodes; None where they cannot be read."""
-        here = [row for row in rows if parse.row_state(row) in _HAS_ALLOCATIONS]
-        wide = [row for row in here if len(parse.row_nodes(row)) > 1]
-        new = [row for row in wide if _allocation_key(row) not in self._spread]
-        spread = self._query_allocations(new, memory_counts)
-        kept = {_allocation_key(row) for row in wide} if forget else set(self._spread)
-        self._spread = {key: value for key, value in self._spread.items() if key in kept} | spread
-        return {
-            row.job_id: self._spread.get(_allocation_key(row)) or allocations.simple(row, memory_counts) for row in here
-        }
-
-    def _query_allocations(
-        self, rows: Sequence[parse.JobRow], memory_counts: bool
-    ) -> dict[_AllocationKey, tuple[Allocation, ...]]:
-        """Ask scontrol where these jobs run; those without an exact answer (they just ended) are left out."""
-        found: dict[_AllocationKey, tuple[Allocation, ...]] = {}
-        everything = self._details() if len(rows) > _SINGLE_QUERIES else ""
-        for row in rows:
-            exact = allocations.exact(everything, row, memory_counts) if everything else None
-            exact = exact or allocations.exact(self._details(_details_ref(row)), row, memory_counts)
-            if exact:
-                found[_allocation_key(row)] = exact
-        return found
-
-    def _details(self, *ref: str) -> str:
-        arguments = ("scontrol", "--oneliner", "--details", "show", "job", *ref)
-        output = self._run(*arguments, check=False)
-        if output.code != 0 and "Invalid job id specified" not in output.stderr:
-            raise failure(arguments, output)
-        return output.stdout
-
 
 class _NoSuchJobError(GatewayError):
     """squeue was asked for a job that Slurm does not know."""
@@ -364,15 +331,6 @@ def _naming(job_ids: Iterable[str]) -> list[str]:
 def _options(which: WaitingFilter) -> list[str]:
     lists = {"partition": which.partitions, "qos": which.qos, "account": which.accounts}
     return [f"--{name}={','.join(sorted(listed))}" for name, listed in lists.items() if listed]
-
-
-def _allocation_key(row: parse.JobRow) -> _AllocationKey:
-    return (row.job_id, row.start, row.node_list, row.cpus)
-
-
-def _details_ref(row: parse.JobRow) -> str:
-    tasks = parse.row_tasks(row)
-    return f"{row.array_job_id}_{tasks[0]}" if tasks else row.job_id
 
 
 def are_nodes(names: Iterable[str]) -> bool:

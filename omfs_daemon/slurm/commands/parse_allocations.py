@@ -1,4 +1,4 @@
-"""A job's CPUs and memory, node by node, from ``scontrol -o -d show job``. Pure.
+"""A job's CPUs, memory, and devices, node by node, from ``scontrol -o -d show job``. Pure.
 
 scontrol prints ``Key=Value`` text that contains users' text (JobName and Account before the lines that matter), so the
 parser skips exactly the name and account that squeue printed, which cannot be forged.
@@ -10,13 +10,16 @@ import re
 from collections.abc import Iterator
 
 from omfs_daemon.cluster.jobs import Allocation
+from omfs_daemon.cluster.units import CPU, Unit, Units
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.parse_jobs import JobRow
 from omfs_daemon.slurm.releases import AFTER_JOB_NAME
 
 _START = re.compile(r"^JobId=(\d+) (?:Array\S+ )*(?:HetJob\S+ )*JobName=", re.MULTILINE)
-_PART = re.compile(r"(?<= )Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) ")
+_PART = re.compile(r"(?<= )Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) (?:GRES=(\S*))?")
+# "gpu:a100:2(IDX:0,3),ve(CNT:1)": devices of one name are numbered together; those without a file have no numbers.
+_DEVICES = re.compile(r"(\w+)(?::[\w.-]+)*\(IDX:([\d,-]+)\)", re.ASCII)
 
 
 def simple(row: JobRow, memory_counts: bool) -> tuple[Allocation, ...] | None:
@@ -42,6 +45,33 @@ def exact(printed: str, row: JobRow, memory_counts: bool) -> tuple[Allocation, .
     None if the output has no record of the job, more than one (then one is forged: query this job alone), or one that
     cannot be read or does not match the row (the job has changed).
     """
+    text = _details_of(printed, row)
+    if text is None:
+        return None
+    try:
+        allocations = tuple(_parts(text, memory_counts))
+        shown = set(values.node_names(row.node_list)), values.count(row.cpus)
+    except ParseError:
+        return None
+    found = {allocation.node for allocation in allocations}, sum(allocation.cpus for allocation in allocations)
+    return allocations if found == shown else None
+
+
+def job_units(printed: str, row: JobRow) -> Units | None:
+    """The CPUs and devices that the job of ``row`` has, from the same output; None as for ``exact``."""
+    text = _details_of(printed, row)
+    if text is None:
+        return None
+    try:
+        found = frozenset(_units(text))
+        shown = set(values.node_names(row.node_list))
+    except ParseError:
+        return None
+    return found if {unit.node for unit in found} == shown else None
+
+
+def _details_of(printed: str, row: JobRow) -> str | None:
+    """What scontrol printed about the nodes of one job; None if there is no record of the job, or more than one."""
     records = [match for match in _START.finditer(printed) if match[1] == row.job_id]
     if len(records) != 1:
         return None
@@ -52,20 +82,20 @@ def exact(printed: str, row: JobRow, memory_counts: bool) -> tuple[Allocation, .
     if not rest.startswith(f"{row.account} QOS="):
         return None
     rest = rest[len(row.account) :]
-    rest = rest.partition(" JOB_GRES=")[2]
-    try:
-        allocations = tuple(_parts(rest.partition(" MinCPUsNode=")[0], memory_counts))
-        shown = set(values.node_names(row.node_list)), values.count(row.cpus)
-    except ParseError:
-        return None
-    found = {allocation.node for allocation in allocations}, sum(allocation.cpus for allocation in allocations)
-    return allocations if found == shown else None
+    return rest.partition(" JOB_GRES=")[2].partition(" MinCPUsNode=")[0]
 
 
 def _parts(text: str, memory_counts: bool) -> Iterator[Allocation]:
-    for names, cpus, memory in _PART.findall(text):
+    for names, cpus, memory, _ in _PART.findall(text):
         count = len(values.tasks(cpus))
         if not count:
             raise ParseError(f"scontrol show job: not a list of CPUs: {cpus[:80]!r}")
         for name in values.node_names(names):
             yield Allocation(name, count, values.memory(memory) if memory_counts else 0)
+
+
+def _units(text: str) -> Iterator[Unit]:
+    for names, cpus, _, gres in _PART.findall(text):
+        for kind, numbers in ((CPU, cpus), *_DEVICES.findall(gres)):
+            for node in values.node_names(names):
+                yield from (Unit(node, kind, number) for number in values.tasks(numbers))

@@ -12,6 +12,7 @@ from typing import Any
 
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.cluster.units import Units
 from omfs_daemon.errors import GatewayError, ParseError
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands import values
@@ -91,6 +92,9 @@ class PySlurmGateway:
 
     def find(self, job_id: int) -> Job | None:
         return self._commands.find(job_id)
+
+    def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
+        return self._commands.units(jobs)
 
     def nodes(self) -> list[Node]:
         return self._commands.nodes()

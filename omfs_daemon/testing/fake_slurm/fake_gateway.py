@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from omfs_daemon.cluster.job_refs import task_ids_of
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.cluster.units import Unit, Units
 from omfs_daemon.errors import GatewayError, GatewayTimeout
 from omfs_daemon.protocol.exit_codes import REQUEUE_EXIT_HOLD
 from omfs_daemon.slurm.commands import values
@@ -134,6 +135,12 @@ class FakeGateway:
 
     def find(self, job_id: int) -> Job | None:
         return self._ask("find", lambda: self._found(job_id))
+
+    def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
+        def units_of(job: Job) -> Units:
+            return frozenset[Unit]().union(*(taken.units for taken in self.slurm.records[job.id].taken))
+
+        return self._ask("units", lambda: {job.id: units for job in jobs if (units := units_of(job))})
 
     def nodes(self) -> list[Node]:
         return self._ask("nodes", self.slurm.node_views)

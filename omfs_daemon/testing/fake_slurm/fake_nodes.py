@@ -1,7 +1,8 @@
 """The fake's nodes: what of them is allocated, and on which of them a job may start.
 
 Cores are bits of an integer, as in Slurm's select plugin, and wrong in the same way: a job that is resumed on cores of
-another one shares them, and the first to end frees them for both.
+another one shares them, and the first to end frees them for both. GPUs have numbers, as in Slurm where gres.conf names
+their files; a suspended job keeps them.
 """
 
 from __future__ import annotations
@@ -13,19 +14,34 @@ from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Allocation, JobRequest
 from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.units import CPU, Unit, Units
+
+GPU = "gpu"
 
 
 class Taken(NamedTuple):
-    """What one job has on one node; ``gres`` names every counter that goes down (a typed one and its sum)."""
+    """What one job has on one node; ``gres`` names every counter that goes down (a typed one and its sum); ``gpus`` are
+    bits as ``cores`` are."""
 
     node: str
     cores: int
     memory: int
     gres: tuple[tuple[str, int], ...]
+    gpus: int = 0
 
     @property
     def allocation(self) -> Allocation:
         return Allocation(self.node, self.cores.bit_count(), self.memory)
+
+    @property
+    def units(self) -> Units:
+        of_kind = ((CPU, self.cores), (GPU, self.gpus))
+        return frozenset(
+            Unit(self.node, kind, number)
+            for kind, bits in of_kind
+            for number in range(bits.bit_length())
+            if bits >> number & 1
+        )
 
 
 @dataclass(slots=True)
@@ -37,6 +53,7 @@ class FakeNode:
     memory: int = 0
     gres: dict[str, int] = field(default_factory=dict)
     completing: int = 0
+    gpus: int = 0
     up: bool = True
     drained: bool = False
 
@@ -45,7 +62,7 @@ class FakeNode:
         return cls(replace(node, cpus_taken=0, memory_taken=0), gres=dict(node.gres), up=node.up)
 
     def copy(self) -> FakeNode:
-        return FakeNode(self.node, self.busy, self.memory, dict(self.gres), self.completing, self.up, self.drained)
+        return replace(self, gres=dict(self.gres))
 
     @property
     def name(self) -> str:
@@ -96,15 +113,14 @@ class FakeNode:
         return cpus if has_features(request.features, self.node.features) else 0
 
     def take(self, cpus: int, request: JobRequest) -> Taken:
-        """Give the lowest free cores, memory and GRES to a job."""
-        cores, bit = 0, 1
-        while cores.bit_count() < cpus:
-            if not self.busy & bit:
-                cores |= bit
-            bit <<= 1
+        """Give the lowest free cores and GPUs, memory and GRES to a job."""
+        cores = _lowest_free(self.busy, cpus)
         memory = request.memory_per_node + request.memory_per_cpu * cpus
-        taken = Taken(self.name, cores, memory, self._counters(request))
+        counters = self._counters(request)
+        gpus = _lowest_free(self.gpus, dict(counters).get(GPU, 0))
+        taken = Taken(self.name, cores, memory, counters, gpus)
         self.busy |= cores
+        self.gpus |= gpus
         self.memory += memory
         for name, count in taken.gres:
             self.gres[name] -= count
@@ -114,6 +130,7 @@ class FakeNode:
         """Free what a job has here; ``cores`` is False for a suspended one, whose cores are free already."""
         if cores:
             self.busy &= ~taken.cores
+        self.gpus &= ~taken.gpus
         self.memory -= taken.memory
         for name, count in taken.gres:
             self.gres[name] += count
@@ -138,6 +155,16 @@ class FakeNode:
                 counters.append((name, part))
                 count -= part
         return counters
+
+
+def _lowest_free(busy: int, count: int) -> int:
+    """So many of the lowest bits that are not set."""
+    chosen, bit = 0, 1
+    while chosen.bit_count() < count:
+        if not busy & bit:
+            chosen |= bit
+        bit <<= 1
+    return chosen
 
 
 def has_features(expression: str, features: Collection[str]) -> bool:

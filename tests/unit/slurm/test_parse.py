@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omfs_daemon.cluster.jobs import Allocation, Hold, JobState
+from omfs_daemon.cluster.units import Unit
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm import releases
 from omfs_daemon.slurm.commands import parse_allocations as allocations
@@ -346,6 +347,19 @@ class TestShares:
             else DETAILS.replace("Account=(null)", f"Account={forged}")
         )
         assert allocations.exact(text, ROW._replace(**{field: forged}), True) == self.expected
+
+    def test_cpus_and_devices_one_by_one(self) -> None:
+        assert allocations.job_units(DETAILS, ROW) == {
+            *(Unit("n1", "cpu", number) for number in (2, 3)),
+            *(Unit("n2", "cpu", number) for number in range(4)),
+        }
+        devices = "GRES=gpu:a100:2(IDX:0,3),ve(CNT:1),shard:1(1/4)   Nodes=n2"
+        found = allocations.job_units(DETAILS.replace("GRES=   Nodes=n2", devices), ROW)
+        assert found is not None
+        assert {unit for unit in found if unit.kind != "cpu"} == {Unit("n1", "gpu", 0), Unit("n1", "gpu", 3)}
+        assert allocations.job_units(DETAILS, ROW._replace(node_list="n1")) is None
+        assert allocations.job_units(DETAILS.replace("CPU_IDs=2-3", "CPU_IDs=x"), ROW) is None
+        assert allocations.job_units("", ROW) is None
 
     def test_a_forged_record_of_another_job(self) -> None:
         forged = DETAILS.replace("CPU_IDs=2-3 Mem=400", "CPU_IDs=0-3 Mem=1")
