@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from omfs_daemon.config.socket_path import DEFAULT_PATH
 from omfs_daemon.daemon import log
 from omfs_daemon.daemon.failsafe import run_failsafe
 from omfs_daemon.terminal.session import session_of
@@ -14,6 +15,7 @@ def failsafe(context: typer.Context) -> None:
 
     Run it regularly, for example from cron: while the daemon decides, it does nothing.
     """
-    config = session_of(context).config()
+    session = session_of(context)
+    config = session.config()
     log.set_up(config.daemon.log_format, config.daemon.log_level)
-    raise typer.Exit(run_failsafe(config))
+    raise typer.Exit(run_failsafe(config, session.config_path or DEFAULT_PATH))

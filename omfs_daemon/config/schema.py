@@ -66,8 +66,14 @@ class SlurmSection(Section):
 
 
 class DaemonSection(Section):
-    """Directories, operators and log of the daemon."""
+    """User, directories, operators and log of the daemon."""
 
+    user: Text | None = Field(
+        None,
+        description="The user that omfsd becomes when root starts it: SlurmUser, or one of its own with "
+        "AdminLevel=Administrator in slurmdbd. Default: whoever starts it.",
+        examples=["omfs"],
+    )
     state_dir: AbsolutePath = Field(
         Path("/var/lib/omfs"),
         description="Directory of what must survive a restart: the journal, changed entitlements, their audit log.",

@@ -20,9 +20,11 @@ from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.heartbeat import age
-from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes, transport
+from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes
 from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.daemon.observer import Observer
+from omfs_daemon.daemon.root_process.own_user import own_user
+from omfs_daemon.daemon.root_process.root_client import node_transport
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import JournalError
@@ -44,8 +46,8 @@ from omfs_daemon.slurm.orders import Order, send_orders
 _COMMENT = "[omfs] released by the failsafe: the daemon was away"
 
 
-def run_failsafe(config: Config) -> int:
-    """Release everything if the daemon has been dead for its grace time.
+def run_failsafe(config: Config, path: Path) -> int:
+    """Release everything if the daemon has been dead for its grace time. ``path``: of the configuration file.
 
     Exit code 0: done, or nothing to do; 1: some jobs could not be released or resumed yet, so run it again, or a daemon
     runs that decides nothing.
@@ -53,7 +55,8 @@ def run_failsafe(config: Config) -> int:
     from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 
     gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
-    return rescue(config, gateway, time.time, transport(config))
+    with own_user(config, path) as root:
+        return rescue(config, gateway, time.time, node_transport(config, root))
 
 
 def rescue(config: Config, gateway: Gateway, clock: Callable[[], float], nodes: Transport | None = None) -> int:

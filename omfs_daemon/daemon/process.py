@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -27,6 +26,8 @@ from omfs_daemon.daemon.loop import Loop, refuse_unfit
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.service import open_nodes, options, slurm_on_nodes
 from omfs_daemon.daemon.poll_schedule import PollKind
+from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
+from omfs_daemon.daemon.root_process.root_client import RootClient, node_transport
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock
 from omfs_daemon.daemon.store.entitlement_store import Changer, EntitlementStore, apply_change
 from omfs_daemon.daemon.store.history_database import HistoryDatabase, refuse_other_format
@@ -44,6 +45,7 @@ KEEP_HISTORY = 400 * 86400.0
 """Seconds; older history is deleted when the daemon starts."""
 
 ONLY_AT_START = (
+    ("daemon", "user"),
     ("daemon", "state_dir"),
     ("daemon", "run_dir"),
     ("daemon", "operators_group"),
@@ -66,7 +68,8 @@ ONLY_AT_START = (
 class Service:
     """One daemon: owns the state directory, runs the loop, answers on the control socket.
 
-    ``always_dry``: give no orders, whatever the configuration says.
+    ``always_dry``: give no orders, whatever the configuration says. ``root``: what does the work that needs root; None
+    where this process does it itself, as far as it may.
     """
 
     def __init__(
@@ -77,13 +80,14 @@ class Service:
         clock: Callable[[], float] = time.time,
         always_dry: bool = False,
         notifier: Notifier | None = None,
+        root: RootClient | None = None,
     ) -> None:
         self.config = config
         self._path = config_path
         self._clock = clock
         self._always_dry = always_dry
         self._notifier = notifier or Notifier()
-        self._log = structlog.get_logger("omfsd")
+        self._root = root
         self._open = ExitStack()
         self._latest = LatestPoll(CycleReport(clock(), "starting: Slurm has not been polled yet"))
         self._change_lock = Lock()
@@ -95,8 +99,7 @@ class Service:
 
     def _begin(self, gateway: Gateway) -> None:
         daemon = self.config.daemon
-        _make_directory(daemon.state_dir, 0o700)
-        _make_directory(daemon.run_dir, 0o755)
+        make_directories(daemon)
         lock = DirectoryLock(daemon.state_dir)
         self._open.callback(lock.close)
         self._entitlements = EntitlementStore(daemon.state_dir, self.config.all_entitlements, self._clock)
@@ -113,7 +116,8 @@ class Service:
         self._metrics.observe_gateway(self._gateway.name)
         self._settings = self._settings_of(self.config)
         wake, state_lock = Event(), Lock()
-        nodes = open_nodes(self.config, self._settings.methods, wake.set, self._nodes_up)
+        connection = node_transport(self.config, self._root)
+        nodes = open_nodes(connection, self.config, self._settings.methods, wake.set, self._nodes_up)
         self._open.callback(nodes.close)
         cycle = Cycle(
             gateway=self._gateway,
@@ -179,21 +183,20 @@ class Service:
         control = ControlServer(daemon.socket, self.answers, lambda peer: operators(latest.slurm_uid, group)(peer))
         control.start()
         self._open.callback(control.close)
-        wakeup = Wakeup(daemon.run_dir, loop.touch)
+        wakeup = Wakeup(daemon.run_dir, loop.touch, None if self._root is None else self._root.give_wake_file)
         self._open.callback(wakeup.close)
         loop.on_slurm_uid = wakeup.belong_to
         metrics = self.config.metrics
         if metrics.enabled:
             self._open.callback(self._metrics.serve(metrics.address, metrics.port).close)
-        self._log.info(
-            "daemon_started", version=__version__, gateway=self._gateway.name, dry_run=self._settings.dry_run
-        )
+        log = structlog.get_logger("omfsd")
+        log.info("daemon_started", version=__version__, gateway=self._gateway.name, dry_run=self._settings.dry_run)
         self._notifier.ready()
         try:
             loop.serve(self._reload_if_good)
         finally:
             self._notifier.stopping()
-            self._log.info(
+            log.info(
                 "daemon_stopped",
                 message="jobs that it holds stay held until it starts again, or until the failsafe releases them",
             )
@@ -226,19 +229,18 @@ class Service:
 
     def _reload(self) -> str:
         """Put the configuration file as it is now into force; a wrong one changes nothing. Returns what is in force."""
+        log = structlog.get_logger("omfsd")
         self._notifier.reloading()
         try:
             config = load(self._path)
             check_entitlements(config.all_entitlements, self._gateway.accounts())
             self._take_over(config)
         except (ConfigError, GatewayError) as error:
-            self._log.error(
-                "configuration_refused", error=str(error), message="the running configuration stays in force"
-            )
+            log.error("configuration_refused", error=str(error), message="the running configuration stays in force")
             raise
         finally:
             self._notifier.ready()
-        self._log.info("configuration_loaded", file=str(self._path))
+        log.info("configuration_loaded", file=str(self._path))
         return f"the configuration in {self._path} is in force"
 
     def _take_over(self, config: Config) -> None:
@@ -246,6 +248,8 @@ class Service:
         for section, name in ONLY_AT_START:
             if old[section][name] != new[section][name]:
                 raise ConfigError(f"{self._path}: {section}.{name} cannot change while omfsd runs: restart it")
+        if self._root is not None:
+            self._root.reload()
         with self._change_lock:
             self._entitlements.configured(config.all_entitlements)
             self.config = config
@@ -258,24 +262,15 @@ class Service:
         return changed
 
 
-def _make_directory(path: Path, mode: int) -> None:
-    try:
-        path.mkdir(mode=mode, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be created: {error.strerror}") from error
-    if not os.access(path, os.W_OK):
-        raise ConfigError(f"{path}: cannot be written by user id {os.geteuid()}")
-
-
 def run_daemon(config: Config, config_path: Path, once: bool, dry_run: bool) -> int:
     """Run the daemon on the cluster that the configuration names; returns the exit code."""
     from omfs_daemon.config.open_gateway import open_gateway
 
-    with open_gateway(config.slurm) as (gateway, why):
+    with own_user(config, config_path, make=True) as root, open_gateway(config.slurm) as (gateway, why):
         structlog.get_logger("omfsd").info("gateway_selected", gateway=gateway.name, message=why)
         with suppress(GatewayError):  # Slurm is away: the loop waits for it, and checks then
             refuse_unfit(gateway.settings())
-        service = Service(config, config_path, gateway, always_dry=dry_run)
+        service = Service(config, config_path, gateway, always_dry=dry_run, root=root)
         try:
             if once:
                 report = service.once()

@@ -15,16 +15,18 @@ import structlog
 from inotify_simple import INotify, flags
 
 from omfs_daemon.config.schema import WAKE_FILE
+from omfs_daemon.errors import OmfsError
 
 _READ_MS = 1000
 
 
 class Wakeup:
     """Watches ``directory/wake`` and calls ``wake`` (from a thread of its own) whenever it was opened for writing and
-    closed. Close it once."""
+    closed. Close it once. ``give``: gives it to SlurmUser where this process may not."""
 
-    def __init__(self, directory: Path, wake: Callable[[], None]) -> None:
+    def __init__(self, directory: Path, wake: Callable[[], None], give: Callable[[], None] | None = None) -> None:
         self._wake = wake
+        self._give = give
         self._ending = False
         self._inotify: INotify | None = None
         self._thread: Thread | None = None
@@ -38,7 +40,8 @@ class Wakeup:
 
     def _begin(self, directory: Path) -> None:
         # Its directory is watched, for the file may be replaced; users cannot write in either.
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        # For reading only: it may be SlurmUser's already.
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         os.close(descriptor)
         self._inotify = INotify()
         self._inotify.add_watch(str(directory), flags.CLOSE_WRITE)
@@ -48,8 +51,13 @@ class Wakeup:
     def belong_to(self, uid: int) -> None:
         """Make this user its owner: SlurmUser, as whom the submit plug-in runs."""
         try:
-            os.chown(self._path, uid, -1, follow_symlinks=False)
-        except OSError as error:
+            if self._path.lstat().st_uid == uid:
+                return
+            if self._give is not None:
+                self._give()
+            else:
+                os.chown(self._path, uid, -1, follow_symlinks=False)
+        except (OSError, OmfsError) as error:
             text = "slurmctld cannot wake the daemon, which polls at its interval only"
             self._log.error("wake_file_owner_not_set", file=str(self._path), error=str(error), message=text)
 

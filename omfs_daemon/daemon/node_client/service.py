@@ -56,10 +56,16 @@ def options(config: Config, methods: Mapping[str, PreemptMethod]) -> dict[str, d
 
 
 def open_nodes(
-    config: Config, methods: Mapping[str, PreemptMethod], wake: Callable[[], None], nodes: Callable[[], Sequence[str]]
+    connection: Transport | None,
+    config: Config,
+    methods: Mapping[str, PreemptMethod],
+    wake: Callable[[], None],
+    nodes: Callable[[], Sequence[str]],
 ) -> NodeService:
-    """``nodes`` returns the names of nodes that are up; called in another thread. The configuration is read once."""
-    connection = transport(config)
+    """``nodes`` returns the names of nodes that are up; called in another thread. The configuration is read once.
+
+    ``connection``: None where no worker is configured.
+    """
     if connection is None:
         return NodeService(NoNodeWorkQueue(), NodeObservations, lambda: None)
     work_queue = ThreadedWorkQueue(connection, time.time, wake, _WORKERS)

@@ -1,0 +1,108 @@
+"""omfsd's side of the root process."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from math import ceil
+
+import structlog
+
+from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.node_client.node_answers import Answer, failed
+from omfs_daemon.daemon.node_client.service import transport
+from omfs_daemon.daemon.node_client.transport import Request, Transport
+from omfs_daemon.daemon.root_process.messages import (
+    JobWorkRequest,
+    ProbeRequest,
+    ReloadRequest,
+    RootProcessError,
+    RootRequest,
+    WakeFileRequest,
+    read_reply,
+    request_bytes,
+)
+from omfs_daemon.errors import ConfigError
+from omfs_daemon.protocol.node_request import PROBE
+
+_MORE_SECONDS = 60.0
+"""What the root process may take beyond the nodes' time: it asks Slurm, and connects."""
+
+
+class RootClient:
+    """Asks the root process; thread-safe. As a ``Transport``, it leaves to the root process what the configuration and
+    slurmctld say: the job's owner, the methods' options, and where Slurm is on the nodes.
+
+    ``fanout``: of the configuration. If the root process has ended, each call fails, which is logged once.
+    """
+
+    def __init__(self, requests: socket.socket, fanout: int) -> None:
+        self._requests = requests
+        self._fanout = fanout
+        self._has_ended = False
+
+    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, Answer]:
+        rounds = ceil(len(nodes) / self._fanout)
+        try:
+            answers = self._ask(_root_request(nodes, request, timeout), rounds * (timeout + _MORE_SECONDS))
+        except RootProcessError as error:
+            return dict.fromkeys(nodes, failed("root_process", str(error)))
+        return {node: answers.get(node, failed("unreachable", "nothing came back")) for node in nodes}
+
+    def give_wake_file(self) -> None:
+        """Give the wake file to SlurmUser; RootProcessError if that fails."""
+        self._ask(WakeFileRequest(do="give_wake_file"), _MORE_SECONDS)
+
+    def reload(self) -> None:
+        """Have the methods' options read from the configuration file anew; ConfigError if that fails."""
+        try:
+            self._ask(ReloadRequest(do="reload"), _MORE_SECONDS)
+        except RootProcessError as error:
+            if not self._has_ended:  # else there is nothing to reload, and everything else may be
+                raise ConfigError(str(error)) from None
+
+    def close(self) -> None:
+        """The root process ends with this; work under way on nodes goes on there and is not waited for."""
+        self._has_ended = True
+        self._requests.close()
+
+    def _ask(self, request: RootRequest, limit: float) -> dict[str, Answer]:
+        ours, theirs = socket.socketpair()
+        with ours:
+            try:
+                with theirs:
+                    socket.send_fds(self._requests, [b"?"], [theirs.fileno()])
+                ours.settimeout(limit)
+                ours.sendall(request_bytes(request))
+                ours.shutdown(socket.SHUT_WR)
+                reply = b"".join(iter(lambda: ours.recv(1 << 16), b""))
+            except TimeoutError:
+                raise RootProcessError(f"the root process did not answer within {limit:g} s") from None
+            except OSError:
+                reply = b""
+        if not reply and not self._has_ended:
+            self._has_ended = True
+            text = "no work on nodes until omfsd is restarted; methods that need it are not used"
+            structlog.get_logger("root").error("root_process_ended", message=text)
+        return read_reply(reply)
+
+
+def node_transport(config: Config, root: RootClient | None) -> Transport | None:
+    """How omfsd reaches its nodes: through the root process where there is one. None where no worker is configured."""
+    return transport(config) if root is None or config.nodes.worker == "none" else root
+
+
+def _root_request(nodes: Sequence[str], request: Request, timeout: float) -> RootRequest:
+    if request["do"] == PROBE:
+        return ProbeRequest(do="probe", nodes=tuple(nodes), timeout=timeout)
+    return JobWorkRequest.model_validate(
+        {
+            "do": request["do"],
+            "job": request["job"],
+            "method": request["method"],
+            "nodes": tuple(nodes),
+            "timeout": timeout,
+            "resume": request.get("continue", False),
+            "suspended": request.get("suspended", False),
+        }
+    )
