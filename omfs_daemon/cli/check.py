@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import typer
 
 from omfs_daemon.cli.check_preemption import preemption_findings
 from omfs_daemon.cluster.accounts import Entitlement
+from omfs_daemon.config.daemon_user import uid_of_daemon
 from omfs_daemon.config.entitlement_text import from_rows
 from omfs_daemon.config.load import check_accounts
 from omfs_daemon.config.open_gateway import open_gateway
@@ -57,7 +57,7 @@ def check(context: typer.Context, as_json: AsJson = False) -> None:
     """Check Slurm's settings and the daemon, and suggest fixes.
 
     The connection, versions, permissions, and settings that make preemption slow or unsafe. Works without the
-    daemon. Run it as the user that runs omfsd. Exit code 1 if anything fails.
+    daemon. Run it as the user that starts omfsd. Exit code 1 if anything fails.
     """
     session = session_of(context)
     config = session.config()
@@ -112,7 +112,7 @@ def _accounts(config: Config, gateway: Gateway) -> Finding:
 
 
 def _facts(config: Config, settings: SlurmSettings, plug_in: Mapping[str, str], client: Client) -> SiteFacts:
-    heartbeat, slurm, uid = config.daemon.heartbeat, config.slurm, os.geteuid()
+    heartbeat, slurm, uid = config.daemon.heartbeat, config.slurm, uid_of_daemon(config.daemon)
     levels = admin_levels(settings, slurm.timeout_seconds, slurm.conf)
     return SiteFacts(
         uid=uid,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import pwd
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from omfs_daemon.config.daemon_user import uid_of_daemon
 from omfs_daemon.config.job_submit_conf import as_text, plugin_settings
 from omfs_daemon.config.load import parse_config, read_text
 from omfs_daemon.config.sample import as_toml, effective, sample
@@ -61,10 +61,11 @@ def job_submit(
 ) -> None:
     """Print the settings of the submit plug-in (job_submit.lua): classes, methods, limits, paths.
 
-    Run it as the user that runs omfsd, and again whenever the configuration, SlurmUser, or an AdminLevel in slurmdbd
+    Run it as the user that starts omfsd, and again whenever the configuration, SlurmUser, or an AdminLevel in slurmdbd
     changes; `omfs check` reports when.
     """
-    config, daemon_uid = session_of(context).config(), os.geteuid()
+    config = session_of(context).config()
+    daemon_uid = uid_of_daemon(config.daemon)
     named = {_uid(name) for name in privileged or ()}
     slurm_user_uid, levels = _known_to_slurm(config)
     operators = {uid for uid, level in levels.items() if level == "Operator"}

@@ -18,7 +18,7 @@ LONGEST_HISTORY = 100
 
 _CONFIG = """\
 {slurm}
-[daemon]
+[daemon]{user}
 state_dir = "{directory}/state"
 run_dir = "{directory}/run"
 log_format = "console"
@@ -119,9 +119,10 @@ class DemoCluster(Protocol):
         """The result of a job so far."""
 
 
-def write_config(directory: Path, slurm_conf: Path | None = None) -> Path:
+def write_config(directory: Path, slurm_conf: Path | None = None, user: str = "") -> Path:
     """The configuration of the demo's omfsd, which keeps its files in ``directory``."""
     slurm = f'[slurm]\nconf = "{slurm_conf}"\npoll_seconds = 0.3\n' if slurm_conf else ""
     path = directory / "omfs.toml"
-    path.write_text(_CONFIG.format(slurm=slurm, directory=directory), encoding="utf-8")
+    own = f'\nuser = "{user}"' if user else ""
+    path.write_text(_CONFIG.format(slurm=slurm, user=own, directory=directory), encoding="utf-8")
     return path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from omfs_daemon.demo.demo_cluster import (
     write_config,
 )
 from omfs_daemon.errors import UnreachableError
+from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 
@@ -52,22 +52,22 @@ class RealDemoCluster:
         self._directory = directory
         self._began = time.time()
         run_dir = directory / "run"
-        self._slurm = LocalSlurm(
-            directory / "slurm",
-            Shape(NODES, CPUS_PER_NODE, options={"KillWait": "2"}),
-            gate=_gate(run_dir / "heartbeat"),
-        )
+        shape = Shape(NODES, CPUS_PER_NODE, options={"KillWait": "2"})
+        self._program = daemon_program(shape.slurm_user)
+        self._slurm = LocalSlurm(directory / "slurm", shape, gate=_gate(run_dir / "heartbeat", self._program.user))
         self._client = Client(run_dir / "omfs.sock", timeout=_ASK_LIMIT)
         self._omfsd: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self._slurm.start()
         self._gateway = self._slurm.gateway()
-        config = write_config(self._directory, self._slurm.conf)
+        config = write_config(self._directory, self._slurm.conf, self._program.user)
         program = "from omfs_daemon.cli.omfsd import run; run()"
         with self._log.open("ab") as log:
-            self._omfsd = subprocess.Popen(
-                [sys.executable, "-c", program, "--config", str(config)],
+            self._omfsd = self._program.start(
+                program,
+                "--config",
+                str(config),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -169,10 +169,10 @@ def _field(shown: str, name: str) -> str:
     return found.group(1) if found else ""
 
 
-def _gate(heartbeat: Path) -> SubmitGate | None:
+def _gate(heartbeat: Path, user: str) -> SubmitGate | None:
     """Our submit plug-in: beside this file in a wheel, in plugins/ in a checkout."""
     package = Path(omfs_daemon.__file__).parent
     for plugin in (package / "demo" / "job_submit.lua", package.parent / "plugins" / "job_submit.lua"):
         if plugin.is_file() and "function slurm_job_submit" in plugin.read_text(encoding="utf-8"):
-            return SubmitGate(plugin, {"heartbeat": str(heartbeat)})
+            return SubmitGate(plugin, {"heartbeat": str(heartbeat)}, user)
     return None

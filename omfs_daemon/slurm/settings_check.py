@@ -46,7 +46,7 @@ class Finding(NamedTuple):
 class SiteFacts:
     """What the settings do not show.
 
-    uid          of the user that runs omfsd
+    uid          of the user that omfsd runs as
     admin_level  their AdminLevel in slurmdbd ("Operator", "Administrator"); "" if none or unknown
     heartbeat    the file that omfsd writes; ``heartbeat_age`` in seconds, None if there is none
     operators    the uids with the AdminLevel Operator
@@ -161,21 +161,26 @@ def slurm_user(values: Mapping[str, str]) -> int | None:
 
 
 def _permissions(values: dict[str, str], facts: SiteFacts) -> Finding:
-    if facts.uid in (0, slurm_user(values)):
-        return Finding(Level.OK, "permissions", f"uid {facts.uid} may give Slurm all orders that omfsd needs")
-    if facts.admin_level.lower() in ("operator", "administrator"):
-        return Finding(
-            Level.WARN,
-            "permissions",
-            f"uid {facts.uid} is {facts.admin_level}: enough for jobs, but an operator cannot reconfigure Slurm",
-            "run omfsd as root or as SlurmUser",
-        )
-    return Finding(
-        Level.FAIL,
-        "permissions",
-        f"uid {facts.uid} may not hold, requeue or suspend other users' jobs",
-        "run omfsd (and this check) as root or as SlurmUser",
-    )
+    subject, fix = "permissions", _own_user(values)
+    if facts.uid == 0:
+        what = "omfsd runs as root: root's holds and releases of jobs cannot be told from its own"
+        return Finding(Level.WARN, subject, what, fix)
+    level = facts.admin_level.lower()
+    if facts.uid == slurm_user(values) or level == "administrator":
+        return Finding(Level.OK, subject, f"uid {facts.uid} may give Slurm all orders that omfsd needs")
+    what = "is an Operator, who may not write AdminComment" if level == "operator" else "may not hold other users' jobs"
+    return Finding(Level.FAIL, subject, f"uid {facts.uid} {what}", fix)
+
+
+def _own_user(values: Mapping[str, str]) -> str:
+    """How to run omfsd as somebody who may give all orders and is not root."""
+    administrator = 'daemon.user = "omfs", a user with AdminLevel=Administrator in slurmdbd'
+    if slurm_user(values) != 0:
+        own = f'daemon.user = "{values.get("SlurmUser", "slurm").partition("(")[0]}"'
+        return f"{own}, or {administrator}"
+    if values.get("AccountingStorageType", "").endswith("slurmdbd"):
+        return administrator
+    return 'SlurmUser=slurm in slurm.conf, and daemon.user = "slurm"'
 
 
 def _priority(values: dict[str, str]) -> Finding:

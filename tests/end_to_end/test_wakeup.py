@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import shutil
 import signal
 import tempfile
@@ -9,10 +10,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.config.schema import WAKE_FILE
+from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.conftest import clear
@@ -24,9 +27,9 @@ pytestmark = pytest.mark.slurm
 POLL = 600  # seconds: nothing here lasts as long
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalSlurm]:
-    """Two nodes, with our plug-in, and a word to the daemon when a job ends."""
+@pytest.fixture(scope="module", params=["slurm", "root"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalSlurm]:
+    """Two nodes, with our plug-in, and a word to the daemon when a job ends; the daemon runs as SlurmUser."""
     directory = Path(tempfile.mkdtemp(prefix="omfs-wakeup-"))
     directory.chmod(0o755)
     run = directory / "omfs" / "run"
@@ -34,9 +37,9 @@ def cluster() -> Iterator[LocalSlurm]:
     epilog.write_text(f"#!/bin/sh\n: >> {run / WAKE_FILE}\n")
     epilog.chmod(0o755)
     settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/{WAKE_FILE}", "let_in_partitions": "urgent"}
-    gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings)
+    shape = Shape(2, options={"EpilogSlurmctld": str(epilog), "SlurmUser": request.param})
+    gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings, daemon_program(shape.slurm_user).user)
     try:
-        shape = Shape(2, options={"EpilogSlurmctld": str(epilog)})
         with LocalSlurm(directory / "slurm", shape, gate=gate, limit=LIMIT) as slurm:
             yield slurm
     finally:
@@ -78,6 +81,17 @@ def rest(daemon: Daemon) -> int:
 
     wait_until(is_still, "the daemon to rest")
     return looks(daemon)
+
+
+def test_it_has_given_up_root_if_slurm_user_is_another(daemon: Daemon) -> None:
+    daemon.start()
+    assert daemon.process is not None
+    uid = pwd.getpwnam(daemon.program.user).pw_uid
+    processes = [psutil.Process(daemon.process.pid), *psutil.Process(daemon.process.pid).children()]
+    assert set(processes[0].uids()) == {uid}
+    assert (0 in {process.uids().real for process in processes[1:]}) == (uid != 0), "the root process"
+    wake = daemon.directory / "run" / WAKE_FILE
+    wait_until(lambda: wake.owner() == daemon.slurm.shape.slurm_user, "the wake file to be SlurmUser's")
 
 
 def test_an_urgent_job_runs_long_before_the_next_poll(daemon: Daemon) -> None:

@@ -145,11 +145,12 @@ def large() -> Iterator[LocalSlurm]:
 
 
 @pytest.fixture
-def daemon(large: LocalSlurm, tmp_path: Path) -> Iterator[Daemon]:
-    found = Daemon(large, tmp_path)
-    yield found
-    found.kill()
-    clear(large)
+def daemon(large: LocalSlurm) -> Iterator[Daemon]:
+    with tempfile.TemporaryDirectory(prefix="omfsd-") as directory:
+        found = Daemon(large, Path(directory))
+        yield found
+        found.kill()
+        clear(large)
 
 
 def odd_job(cluster: LocalSlurm, *options: str) -> int:

@@ -7,7 +7,6 @@ import os
 import pwd
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
 from tests.support.daemons import ROOT
 from tests.support.waiting import LIMIT, wait_until
 
@@ -59,8 +59,13 @@ class Place:
 
     def start(self, *prefix: str) -> dict[str, object]:
         """What it says once it is another user."""
-        command = [*prefix, sys.executable, "-c", CODE, str(self.config)]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        program = daemon_program(USER)
+        assert program.user == USER, f"{ROOT} and a Python with its packages must be readable for {USER}"
+        command = [*prefix, program.python, "-c", CODE, str(self.config)]
+        environment = os.environ | program.variables
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         assert self.process.stdout is not None
         said: dict[str, object] = json.loads(self.process.stdout.readline())
         return said

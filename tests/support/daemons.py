@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,20 @@ from typer.testing import CliRunner
 
 from omfs_daemon.cli.main import app
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from tests.support.waiting import LIMIT, wait_until
 
 ROOT = Path(__file__).parents[2]
 OMFSD = "from omfs_daemon.cli.omfsd import run; run()"
+OMFS = "from omfs_daemon.cli.main import run; run()"
 
 CONFIG = """
 [slurm]
 conf = "{conf}"
 poll_seconds = 0.3
 [daemon]
+user = "{user}"
 state_dir = "{directory}/state"
 run_dir = "{directory}/run"
 failsafe_grace_seconds = 2
@@ -53,13 +55,16 @@ STAYS = 3600.0
 
 
 class Daemon:
-    """One installation: a directory with configuration and state; the process comes and goes."""
+    """One installation: a directory with configuration and state; the process comes and goes. Root starts omfsd, which
+    becomes SlurmUser."""
 
     def __init__(self, slurm: LocalSlurm, directory: Path) -> None:
         self.slurm = slurm
         self.directory = directory
+        directory.chmod(0o755)
+        self.program = daemon_program(slurm.shape.slurm_user)
         self.config = directory / "omfs.toml"
-        self.config.write_text(CONFIG.format(conf=slurm.conf, directory=directory, limit=LIMIT))
+        self.config.write_text(CONFIG.format(conf=slurm.conf, user=self.program.user, directory=directory, limit=LIMIT))
         self.log = directory / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self.gateway = slurm.gateway()
@@ -68,8 +73,11 @@ class Daemon:
     def start(self, code: str = OMFSD, *arguments: str, ready: bool = True) -> None:
         """Start it; ``ready``: wait until it answers on its socket."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", code, "-c", str(self.config), *arguments],
+            self.process = self.program.start(
+                code,
+                "-c",
+                str(self.config),
+                *arguments,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -106,7 +114,14 @@ class Daemon:
 
     # -- the command line -----------------------------------------------------------------------------
     def omfs(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """The command in this process: a new one takes most of a second to come up, and tests ask often."""
+        """The command in this process: a new one takes most of a second to come up, and tests ask often. But for the
+        failsafe, which gives up root for good."""
+        if arguments == ("failsafe",):
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            process = self.program.start(OMFS, "-c", str(self.config), *arguments, cwd=ROOT, **pipes)
+            done = subprocess.CompletedProcess(arguments, process.wait(LIMIT), *process.communicate())
+            assert not check or done.returncode == 0, done.stderr
+            return done
         result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["-c", str(self.config), *arguments])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

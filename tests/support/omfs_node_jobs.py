@@ -16,6 +16,7 @@ from typing import Any
 from deploy import zipapps
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.config.schema import MetricsSection
+from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.support.daemons import ROOT, Daemon
@@ -39,6 +40,7 @@ CONFIG = """
 conf = "{conf}"
 poll_seconds = 0.3
 [daemon]
+user = "{user}"
 state_dir = "{directory}/state"
 run_dir = "{run}"
 dry_run = {dry_run}
@@ -184,6 +186,7 @@ def site() -> Iterator[Site]:
                     "node_licenses": NODE_LICENSES,
                     "any_licenses": "ve",
                 },
+                daemon_program("slurm").user,
             )
             options = {"Licenses": LICENSES, "SelectTypeParameters": "CR_Core", "DefMemPerCPU": "", "KillWait": "2"}
             shape = Shape(nodes=2, cpus=16, options=options)
@@ -242,6 +245,7 @@ class NodesDaemon(Daemon):
         self.config.write_text(
             CONFIG.format(
                 conf=self.slurm.conf,
+                user=self.program.user,
                 directory=self.directory,
                 run=self.site.run,
                 address=self.address,

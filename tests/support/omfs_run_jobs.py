@@ -23,6 +23,7 @@ CONFIG = """
 conf = "{conf}"
 poll_seconds = 0.3
 [daemon]
+user = "{user}"
 state_dir = "{directory}/state"
 run_dir = "{directory}/run"
 [policy]
@@ -69,7 +70,13 @@ class Jobs:
         """The daemon's configuration; ``patience``: seconds that a preemption may take."""
         daemon = self.daemon
         daemon.config.write_text(
-            CONFIG.format(conf=self.slurm.conf, directory=daemon.directory, limit=LIMIT, patience=patience)
+            CONFIG.format(
+                conf=self.slurm.conf,
+                user=daemon.program.user,
+                directory=daemon.directory,
+                limit=LIMIT,
+                patience=patience,
+            )
         )
 
     # -- submitting -------------------------------------------------------------------------------------------------

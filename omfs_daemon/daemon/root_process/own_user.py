@@ -6,12 +6,14 @@ import os
 import pwd
 import socket
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 import omfs_daemon
+from omfs_daemon.config.daemon_user import daemon_user, uid_of_daemon
 from omfs_daemon.config.schema import Config, DaemonSection
 from omfs_daemon.daemon.node_client.service import transport
 from omfs_daemon.daemon.node_client.transport import Transport
@@ -23,14 +25,9 @@ from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def daemon_uid_of(daemon: DaemonSection) -> int:
-    """The uid that omfsd has with this configuration, if this process starts it."""
-    return os.geteuid() if daemon.user is None else _configured(daemon.user).pw_uid
-
-
 def make_directories(daemon: DaemonSection) -> None:
     """Make what is missing of ``state_dir`` and ``run_dir``; ConfigError if omfsd could not write there."""
-    uid = daemon_uid_of(daemon)
+    uid = uid_of_daemon(daemon)
     for path, mode in ((daemon.state_dir, 0o700), (daemon.run_dir, 0o755)):
         try:
             if not path.is_dir():
@@ -51,13 +48,13 @@ def own_user(config: Config, path: Path, make: bool = False) -> Iterator[RootCli
     Yields what does the work that needs root; None if this process is that user already, and where no user is
     configured. ConfigError if it cannot become that user, or if that user could write what the root process trusts.
     """
-    name = config.daemon.user
-    if name is None or os.geteuid() == _configured(name).pw_uid:
+    user, path = daemon_user(config.daemon), path.resolve()
+    if user is None or os.geteuid() == user.pw_uid:
         yield None
         return
     if os.geteuid() != 0:
-        raise ConfigError(f"daemon.user = {name!r}: must be started as root or as that user, not as uid {os.geteuid()}")
-    user, path = _configured(name), path.resolve()
+        wrong = f"must be started as root or as that user, not as uid {os.geteuid()}"
+        raise ConfigError(f"daemon.user = {user.pw_name!r}: {wrong}")
     nodes = transport(config)  # its errors are for whoever starts omfsd
     if make:
         make_directories(config.daemon)
@@ -71,18 +68,11 @@ def own_user(config: Config, path: Path, make: bool = False) -> Iterator[RootCli
     client = RootClient(ours, config.nodes.fanout)
     try:
         _give_up_root(user)
-        _check_access(path, name)
+        _check_access(path, user.pw_name)
         yield client
     finally:
         client.close()
         os.waitpid(child, 0)
-
-
-def _configured(name: str) -> pwd.struct_passwd:
-    try:
-        return pwd.getpwnam(name)
-    except KeyError:
-        raise ConfigError(f"daemon.user = {name!r}: must be a user of this host") from None
 
 
 def _give_up_root(user: pwd.struct_passwd) -> None:
@@ -94,7 +84,7 @@ def _give_up_root(user: pwd.struct_passwd) -> None:
 
 def _check_access(path: Path, user: str) -> None:
     """As the user. The root process takes commands from the configuration, which therefore must not be theirs."""
-    for needed in (path, Path(omfs_daemon.__file__)):
+    for needed in (path, omfs_daemon.__file__, os.__file__, sys.executable):
         if not os.access(needed, os.R_OK):
             raise ConfigError(f"{needed}: cannot be read by {user}, as whom omfsd runs (daemon.user)")
     for trusted in (path, path.parent):

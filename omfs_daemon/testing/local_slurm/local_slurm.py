@@ -40,10 +40,17 @@ class LocalSlurmError(OmfsError):
 
 @dataclass(frozen=True)
 class SubmitGate:
-    """Use our job_submit.lua: ``plugin`` is the script, ``settings`` the lines of its ``omfs_job_submit.conf``."""
+    """Use our job_submit.lua: ``plugin`` is the script, ``settings`` are lines of its ``omfs_job_submit.conf``; those
+    about omfsd's ``user`` are added."""
 
     plugin: Path
     settings: dict[str, str]
+    user: str = "root"
+
+    def lines(self) -> str:
+        uid = pwd.getpwnam(self.user).pw_uid
+        settings = {"daemon_uid": str(uid), "privileged_uids": f"0,{uid}", **self.settings}
+        return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 class LocalSlurm:
@@ -90,6 +97,7 @@ class LocalSlurm:
     def start(self) -> None:
         """Start all daemons and wait until every node accepts jobs; LocalSlurmError if one does not."""
         _require_root_and_programs()
+        _require_user(self.shape.slurm_user)
         own_processes.end_all_in(self.directory)
         try:
             self._make_directories()
@@ -164,7 +172,7 @@ class LocalSlurm:
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o755)
         for name in ("state", "log"):
-            shutil.chown(self.directory / name, self.shape.options.get("SlurmUser", "root"))
+            shutil.chown(self.directory / name, self.shape.slurm_user)
         self.output.chmod(0o1777)
         for node in self.shape.node_names:
             (self.directory / "spool" / node).mkdir(exist_ok=True)
@@ -191,8 +199,7 @@ class LocalSlurm:
             (self.directory / name).write_text(text)
         if self._gate is not None:
             shutil.copy(self._gate.plugin, self.directory / "job_submit.lua")
-            lines = [f"{name}={value}\n" for name, value in self._gate.settings.items()]
-            (self.directory / "omfs_job_submit.conf").write_text("".join(lines))
+            (self.directory / "omfs_job_submit.conf").write_text(self._gate.lines())
 
     def _start_slurmd(self, node: str) -> None:
         self._nodes[node] = self._daemon("slurmd", "-D", "-N", node)
@@ -253,6 +260,13 @@ def _require_root_and_programs() -> None:
     missing = [program for program in _PROGRAMS if shutil.which(program) is None]
     if missing:
         raise LocalSlurmError(f"not installed: {', '.join(missing)} (Debian: apt-get install {_PACKAGES})")
+
+
+def _require_user(name: str) -> None:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        raise LocalSlurmError(f"no user {name}, as whom slurmctld runs: useradd --system {name}") from None
 
 
 def _free_ports(count: int) -> int:

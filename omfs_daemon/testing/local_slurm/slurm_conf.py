@@ -10,6 +10,8 @@ from pathlib import Path
 
 from omfs_daemon.protocol.exit_codes import REQUEUE_EXIT_HOLD
 
+_SLURM_USER = "slurm"
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -17,8 +19,8 @@ class Shape:
 
     ``memory_mb``: MB per node. ``gres``: one text for every node (``"ve:2,gpu:a100:1"``) or one per node name.
     ``features``: the same. ``partitions``: more lines as in slurm.conf (``"PartitionName=x Nodes=n1"``).
-    ``options``: lines of slurm.conf to add or to replace by name; an empty value removes the line. ``SlurmUser`` may be
-    any user of this host.
+    ``options``: lines of slurm.conf to add or to replace by name; an empty value removes the line. ``SlurmUser`` is
+    "slurm", whom Debian's packages make, and may be any user of this host.
     """
 
     nodes: int = 4
@@ -32,6 +34,10 @@ class Shape:
     @property
     def node_names(self) -> tuple[str, ...]:
         return tuple(f"n{number}" for number in range(1, self.nodes + 1))
+
+    @property
+    def slurm_user(self) -> str:
+        return self.options.get("SlurmUser", _SLURM_USER)
 
 
 def slurm_conf(directory: Path, shape: Shape, base_port: int, munge_socket: Path | None, lua: bool) -> str:
@@ -87,7 +93,7 @@ def _defaults(directory: Path, base_port: int) -> dict[str, str]:
         "ClusterName": f"omfs{unique}",
         "SlurmctldHost": f"{_host()}(127.0.0.1)",
         "SlurmctldPort": str(base_port),
-        "SlurmUser": "root",
+        "SlurmUser": _SLURM_USER,
         "SlurmdUser": "root",
         "AuthType": "auth/munge",
         "AuthInfo": "cred_expire=5",  # else a requeued job waits for 121 s

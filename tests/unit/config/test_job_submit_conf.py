@@ -85,6 +85,8 @@ def test_the_command_prints_the_file(tmp_path: Path) -> None:
         True,
         True,
     )
+    path.write_text('[daemon]\nuser = "nobody"\n')
+    assert f"\ndaemon_uid = {nobody}\nprivileged_uids = 0,{nobody}\n" in omfs()[1]
     code, printed, told = omfs("--privileged", "no such one")
     assert (code, printed) == (2, "")
     assert told == "omfs: --privileged no such one: must be a user of this host, or a uid\n"

@@ -31,7 +31,7 @@ GOOD = {
     "SlurmUser": "slurm(64030)",
 }
 FACTS = SiteFacts(
-    uid=0,
+    uid=64030,
     admin_level="",
     operators=frozenset(),
     plugin=PlugIn.OURS,
@@ -39,8 +39,8 @@ FACTS = SiteFacts(
     heartbeat_age=1.0,
     watched=Path("/run/omfs/heartbeat"),
     max_age=10.0,
-    daemon_uid="0",
-    privileged_uids=frozenset({"0"}),
+    daemon_uid="64030",
+    privileged_uids=frozenset({"0", "64030"}),
     operator_uids=frozenset(),
     poll_seconds=1.0,
     running=True,
@@ -119,10 +119,32 @@ def test_only_the_slow_parameters_are_named() -> None:
 
 @pytest.mark.parametrize(
     ("uid", "admin_level", "level"),
-    [(0, "", Level.OK), (64030, "", Level.OK), (7, "Operator", Level.WARN), (7, "None", Level.FAIL)],
+    [
+        (0, "", Level.WARN),
+        (64030, "", Level.OK),
+        (7, "Administrator", Level.OK),
+        (7, "Operator", Level.FAIL),
+        (7, "None", Level.FAIL),
+    ],
 )
 def test_permissions(uid: int, admin_level: str, level: Level) -> None:
     assert found(facts=replace(FACTS, uid=uid, admin_level=admin_level))["permissions"].level is level
+
+
+@pytest.mark.parametrize(
+    ("values", "fix"),
+    [
+        ({"SlurmUser": "slurm(64030)"}, 'daemon.user = "slurm", or daemon.user = "omfs", a user with AdminLevel='),
+        ({"SlurmUser": "root(0)"}, 'SlurmUser=slurm in slurm.conf, and daemon.user = "slurm"'),
+        (
+            {"SlurmUser": "root(0)", "AccountingStorageType": "accounting_storage/slurmdbd"},
+            'daemon.user = "omfs", a user with AdminLevel=Administrator',
+        ),
+    ],
+)
+def test_a_daemon_that_is_root(values: dict[str, str], fix: str) -> None:
+    finding = found(facts=replace(FACTS, uid=0), **values)["permissions"]
+    assert finding.fix.startswith(fix) and "root's holds and releases" in finding.what
 
 
 @pytest.mark.parametrize(
@@ -160,7 +182,7 @@ def test_a_daemon_that_polls_too_seldom_for_the_plug_in() -> None:
 
 def test_the_plug_in_must_take_the_daemons_orders() -> None:
     assert found()["daemon_uid"].level is Level.OK
-    facts = replace(FACTS, uid=64030)
+    facts = replace(FACTS, daemon_uid="0", privileged_uids=frozenset({"0"}))
     finding = found(facts=facts)["daemon_uid"]
     assert finding.level is Level.FAIL and finding.fix.startswith("daemon_uid=64030 ")
     assert found(facts=replace(facts, privileged_uids=frozenset({"64030"})))["daemon_uid"].level is Level.WARN
