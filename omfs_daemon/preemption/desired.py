@@ -36,11 +36,13 @@ PREEMPTED = "preempted"
 
 
 class WantedHold(NamedTuple):
-    """``word``: HELD, or STOPPING for a job that we preempt, or have suspended. ``sentence``: for its owner."""
+    """``word``: HELD, or STOPPING for a job that we preempt, or have suspended. ``sentence``: for its owner.
+    ``as_is``: the job is neither released nor held more firmly."""
 
     word: MarkWord
     sentence: str
     preemption: int = 0
+    as_is: bool = False
 
 
 class WantedField(NamedTuple):
@@ -119,7 +121,7 @@ def _admit(desired: Desired, plan: Plan, observation: Observation, now: float, i
     for ref in plan.kept:
         job = observation.job(ref)
         if job is not None:
-            desired.hold(job, ref, WantedHold(MarkWord.HELD, ""))
+            desired.hold(job, ref, WantedHold(MarkWord.HELD, "", as_is=is_paused))
     for change in () if is_paused else plan.holds:
         job = observation.job(change.ref)
         if job is not None:

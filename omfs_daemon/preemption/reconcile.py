@@ -202,7 +202,7 @@ def _hold_orders(
 
 def _hold_pending(job: Job, wanted: dict[str, WantedHold], state: State) -> Iterable[_Wanted]:
     for ref, hold in wanted.items():
-        if hold.word is MarkWord.HELD and (may_hold(job) or _has_lost_mark(job, state)):
+        if hold.word is MarkWord.HELD and not hold.as_is and (may_hold(job) or _has_lost_mark(job, state)):
             yield _Wanted(orders.HoldJobs((ref,), hold.sentence), hold.preemption)
 
 

@@ -253,6 +253,21 @@ def test_paused_nothing_is_preempted_and_afterwards_it_is(site: Site) -> None:
     site.run_until(lambda: site.runs(physics), limit=5)
 
 
+def test_a_gates_hold_stays_as_it_is_during_a_pause(site: Site) -> None:
+    """Nothing is held, nor held more firmly, and what no rule needs held is released."""
+    first = [site.submit("bio", method="") for _ in range(2)]
+    site.step()
+    site.journal.write(Pause("root", site.now))
+    held_at_submit = {"method": "", "hold": Hold.USER, "admin_comment": SUBMIT_MARK}
+    third, later = site.submit("bio", **held_at_submit), site.submit("bio", method="")  # type: ignore[arg-type]
+    site.run(5)
+    assert site.runs(*first, later)
+    assert site.job(third).hold is Hold.USER
+    assert "before hold" not in site.fuse.kinds
+    site.rest()
+    assert all_completed(site)
+
+
 def test_dry_run_orders_nothing(tmp_path: Path) -> None:
     site = Site(tmp_path, dry_run=True)
     bio = [site.submit("bio", run_time=300) for _ in range(4)]
