@@ -18,9 +18,9 @@ from omfs_daemon.daemon.cycle import Cycle
 from omfs_daemon.daemon.heartbeat import beat
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.poll_schedule import PollKind, PollSchedule
-from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.daemon.store.journal import Journal, refuse_other_cluster
 from omfs_daemon.daemon.systemd_notify import Notifier
-from omfs_daemon.errors import GatewayError, OmfsError
+from omfs_daemon.errors import ConfigError, GatewayError, OmfsError
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.slurm.call_counter import CallCounter
 from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
@@ -90,6 +90,10 @@ class Loop:
         """End the rest at once, so that ``between`` runs."""
         self._interrupted.set()
         self._wake.set()
+
+    def check_again(self) -> None:
+        """Check Slurm and the accounts before the next cycle, as at the start."""
+        self._is_checked = False
 
     def end(self) -> None:
         """Return from ``serve`` after the cycle under way."""
@@ -198,18 +202,19 @@ class Loop:
             self._metrics.observe_accounts(account_views(report.plan.accounts, report.rules.tree))
 
     def _refused(self) -> CycleReport | None:
-        """Until Slurm has answered once: why no cycle can run; None once this Slurm and the accounts are accepted."""
+        """Until Slurm has answered once: why no cycle can run; None once this Slurm is accepted."""
         if self._is_checked:
             return None
         try:
             settings = self._gateway.settings()
             refuse_unfit(settings)
-            check_entitlements(self._entitlements(), self._gateway.accounts())
+            self._check_cluster(settings.values.get("ClusterName", ""))
         except GatewayError as error:
             text = f"Slurm does not answer ({error}): waiting, nothing is decided"
             return CycleReport(self._clock(), text, error=str(error), slurm_answers=False)
         except OmfsError as error:
             return CycleReport(self._clock(), str(error), error=str(error))
+        self._check_accounts()
         if warning := untested_release(settings.version):
             self._log.warning("slurm_release_untested", version=settings.version, message=warning)
         self._is_checked = True
@@ -219,6 +224,19 @@ class Loop:
             self.on_slurm_uid(uid)
         self._metrics.observe_versions(__version__, settings.version)
         return None
+
+    def _check_cluster(self, name: str) -> None:
+        if self._settings().dry_run:
+            refuse_other_cluster(self._journal.path, self._journal.state, name)
+        else:
+            self._journal.belong_to(name)
+
+    def _check_accounts(self) -> None:
+        """Neither a slurmdbd that is away nor a deleted account ends the work: entitlements may be old."""
+        try:
+            check_entitlements(self._entitlements(), self._gateway.accounts())
+        except (ConfigError, GatewayError) as error:
+            self._log.warning("accounts_not_confirmed", error=str(error), message="the entitlements stay in force")
 
 
 def _carried(report: CycleReport, previous: CycleReport) -> CycleReport:

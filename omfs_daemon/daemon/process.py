@@ -68,7 +68,8 @@ ONLY_AT_START = (
 class Service:
     """One daemon: owns the state directory, runs the loop, answers on the control socket.
 
-    ``always_dry``: give no orders, whatever the configuration says. ``root``: what does the work that needs root; None
+    ``cluster``: as Slurm says, "" if it does not answer yet; a journal of another one is refused. ``always_dry``: give
+    no orders, whatever the configuration says. ``root``: what does the work that needs root; None
     where this process does it itself, as far as it may.
     """
 
@@ -81,6 +82,7 @@ class Service:
         always_dry: bool = False,
         notifier: Notifier | None = None,
         root: RootClient | None = None,
+        cluster: str = "",
     ) -> None:
         self.config = config
         self._path = config_path
@@ -92,12 +94,12 @@ class Service:
         self._latest = LatestPoll(CycleReport(clock(), "starting: Slurm has not been polled yet"))
         self._change_lock = Lock()
         try:
-            self._begin(gateway)
+            self._begin(gateway, cluster)
         except BaseException:
             self._open.close()
             raise
 
-    def _begin(self, gateway: Gateway) -> None:
+    def _begin(self, gateway: Gateway, cluster: str) -> None:
         daemon = self.config.daemon
         make_directories(daemon)
         lock = DirectoryLock(daemon.state_dir)
@@ -105,7 +107,7 @@ class Service:
         self._entitlements = EntitlementStore(daemon.state_dir, self.config.all_entitlements, self._clock)
         history_path = daemon.state_dir / "history.sqlite"
         refuse_other_format(history_path)  # before any file is created
-        journal = Journal(daemon.state_dir / "journal")
+        journal = Journal(daemon.state_dir / "journal", cluster)
         self._open.callback(journal.close)
         history_database = HistoryDatabase(history_path)
         self._open.callback(history_database.close)
@@ -233,7 +235,7 @@ class Service:
         self._notifier.reloading()
         try:
             config = load(self._path)
-            check_entitlements(config.all_entitlements, self._gateway.accounts())
+            self._check_accounts(config)
             self._take_over(config)
         except (ConfigError, GatewayError) as error:
             log.error("configuration_refused", error=str(error), message="the running configuration stays in force")
@@ -242,6 +244,10 @@ class Service:
             self._notifier.ready()
         log.info("configuration_loaded", file=str(self._path))
         return f"the configuration in {self._path} is in force"
+
+    def _check_accounts(self, config: Config) -> None:
+        with suppress(GatewayError):  # slurmdbd may be away: the loop reports it
+            check_entitlements(config.all_entitlements, self._gateway.accounts())
 
     def _take_over(self, config: Config) -> None:
         old, new = self.config.model_dump(), config.model_dump()
@@ -254,6 +260,7 @@ class Service:
             self._entitlements.configured(config.all_entitlements)
             self.config = config
             self._settings = self._settings_of(config)
+            self._loop.check_again()
 
     def _change_entitlements(self, change: dict[str, object], who: Changer) -> list[str]:
         with self._change_lock:
@@ -268,9 +275,12 @@ def run_daemon(config: Config, config_path: Path, once: bool, dry_run: bool) -> 
 
     with own_user(config, config_path, make=True) as root, open_gateway(config.slurm) as (gateway, why):
         structlog.get_logger("omfsd").info("gateway_selected", gateway=gateway.name, message=why)
+        cluster = ""
         with suppress(GatewayError):  # Slurm is away: the loop waits for it, and checks then
-            refuse_unfit(gateway.settings())
-        service = Service(config, config_path, gateway, always_dry=dry_run, root=root)
+            settings = gateway.settings()
+            refuse_unfit(settings)
+            cluster = settings.values.get("ClusterName", "")
+        service = Service(config, config_path, gateway, always_dry=dry_run, root=root, cluster=cluster)
         try:
             if once:
                 report = service.once()

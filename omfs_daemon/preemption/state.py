@@ -27,6 +27,13 @@ Anything = TypeVar("Anything")
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterNamed:
+    """All that follows concerns this cluster; written once. A job is known by its cluster and its id."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class PreemptionChanged:
     """A preemption enters a step; written before the step's orders are sent."""
 
@@ -167,13 +174,15 @@ class PauseEnded:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """``preemptions``: those under way; ``owned``: the fields that we have set, by job.
+    """``cluster``: ClusterName, "" as long as Slurm has not answered; ``preemptions``: those under way; ``owned``: the
+    fields that we have set, by job.
 
     ``sequence``: the number of the last batch of orders; ``held`` and ``releasing``: jobs that we have held, and whose
     release is ordered and not observed yet, with the numbers of the batches. ``unsaved``: the last transitions ordered,
     by job, as long as slurmctld might forget them.
     """
 
+    cluster: str = ""
     preemptions: dict[int, Preemption] = field(default_factory=dict)
     next_preemption: int = 1
     sequence: int = 0
@@ -218,6 +227,7 @@ class WholeState:
 
 Record = (
     WholeState
+    | ClusterNamed
     | PreemptionChanged
     | OrdersNumbered
     | HoldsOver
@@ -247,6 +257,8 @@ def apply(state: State, record: Record) -> State:
     match record:
         case WholeState(whole):
             return whole
+        case ClusterNamed(name):
+            return replace(state, cluster=name)
         case PreemptionChanged(preemption):
             return _with_preemption(state, preemption)
         case OrdersNumbered(number, holds, releases):

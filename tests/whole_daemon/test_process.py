@@ -58,8 +58,8 @@ class Stand:
         self.gateway = FakeGateway(self.slurm, [AccountRow("bio", ""), AccountRow("physics", "")])
         self.service = self.serve()
 
-    def serve(self, dry_run: bool = False) -> Service:
-        return Service(self.config, self.path, self.gateway, lambda: self.now, always_dry=dry_run)
+    def serve(self, dry_run: bool = False, cluster: str = "") -> Service:
+        return Service(self.config, self.path, self.gateway, lambda: self.now, always_dry=dry_run, cluster=cluster)
 
     def run(self, seconds: float) -> None:
         end = self.now + seconds

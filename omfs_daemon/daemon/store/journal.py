@@ -1,7 +1,7 @@
 """The journal: an append-only file, one record per line, synced before anything is done.
 
 A line is ``FORMAT CRC32 JSON``. A torn last line (the machine died while it was written) is cut off: what it announced
-was never begun. Damage anywhere else, or another format, stops the daemon.
+was never begun. Damage anywhere else, another format, or another cluster stops the daemon.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from omfs_daemon.daemon.store.disk import sync_directory
 from omfs_daemon.daemon.store.file_format import JOURNAL_FORMAT, refusal
 from omfs_daemon.errors import JournalError
-from omfs_daemon.preemption.state import Record, State, WholeState, apply, from_json, to_json
+from omfs_daemon.preemption.state import ClusterNamed, Record, State, WholeState, apply, from_json, to_json
 
 COMPACT_AT = 4 << 20
 """Bytes; a larger file is replaced by one record that holds the whole state."""
@@ -29,11 +29,13 @@ _ADVICE = (
 
 
 class Journal:
-    """Owns the file and the state that its records add up to."""
+    """Owns the file and the state that its records add up to. ``cluster``: as Slurm says, "" if it has not answered;
+    nothing is changed in the journal of another one."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, cluster: str = "") -> None:
         self.path = path
         self.state, self._size, torn = replay(path)
+        refuse_other_cluster(path, self.state, cluster)
         self._is_torn = False
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -42,6 +44,12 @@ class Journal:
             sync_directory(path.parent)
         except OSError as error:
             raise JournalError(f"{path}: cannot be opened for writing: {error.strerror}") from error
+
+    def belong_to(self, cluster: str) -> None:
+        """Write down whose jobs these are; JournalError if they are those of another cluster."""
+        refuse_other_cluster(self.path, self.state, cluster)
+        if cluster and not self.state.cluster:
+            self.write(ClusterNamed(cluster))
 
     def write(self, *records: Record) -> None:
         """Append and fsync. When this returns, the records survive a crash; when it raises, none of them count."""
@@ -128,6 +136,15 @@ def replay(path: Path) -> tuple[State, int, bool]:
             ) from error
         size += len(line)
     return state, size, False
+
+
+def refuse_other_cluster(path: Path, state: State, cluster: str) -> None:
+    """JournalError if the state is that of another cluster: job ids mean other jobs there."""
+    if cluster and state.cluster not in ("", cluster):
+        raise JournalError(
+            f"{path}: is the journal of cluster {state.cluster}, and Slurm says ClusterName={cluster}: "
+            "correct slurm.conf or daemon.state_dir, or move the file away and start again"
+        )
 
 
 def _refuse_other_format(path: Path, content: bytes) -> None:

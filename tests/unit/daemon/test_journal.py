@@ -15,6 +15,7 @@ from omfs_daemon.errors import JournalError
 from omfs_daemon.preemption.ownership import JobField, OwnedField
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step, VictimState
 from omfs_daemon.preemption.state import (
+    ClusterNamed,
     FieldSet,
     FieldsLeft,
     FieldsSet,
@@ -45,6 +46,7 @@ PREEMPTION = Preemption(
 NICE = FieldSet("5", JobField.NICE, OwnedField(-7, 3, "rank", 4.0))
 NODES = FieldSet("5", JobField.NODES, OwnedField(("n1", "n2"), (), "preemption 7", 4.0))
 RECORDS = (
+    ClusterNamed("fluent"),
     PreemptionChanged(PREEMPTION),
     JobPreempted("1", 2.0, "requeue", "3_4"),
     JobPreempted("2", 3.0, "suspend", "3_4"),
