@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,8 +22,8 @@ from omfs_daemon.errors import GatewayError, OmfsError
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 from omfs_daemon.slurm.commands.run_command import CommandOutput, run_command
 from omfs_daemon.slurm.releases import SlurmRelease
-from omfs_daemon.testing.local_slurm import munge, own_processes
-from omfs_daemon.testing.local_slurm.slurm_conf import Shape, device_files, gres_conf, slurm_conf
+from omfs_daemon.testing.local_slurm import munge, own_processes, slurmdbd
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape, cluster_name, device_files, gres_conf, slurm_conf
 
 _PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "sinfo", "squeue", "scancel", "munge", "munged", "setpriv")
 _PACKAGES = "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins"
@@ -58,7 +58,8 @@ class LocalSlurm:
 
     Other users submit too, so ``directory`` must be one that they can enter. ``base_port``: slurmctld's port, the nodes
     use the following ones; None finds free ones. ``files``: more files beside slurm.conf, as text by name
-    (``plugstack.conf``). ``limit``: seconds within which it must have started.
+    (``plugstack.conf``). ``accounting``: with slurmdbd, that knows this. ``limit``: seconds within which it must
+    have started.
     Needs root, because jobs run as their owners.
     """
 
@@ -70,6 +71,7 @@ class LocalSlurm:
         base_port: int | None = None,
         gate: SubmitGate | None = None,
         files: Mapping[str, str] | None = None,
+        accounting: slurmdbd.Accounting | None = None,
         limit: float = 240.0,
     ) -> None:
         self.directory = directory.resolve()
@@ -79,8 +81,11 @@ class LocalSlurm:
         self._base_port = base_port
         self._gate = gate
         self._files = dict(files or {})
+        self._accounting = accounting
         self._limit = limit
         self._munged: subprocess.Popen[bytes] | None = None
+        self._database: subprocess.Popen[bytes] | None = None
+        self._slurmdbd: subprocess.Popen[bytes] | None = None
         self._controller: subprocess.Popen[bytes] | None = None
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -96,12 +101,14 @@ class LocalSlurm:
     # -- start and end -----------------------------------------------------------------------------
     def start(self) -> None:
         """Start all daemons and wait until every node accepts jobs; LocalSlurmError if one does not."""
-        _require_root_and_programs()
+        _require_root_and_programs(self._accounting is not None)
         _require_user(self.shape.slurm_user)
         own_processes.end_all_in(self.directory)
         try:
             self._make_directories()
             self._write_configuration(self._munge_socket())
+            if self._accounting is not None:
+                self._start_accounting(self._accounting)
             self.start_controller()
             for node in self.shape.node_names:
                 self._start_slurmd(node)
@@ -186,8 +193,13 @@ class LocalSlurm:
 
     def _write_configuration(self, munge_socket: Path | None) -> None:
         if self._base_port is None:
-            self._base_port = _free_ports(self.shape.nodes + 1)
-        text = slurm_conf(self.directory, self.shape, self._base_port, munge_socket, lua=self._gate is not None)
+            self._base_port = _free_ports(self.shape.nodes + 2)
+        shape = self.shape
+        if self._accounting is not None:
+            port = self._base_port + shape.nodes + 1
+            shape = replace(shape, options=slurmdbd.slurm_conf_options(port, munge_socket) | dict(shape.options))
+            slurmdbd.write_slurmdbd_conf(self.directory, port, self.shape.slurm_user, munge_socket)
+        text = slurm_conf(self.directory, shape, self._base_port, munge_socket, lua=self._gate is not None)
         self.conf.write_text(text)
         (self.directory / "gres.conf").write_text(gres_conf(self.directory, self.shape))
         if cgroup_conf := SlurmRelease.of(run_command(["slurmd", "-V"], timeout=_COMMAND_LIMIT).stdout).cgroup_conf:
@@ -201,10 +213,24 @@ class LocalSlurm:
             shutil.copy(self._gate.plugin, self.directory / "job_submit.lua")
             (self.directory / "omfs_job_submit.conf").write_text(self._gate.lines())
 
+    def _start_accounting(self, known: slurmdbd.Accounting) -> None:
+        """MariaDB and slurmdbd. What slurmdbd knows comes before slurmctld: 22.05 dies of the first account."""
+        database = self.directory / "database"
+        shutil.rmtree(database, ignore_errors=True)
+        self._database = slurmdbd.start_database(database, self.shape.slurm_user)
+        self.wait_until(slurmdbd.database_socket(database).is_socket, "MariaDB")
+        self._slurmdbd = self._daemon("slurmdbd", "-D", environment=slurmdbd.database_environment(database))
+        self.wait_until(lambda: self.command("sacctmgr", "show", "cluster", check=False).code == 0, "slurmdbd")
+        for qos in known.qos:
+            self.command("sacctmgr", "--immediate", "add", "qos", qos)
+        accounts = self.directory / "accounts"
+        accounts.write_text(known.text(cluster_name(self.directory)))
+        self.command("sacctmgr", "--immediate", "load", str(accounts))
+
     def _start_slurmd(self, node: str) -> None:
         self._nodes[node] = self._daemon("slurmd", "-D", "-N", node)
 
-    def _daemon(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def _daemon(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         errors = self.directory / "log" / f"{arguments[0]}.stderr"
         with errors.open("ab") as stream:
             return subprocess.Popen(
@@ -213,7 +239,7 @@ class LocalSlurm:
                 stdout=subprocess.DEVNULL,
                 stderr=stream,
                 cwd=self.directory / "log",
-                env=os.environ | {"SLURM_CONF": str(self.conf)},
+                env={**os.environ, "SLURM_CONF": str(self.conf), **(environment or {})},
                 start_new_session=True,
             )
 
@@ -232,13 +258,20 @@ class LocalSlurm:
             return False
 
     def _require_alive(self) -> None:
-        daemons = {"munged": self._munged, "slurmctld": self._controller, **self._nodes}
+        daemons = {
+            "munged": self._munged,
+            "mariadbd": self._database,
+            "slurmdbd": self._slurmdbd,
+            "slurmctld": self._controller,
+            **self._nodes,
+        }
         for name, process in daemons.items():
             if process is not None and process.poll() is not None:
                 raise LocalSlurmError(f"{name} ended with exit code {process.returncode}: {self._log_tail(name)}")
 
     def _log_tail(self, name: str) -> str:
-        log = self.directory / ("munge/munged.log" if name == "munged" else f"log/{name}.log")
+        logs = {"munged": "munge/munged.log", "mariadbd": "database/mariadbd.log"}
+        log = self.directory / logs.get(name, f"log/{name}.log")
         try:
             lines = log.read_text(errors="replace").splitlines()
         except OSError:
@@ -249,17 +282,20 @@ class LocalSlurm:
         self.kill_controller(signal.SIGTERM)
         for node in list(self._nodes):
             self.stop_node(node)
-        _end(self._munged, signal.SIGTERM)
-        self._munged = None
+        for process in (self._slurmdbd, self._database, self._munged):
+            _end(process, signal.SIGTERM)
+        self._slurmdbd = self._database = self._munged = None
         return own_processes.end_all_in(self.directory)
 
 
-def _require_root_and_programs() -> None:
+def _require_root_and_programs(is_accounting: bool) -> None:
     if os.geteuid() != 0:
         raise LocalSlurmError("a private Slurm needs root, because it runs jobs as the users who submit them")
-    missing = [program for program in _PROGRAMS if shutil.which(program) is None]
+    programs = _PROGRAMS + (slurmdbd.PROGRAMS if is_accounting else ())
+    packages = f"{_PACKAGES} {slurmdbd.PACKAGES}" if is_accounting else _PACKAGES
+    missing = [program for program in programs if shutil.which(program) is None]
     if missing:
-        raise LocalSlurmError(f"not installed: {', '.join(missing)} (Debian: apt-get install {_PACKAGES})")
+        raise LocalSlurmError(f"not installed: {', '.join(missing)} (Debian: apt-get install {packages})")
 
 
 def _require_user(name: str) -> None:

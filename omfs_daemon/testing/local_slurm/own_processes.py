@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-_DAEMONS = frozenset({"slurmctld", "slurmscriptd", "slurmd", "slurmstepd", "munged"})
+_DAEMONS = frozenset({"slurmctld", "slurmscriptd", "slurmd", "slurmstepd", "slurmdbd", "mariadbd", "munged"})
 _TRIES = 20
 
 

@@ -61,6 +61,11 @@ def slurm_conf(directory: Path, shape: Shape, base_port: int, munge_socket: Path
     return "\n".join(lines) + "\n"
 
 
+def cluster_name(directory: Path) -> str:
+    """Slurm refuses a state directory of another cluster name: derived from the directory."""
+    return f"omfs{hashlib.blake2s(str(directory).encode(), digest_size=4).hexdigest()}"
+
+
 def gres_conf(directory: Path, shape: Shape) -> str:
     """gres.conf: counts; a GPU has a file as its device, because slurmd requires one (the caller creates it)."""
     return "".join(
@@ -87,10 +92,8 @@ def _device_pattern(directory: Path, name: str, kind: str, count: int) -> str:
 
 
 def _defaults(directory: Path, base_port: int) -> dict[str, str]:
-    # Slurm refuses a state directory of another cluster name: derive it from the directory.
-    unique = hashlib.blake2s(str(directory).encode(), digest_size=4).hexdigest()
     return {
-        "ClusterName": f"omfs{unique}",
+        "ClusterName": cluster_name(directory),
         "SlurmctldHost": f"{_host()}(127.0.0.1)",
         "SlurmctldPort": str(base_port),
         "SlurmUser": _SLURM_USER,

@@ -1,0 +1,94 @@
+"""slurmdbd for a private Slurm, with a MariaDB of its own that no other user of this host can reach."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAMS = ("slurmdbd", "mariadbd", "sacctmgr")
+PACKAGES = "slurmdbd mariadb-server-core"
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """What slurmdbd knows: accounts below the root account, users who may use all of them (others may too, but cannot
+    move their jobs there), users with the AdminLevel Operator, and levels of QOS beside ``normal``."""
+
+    accounts: Sequence[str] = ()
+    users: Sequence[str] = ()
+    operators: Sequence[str] = ()
+    qos: Sequence[str] = ()
+
+    def text(self, cluster: str) -> str:
+        """The file for ``sacctmgr load``."""
+        lines = [f"Cluster - '{cluster}':Fairshare=1", "Parent - 'root'"]
+        lines += [f"User - '{user}':DefaultAccount='root':AdminLevel='Operator'" for user in self.operators]
+        lines += [f"Account - '{account}':Fairshare=1" for account in self.accounts]
+        for account in self.accounts:
+            users = [f"User - '{user}':DefaultAccount='{self.accounts[0]}'" for user in self.users]
+            lines += [f"Parent - '{account}'", *users]
+        return "\n".join(lines) + "\n"
+
+
+def start_database(directory: Path, user: str) -> subprocess.Popen[bytes]:
+    """Start an empty MariaDB in ``directory``, which must be a new one; it may not answer yet on return.
+
+    Without privilege tables it is ready within a second; only ``user``, SlurmUser, can enter the directory of its
+    socket.
+    """
+    directory.mkdir(mode=0o700, parents=True)
+    shutil.chown(directory, user)
+    arguments = [
+        *("mariadbd", "--no-defaults", f"--user={user}", "--skip-networking", "--skip-grant-tables"),
+        *(f"--datadir={directory}", f"--socket={database_socket(directory)}", f"--pid-file={directory}/pid"),
+        *("--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"),
+    ]
+    with (directory / "mariadbd.log").open("ab") as log:
+        return subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory, start_new_session=True
+        )
+
+
+def database_socket(directory: Path) -> Path:
+    """The socket of the MariaDB in ``directory``."""
+    return directory / "socket"
+
+
+def database_environment(directory: Path) -> Mapping[str, str]:
+    """What slurmdbd's client library needs to find the MariaDB in ``directory``."""
+    return {"MYSQL_UNIX_PORT": str(database_socket(directory))}
+
+
+def write_slurmdbd_conf(directory: Path, port: int, user: str, munge_socket: Path | None) -> None:
+    """slurmdbd.conf beside slurm.conf in ``directory``; slurmdbd requires that only its user can read it."""
+    lines = [
+        "AuthType=auth/munge",
+        *([f"AuthInfo=socket={munge_socket}"] if munge_socket else []),
+        "DbdHost=localhost",
+        "DbdAddr=127.0.0.1",
+        f"DbdPort={port}",
+        f"SlurmUser={user}",
+        f"LogFile={directory}/log/slurmdbd.log",
+        f"PidFile={directory}/slurmdbd.pid",
+        "StorageType=accounting_storage/mysql",
+        "StorageHost=localhost",
+        "StorageUser=root",
+        "StorageLoc=slurm",
+    ]
+    path = directory / "slurmdbd.conf"
+    path.write_text("\n".join(lines) + "\n")
+    shutil.chown(path, user)
+    path.chmod(0o600)
+
+
+def slurm_conf_options(port: int, munge_socket: Path | None) -> dict[str, str]:
+    """What slurm.conf needs for this slurmdbd, for which Slurm does not use the socket in AuthInfo."""
+    return {
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "AccountingStorageHost": "127.0.0.1",
+        "AccountingStoragePort": str(port),
+        "AccountingStoragePass": str(munge_socket or ""),
+    }
