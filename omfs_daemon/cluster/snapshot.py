@@ -9,6 +9,7 @@ from typing import NamedTuple
 from omfs_daemon.cluster.jobs import Allocation, Job
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.preempt_methods import MethodTraits
+from omfs_daemon.cluster.units import Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Snapshot:
     """The cluster at one instant; ``taken``: when Slurm was *queried*.
 
     Consecutive snapshots share unchanged ``Job`` and ``Node`` objects. ``facts``: by node name; ``sizes``: by raw job
-    id and method, the most bytes that the method would move out of one of the job's nodes, where measured.
+    id and method, the most bytes that the method would move out of one of the job's nodes, where measured. ``units``:
+    by raw id, of jobs on the nodes of suspended ones, as far as they could be read; None where CPUs are only counted.
     """
 
     taken: float
@@ -32,6 +34,7 @@ class Snapshot:
     partitions: Mapping[str, Partition]
     facts: Mapping[str, NodeRoom] = field(default_factory=dict)
     sizes: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    units: Mapping[int, Units] | None = None
 
     def with_jobs(self, taken: float, changed: Iterable[Job], removed: Iterable[int] = ()) -> Snapshot:
         """This snapshot with some jobs replaced or added, and others removed."""

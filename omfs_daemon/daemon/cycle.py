@@ -25,7 +25,7 @@ from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.validator import REFUSAL_TEXT, Conditions, Verdict, validate
 from omfs_daemon.preemption.desired import desired_state
 from omfs_daemon.preemption.effects import Effects, in_order, state_after, with_clock_moved
-from omfs_daemon.preemption.follow_up import follow_up, found_in_slurm, resume_preempted
+from omfs_daemon.preemption.follow_up import follow_up, found_in_slurm, resume_preempted, resumed_lately
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.records import JobEvent
@@ -109,7 +109,7 @@ class Cycle:
         return self._run(began) if snapshot is None else self._decide(began, snapshot, PollKind.URGENT)
 
     def _run(self, began: float) -> CycleReport:
-        snapshot = self._observer.poll()
+        snapshot = self._observer.poll(resumed_lately(self._journal.state, began))
         self._metrics.observe_poll(snapshot.taken)
         self._note_set_aside(snapshot)
         return self._decide(began, snapshot, PollKind.FULL)
@@ -208,7 +208,8 @@ class Cycle:
         missing = {
             preemption: transitions(preemption, observation, settings) for preemption in own.preemptions.values()
         }
-        resumes = resume_preempted(state, verdict, observation, settings) if is_full and state.pause is None else []
+        is_due = is_full and state.pause is None
+        resumes = resume_preempted(state, suggested, verdict, observation, settings) if is_due else []
         effects.chains = [*in_order(fields.chains, missing), *resumes, *effects.chains]
         fields.chains = []
         effects.add(fields)

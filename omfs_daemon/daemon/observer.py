@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot, with_whole_nodes
+from omfs_daemon.daemon.unit_reader import UnitReader
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.slurm.gateway import ByProcesses, Gateway, WaitingFilter
 from omfs_daemon.slurm.node_licenses import NodeLicenses
@@ -36,9 +37,10 @@ class Observer:
         self._nodes_again_at = float("-inf")
         self._boot = ""
         self._odd: frozenset[str] = frozenset()
+        self._unit_reader = UnitReader(gateway, clock)
 
-    def poll(self) -> Snapshot:
-        """Everything, as of the time when Slurm was *asked*."""
+    def poll(self, resumed: Collection[str] = ()) -> Snapshot:
+        """Everything, as of the time when Slurm was *asked*. ``resumed``: jobs that may share CPUs with others."""
         taken = self._clock()
         jobs = self._gateway.jobs()
         if taken >= self._nodes_again_at:
@@ -50,7 +52,8 @@ class Observer:
         elif any(node.cpus_taken for node in self._nodes.values()):
             # Slurm's counts of the nodes are as old as their poll: the jobs just polled are newer.
             self._nodes = {name: replace(node, cpus_taken=0, memory_taken=0) for name, node in self._nodes.items()}
-        return self._snapshot(taken, jobs)
+        snapshot = self._snapshot(taken, jobs)
+        return replace(snapshot, units=self._unit_reader.near(snapshot.jobs.values(), resumed))
 
     def observe_urgent(self, rules: Rules) -> Snapshot | None:
         """Only what urgent jobs need: what runs, and which urgent jobs wait; nodes as in the last full poll. None where
@@ -90,7 +93,8 @@ class Observer:
         jobs = [with_whole_nodes(job, self._nodes) if job.set_aside else job for job in jobs]
         jobs, nodes = self._with_node_licenses(jobs)
         facts = self._facts()
-        return Snapshot(taken, {job.id: job for job in jobs}, nodes, self._partitions, facts.nodes, facts.sizes)
+        found = {job.id: job for job in jobs}
+        return Snapshot(taken, found, nodes, self._partitions, facts.nodes, facts.sizes, units={})
 
     def _with_node_licenses(self, jobs: list[Job]) -> tuple[list[Job], Mapping[str, Node]]:
         """The mapping is the same object while no node changes, so that arrays made from it are kept."""

@@ -373,5 +373,6 @@ class _Pass:
                 working_state.availability,
                 self.history,
                 self.now,
+                working_state.blocks,
             )
         return self._candidates

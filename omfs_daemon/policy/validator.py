@@ -260,11 +260,12 @@ class _Validation:
 
     def _why_not_place(self, need: ResourceNeed, planned: PlannedPreemption) -> RefusalReason | None:
         """The preemptor must fit on exactly the planned allocations, and not on their nodes with one victim less."""
-        node_arrays, trial = self.working_state.node_arrays, self.capacity.then.copy()
+        node_arrays, blocks = self.working_state.node_arrays, self.working_state.blocks
+        trial = self.capacity.then.copy()
         preempted = [(self.jobs[victim.ref], victim.method) for victim in planned.victims]
         if not self.working_state.availability.fit_together(preempted):
             return RefusalReason.NO_ROOM
-        freed = [freed_resources(node_arrays, job, self.rules.method(method)) for job, method in preempted]
+        freed = [freed_resources(node_arrays, job, self.rules.method(method), blocks) for job, method in preempted]
         for given in freed:
             trial.give(given)
         fits = (

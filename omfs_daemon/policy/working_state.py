@@ -28,7 +28,7 @@ class WorkingState:
         just_resumed = {ref for ref, at in history.running_since.items() if arrays.taken - at < SETTLES}
         self.availability = MethodAvailability(rules, arrays.facts, arrays.sizes, just_resumed)
         self.availability.take(_being_moved(self.job_arrays, history))
-        self.capacity = Capacity(arrays, history)
+        self.capacity, self.blocks = Capacity(arrays, history), arrays.blocks
         self.node_arrays = self.capacity.node_arrays
         self.usage = Usage(rules.tree, size_of(self.node_arrays, self.job_arrays))
         count_running(self.usage, self.job_arrays, history, self.kinds)
@@ -46,6 +46,8 @@ class WorkingState:
             non_preemptible=kind.non_preemptible,
             allocations=job.allocations if suspended else (),
             given_up=preempted.gres if preempted else (),
+            ref=job.ref if suspended else "",
+            blocks=self.blocks.by_job.get(job.id, frozenset()) if suspended else frozenset(),
         )
 
     def start(self, need: ResourceNeed, allocations: tuple[Allocation, ...], add_non_preemptible: bool) -> None:
@@ -55,7 +57,10 @@ class WorkingState:
 
     def promise(self, need: ResourceNeed, allocations: tuple[Allocation, ...], add_non_preemptible: bool) -> None:
         """The job will start on CPUs that are being freed."""
-        self.capacity.take_later(need.resources(self.node_arrays, allocations))
+        resources = need.resources(self.node_arrays, allocations)
+        if not need.allocations:
+            resources = resources._replace(blocks=self.capacity.blocked_by_start(allocations))
+        self.capacity.take_later(resources)
         self._count(need, allocations, add_non_preemptible)
 
     def preempt(self, victims: Sequence[tuple[Job, str]]) -> None:
@@ -63,7 +68,7 @@ class WorkingState:
         self.availability.take(victims)
         for job, method in victims:
             self.usage.remove(self.kinds.of(job).leaf, cpus_held(job))
-            self.capacity.give_later(freed_resources(self.node_arrays, job, self.rules.method(method)))
+            self.capacity.give_later(freed_resources(self.node_arrays, job, self.rules.method(method), self.blocks))
 
     def _count(self, need: ResourceNeed, allocations: tuple[Allocation, ...], add_non_preemptible: bool) -> None:
         cpus = sum(allocation.cpus for allocation in allocations)

@@ -5,7 +5,7 @@ Not of jobs of preemptions under way (``preemption/step.py``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from omfs_daemon.cluster.holds import (
     admin_comment_of,
@@ -19,9 +19,10 @@ from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.cluster.preempt_methods import IN
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.cluster.snapshot import PreemptedJob
+from omfs_daemon.policy.plan import Plan, Reason
 from omfs_daemon.policy.rules.job_kinds import JobKinds
 from omfs_daemon.policy.validator import Verdict
-from omfs_daemon.preemption.effects import Chain, Effects
+from omfs_daemon.preemption.effects import Chain, Effects, state_after
 from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptMethod
 from omfs_daemon.preemption.methods.checkpoint import WHY_TEXT
 from omfs_daemon.preemption.methods.not_installed import method_named
@@ -52,17 +53,23 @@ def follow_up(state: State, observation: Observation, now: float, settings: Sett
     gone = sorted(ref for ref in state.known_refs() - doubtful if observation.job(ref) is None)
     if gone:
         effects.records.append(JobsGone(tuple(gone)))
-    crowded = _resumed_over_busy_cpus(state, observation, now)
+    crowded = _resumed_over_busy_cpus(state.running_since, observation, now)
     for ref, preempted in state.preempted.items():
         job = observation.job(ref)
         if job is not None and job.runs and ref not in under_way and ref not in crowded:
             _runs_again(effects, job, preempted, state, observation, now, settings)
+    crowded |= _resumed_over_busy_cpus(_just_resumed(effects.records), observation, now)
     marked = [job for job in observation.snapshot.jobs.values() if _is_marked(job)]
     _tell_released(effects, marked, now, under_way.union(state.preempted))
     _tell_owners(effects, state, marked, now)
     _tell_unready(effects, marked, now, settings)
-    _suspend_again(effects, state, crowded, now)
+    _suspend_again(effects, state_after(state, effects.records), crowded, now)
     return effects
+
+
+def resumed_lately(state: State, now: float) -> set[str]:
+    """Jobs that may share CPUs with others because they were resumed."""
+    return {ref for ref, at in state.running_since.items() if now - at < RESUMED_LATELY}.union(state.preempted)
 
 
 def found_in_slurm(state: State, observation: Observation, now: float) -> list[Record]:
@@ -83,11 +90,19 @@ def found_in_slurm(state: State, observation: Observation, now: float) -> list[R
     return found
 
 
-def resume_preempted(state: State, verdict: Verdict, observation: Observation, settings: Settings) -> list[Chain]:
+def resume_preempted(
+    state: State, plan: Plan, verdict: Verdict, observation: Observation, settings: Settings
+) -> list[Chain]:
     """Resume suspended jobs whose turn it is, once their memory is in; that they run is observed in the next cycle.
-    Memory moved in for a turn that is over is moved out again."""
+    Memory moved in for a turn that is over is moved out again.
+
+    Nobody is resumed in a cycle that puts preemptors off to the next one: they might preempt the same jobs again.
+    """
     turns = {resume.ref for resume in verdict.resumes}
+    if turns and any(wait.reason is Reason.ENOUGH_PREEMPTIONS for wait in plan.waits):
+        turns.clear()
     under_way = {ref for preemption in state.preemptions.values() for ref in preemption.refs}
+    starts = _expected_starts(state, observation)
     others: list[Action] = []
     resumed: list[str] = []
     for ref, preempted in state.preempted.items():
@@ -97,7 +112,8 @@ def resume_preempted(state: State, verdict: Verdict, observation: Observation, s
         method, seen = method_named(settings.methods, preempted.method), ObservedJob(job, observation.work(ref))
         wanted: list[Action] = []
         if ref in turns:
-            wanted = method.resume(seen, cpus_free=True)
+            is_free = starts.isdisjoint(job.on_nodes) and bool(observation.fit_together([job]))
+            wanted = method.resume(seen, cpus_free=is_free)
         elif ref not in under_way:
             wanted = method.keep_preempted(seen)
         for action in wanted:
@@ -107,6 +123,16 @@ def resume_preempted(state: State, verdict: Verdict, observation: Observation, s
                 others.append(action)
     chains = [Chain(transitions=(action,)) for action in others]
     return [*chains, *([Chain(transitions=(orders.ResumeJobs(tuple(resumed)),))] if resumed else [])]
+
+
+def _expected_starts(state: State, observation: Observation) -> set[str]:
+    """Nodes where a preemptor is to start: Slurm has not chosen its CPUs yet."""
+    waiting = (
+        preemption.preemptor
+        for preemption in state.preemptions.values()
+        if (job := observation.job(preemption.preemptor.ref)) is None or job.state is JobState.PENDING
+    )
+    return {allocation.node for preemptor in waiting for allocation in preemptor.allocations}
 
 
 def _is_marked(job: Job) -> bool:
@@ -205,12 +231,25 @@ def _tell_unready(effects: Effects, marked: Sequence[Job], now: float, settings:
             effects.events_if_taken.append(JobEvent(now, job.ref, job.user, job.account, "not_ready", text))
 
 
-def _resumed_over_busy_cpus(state: State, observation: Observation, now: float) -> dict[str, Job]:
-    """Slurm resumes a job even over busy CPUs."""
-    lately = [ref for ref, at in state.running_since.items() if now - at < RESUMED_LATELY]
-    nodes = observation.overcommitted() if lately else set()
-    found = ((ref, observation.job(ref)) for ref in lately if nodes)
-    return {ref: job for ref, job in found if job is not None and job.runs and nodes.intersection(job.on_nodes)}
+def _just_resumed(records: Iterable[Record]) -> dict[str, float]:
+    return {record.ref: record.at for record in records if isinstance(record, JobRunsAgain) and record.resumed}
+
+
+def _resumed_over_busy_cpus(running_since: Mapping[str, float], observation: Observation, now: float) -> dict[str, Job]:
+    """Slurm resumes a job even over busy CPUs, and may have given them to another just before. Of two that were
+    resumed, the last one gives way."""
+    crowded: dict[str, Job] = {}
+    full = observation.overcommitted() if running_since else set()
+    for ref, at in sorted(running_since.items(), key=lambda resumed: (-resumed[1], resumed[0])):
+        job = observation.job(ref)
+        if job is None or not job.runs:
+            continue
+        is_known = job.id in (observation.snapshot.units or {})
+        sharing = observation.sharing(job).difference(crowded)
+        is_on_full = not full.isdisjoint(job.on_nodes) and not is_known and now - at < RESUMED_LATELY
+        if sharing or is_on_full:
+            crowded[ref] = job
+    return crowded
 
 
 def _suspend_again(effects: Effects, state: State, crowded: Mapping[str, Job], now: float) -> None:

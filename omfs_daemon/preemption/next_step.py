@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omfs_daemon.cluster.holds import is_held_by_others
+from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
@@ -77,6 +78,8 @@ def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float)
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_HELD)
     if job.holds_cpus:
         return replace(_enter(preemption, Step.UNDONE, now, PreemptionOutcome.STARTED), started_at=now)
+    if taken_by_others(preemption, view):
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
     return None
 
 
@@ -84,6 +87,15 @@ def _is_resized(victim: VictimState, view: ObservedCluster) -> bool:
     """Whether it has other CPUs than when it was chosen, so that preempting it may free too little."""
     job = view.job(victim.ref)
     return job is not None and job.holds_cpus and sum(each.cpus for each in job.allocations) != victim.cpus
+
+
+def taken_by_others(preemption: Preemption, view: ObservedCluster) -> bool:
+    """Whether jobs that are not its victims run on CPUs of a suspended preemptor: it cannot be resumed then."""
+    job = view.job(preemption.preemptor.ref) if preemption.preemptor.suspended else None
+    if job is None or job.state is not JobState.SUSPENDED:
+        return False
+    others = view.in_the_way(job).difference(victim.ref for victim in preemption.victims)
+    return any(other is not None and other.runs for other in map(view.job, others))
 
 
 def _is_late(victim: VictimState, preemption: Preemption, now: float, method_settings: MethodSettings) -> bool:
@@ -126,7 +138,7 @@ def _after_starting(
         return replace(_enter(preemption, Step.DONE, now, PreemptionOutcome.STARTED), started_at=now)
     if is_held_by_others(job):
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_HELD)
-    if now - preemption.since > method_settings.start_limit(preemption.preemptor):
+    if taken_by_others(preemption, view) or now - preemption.since > method_settings.start_limit(preemption.preemptor):
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
     return preemption
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from functools import cached_property
 
 from omfs_daemon.cluster.job_refs import first_task, task_ids_of
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.cluster.units import ResumeBlocks, resume_blocks
 from omfs_daemon.preemption.methods.node_work import NodeWorkStatus
 
 
@@ -76,17 +78,39 @@ class Observation:
     def ended(self, ref: str) -> Job | None:
         return self._ended.get(ref)
 
+    @cached_property
+    def _blocks(self) -> ResumeBlocks:
+        jobs = [job for job in self.snapshot.jobs.values() if job.state is not JobState.PENDING]
+        suspended = [job for job in jobs if job.state is JobState.SUSPENDED]
+        units = self.snapshot.units
+        return ResumeBlocks() if units is None else resume_blocks(suspended, jobs, units, self.snapshot.taken)
+
+    def in_the_way(self, job: Job) -> set[str]:
+        """Jobs that have CPUs or devices of this suspended job now, or may have some."""
+        found = (self.snapshot.jobs[number] for number, blocked in self._blocks.by_job.items() if job.ref in blocked)
+        return {other.ref for other in found if other.holds_cpus}
+
     def fit_together(self, jobs: Sequence[Job]) -> set[str]:
-        """Which of these suspended jobs could be resumed together on idle CPUs, in the given order."""
+        """Which of these suspended jobs could be resumed together on idle CPUs of their own, in the given order."""
         taken = _cpus_by_node(job for job in self.snapshot.jobs.values() if job.holds_cpus)
         free = {name: node.cpus - taken[name] for name, node in self.snapshot.nodes.items() if node.up}
-        fitting = set()
+        fitting: set[str] = set()
+        blocked: set[str] = set()
         for job in jobs:
-            if all(free.get(allocation.node, 0) >= allocation.cpus for allocation in job.allocations):
+            has_room = all(free.get(allocation.node, 0) >= allocation.cpus for allocation in job.allocations)
+            if has_room and job.ref not in blocked and not self.in_the_way(job):
                 fitting.add(job.ref)
+                blocked |= self._blocks.by_job.get(job.id, frozenset())
                 for allocation in job.allocations:
                     free[allocation.node] -= allocation.cpus
         return fitting
+
+    def sharing(self, job: Job) -> set[str]:
+        """Other jobs that run on CPUs or devices of this running job, as far as these could be read."""
+        units = self.snapshot.units or {}
+        mine = units.get(job.id, frozenset())
+        others = (self.snapshot.jobs.get(number) for number, theirs in units.items() if not mine.isdisjoint(theirs))
+        return {other.ref for other in others if other is not None and other.runs and other.id != job.id}
 
     def overcommitted(self) -> set[str]:
         """Nodes with more CPUs in use than they have, as after a resume over busy CPUs."""

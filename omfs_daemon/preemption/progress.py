@@ -27,6 +27,9 @@ class ObservedCluster(Protocol):
     def fit_together(self, jobs: Sequence[Job]) -> set[str]:
         """Which of these suspended jobs could be resumed together now, in the given order."""
 
+    def in_the_way(self, job: Job) -> set[str]:
+        """Jobs that have CPUs or devices of this suspended job now, or may have some."""
+
 
 class MethodSettings(NamedTuple):
     """By what a preemption is carried out.

@@ -15,7 +15,7 @@ from omfs_daemon.preemption.effects import Effects, preempted_record
 from omfs_daemon.preemption.methods.base import Action, ObservedJob
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.methods.not_installed import method_named
-from omfs_daemon.preemption.next_step import next_state
+from omfs_daemon.preemption.next_step import next_state, taken_by_others
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
 from omfs_daemon.preemption.progress import SAFE, due_victims, moving_in, progress_of, runs_still, seen_of
@@ -137,7 +137,8 @@ def _resume_at_once(preemption: Preemption, observation: Observation, settings: 
     careful = [victim for victim in preemption.victims if chosen.is_careful(victim)]
     is_safe = all(progress_of(victim, observation, chosen) in SAFE for victim in careful)
     is_in = not chosen.is_moved_in(preemptor) or moving_in(preemption, observation) is NodeWorkState.DONE
-    return [orders.ResumeJobs((preemptor.ref,))] if preemptor.suspended and is_safe and is_in else []
+    may_resume = preemptor.suspended and is_safe and is_in and not taken_by_others(preemption, observation)
+    return [orders.ResumeJobs((preemptor.ref,))] if may_resume else []
 
 
 def _resume_preemptor(preemption: Preemption, observation: Observation, settings: Settings) -> list[Action]:

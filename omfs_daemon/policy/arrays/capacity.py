@@ -11,7 +11,8 @@ Two counts over the same nodes:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class Capacity:
     """The two counts for one snapshot. Errors: none; allocations on unknown nodes are ignored."""
 
     def __init__(self, arrays: SnapshotArrays, history: PreemptionHistory) -> None:
-        self.node_arrays, job_arrays = arrays.node_arrays, arrays.job_arrays
+        self.node_arrays, job_arrays, self.blocks = arrays.node_arrays, arrays.job_arrays, arrays.blocks
         self._preempted = history.preempted
         leaving = {ref for preemption in history.under_way for ref in preemption.victims}
         methods = {ref: method for preemption in history.under_way for ref, method in preemption.methods.items()}
@@ -58,13 +59,14 @@ class Capacity:
                 if i is not None:
                     used_cpus[i] += cpus if job.holds_cpus else 0
                     used_memory[i] += memory
-        running = job_arrays.running.jobs.tolist()
+        running: list[Job] = job_arrays.running.jobs.tolist()
         soon = job_arrays.completing + ([job for job in running if job.ref in leaving] if leaving else [])
         now = FreeResources(
             node_arrays,
             np.where(node_arrays.up, node_arrays.cpus - used_cpus, 0),
             node_arrays.memory - used_memory,
             {name: total.copy() for name, total in node_arrays.gres.items()},
+            self._blocked_now([*running, *job_arrays.completing]),
         )
         for job in (*running, *job_arrays.others):
             if job.request.gres:
@@ -73,7 +75,14 @@ class Capacity:
                         node_arrays, [Allocation(node, 0, 0) for node, _, _ in job.allocations], job.request.gres
                     )
                 )
-        return now, [freed_resources(node_arrays, job, methods.get(job.ref) if job.runs else None) for job in soon]
+        return now, [
+            freed_resources(node_arrays, job, methods.get(job.ref) if job.runs else None, self.blocks) for job in soon
+        ]
+
+    def _blocked_now(self, occupants: Iterable[Job]) -> Counter[str]:
+        """By how many jobs that have their CPUs each suspended job is kept from being resumed."""
+        blocks = self.blocks.by_job
+        return Counter(ref for job in occupants for ref in blocks.get(job.id, ())) if blocks else Counter()
 
     def _lower_to_slurms_count(self, unsettled: set[str]) -> None:
         """Use Slurm's own count on nodes where less is free than the jobs' allocations suggest."""
@@ -85,14 +94,17 @@ class Capacity:
 
     def _take_for_preemptor(self, preemption: PreemptionUnderWay, preemptor: Job | None) -> None:
         """Subtract the preemptor of a preemption under way, unless it runs already."""
+        coming = self.blocked_by_start(preemption.allocations)
         if preemptor is None:
-            self.take_later(job_resources(self.node_arrays, preemption.allocations, ()))
+            self.take_later(job_resources(self.node_arrays, preemption.allocations, (), coming))
         elif preemptor.state is JobState.SUSPENDED:
             preempted = self._preempted.get(preemptor.ref)
             here = [allocation._replace(memory=0) for allocation in preemptor.allocations]
-            self.take_later(job_resources(self.node_arrays, here, preempted.gres if preempted else ()))
+            mine = self.blocks.by_job.get(preemptor.id, frozenset())
+            self.take_later(job_resources(self.node_arrays, here, preempted.gres if preempted else (), mine))
         elif preemptor.state is JobState.PENDING:
-            self.take_later(job_resources(self.node_arrays, preemption.allocations, preemptor.request.gres))
+            gres = preemptor.request.gres
+            self.take_later(job_resources(self.node_arrays, preemption.allocations, gres, coming))
 
     # -- updates ------------------------------------------------------------------------------------------------
     def take_now(self, taken: JobResources) -> None:
@@ -110,6 +122,11 @@ class Capacity:
         self.then.give(given)
 
     # -- questions ------------------------------------------------------------------------------------------------
+    def blocked_by_start(self, allocations: Iterable[Allocation]) -> frozenset[str]:
+        """Suspended jobs that cannot be resumed until a job has started there: Slurm chooses its CPUs then."""
+        by_node = self.blocks.by_node
+        return frozenset(ref for allocation in allocations for ref in by_node.get(allocation.node, ()))
+
     def cpus_of(self, request: JobRequest) -> int:
         """The CPUs for which the request counts: whole nodes if it is exclusive."""
         return self.node_arrays.cpus_of(request)

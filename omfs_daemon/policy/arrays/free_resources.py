@@ -1,7 +1,9 @@
-"""What is free on each node at one instant: CPUs, bytes of memory, generic resources."""
+"""What is free on each node at one instant: CPUs, bytes of memory, generic resources; and which suspended jobs cannot
+be resumed, however much is free, because others have their own CPUs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -9,18 +11,26 @@ import numpy as np
 
 from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest
 from omfs_daemon.cluster.preempt_methods import MethodTraits
+from omfs_daemon.cluster.units import ResumeBlocks
 from omfs_daemon.policy.arrays.node_arrays import Ints, NodeArrays
 
 
 class JobResources(NamedTuple):
-    """What one job takes or frees: ``(index of node, CPUs, bytes)``, and generic resources on each node."""
+    """What one job takes or frees: ``(index of node, CPUs, bytes)``, and generic resources on each node.
+
+    ``blocks``: suspended jobs that cannot be resumed meanwhile (``cluster/units.py``).
+    """
 
     allocations: tuple[tuple[int, int, int], ...]
     gres: tuple[tuple[str, int], ...]
+    blocks: frozenset[str] = frozenset()
 
 
 def job_resources(
-    node_arrays: NodeArrays, allocations: Iterable[Allocation], gres: tuple[tuple[str, int], ...]
+    node_arrays: NodeArrays,
+    allocations: Iterable[Allocation],
+    gres: tuple[tuple[str, int], ...],
+    blocks: frozenset[str] = frozenset(),
 ) -> JobResources:
     """The resources on nodes that are up; nothing can be used on the others."""
     index, up = node_arrays.index, node_arrays.up
@@ -29,20 +39,22 @@ def job_resources(
         i = index.get(node)
         if i is not None and up[i]:
             found.append((i, cpus, memory))
-    return JobResources(tuple(found), gres)
+    return JobResources(tuple(found), gres, blocks)
 
 
-def freed_resources(node_arrays: NodeArrays, job: Job, method: MethodTraits | None) -> JobResources:
+def freed_resources(
+    node_arrays: NodeArrays, job: Job, method: MethodTraits | None, blocks: ResumeBlocks
+) -> JobResources:
     """What a running job frees when it is preempted by this method (None: when it ends).
 
     A job that stays, suspended, keeps its memory and generic resources in Slurm; of the node licenses
     (docs/node-licenses.md) it gives up those that the method frees.
     """
+    blocked = blocks.by_job.get(job.id, frozenset())
     if method is None or method.leaves:
-        return job_resources(node_arrays, job.allocations, job.request.gres)
-    return job_resources(
-        node_arrays, [allocation._replace(memory=0) for allocation in job.allocations], freed_gres(job, method)
-    )
+        return job_resources(node_arrays, job.allocations, job.request.gres, blocked)
+    here = [allocation._replace(memory=0) for allocation in job.allocations]
+    return job_resources(node_arrays, here, freed_gres(job, method), blocked)
 
 
 def freed_gres(job: Job, method: MethodTraits) -> tuple[tuple[str, int], ...]:
@@ -50,10 +62,14 @@ def freed_gres(job: Job, method: MethodTraits) -> tuple[tuple[str, int], ...]:
     return tuple((name, count) for name, count in job.request.gres if name.partition("/")[0] in method.frees)
 
 
-def has_place(free: FreeResources, allocations: Sequence[Allocation], gres: tuple[tuple[str, int], ...]) -> bool:
+def has_place(
+    free: FreeResources, ref: str, allocations: Sequence[Allocation], gres: tuple[tuple[str, int], ...]
+) -> bool:
     """Whether a suspended job could resume: its CPUs and the ``gres`` it gave up are free; it still has its memory."""
     node_arrays = free.node_arrays
     index = node_arrays.index
+    if free.blocked[ref] > 0:
+        return False
     return all(
         allocation.node in index
         and bool(node_arrays.up[index[allocation.node]])
@@ -69,11 +85,15 @@ def has_place(free: FreeResources, allocations: Sequence[Allocation], gres: tupl
 class FreeResources:
     """The free resources of all nodes.
 
-    Counts go below zero where more is taken than there is, so that it can be given back; ``total`` counts free CPUs.
+    Counts go below zero where more is taken than there is, so that it can be given back; ``total`` counts free CPUs;
+    ``blocked``: by how many jobs each suspended job is kept from being resumed.
     """
 
-    def __init__(self, node_arrays: NodeArrays, cpus: Ints, memory: Ints, gres: dict[str, Ints]) -> None:
+    def __init__(
+        self, node_arrays: NodeArrays, cpus: Ints, memory: Ints, gres: dict[str, Ints], blocked: Counter[str]
+    ) -> None:
         self.node_arrays, self.cpus, self.memory, self.gres = node_arrays, cpus, memory, gres
+        self.blocked = blocked
         self.total = int(np.maximum(cpus, 0).sum())
         self.refused = RefusedRequests()
 
@@ -83,6 +103,7 @@ class FreeResources:
             self.cpus.copy(),
             self.memory.copy(),
             {name: free.copy() for name, free in self.gres.items()},
+            self.blocked.copy(),
         )
 
     def take(self, taken: JobResources) -> None:
@@ -105,6 +126,8 @@ class FreeResources:
                 free = self.gres[known]
                 for i, _, _ in moved.allocations:
                     free[i] += sign * count
+        for ref in moved.blocks:
+            self.blocked[ref] -= sign
 
     def cap(self, other: FreeResources, nodes: Iterable[int]) -> None:
         """Limit these nodes to what is free in ``other``."""
@@ -115,6 +138,7 @@ class FreeResources:
             self.memory[i] = min(self.memory[i], other.memory[i])
             for name, free in self.gres.items():
                 free[i] = min(free[i], other.gres[name][i])
+        self.blocked |= other.blocked
 
     def has(self, wanted: JobResources) -> bool:
         """Whether all of this is free."""

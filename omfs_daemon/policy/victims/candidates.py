@@ -14,6 +14,7 @@ from omfs_daemon.cluster.accounts import AccountNode
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptionHistory
+from omfs_daemon.cluster.units import ResumeBlocks
 from omfs_daemon.policy.arrays.free_resources import JobResources, freed_resources
 from omfs_daemon.policy.arrays.job_arrays import JobArrays, RunningAllocations, RunningJobs
 from omfs_daemon.policy.arrays.node_arrays import Bools, Ints, NodeArrays, SuitableNodes
@@ -35,11 +36,12 @@ class Candidates:
         availability: MethodAvailability,
         history: PreemptionHistory,
         now: float,
+        blocks: ResumeBlocks,
     ) -> None:
         running, alike = job_arrays.running, job_arrays.patterns.first
         kind_of = {number: kinds.of(alike[number]) for number in np.flatnonzero(np.bincount(running.alike)).tolist()}
         methods = {number: kind.job_class.methods for number, kind in kind_of.items()}
-        self._methods, self._availability = kinds.rules.methods, availability
+        self._methods, self._availability, self._blocks = kinds.rules.methods, availability, blocks
         found = np.flatnonzero(_preemptible(running, methods, kinds, history, now))
         failed = _failures(running, history)[found]
         order = found[np.lexsort((-running.ids[found], -running.since[found], running.priority[found], failed))]
@@ -90,6 +92,11 @@ class Candidates:
             known = self._touching[key] = (suitable, self.on(mask))
         return known[1]
 
+    def in_the_way_of(self, ref: str) -> Bools:
+        """Which jobs keep this suspended job from being resumed."""
+        blocks = self._blocks.by_job
+        return np.array([ref in blocks.get(job.id, ()) for job in self.jobs], dtype=bool)
+
     def cpus_by_node(self, chosen: Bools) -> Ints:
         """The CPUs of these jobs, by node."""
         held: Ints = np.zeros(len(self._node_arrays.names), dtype=np.int64)
@@ -101,7 +108,7 @@ class Candidates:
         """What preempting the job by this method frees."""
         known = self._freed.get((at, method))
         if known is None:
-            known = freed_resources(self._node_arrays, self.jobs[at], self._methods[method])
+            known = freed_resources(self._node_arrays, self.jobs[at], self._methods[method], self._blocks)
             self._freed[at, method] = known
         return known
 

@@ -56,7 +56,7 @@ def choose_victims(
         return None
     for pick in (candidates.preferred, candidates.most_freeing) if candidates.has_choice else (candidates.preferred,):
         search = _Search(need, candidates, free, usage, rules, pick)
-        choice = search.over(eligible) or search.by_windows(eligible)
+        choice = search.for_own_cpus(eligible) or search.over(eligible) or search.by_windows(eligible)
         if choice is not None:
             return choice
     return None
@@ -70,6 +70,12 @@ class _Search:
     ) -> None:
         self.need, self.candidates, self.free = need, candidates, free
         self.usage, self.rules, self.pick = usage, rules, pick
+
+    def for_own_cpus(self, eligible: Bools) -> VictimChoice | None:
+        """The victims for a suspended job among those that have its own CPUs; others would be preempted in vain."""
+        if self.need.ref not in self.free.blocked:
+            return None
+        return self.over(eligible & self.candidates.in_the_way_of(self.need.ref))
 
     def over(self, eligible: Bools, only: Ints | None = None) -> VictimChoice | None:
         """The victims in order among the eligible ones, for a placement on these nodes only (None: anywhere)."""

@@ -15,7 +15,8 @@ from omfs_daemon.policy.arrays.placement import place
 class ResourceNeed(NamedTuple):
     """What a job needs: its ``request`` on any nodes, or exactly its ``allocations`` if it is suspended.
 
-    ``cpus``: the most that it may be allocated; ``given_up``: generic resources per node that a suspended job gave up.
+    ``cpus``: the most that it may be allocated. Of a suspended job: ``given_up``: the generic resources per node that
+    it gave up; ``ref``: its reference; ``blocks``: other suspended jobs that cannot be resumed while it runs.
     """
 
     request: JobRequest
@@ -25,18 +26,19 @@ class ResourceNeed(NamedTuple):
     non_preemptible: bool
     allocations: tuple[Allocation, ...] = ()
     given_up: tuple[tuple[str, int], ...] = ()
+    ref: str = ""
+    blocks: frozenset[str] = frozenset()
 
     def place(
         self, free: FreeResources, prefer: FreeResources | None = None, only: Ints | None = None
     ) -> tuple[Allocation, ...] | None:
         if self.allocations:
-            return self.allocations if has_place(free, self.allocations, self.given_up) else None
+            return self.allocations if has_place(free, self.ref, self.allocations, self.given_up) else None
         return place(self.request, free, prefer, only)
 
     def resources(self, node_arrays: NodeArrays, allocations: Sequence[Allocation]) -> JobResources:
         """What the job takes there; a suspended job already has all but its CPUs and what it gave up."""
         if self.allocations:
-            return job_resources(
-                node_arrays, [allocation._replace(memory=0) for allocation in allocations], self.given_up
-            )
+            here = [allocation._replace(memory=0) for allocation in allocations]
+            return job_resources(node_arrays, here, self.given_up, self.blocks)
         return job_resources(node_arrays, allocations, self.request.gres)

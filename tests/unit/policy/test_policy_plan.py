@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.marks import SUBMIT_MARK
-from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory
+from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory, Snapshot
+from omfs_daemon.cluster.units import CPU, Unit
+from omfs_daemon.policy.plan import PlannedResume, Victim
+from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.rules.queue_order import BAND_STEP, Band
 from omfs_daemon.policy.validator import REFUSAL_TEXT, RefusalReason, validate
 from tests.support.policy_builders import (
@@ -272,6 +275,53 @@ def test_suspended_jobs_resume_where_they_were_when_cpus_are_free() -> None:
     assert why_waiting(decide(nodes(2), busy, rules(physics=50), history)) == {"1": "BEYOND_ENTITLEMENT"}
     leaving = PreemptionHistory(preempted=history.preempted, under_way=(under_way("9", "physics", [("n1", 1)], "2"),))
     assert not decide(nodes(2), busy, HALVES, leaving).resumes  # the victim still is on those CPUs
+
+
+def with_units(cpus: dict[int, tuple[int, ...]], jobs: list[Job], on: str = "n0") -> Snapshot:
+    """One node of four CPUs, and which of them each of these jobs has."""
+    units = {number: frozenset(Unit(on, CPU, cpu) for cpu in theirs) for number, theirs in cpus.items()}
+    return replace(snapshot(nodes(1), jobs), units=units)
+
+
+@pytest.mark.parametrize(("theirs", "resumes"), [((2, 3), ["1"]), ((0, 1), []), ((1, 2), [])])
+def test_suspended_jobs_resume_on_their_own_cpus_only(theirs: tuple[int, ...], resumes: list[str]) -> None:
+    history = PreemptionHistory(preempted={"1": PreemptedJob(NOW, "suspend", "9")})
+    seen = with_units({1: (0, 1), 2: theirs}, [suspended(1, "bio", 2), running(2, "bio", 2, comment="")])
+    plan = make_plan(seen, history, HALVES, NOW)
+    assert [resume.ref for resume in plan.resumes] == resumes
+    forced = replace(plan, resumes=(PlannedResume("1", "bio", suspended(1, "bio", 2).allocations),))
+    verdict = validate(forced, seen, history, HALVES, NOW, FRESH)
+    assert [resume.ref for resume in verdict.resumes] == resumes
+
+
+def test_victims_of_a_suspended_job_are_those_on_its_cpus() -> None:
+    history = PreemptionHistory(preempted={"1": PreemptedJob(NOW, "suspend", "9")})
+    jobs = [suspended(1, "bio", 2), running(2, "stranger", 2), running(3, "stranger", 2, start=5.0)]
+    seen = with_units({1: (0, 1), 2: (0, 1), 3: (2, 3)}, jobs)
+    plan = make_plan(seen, history, HALVES, NOW)
+    assert victims_by_preemptor(plan) == {"1": {"2"}}
+    assert validate(plan, seen, history, HALVES, NOW, FRESH).preemptions == plan.preemptions
+    wrong = replace(plan.preemptions[0], victims=(Victim("3", "stranger", "requeue", 2),))
+    verdict = validate(replace(plan, preemptions=(wrong,)), seen, history, HALVES, NOW, FRESH)
+    assert [refused.reason for refused in verdict.refused] == [RefusalReason.DOES_NOT_FIT]
+    seen = with_units({1: (0, 1), 2: (0, 1), 3: (2, 3)}, [jobs[0], replace(jobs[1], comment=""), jobs[2]])
+    assert not make_plan(seen, history, HALVES, NOW).preemptions
+
+
+def test_no_suspended_job_resumes_beside_a_preemptor_that_has_not_started() -> None:
+    preemption = under_way("9", "physics", [("n0", 1)], "2")
+    history = PreemptionHistory(preempted={"1": PreemptedJob(NOW, "suspend", "9")}, under_way=(preemption,))
+    jobs = [suspended(1, "bio", 1), waiting(9, "physics", 1)]
+    assert not make_plan(with_units({1: (0,)}, jobs), history, HALVES, NOW).resumes
+    started = [jobs[0], running(9, "physics", 1)]
+    assert make_plan(with_units({1: (0,), 9: (1,)}, started), history, HALVES, NOW).resumes
+
+
+def test_of_suspended_jobs_with_the_same_cpus_one_resumes() -> None:
+    history = PreemptionHistory(preempted={str(n): PreemptedJob(NOW, "suspend", "9") for n in (1, 2, 3)})
+    jobs = [suspended(number, "bio", 1) for number in (1, 2, 3)]
+    plan = make_plan(with_units({1: (0,), 2: (0,), 3: (1,)}, jobs), history, HALVES, NOW)
+    assert [resume.ref for resume in plan.resumes] == ["1", "3"]
 
 
 def test_a_suspended_job_may_preempt_for_its_cpus() -> None:
