@@ -123,7 +123,7 @@ def test_nobody_is_preempted_for_a_suspended_job_whose_cpus_cannot_be_freed(tmp_
 
 
 def test_a_job_that_gets_its_cpus_while_a_victim_writes_its_checkpoint_keeps_them(tmp_path: Path) -> None:
-    """The victim is spared: it would be preempted in vain."""
+    """The preemption is undone at once: it would be in vain."""
     site = Site(tmp_path, site_rules(methods=("requeue", "suspend", "dmtcp")), hosts=1)
     job, urgent = suspended_for_an_urgent_job(site)
     site.die()
@@ -141,6 +141,7 @@ def test_a_job_that_gets_its_cpus_while_a_victim_writes_its_checkpoint_keeps_the
     site.start_daemon()
     site.run_until(lambda: str(job) in under_way(site), limit=20)
     late = site.submit("alarm", cpus=1, urgent=True, method="", run_time=300)
+    site.run_until(lambda: str(job) not in under_way(site), limit=5)
     run_apart(site, 100)
     assert site.runs(victim, late) and site.state(job) is JobState.SUSPENDED
     assert site.slurm.history[victim].lost == 0 and len(site.slurm.history[victim].starts) <= 2
