@@ -13,6 +13,7 @@ from omfs_daemon.cluster.units import Unit
 from omfs_daemon.slurm.gateway import OrderRefusal
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from tests.support.fake_site import Site, site_rules
+from tests.whole_daemon.test_preemption_failsafe import failsafe
 
 
 def units(site: Site, job: Job) -> frozenset[Unit]:
@@ -240,3 +241,16 @@ def test_nobody_is_resumed_for_whom_a_waiting_preemptor_comes_in_the_next_cycle(
     site.now += 1
     site.run_until(lambda: site.runs(*more), limit=20)
     assert site.slurm.history[job].suspensions == 1
+
+
+def test_the_failsafe_resumes_nobody_on_cpus_of_others(tmp_path: Path) -> None:
+    site = Site(tmp_path, hosts=1)
+    job, urgent = suspended_with_idle_cpus_beside_it(site)
+    site.die()
+    site.now += 30
+    assert failsafe(site) == 1
+    assert site.state(job) is JobState.SUSPENDED and site.runs(urgent)
+    site.slurm.cancel(urgent)
+    site.now += 30
+    assert failsafe(site) == 0
+    assert site.runs(job) and not sharing(site)

@@ -54,6 +54,7 @@ class Candidates:
         self.leaves: list[AccountNode] = [kind_of[number].leaf for number in numbers]
         self.leaf: Ints = np.array([leaf.index for leaf in self.leaves], dtype=np.int64)
         self.cpus = running.cpus[order]
+        self._ids = running.ids[order]
         self._failed = _failures(running, history)[order]
         latest = {n: laws.latest_mature_start(now, kind.job_class.quantum) for n, kind in kind_of.items()}
         self.mature: Bools = running.since[order] <= np.array([latest[n] for n in numbers], dtype=np.float64)
@@ -94,8 +95,9 @@ class Candidates:
 
     def in_the_way_of(self, ref: str) -> Bools:
         """Which jobs keep this suspended job from being resumed."""
-        blocks = self._blocks.by_job
-        return np.array([ref in blocks.get(job.id, ()) for job in self.jobs], dtype=bool)
+        ids = [number for number, blocked in self._blocks.by_job.items() if ref in blocked]
+        found: Bools = np.isin(self._ids, np.array(ids, dtype=np.int64))
+        return found
 
     def cpus_by_node(self, chosen: Bools) -> Ints:
         """The CPUs of these jobs, by node."""
