@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import tempfile
@@ -57,6 +58,7 @@ def woken(slurm: LocalSlurm) -> Iterator[Event]:
     """Set whenever the daemon is woken."""
     seen = Event()
     wakeup = Wakeup(slurm.directory.parent / "run", seen.set)
+    wakeup.belong_to(pwd.getpwnam(slurm.shape.slurm_user).pw_uid)
     try:
         yield seen
     finally:

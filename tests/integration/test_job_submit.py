@@ -48,6 +48,8 @@ def cluster() -> Iterator[LocalSlurm]:
     shape = Shape(nodes=2, options={"Licenses": "ve_n1:2,ve_n2:2,ve:9999,fluent:5"})
     try:
         with LocalSlurm(directory, shape, gate=SubmitGate(PLUGIN, settings), limit=LIMIT) as slurm:
+            (directory / "wake").touch()
+            shutil.chown(directory / "wake", shape.slurm_user)
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)
