@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pwd
 import shutil
 import signal
@@ -18,6 +19,7 @@ from omfs_daemon.config.schema import WAKE_FILE
 from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from omfs_daemon.testing.local_slurm.slurmdbd import Accounting
 from tests.conftest import clear
 from tests.support.daemons import ROOT, Daemon
 from tests.support.waiting import LIMIT, wait_until
@@ -27,9 +29,20 @@ pytestmark = pytest.mark.slurm
 POLL = 600  # seconds: nothing here lasts as long
 
 
-@pytest.fixture(scope="module", params=["slurm", "root"])
-def cluster(request: pytest.FixtureRequest) -> Iterator[LocalSlurm]:
-    """Two nodes, with our plug-in, and a word to the daemon when a job ends; the daemon runs as SlurmUser."""
+ADMINISTRATOR = "backup"
+"""A user of Debian's."""
+
+
+@pytest.fixture(scope="module", params=["slurm", "root", ADMINISTRATOR])
+def user(request: pytest.FixtureRequest) -> str:
+    """Who runs omfsd: SlurmUser, or an Administrator of slurmdbd."""
+    found: str = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(user: str) -> Iterator[LocalSlurm]:
+    """Two nodes, with our plug-in, and a word to the daemon when a job ends."""
     directory = Path(tempfile.mkdtemp(prefix="omfs-wakeup-"))
     directory.chmod(0o755)
     run = directory / "omfs" / "run"
@@ -37,21 +50,22 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[LocalSlurm]:
     epilog.write_text(f"#!/bin/sh\n: >> {run / WAKE_FILE}\n")
     epilog.chmod(0o755)
     settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/{WAKE_FILE}", "let_in_partitions": "urgent"}
-    shape = Shape(2, options={"EpilogSlurmctld": str(epilog), "SlurmUser": request.param})
-    gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings, daemon_program(shape.slurm_user).user)
+    slurm_user, accounting = ("slurm", Accounting(administrators=[user])) if user == ADMINISTRATOR else (user, None)
+    shape = Shape(2, options={"EpilogSlurmctld": str(epilog), "SlurmUser": slurm_user})
+    gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings, daemon_program(user).user)
     try:
-        with LocalSlurm(directory / "slurm", shape, gate=gate, limit=LIMIT) as slurm:
+        with LocalSlurm(directory / "slurm", shape, gate=gate, accounting=accounting, limit=LIMIT) as slurm:
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture
-def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
+def daemon(cluster: LocalSlurm, user: str) -> Iterator[Daemon]:
     """It lives in the directory that the plug-in knows."""
     directory = cluster.directory.parent / "omfs"
     directory.mkdir()
-    installation = Daemon(cluster, directory)
+    installation = Daemon(cluster, directory, user)
     configure(installation, f"poll_seconds = {POLL}")
     try:
         yield installation
@@ -92,6 +106,9 @@ def test_it_has_given_up_root_if_slurm_user_is_another(daemon: Daemon) -> None:
     assert (0 in {process.uids().real for process in processes[1:]}) == (uid != 0), "the root process"
     wake = daemon.directory / "run" / WAKE_FILE
     wait_until(lambda: wake.owner() == daemon.slurm.shape.slurm_user, "the wake file to be SlurmUser's")
+    found = json.loads(daemon.omfs("check", "--json", check=False).stdout)["findings"]
+    levels = {finding["subject"]: finding["level"] for finding in found}
+    assert (levels["permissions"], levels["daemon_uid"]) == ("ok" if uid else "warn", "ok")
 
 
 def test_an_urgent_job_runs_long_before_the_next_poll(daemon: Daemon) -> None:

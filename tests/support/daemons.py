@@ -56,13 +56,13 @@ STAYS = 3600.0
 
 class Daemon:
     """One installation: a directory with configuration and state; the process comes and goes. Root starts omfsd, which
-    becomes SlurmUser."""
+    becomes SlurmUser, or another ``user``."""
 
-    def __init__(self, slurm: LocalSlurm, directory: Path) -> None:
+    def __init__(self, slurm: LocalSlurm, directory: Path, user: str = "") -> None:
         self.slurm = slurm
         self.directory = directory
         directory.chmod(0o755)
-        self.program = daemon_program(slurm.shape.slurm_user)
+        self.program = daemon_program(user or slurm.shape.slurm_user)
         self.config = directory / "omfs.toml"
         self.config.write_text(CONFIG.format(conf=slurm.conf, user=self.program.user, directory=directory, limit=LIMIT))
         self.log = directory / "log"

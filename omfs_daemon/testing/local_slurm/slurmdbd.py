@@ -15,17 +15,20 @@ PACKAGES = "slurmdbd mariadb-server-core"
 @dataclass(frozen=True)
 class Accounting:
     """What slurmdbd knows: accounts below the root account, users who may use all of them (others may too, but cannot
-    move their jobs there), users with the AdminLevel Operator, and levels of QOS beside ``normal``."""
+    move their jobs there), users with the AdminLevels Operator and Administrator, and levels of QOS besides
+    ``normal``."""
 
     accounts: Sequence[str] = ()
     users: Sequence[str] = ()
     operators: Sequence[str] = ()
+    administrators: Sequence[str] = ()
     qos: Sequence[str] = ()
 
     def text(self, cluster: str) -> str:
         """The file for ``sacctmgr load``."""
         lines = [f"Cluster - '{cluster}':Fairshare=1", "Parent - 'root'"]
-        lines += [f"User - '{user}':DefaultAccount='root':AdminLevel='Operator'" for user in self.operators]
+        levels = dict.fromkeys(self.operators, "Operator") | dict.fromkeys(self.administrators, "Administrator")
+        lines += [f"User - '{user}':DefaultAccount='root':AdminLevel='{level}'" for user, level in levels.items()]
         lines += [f"Account - '{account}':Fairshare=1" for account in self.accounts]
         for account in self.accounts:
             users = [f"User - '{user}':DefaultAccount='{self.accounts[0]}'" for user in self.users]
