@@ -54,6 +54,8 @@ def victims_text(victims: Iterable[PastVictimView]) -> Text:
 
 def _paid(victim: PastVictimView) -> str:
     """``dmtcp: 2.1 s, 1.5 GB; resumed in 8.0 s; 3.0 s lost``."""
+    if not victim["preempted"]:
+        return f"{victim['method']}: not preempted"
     moved = [span(victim["preempt_seconds"])] if "preempt_seconds" in victim else []
     moved += [size_text(victim["bytes"])] if victim.get("bytes") else []
     parts = [", ".join(moved)] if moved else []

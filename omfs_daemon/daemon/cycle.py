@@ -122,8 +122,8 @@ class Cycle:
         observation = Observation(snapshot, self._work_queue.seen)
         boot = self._observer.boot(odd_jobs(before, observation, now) if is_full else frozenset())
         if is_full:
-            asked_for = _preemptors(before) | of_other_boots(before, boot)
-            observation = observation.with_ended(self._observer.ended(snapshot, asked_for))
+            asked_for = {**_preemptors(before), **of_other_boots(before, boot)}
+            observation = observation.with_ended(self._observer.ended(observation, asked_for))
         effects = Effects()
         if is_full and not settings.dry_run:
             effects, observation = after_restart(before, observation, boot, now)
@@ -245,7 +245,7 @@ def _outage_forgiven(state: State, away: float) -> list[Record]:
     return [PreemptionChanged(with_clock_moved(preemption, away)) for preemption in state.preemptions.values()]
 
 
-def _preemptors(state: State) -> dict[str, int]:
-    """They may have come and gone between two polls."""
+def _preemptors(state: State) -> dict[str, int | str]:
+    """They may have come and gone between two polls. Tasks of arrays have raw ids of their own only once they start."""
     refs = (preemption.preemptor.ref for preemption in state.preemptions.values())
-    return {ref: int(ref) for ref in refs if ref.isdecimal()}
+    return {ref: int(ref) if ref.isdecimal() else ref for ref in refs}

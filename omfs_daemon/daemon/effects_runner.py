@@ -234,9 +234,9 @@ class EffectsRunner:
             self._metrics.observe_cost(paid)
         for preemption in effects.begun:
             self._log_begin(preemption)
-        for preemption in effects.ended:
-            self._history_database.record_preemption(preemption)
-            self._log_end(preemption)
+        for end in effects.ended:
+            self._history_database.record_preemption(end)
+            self._log_end(end.preemption)
 
     def _log_begin(self, preemption: Preemption) -> None:
         preemptor, names = preemption.preemptor, ", ".join(victim.ref for victim in preemption.victims)
@@ -260,8 +260,9 @@ class EffectsRunner:
         policy = "urgent" if preemptor.urgent else "omfs"
         for victim in preemption.victims:
             self._metrics.count_preemption(policy, victim.method, preemption.reason, outcome)
-        if preemption.started_at is not None:
-            self._metrics.observe_reclaim(max(0.0, preemption.started_at - preemption.begun))
+        if preemption.outcome is PreemptionOutcome.STARTED:
+            # By our own clock, as observed: Slurm's start times are in whole seconds.
+            self._metrics.observe_reclaim(max(0.0, preemption.since - preemption.begun))
 
 
 def _keys(action: Action) -> list[_Key]:

@@ -31,7 +31,7 @@ class Metrics:
         self._accounts: set[str] = set()
         self._preemptions = Counter(
             "omfs_preemptions",
-            "Jobs that were preempted",
+            "Jobs that were to be preempted, by how the preemption ended",
             ["policy", "method", "reason", "outcome"],
             registry=self.registry,
         )

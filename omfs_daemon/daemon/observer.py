@@ -10,6 +10,7 @@ from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot, with_whole_nodes
 from omfs_daemon.daemon.unit_reader import UnitReader
 from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.slurm.gateway import ByProcesses, Gateway, WaitingFilter
 from omfs_daemon.slurm.node_licenses import NodeLicenses
 
@@ -66,10 +67,11 @@ class Observer:
         jobs = gateway.jobs_at_once([WaitingFilter(rule.partitions, rule.qos, rule.accounts) for rule in urgent])
         return self._snapshot(taken, jobs)
 
-    def ended(self, snapshot: Snapshot, ids: Mapping[str, int]) -> dict[str, Job]:
-        """Those of these jobs (raw ids by reference) that Slurm lists no longer and still remembers (MinJobAge)."""
-        gone = set(ids).difference(job.ref for job in snapshot.jobs.values()) if ids else set()
-        found = {ref: self._gateway.find(ids[ref]) for ref in sorted(gone)}
+    def ended(self, observation: Observation, named: Mapping[str, int | str]) -> dict[str, Job]:
+        """Those of these jobs (by reference: as ``Gateway.find`` takes them) that Slurm lists no longer and still
+        remembers (MinJobAge)."""
+        gone = [ref for ref in sorted(named) if observation.job(ref) is None]
+        found = {ref: self._gateway.find(named[ref]) for ref in gone}
         return {ref: job for ref, job in found.items() if job is not None}
 
     def boot(self, odd: frozenset[str]) -> str:

@@ -54,4 +54,6 @@ def preemptor_of(
         licenses=licenses if licenses != job.licenses and not planned.suspended else None,
         method=preempted.method if preempted is not None else SuspendMethod.traits.name,
         lacks_devices=not taken.isdisjoint(name for name, _ in (preempted.gres if preempted is not None else ())),
+        restarts=job.restarts,
+        run_time=job.run_time,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.preemption.methods.base import Action
@@ -23,6 +24,13 @@ class Chain:
     preemption: int = 0
 
 
+class PreemptionEnd(NamedTuple):
+    """A preemption that is over, and those of its victims that it has preempted."""
+
+    preemption: Preemption
+    preempted: frozenset[str]
+
+
 @dataclass(slots=True)
 class Effects:
     """``records`` are written and synced before any order of ``chains`` is sent.
@@ -39,7 +47,7 @@ class Effects:
     costs: list[PaidCost] = field(default_factory=list)
     sentences: dict[str, str] = field(default_factory=dict)
     begun: list[Preemption] = field(default_factory=list)
-    ended: list[Preemption] = field(default_factory=list)
+    ended: list[PreemptionEnd] = field(default_factory=list)
 
     def add(self, other: Effects) -> None:
         self.records += other.records

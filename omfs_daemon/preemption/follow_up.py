@@ -161,7 +161,8 @@ def _runs_again(
         if not has_reported:
             return
     effects.records.append(JobRunsAgain(job.ref, now, method.traits.keeps_work))
-    away = now - preempted.at
+    since = job.start if method.traits.leaves and job.start is not None else now  # Slurm says nothing of resumes
+    away = max(0.0, since - preempted.at)
     text = f"[omfs] was preempted ({preempted.method}) for job {preempted.preemptor} and runs again after {away:.0f} s"
     effects.sentences[job.ref] = text
     effects.events.append(JobEvent(now, job.ref, job.user, job.account, "runs_again", text, {"away_seconds": away}))

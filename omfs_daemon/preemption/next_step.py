@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omfs_daemon.cluster.holds import is_held_by_others
-from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
@@ -71,16 +71,7 @@ def _after_stopping(
 def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float) -> Preemption | None:
     """While work is saved, other jobs may end, so that the preemptor runs already, or it may be gone, or be held by
     somebody. Then no further victim is preempted for it."""
-    job = view.job(preemption.preemptor.ref)
-    if job is None:
-        return _gone(preemption, Step.UNDONE, view, now)
-    if is_held_by_others(job):
-        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_HELD)
-    if job.holds_cpus:
-        return replace(_enter(preemption, Step.UNDONE, now, PreemptionOutcome.STARTED), started_at=now)
-    if taken_by_others(preemption, view):
-        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
-    return None
+    return _what_became_of_preemptor(preemption, Step.UNDONE, view, now)
 
 
 def _is_resized(victim: VictimState, view: ObservedCluster) -> bool:
@@ -131,21 +122,48 @@ def _how_late(victim: VictimState, method_settings: MethodSettings) -> str:
 def _after_starting(
     preemption: Preemption, view: ObservedCluster, now: float, method_settings: MethodSettings
 ) -> Preemption:
-    job = view.job(preemption.preemptor.ref)
-    if job is None:
-        return _gone(preemption, Step.DONE, view, now)
-    if job.holds_cpus:
-        return replace(_enter(preemption, Step.DONE, now, PreemptionOutcome.STARTED), started_at=now)
-    if is_held_by_others(job):
-        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_HELD)
-    if taken_by_others(preemption, view) or now - preemption.since > method_settings.start_limit(preemption.preemptor):
+    found = _what_became_of_preemptor(preemption, Step.DONE, view, now)
+    if found is not None:
+        return found
+    if now - preemption.since > method_settings.start_limit(preemption.preemptor):
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
     return preemption
 
 
-def _gone(preemption: Preemption, step: Step, view: ObservedCluster, now: float) -> Preemption:
-    """The preemptor may have run and ended between two polls."""
-    job = view.ended(preemption.preemptor.ref)
-    if job is None or job.start is None or job.start < int(preemption.begun):
-        return _enter(preemption, step, now, PreemptionOutcome.PREEMPTOR_GONE)
-    return replace(_enter(preemption, step, now, PreemptionOutcome.STARTED), started_at=job.start)
+def _what_became_of_preemptor(
+    preemption: Preemption, step: Step, view: ObservedCluster, now: float
+) -> Preemption | None:
+    """None while it waits. ``step``: the step to enter if it needs its preemption no longer.
+
+    It may have started and ended, or been requeued, between two polls. A suspended one that is leaving has not run for
+    that.
+    """
+    preemptor = preemption.preemptor
+    job = view.job(preemptor.ref)
+    if job is None:
+        return _after_end(preemption, step, view.ended(preemptor.ref), now)
+    if job.runs or (job.holds_cpus and not preemptor.suspended):
+        return _started(preemption, step, now, now if preemptor.suspended or job.start is None else job.start)
+    if is_held_by_others(job):
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_HELD)
+    if job.restarts > preemptor.restarts:
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_REQUEUED)
+    if taken_by_others(preemption, view):
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
+    return None
+
+
+def _after_end(preemption: Preemption, step: Step, job: Job | None, now: float) -> Preemption:
+    """``job``: the preemptor, if Slurm remembers it. It has no start if it was canceled while it waited."""
+    preemptor = preemption.preemptor
+    if job is not None and job.restarts > preemptor.restarts:
+        return _enter(preemption, step, now, PreemptionOutcome.PREEMPTOR_REQUEUED)
+    if job is not None and preemptor.suspended and job.run_time > preemptor.run_time:
+        return _started(preemption, step, now, None)
+    if job is not None and job.start is not None and job.start >= int(preemption.begun):
+        return _started(preemption, step, now, job.start)
+    return _enter(preemption, step, now, PreemptionOutcome.PREEMPTOR_GONE)
+
+
+def _started(preemption: Preemption, step: Step, now: float, at: float | None) -> Preemption:
+    return replace(_enter(preemption, step, now, PreemptionOutcome.STARTED), started_at=at)

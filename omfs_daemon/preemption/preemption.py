@@ -38,6 +38,7 @@ class PreemptionOutcome(StrEnum):
     PREEMPTOR_GONE = "preemptor_gone"
     NOT_STARTED = "not_started_in_time"
     PREEMPTOR_HELD = "preemptor_held"
+    PREEMPTOR_REQUEUED = "preemptor_requeued"
     VICTIM_STAYED = "victim_not_preempted"
     REFUSED = "refused_by_slurm"
     TOO_OLD = "decision_too_old"
@@ -51,6 +52,7 @@ class Preemptor:
     licenses        what it must request on its nodes (None: what it requests already)
     method          by which it was preempted itself, if it is suspended
     lacks_devices   whether victims have devices that it must get back
+    restarts, run_time  as Slurm showed them when it was chosen: they tell whether it has run since
     """
 
     ref: str
@@ -64,6 +66,8 @@ class Preemptor:
     licenses: Licenses | None = None
     method: str = SuspendMethod.traits.name
     lacks_devices: bool = False
+    restarts: int = 0
+    run_time: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,8 @@ class VictimState:
 class Preemption:
     """One preemption. ``since``: when its present step began; ``refused``: the orders that Slurm refused, and why.
 
-    ``started_at``: when the preemptor was first *observed* running (Slurm's own start time is in whole seconds).
+    ``started_at``: when the preemptor has started, as Slurm says (in whole seconds); of one that was suspended, when it
+    was first observed running again, which Slurm does not say.
     """
 
     id: int

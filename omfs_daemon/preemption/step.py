@@ -11,7 +11,7 @@ from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.cluster.run_report import run_report
 from omfs_daemon.policy.plan import TEXT, PlannedPreemption, Reason
 from omfs_daemon.preemption.begin import preemptor_of, victim_of
-from omfs_daemon.preemption.effects import Effects, preempted_record
+from omfs_daemon.preemption.effects import Effects, PreemptionEnd, preempted_record
 from omfs_daemon.preemption.methods.base import Action, ObservedJob
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.methods.not_installed import method_named
@@ -192,25 +192,29 @@ def _back_offs(preemption: Preemption, state: State, known: set[str], now: float
 
 def _end(effects: Effects, preemption: Preemption, known: set[str], observation: Observation, now: float) -> None:
     preemptor, outcome = preemption.preemptor, preemption.outcome or PreemptionOutcome.NOT_STARTED
-    effects.ended.append(preemption)
+    preempted = known.intersection(preemption.refs)
+    effects.ended.append(PreemptionEnd(preemption, frozenset(preempted)))
     waited = None if preemption.started_at is None else preemption.started_at - preemptor.submitted
     messages = [message for _, message in preemption.refused[:3]]
     text = {
-        PreemptionOutcome.STARTED: f"runs, {waited or 0.0:.1f} s after it was submitted",
+        PreemptionOutcome.STARTED: "has run" if waited is None else f"started {waited:.1f} s after it was submitted",
         PreemptionOutcome.PREEMPTOR_GONE: "was gone before it started; the jobs preempted for it are put back",
         PreemptionOutcome.NOT_STARTED: "did not start in time on the nodes that were freed; undone",
         PreemptionOutcome.PREEMPTOR_HELD: "is held now, by somebody else or by Slurm; undone",
+        PreemptionOutcome.PREEMPTOR_REQUEUED: "had started, and was requeued before that was observed; undone",
         PreemptionOutcome.VICTIM_STAYED: "; ".join(["a job could not be preempted; undone", *messages]),
         PreemptionOutcome.REFUSED: "Slurm refused: " + "; ".join(messages),
         PreemptionOutcome.TOO_OLD: "the decision was too old when it could be executed; undone, and planned again",
     }[outcome]
     data: dict[str, object] = {"preemption": preemption.id}
+    if preemption.started_at is not None:
+        data["start"] = preemption.started_at
     effects.events.append(JobEvent(now, preemptor.ref, preemptor.user, preemptor.account, outcome.value, text, data))
     for victim in preemption.victims:
         if victim.ref not in known and observation.job(victim.ref) is not None:
             effects.sentences[victim.ref] = f"[omfs] was to be preempted for job {preemptor.ref}"
-    if outcome is PreemptionOutcome.STARTED:
-        text = f"[omfs] started by preempting {len(preemption.victims)} jobs ({preemption.reason})"
+    if outcome is PreemptionOutcome.STARTED and preempted:
+        text = f"[omfs] started by preempting {len(preempted)} jobs ({preemption.reason})"
         effects.sentences[preemptor.ref] = text
 
 

@@ -64,8 +64,9 @@ class Gateway(Protocol):
     def jobs(self) -> list[Job]:
         """All jobs that Slurm lists as not ended (COMPLETING ones too), array tasks as in ``Job``."""
 
-    def find(self, job_id: int) -> Job | None:
-        """One job, also an ended one while Slurm still knows it (MinJobAge); None if it does not."""
+    def find(self, job: int | str) -> Job | None:
+        """One job by its raw id, or by the reference of a task of an array: also an ended one while Slurm still knows
+        it (MinJobAge); None if it does not. A task that has not started is found as its array's waiting rest."""
 
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
         """Which CPUs and numbered devices these jobs of the last answer of ``jobs`` have, by raw id; suspended ones

@@ -104,6 +104,21 @@ def test_a_task_is_found_by_its_raw_id(world: World) -> None:
     assert world.job(task.id).ref == f"{array}_1"
 
 
+def test_a_task_is_found_by_its_reference_until_slurm_forgets_it(world: World) -> None:
+    array = world.submit(WAITING)
+    waiting = world.gateway.find(f"{array}_5")
+    assert waiting is not None and 5 in waiting.task_ids
+    world.until(lambda: world.tasks(array)[1].state is JobState.RUNNING)
+    task = world.tasks(array)[1]
+    world.cancel(array)
+    world.until(lambda: not world.tasks(array))
+    for ref in (f"{array}_1", task.id):
+        found = world.gateway.find(ref)
+        assert found is not None
+        assert (found.id, found.ref, found.state, found.start) == (task.id, f"{array}_1", JobState.ENDED, task.start)
+    assert world.gateway.find(f"{array}_77") is None
+
+
 def test_a_task_can_be_suspended(world: World) -> None:
     array = world.submit(WAITING)
     world.until(lambda: world.tasks(array)[1].state is JobState.RUNNING)

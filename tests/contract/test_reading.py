@@ -7,6 +7,7 @@ import pytest
 from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from tests.support.clusters import MB, World
+from tests.support.comments import HELD
 
 
 def test_a_job_starts_on_idle_nodes_at_once(world: World) -> None:
@@ -118,6 +119,25 @@ def test_a_canceled_job_ends(world: World) -> None:
     job_id = world.running(Submission(JobRequest(1)))
     world.cancel(job_id)
     world.until(lambda: world.is_in(job_id, JobState.ENDED))
+
+
+def test_a_job_that_was_canceled_while_it_waited_has_never_started(world: World) -> None:
+    """Slurm shows when it was canceled as its start time, as if it had run for no time at all."""
+    world.running(Submission(JobRequest(16, nodes=4, max_nodes=4)))
+    waiting = world.submit(Submission(JobRequest(4)))
+    world.cancel(waiting)
+    world.until(lambda: world.is_in(waiting, JobState.ENDED))
+    assert (world.job(waiting).start, world.job(waiting).restarts) == (None, 0)
+
+
+def test_a_job_that_was_requeued_and_canceled_while_it_waited_shows_that_it_has_run(world: World) -> None:
+    job = world.running(Submission(JobRequest(4)))
+    assert world.gateway.hold([str(job)], HELD) == []
+    assert world.gateway.requeue([str(job)]) == []
+    world.until(lambda: world.waits(job))
+    world.cancel(job)
+    world.until(lambda: world.is_in(job, JobState.ENDED))
+    assert (world.job(job).start, world.job(job).restarts) == (None, 1)
 
 
 @pytest.mark.parametrize("may", [True, False])

@@ -21,9 +21,9 @@ class GatewayByProcesses(FakeGateway):
 
     found = 0
 
-    def find(self, job_id: int) -> Job | None:
+    def find(self, job: int | str) -> Job | None:
         self.found += 1
-        return super().find(job_id)
+        return super().find(job)
 
     def jobs_at_once(self, waiting: Sequence[WaitingFilter]) -> list[Job]:
         named = {partition for which in waiting for partition in which.partitions}

@@ -15,12 +15,15 @@ from omfs_daemon.preemption.records import PaidCost
 class PastVictimView(VictimView):
     """With what its preemption has cost; left out where unknown, or not for the caller to see.
 
+    preempted        whether it was, in the end: it may have ended before, or been spared
+
     preempt_seconds  from the order until it had freed its resources
     bytes            written, or moved out
     resume_seconds   until it computed again, once it does
     lost_seconds     of work thrown away
     """
 
+    preempted: bool
     preempt_seconds: NotRequired[float]
     bytes: NotRequired[int]
     resume_seconds: NotRequired[float]
@@ -93,7 +96,8 @@ def victim_views(preemption: PastPreemption, costs: Costs) -> list[PastVictimVie
 
 def _past_victim(victim: dict[str, object], begun: float, costs: Costs) -> PastVictimView:
     job = str(victim["job"])
-    view = PastVictimView(job=job, account=str(victim["account"]), method=str(victim["method"]))
+    account, method, preempted = str(victim["account"]), str(victim["method"]), bool(victim.get("preempted", True))
+    view = PastVictimView(job=job, account=account, method=method, preempted=preempted)
     out, back = costs.of(job, begun)
     if out is not None:
         view["preempt_seconds"] = out.seconds

@@ -15,7 +15,7 @@ import structlog
 from omfs_daemon.cluster.job_refs import brief_ref, share_tasks
 from omfs_daemon.daemon.store.file_format import HISTORY_FORMAT, refusal
 from omfs_daemon.errors import FormatError
-from omfs_daemon.preemption.preemption import Preemption
+from omfs_daemon.preemption.effects import PreemptionEnd
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 
 _TABLES = """
@@ -43,7 +43,7 @@ _ADVICE = "move it away and start again: only what is shown of the past is lost"
 class PastPreemption(NamedTuple):
     """A preemption that is over.
 
-    victims  dicts with job, user, account, method, cpus
+    victims  dicts with job, user, account, method, cpus, preempted (whether it was, in the end)
     waited   seconds from submission to start; None if it did not start
     """
 
@@ -88,12 +88,19 @@ class HistoryDatabase:
         if rows:
             self._write("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def record_preemption(self, preemption: Preemption) -> None:
+    def record_preemption(self, end: PreemptionEnd) -> None:
         """Add a preemption that is over."""
-        preemptor = preemption.preemptor
+        preemption, preemptor = end.preemption, end.preemption.preemptor
         waited = None if preemption.started_at is None else preemption.started_at - preemptor.submitted
         victims = [
-            {"job": v.ref, "user": v.user, "account": v.account, "method": v.method, "cpus": v.cpus}
+            {
+                "job": v.ref,
+                "user": v.user,
+                "account": v.account,
+                "method": v.method,
+                "cpus": v.cpus,
+                "preempted": v.ref in end.preempted,
+            }
             for v in preemption.victims
         ]
         row = (

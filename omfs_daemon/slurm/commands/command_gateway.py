@@ -111,19 +111,19 @@ class CommandGateway:
         self._known = known
         return list(known.values())
 
-    def find(self, job_id: int) -> Job | None:
+    def find(self, job: int | str) -> Job | None:
         try:
-            rows = self._rows("--states=all", f"--jobs={job_id}")
+            rows = self._rows("--states=all", f"--jobs={job}")
         except _NoSuchJobError:
             return None
-        mine = [row for row in rows if row.job_id == str(job_id)]  # an array's id gives its tasks as well
+        mine = [row for row in rows if _is_named(row, str(job))]  # an array's id gives its tasks as well
         if not mine:
             return None
         mine = self._dependencies(mine)
-        memory_counts = self._memory_counts()
-        excluded = self._excluded(f"--jobs={job_id}").get(str(job_id), "")
+        job_id, memory_counts = mine[0].job_id, self._memory_counts()
+        excluded = self._excluded(f"--jobs={job_id}").get(job_id, "")
         spread = self._details.allocations(mine, memory_counts, forget=False)
-        return parse.job(mine[0], excluded, memory_counts, spread.get(str(job_id), ()))
+        return parse.job(mine[0], excluded, memory_counts, spread.get(job_id, ()))
 
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
         return self._details.units([job.id for job in jobs])
@@ -320,6 +320,13 @@ class _NoSuchJobError(GatewayError):
 def _secret() -> str:
     # A suffix that began with a digit would be taken for a size, a comma would end the field.
     return f"<{secrets.token_hex(16)}>"
+
+
+def _is_named(row: parse.JobRow, job: str) -> bool:
+    """Whether the row is that of the job with this raw id, or has this task of an array."""
+    array, _, task = job.partition("_")
+    is_task = bool(task) and row.array_job_id == array and int(task) in parse.row_tasks(row)
+    return is_task or row.job_id == job
 
 
 def _naming(job_ids: Iterable[str]) -> list[str]:

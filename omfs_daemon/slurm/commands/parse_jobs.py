@@ -187,7 +187,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tupl
         priority=read(0, values.whole, row.priority),
         nice=read(0, values.whole, row.nice),
         eligible=inf if waits and still_waits(row.dependency) else read(None, values.epoch, row.eligible),
-        start=None if waits else read(None, values.epoch, row.start),  # a waiting job's is only expected
+        start=read(None, _start, row, state),
         run_time=0.0 if row.time_used == "INVALID" else read(0.0, values.duration, row.time_used),
         time_limit=read(inf, values.duration, row.time_limit),
         allocations=whole_nodes(row) if allocations is None else allocations,
@@ -272,6 +272,12 @@ def still_waits(dependency: str) -> bool:
 def _ref(row: JobRow, task_ids: Sequence[int]) -> str:
     """The reference for commands; the array's bare id would address all of its tasks."""
     return tasks_ref(values.whole(row.array_job_id), task_ids) if task_ids else row.job_id
+
+
+def _start(row: JobRow, state: JobState) -> float | None:
+    """That of a waiting job is only expected, and that of one that was canceled while it waited is its end."""
+    has_started = bool(row_nodes(row)) if state is JobState.ENDED else state is not JobState.PENDING
+    return values.epoch(row.start) if has_started else None
 
 
 def _hold(row: JobRow) -> Hold:

@@ -90,8 +90,8 @@ class PySlurmGateway:
     def settings(self) -> SlurmSettings:
         return self._commands.settings()
 
-    def find(self, job_id: int) -> Job | None:
-        return self._commands.find(job_id)
+    def find(self, job: int | str) -> Job | None:
+        return self._commands.find(job)
 
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
         return self._commands.units(jobs)

@@ -133,8 +133,8 @@ class FakeGateway:
     def jobs(self) -> list[Job]:
         return self._ask("jobs", lambda: [self.faults.applied_to(job) for job in self.slurm.live()])
 
-    def find(self, job_id: int) -> Job | None:
-        return self._ask("find", lambda: self._found(job_id))
+    def find(self, job: int | str) -> Job | None:
+        return self._ask("find", lambda: self._found(job))
 
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
         def units_of(job: Job) -> Units:
@@ -312,8 +312,10 @@ class FakeGateway:
         self.slurm.resume(record)
         return None
 
-    def _found(self, job_id: int) -> Job | None:
-        record = self.slurm.records.get(job_id)
+    def _found(self, job: int | str) -> Job | None:
+        array, _, task = str(job).partition("_")
+        known = self.slurm.records_of(int(array)) if task else filter(None, [self.slurm.records.get(int(array))])
+        record = next((record for record in known if not task or int(task) in record.tasks), None)
         if record is None:
             return None
         return self.faults.applied_to(record.view(self.slurm.now))

@@ -108,7 +108,7 @@ HISTORY: HistoryView = {
             "account": "physics",
             "urgent": False,
             "reason": "entitled",
-            "victims": [{"job": "7", "account": "bio", "method": "requeue"}],
+            "victims": [{"job": "7", "account": "bio", "method": "requeue", "preempted": False}],
             "waited_seconds": 0.4,
             "outcome": "done",
         }
@@ -210,7 +210,7 @@ def test_json_is_the_view_itself(site: Site, words: list[str], view: object) -> 
         ),
         (["plan"], ["would preempt one job", "7 of bio (requeue)", "cpus 8", "Refused by the validator"]),
         (["why", "7"], ["job 7 of ann in bio, class scratch, PENDING", "waits until job 9 runs"]),
-        (["history"], ["entitled", "0.4 s", "done"]),
+        (["history"], ["entitled", "0.4 s", "done", "not preempted"]),
         (["entitlements", "list"], ["bio", "50", "the cluster"]),
     ],
 )

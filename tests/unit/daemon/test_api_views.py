@@ -58,8 +58,8 @@ def test_each_preemption_has_its_own_rows() -> None:
 def test_a_job_without_rows_has_no_costs() -> None:
     costs = Costs([row(10, "out", 1), row(20, "in", 2)])
     assert victim_views(preemption(30, "7", "8"), costs) == [
-        {"job": "7", "account": "bio", "method": "dmtcp"},
-        {"job": "8", "account": "bio", "method": "dmtcp"},
+        {"job": "7", "account": "bio", "method": "dmtcp", "preempted": True},
+        {"job": "8", "account": "bio", "method": "dmtcp", "preempted": True},
     ]
 
 
