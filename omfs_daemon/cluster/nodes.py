@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. ``up``: Slurm would start a job on it now (it is not down, drained, or in maintenance).
+    """One node. ``up``: Slurm would start a job on it now (it is not down, drained, or in maintenance). ``works``: the
+    jobs that it has run on, and suspended ones can be resumed, also where it is drained or in maintenance.
 
     ``cpus_taken``, ``memory_taken``: allocated according to Slurm, including the memory of suspended jobs.
     ``gres``: counts by name; typed entries (``gpu:a100``) and their sum (``gpu``).
@@ -17,6 +18,7 @@ class Node:
     cpus: int
     memory: int
     up: bool = True
+    works: bool = True
     state: str = "IDLE"
     gres: tuple[tuple[str, int], ...] = ()
     features: frozenset[str] = frozenset()

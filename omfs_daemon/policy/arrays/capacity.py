@@ -63,7 +63,7 @@ class Capacity:
         soon = job_arrays.completing + ([job for job in running if job.ref in leaving] if leaving else [])
         now = FreeResources(
             node_arrays,
-            np.where(node_arrays.up, node_arrays.cpus - used_cpus, 0),
+            np.where(node_arrays.works, node_arrays.cpus - used_cpus, 0),
             node_arrays.memory - used_memory,
             {name: total.copy() for name, total in node_arrays.gres.items()},
             self._blocked_now([*running, *job_arrays.completing]),

@@ -32,12 +32,12 @@ def job_resources(
     gres: tuple[tuple[str, int], ...],
     blocks: frozenset[str] = frozenset(),
 ) -> JobResources:
-    """The resources on nodes that are up; nothing can be used on the others."""
-    index, up = node_arrays.index, node_arrays.up
+    """The resources on nodes that work; nothing can be used on the others."""
+    index, works = node_arrays.index, node_arrays.works
     found = []
     for node, cpus, memory in allocations:
         i = index.get(node)
-        if i is not None and up[i]:
+        if i is not None and works[i]:
             found.append((i, cpus, memory))
     return JobResources(tuple(found), gres, blocks)
 
@@ -65,14 +65,17 @@ def freed_gres(job: Job, method: MethodTraits) -> tuple[tuple[str, int], ...]:
 def has_place(
     free: FreeResources, ref: str, allocations: Sequence[Allocation], gres: tuple[tuple[str, int], ...]
 ) -> bool:
-    """Whether a suspended job could resume: its CPUs and the ``gres`` it gave up are free; it still has its memory."""
+    """Whether a suspended job could resume: its CPUs and the ``gres`` it gave up are free; it still has its memory.
+
+    Also where Slurm starts no other jobs: an administrator who drains a node waits until its jobs have ended.
+    """
     node_arrays = free.node_arrays
     index = node_arrays.index
     if free.blocked[ref] > 0:
         return False
     return all(
         allocation.node in index
-        and bool(node_arrays.up[index[allocation.node]])
+        and bool(node_arrays.works[index[allocation.node]])
         and free.cpus[index[allocation.node]] >= allocation.cpus
         for allocation in allocations
     ) and all(
@@ -85,8 +88,8 @@ def has_place(
 class FreeResources:
     """The free resources of all nodes.
 
-    Counts go below zero where more is taken than there is, so that it can be given back; ``total`` counts free CPUs;
-    ``blocked``: by how many jobs each suspended job is kept from being resumed.
+    Counts go below zero where more is taken than there is, so that it can be given back; ``total`` counts free CPUs of
+    nodes that are up; ``blocked``: by how many jobs each suspended job is kept from being resumed.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class FreeResources:
     ) -> None:
         self.node_arrays, self.cpus, self.memory, self.gres = node_arrays, cpus, memory, gres
         self.blocked = blocked
-        self.total = int(np.maximum(cpus, 0).sum())
+        self.total = int(np.maximum(cpus, 0)[node_arrays.up].sum())
         self.refused = RefusedRequests()
 
     def copy(self) -> FreeResources:
@@ -119,7 +122,7 @@ class FreeResources:
             before = int(self.cpus[i])
             after = before + sign * cpus
             self.cpus[i] = after
-            self.total += max(0, after) - max(0, before)
+            self.total += (max(0, after) - max(0, before)) * bool(self.node_arrays.up[i])
             self.memory[i] += sign * memory
         for name, count in moved.gres:
             for known in self.node_arrays.same_gres(name):
@@ -133,7 +136,7 @@ class FreeResources:
         """Limit these nodes to what is free in ``other``."""
         for i in nodes:
             cpus = min(int(self.cpus[i]), int(other.cpus[i]))
-            self.total += max(0, cpus) - max(0, int(self.cpus[i]))
+            self.total += (max(0, cpus) - max(0, int(self.cpus[i]))) * bool(self.node_arrays.up[i])
             self.cpus[i] = cpus
             self.memory[i] = min(self.memory[i], other.memory[i])
             for name, free in self.gres.items():

@@ -33,6 +33,7 @@ class NodeArrays:
         self.names = [node.name for node in all_nodes]
         self.index = {name: i for i, name in enumerate(self.names)}
         self.up: Bools = np.array([node.up for node in all_nodes], dtype=bool)
+        self.works: Bools = self.up | np.array([node.works for node in all_nodes], dtype=bool)
         self.cpus: Ints = np.array([node.cpus for node in all_nodes], dtype=np.int64)
         self.memory: Ints = np.array([node.memory for node in all_nodes], dtype=np.int64)
         self.cpus_taken: Ints = np.array([node.cpus_taken for node in all_nodes], dtype=np.int64)

@@ -16,7 +16,11 @@ from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, SlurmSettings
 _SHOWN = 160
 
 # Slurm starts jobs on a node only in these states; any other state, known or not, means that it may not.
-_NODE_WORKS = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "CLOUD", "DYNAMIC_NORM"})
+_NODE_STARTS_JOBS = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "CLOUD", "DYNAMIC_NORM"})
+
+# On these it lets jobs end that are there, also suspended ones that are resumed: a reboot or a power-down waits for
+# them.
+_NODE_KEEPS_JOBS = _NODE_STARTS_JOBS | {"DRAIN", "MAINTENANCE", "RESERVED", "REBOOT_REQUESTED", "POWER_DOWN"}
 _NODE_MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN"}
 _NODE_MARKS |= {"$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}
 _FIELD = re.compile(r"(\S+?)=(\S*)")
@@ -40,7 +44,8 @@ def parse_nodes(printed: str) -> list[Node]:
     """``scontrol -o show nodes``.
 
     ``up`` is False for a node that is down, drained, failing, in maintenance or in a reservation, does not respond,
-    is powered down or on its way to one of these; also for any unknown state.
+    is powered down or on its way to one of these; also for any unknown state. ``works`` is False for one that is down,
+    does not respond, or is powered down, or whose reboot has begun.
     """
     return [_node(_fields(line, "NodeName")) for line in _lines(printed, "No nodes in the system")]
 
@@ -76,7 +81,8 @@ def _node(fields: dict[str, str]) -> Node:
             # Effective CPUs exclude the cores that are reserved for the system (CoreSpecCount).
             cpus=values.whole(fields.get("CPUEfctv", fields["CPUTot"])),
             memory=values.memory(fields["RealMemory"]),
-            up=words <= _NODE_WORKS,
+            up=words <= _NODE_STARTS_JOBS,
+            works=words <= _NODE_KEEPS_JOBS,
             state=fields["State"],
             gres=values.pairs(values.gres(fields.get("Gres", ""))),
             features=frozenset(values.names(fields.get("ActiveFeatures", ""))),

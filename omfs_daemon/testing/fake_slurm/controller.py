@@ -25,14 +25,14 @@ from omfs_daemon.testing.fake_slurm.fake_job_submit import (
 from omfs_daemon.testing.fake_slurm.fake_jobs import BAD_CONSTRAINTS, History, Record, Submission
 from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts, sorted_licenses
 from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode
-from omfs_daemon.testing.fake_slurm.job_lifecycle import JobLifecycle
+from omfs_daemon.testing.fake_slurm.node_failures import NodeFailures
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from omfs_daemon.testing.fake_slurm.scheduler import Scheduler
 
 _TIMING = Timing()
 
 
-class FakeSlurm(JobLifecycle):
+class FakeSlurm(NodeFailures):
     """The cluster, and what users and failures do to it; ``FakeGateway`` is the administrator's side."""
 
     def __init__(
@@ -97,7 +97,7 @@ class FakeSlurm(JobLifecycle):
             admin_comment=what.admin_comment,
             licenses=sorted_licenses(what.licenses),
             launched=what.launched,
-            requeue=what.requeue,
+            requeue=what.requeue and not what.interactive,
             comment=what.comment,
         )
         if what.array:
@@ -181,27 +181,7 @@ class FakeSlurm(JobLifecycle):
         record.admin_comment = recorded_by_administrator(record, holds)
         record.comment = without_wait_word(record.comment)
 
-    # -- failures ----------------------------------------------------------------------------------
-    def node_down(self, name: str) -> None:
-        """A node dies: its jobs are requeued (not held), or end if they may not be."""
-        self.catch_up()
-        self.fake_nodes[name].up = False
-        for record in list(self._jobs.live.values()):
-            if any(taken.node == name for taken in record.taken):
-                self._lose_node(record)
-        self._schedule()
-
-    def node_up(self, name: str) -> None:
-        """A node works again, also after a drain."""
-        self.catch_up()
-        self.fake_nodes[name].up, self.fake_nodes[name].drained = True, False
-        self.wake()
-
-    def drain(self, name: str) -> None:
-        """No new jobs on a node; those on it continue."""
-        self.catch_up()
-        self.fake_nodes[name].drained = True
-
+    # -- jobs on nodes ------------------------------------------------------------------------------
     def behave(self, job_id: int, launched: OmfsRunBehavior) -> None:
         """From now on omfs-run in the job does this."""
         self.catch_up()

@@ -24,6 +24,7 @@ class Timing:
     kill_wait: float = 5.0
     completing: float = 0.1
     min_job_age: float = 300.0
+    slurmd_timeout: float = 300.0
 
 
 class Events:

@@ -27,6 +27,7 @@ Order = Callable[[Record], str | None]
 UNKNOWN = "Invalid job id specified"
 PENDING = "Job is pending execution"
 FINISHED = "Job has already finished"
+NOT_BATCH = "Only batch jobs are accepted or processed"
 DISABLED = "Requested operation is presently disabled"
 BAD_LICENSE = "Invalid license specification"
 NOT_RUNNING = "Job is not pending nor running"
@@ -226,7 +227,7 @@ class FakeGateway:
         def order(record: Record) -> str | None:
             if record.state in (JobState.ENDED, JobState.COMPLETING):
                 return FINISHED
-            record.requeue, record.shown = True, None
+            record.requeue, record.shown = not record.what.interactive, None
             return None
 
         return self._send("allow_requeue", refs, order)
@@ -282,6 +283,8 @@ class FakeGateway:
 
     def _requeue(self, record: Record) -> str | None:
         """``scontrol requeue incomplete``: accepted and without effect for a waiting or ended job."""
+        if record.what.interactive:
+            return NOT_BATCH
         if record.active and not record.requeue:
             return DISABLED
         if record.active:

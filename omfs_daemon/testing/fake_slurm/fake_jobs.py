@@ -24,7 +24,8 @@ class Submission:
     last got the signal ``saves_on``. ``priority`` is what Slurm's own factors give. ``begin`` is an absolute time,
     ``after`` are jobs that must have ended (afterany). ``array`` are task ids. A job that
     ``ignores_term`` ends only by SIGKILL. ``licenses`` by name; ``launched``: its batch script runs under omfs-run.
-    ``heterogeneous``: the job is the first part of a heterogeneous one.
+    ``heterogeneous``: the job is the first part of a heterogeneous one. ``interactive``: salloc or srun, not sbatch:
+    Slurm never requeues it.
     """
 
     request: JobRequest
@@ -49,6 +50,7 @@ class Submission:
     licenses: tuple[tuple[str, int], ...] = ()
     launched: OmfsRunBehavior | None = None
     heterogeneous: bool = False
+    interactive: bool = False
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.units import CPU, Unit, Units
 
 GPU = "gpu"
+NOT_RESPONDING = "NOT_RESPONDING"
 
 
 class Taken(NamedTuple):
@@ -46,7 +47,11 @@ class Taken(NamedTuple):
 
 @dataclass(slots=True)
 class FakeNode:
-    """One node and what of it is taken. ``completing`` counts jobs whose end is not over: nothing starts here then."""
+    """One node and what of it is taken. ``completing`` counts jobs whose end is not over: nothing starts here then.
+
+    ``closed``: why no job starts here although the node works, as Slurm names it (``DRAIN``); "" if they do. ``stuck``:
+    no job that is completing here ever leaves, because an epilog or slurmd itself hangs.
+    """
 
     node: Node
     busy: int = 0
@@ -55,7 +60,8 @@ class FakeNode:
     completing: int = 0
     gpus: int = 0
     up: bool = True
-    drained: bool = False
+    closed: str = ""
+    stuck: bool = False
 
     @classmethod
     def empty(cls, node: Node) -> FakeNode:
@@ -70,7 +76,7 @@ class FakeNode:
 
     @property
     def starts_jobs(self) -> bool:
-        return self.up and not self.drained
+        return self.up and not self.closed
 
     @property
     def has_free_cpus(self) -> bool:
@@ -82,7 +88,8 @@ class FakeNode:
         return replace(
             self.node,
             up=self.starts_jobs,
-            state=self._state(taken),
+            works=self.up and self.closed != NOT_RESPONDING,
+            state="+".join(filter(None, (self._state(taken), self.closed))),
             cpus_taken=taken,
             memory_taken=self.memory,
         )
@@ -90,8 +97,6 @@ class FakeNode:
     def _state(self, taken: int) -> str:
         if not self.up:
             return "DOWN"
-        if self.drained:
-            return "DRAINING" if taken or self.completing else "DRAINED"
         if self.completing:
             return "COMPLETING"
         return "IDLE" if not taken else "MIXED" if taken < self.node.cpus else "ALLOCATED"

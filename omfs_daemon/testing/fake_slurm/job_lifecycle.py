@@ -92,6 +92,8 @@ class JobLifecycle(ABC):
     def send(self, record: Record, signal: str, batch_only: bool) -> None:
         """A signal to an active job: it may save its work, or end."""
         record.history.signals.append((self.now, signal, batch_only))
+        if any(self.fake_nodes[taken.node].stuck for taken in record.taken):
+            return  # Slurm says nothing of a signal that does not arrive
         if signal == record.what.saves_on:
             record.checkpoint = record.work(self.now)
         if record.launched is not None and signal == "USR1" and batch_only:
@@ -170,6 +172,13 @@ class JobLifecycle(ABC):
         self._at(self.now + wait + self.timing.completing, record, self._leave)
 
     def _leave(self, record: Record) -> None:
+        """Where a node is stuck it stays (``node_failures.py``)."""
+        if not any(self.fake_nodes[taken.node].stuck for taken in record.taken):
+            self._free(record)
+
+    def _free(self, record: Record) -> None:
+        """The end of completing."""
+        record.epoch += 1
         for taken in record.taken:
             self.fake_nodes[taken.node].completing -= 1
         self.licenses.give_back(record.licenses)
@@ -198,18 +207,3 @@ class JobLifecycle(ABC):
         for dependent in self._jobs.retire(record):
             self.reconsider(dependent)
         self._at(self.now + self.timing.min_job_age, record, self._jobs.forget)
-
-    def _lose_node(self, record: Record) -> None:
-        if record.state is JobState.COMPLETING:
-            return
-        if not record.requeue:
-            self.end(record, "NODE_FAIL")
-            return
-        suspended = record.state is JobState.SUSPENDED
-        self._count_as_requeued(record)
-        self._pause(record)
-        record.ran = 0.0
-        for taken in record.taken:
-            self.fake_nodes[taken.node].give_back(taken, cores=not suspended)
-        self.licenses.give_back(record.licenses)
-        self._wait_again(record)

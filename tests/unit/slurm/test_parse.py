@@ -414,6 +414,24 @@ class TestNodes:
     def test_up(self, state: str, up: bool) -> None:
         assert parse_cluster.parse_nodes(NODE.format(state=state))[0].up is up
 
+    @pytest.mark.parametrize(
+        ("state", "works"),
+        [
+            ("IDLE", True),
+            ("MIXED+DRAIN", True),
+            ("IDLE+DRAIN+POWER_DOWN", True),
+            ("MIXED+DRAIN+REBOOT_REQUESTED", True),
+            ("ALLOCATED+MAINTENANCE+RESERVED", True),
+            ("DOWN+DRAIN+REBOOT_ISSUED", False),
+            ("IDLE+POWERING_DOWN", False),
+            ("DOWN+DRAIN", False),
+            ("MIXED+COMPLETING+NOT_RESPONDING", False),
+            ("MIXED*+DRAIN", False),
+        ],
+    )
+    def test_works(self, state: str, works: bool) -> None:
+        assert parse_cluster.parse_nodes(NODE.format(state=state))[0].works is works
+
     @pytest.mark.parametrize("text", ["rubbish\n", "NodeName=n1 State=IDLE\n"])
     def test_what_is_not_understood_is_an_error(self, text: str) -> None:
         with pytest.raises(ParseError):
