@@ -4,7 +4,8 @@ Of several wishes for a field, the first in this list counts:
 
 1. preemptions under way: the preemptor is ranked first, pinned, and free; victims are marked or held
 2. preempted jobs: those that are suspended keep their mark, and give up licenses until they run again
-3. jobs for which the daemon has chosen nodes: pinned until they start, or for ``start_timeout``
+3. jobs for which the daemon has chosen nodes: pinned until they start, or for ``start_timeout``; then held until it
+   chooses others
 4. admission: non-preemptible jobs beyond their account's entitlement are held
 5. ranks
 
@@ -17,12 +18,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from omfs_daemon.cluster.holds import is_held, may_hold
 from omfs_daemon.cluster.job_refs import without_task
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
-from omfs_daemon.policy.plan import TEXT, Plan
+from omfs_daemon.policy.plan import TEXT, Plan, Reason
 from omfs_daemon.preemption.observation import Observation
-from omfs_daemon.preemption.ownership import JobField, Value, licenses_value
+from omfs_daemon.preemption.ownership import JobField, Value, licenses_of, licenses_value, nodes_of
 from omfs_daemon.preemption.preemption import Preemption, VictimState
 from omfs_daemon.preemption.progress import due_victims, is_in_later_run
 from omfs_daemon.preemption.records import JobEvent
@@ -108,6 +110,7 @@ def desired_state(
     for _, preemption in sorted(state.preemptions.items()):
         _want_preemptor(desired, preemption, observation)
         _want_victims(desired, preemption, observation, settings)
+    _take_back_nodes(desired, state, observation, settings, now)
     return desired
 
 
@@ -139,10 +142,13 @@ def _place(
     desired: Desired, plan: Plan, state: State, observation: Observation, settings: Settings, now: float
 ) -> None:
     """Jobs that left the choice of their nodes to us get nodes and licenses together, before they are released. One
-    that does not start is chosen other nodes for after a while."""
+    that does not start is chosen other nodes for after a while, or as soon as Slurm starts no jobs on these."""
     for ref, owned in state.owned.items():
+        nodes_field = owned.get(JobField.NODES)
+        chosen = nodes_of(nodes_field.value) if nodes_field is not None else ()
+        are_up = all((node := observation.node(name)) is not None and node.up for name in chosen)
         for name, value in owned.items():
-            if value.wanted_by == PLACEMENT and now - value.since < settings.start_timeout:
+            if value.wanted_by == PLACEMENT and are_up and now - value.since < settings.start_timeout:
                 desired.fields[ref, name] = WantedField(value.value, PLACEMENT)
     released = {change.ref for change in plan.releases}
     for start in plan.starts:
@@ -153,6 +159,25 @@ def _place(
         licenses = settings.node_licenses.placed(job.licenses, nodes)
         desired.fields[start.ref, JobField.NODES] = WantedField(nodes, PLACEMENT)
         desired.fields[start.ref, JobField.LICENSES] = WantedField(licenses_value(licenses), PLACEMENT)
+
+
+def _take_back_nodes(desired: Desired, state: State, observation: Observation, settings: Settings, now: float) -> None:
+    """A job for which we had chosen nodes that it waits for no longer is held, before it gets the licenses of any node
+    back: with these Slurm could start it on a node whose device is taken."""
+    for ref, owned in state.owned.items():
+        licenses, job = owned.get(JobField.LICENSES), observation.job(ref)
+        if licenses is None or (ref, JobField.LICENSES) in desired.fields or job is None:
+            continue
+        if job.state is not JobState.PENDING or not settings.node_licenses.are_of_any(licenses_of(licenses.baseline)):
+            continue
+        text = TEXT[Reason.UNPLACED]
+        desired.hold(job, ref, WantedHold(MarkWord.HELD, f"[omfs] {text}"))
+        desired.releases.pop(ref, None)
+        if may_hold(job) and not is_held(job):
+            desired.holding[ref] = JobEvent(now, ref, job.user, job.account, "held", text)
+            for name in (JobField.NODES, JobField.LICENSES):
+                if name in owned:
+                    desired.fields[ref, name] = WantedField(owned[name].value, owned[name].wanted_by)
 
 
 def _keep_suspended(desired: Desired, state: State, observation: Observation, ref: str) -> None:

@@ -8,7 +8,7 @@ from omfs_daemon.cluster.holds import is_held_by_others
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
-from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
+from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step, VictimState
 from omfs_daemon.preemption.progress import MethodSettings, ObservedCluster, moving_in, progress_of, runs_still, seen_of
 
 
@@ -41,6 +41,7 @@ def _after_stopping(
     may_spare = PreemptionProgress.UNTOUCHED in progress.values()
     may_spare = may_spare or any(map(method_settings.is_careful, preemption.victims))
     needless = _no_longer_needed(preemption, view, now) if may_spare else None
+    needless = needless or _without_its_nodes(preemption, view, now)
     if needless is not None:
         return needless
     refused = dict(preemption.refused)
@@ -72,6 +73,27 @@ def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float)
     """While work is saved, other jobs may end, so that the preemptor runs already, or it may be gone, or be held by
     somebody. Then no further victim is preempted for it."""
     return _what_became_of_preemptor(preemption, Step.UNDONE, view, now)
+
+
+def _without_its_nodes(preemption: Preemption, view: ObservedCluster, now: float) -> Preemption | None:
+    """While a node is freed it may be drained, reserved, powered down, or die. The preemptor cannot start there then,
+    and is planned anew."""
+    preemptor = preemption.preemptor
+    job = view.job(preemptor.ref)
+    if job is None or job.holds_cpus:
+        return None
+    lost = [allocation.node for allocation in preemptor.allocations if not _is_usable(allocation.node, preemptor, view)]
+    if not lost and not (preemptor.suspended and job.state is JobState.PENDING):
+        return None
+    text = f"Slurm starts no jobs on {', '.join(lost)}" if lost else "it was requeued: its node had failed"
+    undone = _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NODE_LOST)
+    return replace(undone, refused=(*preemption.refused, (preemptor.ref, text)))
+
+
+def _is_usable(name: str, preemptor: Preemptor, view: ObservedCluster) -> bool:
+    """A suspended job is resumed wherever it could run on."""
+    node = view.node(name)
+    return node is not None and (node.works if preemptor.suspended else node.up)
 
 
 def _is_resized(victim: VictimState, view: ObservedCluster) -> bool:
@@ -122,7 +144,7 @@ def _how_late(victim: VictimState, method_settings: MethodSettings) -> str:
 def _after_starting(
     preemption: Preemption, view: ObservedCluster, now: float, method_settings: MethodSettings
 ) -> Preemption:
-    found = _what_became_of_preemptor(preemption, Step.DONE, view, now)
+    found = _what_became_of_preemptor(preemption, Step.DONE, view, now) or _without_its_nodes(preemption, view, now)
     if found is not None:
         return found
     if now - preemption.since > method_settings.start_limit(preemption.preemptor):

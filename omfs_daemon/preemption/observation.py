@@ -9,6 +9,7 @@ from functools import cached_property
 
 from omfs_daemon.cluster.job_refs import first_task, task_ids_of
 from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.cluster.units import ResumeBlocks, resume_blocks
 from omfs_daemon.preemption.methods.node_work import NodeWorkStatus
@@ -75,6 +76,9 @@ class Observation:
                     found[job.ref] = number
         return found
 
+    def node(self, name: str) -> Node | None:
+        return self.snapshot.nodes.get(name)
+
     def ended(self, ref: str) -> Job | None:
         return self._ended.get(ref)
 
@@ -93,7 +97,7 @@ class Observation:
     def fit_together(self, jobs: Sequence[Job]) -> set[str]:
         """Which of these suspended jobs could be resumed together on idle CPUs of their own, in the given order."""
         taken = _cpus_by_node(job for job in self.snapshot.jobs.values() if job.holds_cpus)
-        free = {name: node.cpus - taken[name] for name, node in self.snapshot.nodes.items() if node.up}
+        free = {name: node.cpus - taken[name] for name, node in self.snapshot.nodes.items() if node.works}
         fitting: set[str] = set()
         blocked: set[str] = set()
         for job in jobs:

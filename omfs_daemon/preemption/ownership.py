@@ -29,7 +29,7 @@ class JobField(StrEnum):
 @dataclass(frozen=True, slots=True)
 class OwnedField:
     """``value``: as we set it last; ``baseline``: the value of others that comes back when nobody wants ours any more;
-    ``wanted_by``: the preemption or rule; ``since``: when it was first wanted."""
+    ``wanted_by``: the preemption or rule, "" once the job runs and nobody wants it; ``since``: when that began."""
 
     value: Value
     baseline: Value

@@ -42,6 +42,7 @@ class PreemptionOutcome(StrEnum):
     VICTIM_STAYED = "victim_not_preempted"
     REFUSED = "refused_by_slurm"
     TOO_OLD = "decision_too_old"
+    NODE_LOST = "node_lost"
 
 
 @dataclass(frozen=True, slots=True)

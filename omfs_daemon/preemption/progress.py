@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.preemption.methods.base import ObservedJob, PreemptionProgress, PreemptMethod
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWorkState, NodeWorkStatus
 from omfs_daemon.preemption.methods.not_installed import method_named
@@ -17,6 +18,9 @@ class ObservedCluster(Protocol):
 
     def job(self, ref: str) -> Job | None:
         """The job, or one task of an array that is pending as a whole; None if Slurm lists it no longer."""
+
+    def node(self, name: str) -> Node | None:
+        """The node; None if Slurm does not list it."""
 
     def ended(self, ref: str) -> Job | None:
         """A preemptor that is no longer listed, as far as Slurm remembers it."""

@@ -31,9 +31,16 @@ from omfs_daemon.preemption.desired import Desired, WantedField, WantedHold
 from omfs_daemon.preemption.effects import Chain, Effects
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, OwnedField, Value, licenses_of, licenses_value, nodes_of
+from omfs_daemon.preemption.records import JobEvent
 from omfs_daemon.preemption.state import FieldSet, FieldsLeft, FieldsSet, HoldsOver, State
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.orders import Order
+
+RETURNED_WITHIN = 600.0
+"""Seconds after which the daemon no longer tries to give a job back the licenses that it had before it was preempted:
+Slurm refuses them, as it does when they have been removed from slurm.conf."""
+
+_NOT_RETURNED = "Slurm refuses the licenses that it gave up while it was preempted: it runs without them"
 
 _BOTH_LICENSES = (JobField.LICENSES, JobField.KEPT_LICENSES)
 
@@ -82,15 +89,23 @@ def _fields(
     missing: dict[str, dict[JobField, tuple[Value, int]]] = {}
     for ref, name in keys:
         job = observation.job(ref)
-        if job is None or (scope is not None and ref not in scope) or not _can_change(job, name):
+        if job is None or (scope is not None and ref not in scope):
             continue
-        seen = _value_of(job, name)
         all_owned = state.owned.get(ref, {})
         wanted, owned = desired.fields.get((ref, name)), all_owned.get(name)
+        if wanted is None and owned is not None and owned.wanted_by and _has_served(job, name):
+            owned = replace(owned, wanted_by="", since=now)
+            sets.append(FieldSet(ref, name, owned))
+        if not _can_change(job, name):
+            continue
+        seen = _value_of(job, name)
         if wanted is None:
             if owned is None or (name is JobField.NICE and seen == owned.value):
                 continue  # a rank stays until the planner changes it
-            if seen in _values_of_ours(name, all_owned) and seen != owned.baseline:
+            if _is_refused_for_good(owned, name, now):
+                effects.events.append(JobEvent(now, ref, job.user, job.account, "licenses_not_returned", _NOT_RETURNED))
+                left.append((ref, name))
+            elif seen in _values_of_ours(name, all_owned) and seen != owned.baseline:
                 missing.setdefault(ref, {})[name] = owned.baseline, 0
             else:
                 left.append((ref, name))
@@ -105,6 +120,17 @@ def _fields(
     if left:
         effects.records.append(FieldsLeft(tuple(left)))
     found += [_Wanted(order, preemption) for ref, values in missing.items() for order, preemption in _set(ref, values)]
+
+
+def _has_served(job: Job, name: JobField) -> bool:
+    """Whether the job runs, so that nobody waits for what we have set: if it is requeued, it gets its own value back at
+    once."""
+    return job.runs and name is not JobField.NICE
+
+
+def _is_refused_for_good(owned: OwnedField, name: JobField, now: float) -> bool:
+    """Whether Slurm has not let a running job have its licenses back for a long time: they may exist no longer."""
+    return name is JobField.KEPT_LICENSES and not owned.wanted_by and now - owned.since > RETURNED_WITHIN
 
 
 def _values_of_ours(name: JobField, owned: Mapping[JobField, OwnedField]) -> Iterable[Value]:

@@ -172,7 +172,7 @@ def _back_offs(preemption: Preemption, state: State, known: set[str], now: float
     """After a preemption that failed the same is not tried again at once. A victim's back-off is doubled each time, so
     that a preemptor does not wait again and again for the same job."""
     not_failed = (PreemptionOutcome.STARTED, PreemptionOutcome.PREEMPTOR_GONE, PreemptionOutcome.PREEMPTOR_HELD)
-    if preemption.outcome in (*not_failed, PreemptionOutcome.TOO_OLD):
+    if preemption.outcome in (*not_failed, PreemptionOutcome.TOO_OLD, PreemptionOutcome.NODE_LOST):
         return []
     match preemption.outcome:
         case PreemptionOutcome.VICTIM_STAYED | PreemptionOutcome.REFUSED:
@@ -204,6 +204,7 @@ def _end(effects: Effects, preemption: Preemption, known: set[str], observation:
         PreemptionOutcome.PREEMPTOR_REQUEUED: "had started, and was requeued before that was observed; undone",
         PreemptionOutcome.VICTIM_STAYED: "; ".join(["a job could not be preempted; undone", *messages]),
         PreemptionOutcome.REFUSED: "Slurm refused: " + "; ".join(messages),
+        PreemptionOutcome.NODE_LOST: "; ".join(["lost a node that was freed for it; planned again", *messages]),
         PreemptionOutcome.TOO_OLD: "the decision was too old when it could be executed; undone, and planned again",
     }[outcome]
     data: dict[str, object] = {"preemption": preemption.id}

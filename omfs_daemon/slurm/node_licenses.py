@@ -113,6 +113,10 @@ class NodeLicenses:
                 counts[node_license.on(node)] += ceil(count / len(nodes))
         return tuple(sorted(counts.items()))
 
+    def are_of_any(self, licenses: Pairs) -> bool:
+        """Whether some of these licenses leave the node open."""
+        return any(name == node_license.any for name, _ in licenses for node_license in self.node_licenses)
+
     def without(self, licenses: Pairs, kinds: Collection[str], nodes: Collection[str]) -> Pairs:
         """What a job on these nodes keeps when it gives up its resources of these kinds."""
         given = {
