@@ -11,6 +11,7 @@ from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.daemon.store.history_database import PastPreemption
 from omfs_daemon.preemption.preemption import Step
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
+from omfs_daemon.testing.fake_slurm.people import Actor, People
 from tests.support.fake_site import Site
 from tests.support.preemption_cases import check_peace, lost, methods_site, preemptor, victim
 
@@ -66,15 +67,15 @@ def while_a_victim_leaves(site: Site) -> int:
     return begun(site)
 
 
-def while_its_node_is_drained(site: Site) -> int:
+def while_its_owner_defers_it(site: Site) -> int:
     urgent = while_a_victim_leaves(site)
-    site.slurm.drain("n1")
+    assert People(site.slurm).set_begin(urgent, Actor.OWNER, site.now + 60)
     site.run(5)
     assert step_of(site) is Step.STARTING
     return urgent
 
 
-@pytest.mark.parametrize("wait", [while_work_is_saved, while_a_victim_leaves, while_its_node_is_drained])
+@pytest.mark.parametrize("wait", [while_work_is_saved, while_a_victim_leaves, while_its_owner_defers_it])
 def test_a_preemptor_that_is_canceled_while_it_waits_has_not_started(
     tmp_path: Path, wait: Callable[[Site], int]
 ) -> None:
@@ -84,7 +85,6 @@ def test_a_preemptor_that_is_canceled_while_it_waits_has_not_started(
     site.run(40)
     assert (past(site).outcome, past(site).waited) == ("preemptor_gone", None)
     assert started(site, urgent) == []
-    site.slurm.node_up("n1")
     site.rest()
     check_peace(site)
 
@@ -126,8 +126,6 @@ def test_a_preemptor_that_starts_elsewhere_has_slurms_time(tmp_path: Path) -> No
     (preemption,) = site.journal.state.preemptions.values()
     (pinned,) = preemption.preemptor.allocations
     site.slurm.drain(pinned.node)
-    site.run(3)
-    assert site.state(urgent) is JobState.PENDING
     site.slurm.cancel(next(job for job in jobs if site.runs(job)))
     site.gateway.pin(str(urgent), [])
     site.now += 4
