@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
@@ -252,6 +253,25 @@ def test_omfs_node_is_missing(omfsd: NodesDaemon) -> None:
     assert "No such file" in checked(omfsd)
     omfsd.end(urgent)
     assert omfsd.runs(job.id)
+
+
+def test_the_root_process_dies(omfsd: NodesDaemon) -> None:
+    assert omfsd.program.user != "root", "the clone and a Python with its packages must be readable for others"
+    omfsd.configure(retry=4)
+    omfsd.start()
+    job = omfsd.count()
+    omfsd.wait_usable(job)
+    assert omfsd.process is not None
+    (root,) = (process for process in psutil.Process(omfsd.process.pid).children() if process.uids().real == 0)
+    root.kill()
+    urgent = omfsd.urgent()
+    omfsd.wait_until(lambda: "root_process_ended" in omfsd.log.read_text(), "the daemon to miss it")
+    wait_unsupported(omfsd, job)
+    omfsd.wait_until(lambda: omfsd.runs(job.id), "the job to run on")
+    omfsd.stop()
+    omfsd.start()
+    omfsd.wait_counting(urgent)
+    omfsd.assert_all_well()
 
 
 DYING_BEFORE_SUSPEND = """
