@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def why(
     context: typer.Context,
-    job: Annotated[str, typer.Argument(help="A job as Slurm shows it: 1234, or 1234_7 of an array.")],
+    job: Annotated[str, typer.Argument(help="A job as Slurm shows it: 1234, or 1234_7 of an array; or a raw job id.")],
     as_json: AsJson = False,
 ) -> None:
     """Explain why a job waits or runs, and show its history.
@@ -39,9 +39,11 @@ def why_table(view: WhyView) -> Iterator[RenderableType]:
     if view["methods"]:
         yield _methods(view["methods"])
     if view["events"]:
-        events = table("", ("when", "event", "what"))
+        of_several = len({event["job"] for event in view["events"]}) > 1
+        events = table("", ("when", *(("job",) if of_several else ()), "event", "what"))
         for event in view["events"]:
-            events.add_row(when(event["time"]), cell(event["event"]), cell(event["text"]))
+            job = (cell(event["job"]),) if of_several else ()
+            events.add_row(when(event["time"]), *job, cell(event["event"]), cell(event["text"]))
         yield events
 
 

@@ -19,6 +19,7 @@ from omfs_daemon.preemption.methods.base import Action, NodeOrder
 from omfs_daemon.preemption.methods.node_work import NodeWork, NodeWorkSettings
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, absorb
+from omfs_daemon.preemption.records import JobEvent
 from omfs_daemon.preemption.state import (
     OrdersNumbered,
     OrdersSaved,
@@ -105,7 +106,7 @@ class EffectsRunner:
                 marked = self._record(batch, [], observation, boot)
                 taken |= self._send_batch(batch, marked, observation, nodes)
         finally:
-            self._tell(effects, taken)
+            self._tell(effects, taken, observation)
 
     # -- orders -------------------------------------------------------------------------------------------------
     def _record(
@@ -226,9 +227,10 @@ class EffectsRunner:
         )
 
     # -- history, log, and metrics ----------------------------------------------------------------------------
-    def _tell(self, effects: Effects, taken: set[str]) -> None:
+    def _tell(self, effects: Effects, taken: set[str], observation: Observation) -> None:
         events = [*effects.events, *(event for event in effects.events_if_taken if event.job in taken)]
         self._history_database.record_events(events)
+        self._history_database.record_tasks(self._clock(), _tasks(events, observation))
         self._history_database.record_costs(effects.costs)
         for paid in effects.costs:
             self._metrics.observe_cost(paid)
@@ -263,6 +265,14 @@ class EffectsRunner:
         if preemption.outcome is PreemptionOutcome.STARTED:
             # By our own clock, as observed: Slurm's start times are in whole seconds.
             self._metrics.observe_reclaim(max(0.0, preemption.since - preemption.begun))
+
+
+def _tasks(events: Iterable[JobEvent], observation: Observation) -> dict[int, str]:
+    """By raw id, the tasks of arrays among these jobs that are jobs of their own; the last task of an array has the
+    array's id."""
+    found = (observation.job(event.job) or observation.ended(event.job) for event in events)
+    jobs = [job for job in found if job is not None and job.array_id not in (None, job.id)]
+    return {job.id: job.ref for job in jobs if len(job.task_ids) == 1}
 
 
 def _keys(action: Action) -> list[_Key]:

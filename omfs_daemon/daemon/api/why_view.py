@@ -29,7 +29,10 @@ from omfs_daemon.preemption.state import State
 
 
 class EventView(TypedDict):
+    """``job``: as it was named then; a task of an array may have been one of a list."""
+
     time: float
+    job: str
     event: str
     text: str
     data: dict[str, object]
@@ -69,10 +72,14 @@ def why_view(
     history_database: HistoryDatabase,
     suggested: Plan | None,
 ) -> WhyView:
-    """A job's history; ControlError if nothing is known of it, or if it is another user's."""
+    """A job's history; ControlError if nothing is known of it, or if it is another user's.
+
+    ``ref``: a job, a task of an array, an array, or a raw id.
+    """
     job = _find(report, ref)
-    named = _name_of(job, ref)
-    events = history_database.of_job(named)
+    named = _name_of(job, ref, history_database)
+    is_array = job is not None and str(job.array_id) == ref
+    events = history_database.of_job(ref if is_array else named)
     users = {job.user} if job is not None else {event.user for event in events if event.user}
     if job is None and not events:
         raise ControlError(f"job {ref}: Slurm does not list it, and omfsd has never acted on it")
@@ -87,7 +94,8 @@ def why_view(
         "now": _now(job, named, state, suggested, report.at) if job is not None else "Slurm lists it no longer",
         "methods": _methods(rules, job, report.snapshot) if job is not None and job.runs else [],
         "events": [
-            {"time": event.time, "event": event.event, "text": event.text, "data": dict(event.data)} for event in events
+            EventView(time=event.time, job=event.job, event=event.event, text=event.text, data=dict(event.data))
+            for event in events
         ],
     }
 
@@ -98,12 +106,15 @@ def _find(report: CycleReport, ref: str) -> Job | None:
     observation = Observation(report.snapshot)
     found = observation.job(ref)
     if found is None and ref.isdecimal():
-        found = report.snapshot.jobs.get(int(ref))
+        jobs = report.snapshot.jobs
+        found = jobs.get(int(ref)) or next((job for job in jobs.values() if job.array_id == int(ref)), None)
     return found
 
 
-def _name_of(job: Job | None, ref: str) -> str:
+def _name_of(job: Job | None, ref: str, history_database: HistoryDatabase) -> str:
     """The reference of what was asked for: a task of a waiting array, or the job, whose raw id may have been given."""
+    if job is None and ref.isdecimal():
+        return history_database.task_named(int(ref)) or ref
     return ref if job is None or share_tasks(ref, job.ref) else job.ref
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -23,6 +23,7 @@ CREATE TABLE IF NOT EXISTS event (
     time REAL NOT NULL, job TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL,
     event TEXT NOT NULL, text TEXT NOT NULL, data TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS event_by_job ON event (job, time);
+CREATE TABLE IF NOT EXISTS task (id INTEGER PRIMARY KEY, time REAL NOT NULL, job TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS preemption (
     id INTEGER NOT NULL, time REAL NOT NULL, preemptor TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL,
     urgent INTEGER NOT NULL, reason TEXT NOT NULL, waited REAL, outcome TEXT NOT NULL, victims TEXT NOT NULL,
@@ -82,6 +83,19 @@ class HistoryDatabase:
         self._write("DELETE FROM event WHERE time < ?", [(time,)])
         self._write("DELETE FROM preemption WHERE time < ?", [(time,)])
         self._write("DELETE FROM cost WHERE time < ?", [(time,)])
+        self._write("DELETE FROM task WHERE time < ?", [(time,)])
+
+    def record_tasks(self, time: float, tasks: Mapping[int, str]) -> None:
+        """The tasks of arrays that have these raw ids."""
+        if tasks:
+            rows = [(number, time, ref) for number, ref in tasks.items()]
+            self._write("INSERT OR REPLACE INTO task VALUES (?, ?, ?)", rows)
+
+    def task_named(self, number: int) -> str | None:
+        """The task of an array that has, or had last, this raw id; None if nothing has happened to any."""
+        with self._lock:
+            row = self._database.execute("SELECT job FROM task WHERE id = ?", (number,)).fetchone()
+        return None if row is None else str(row[0])
 
     def record_events(self, events: Iterable[JobEvent]) -> None:
         rows = [(event.time, brief_ref(event.job), *event[2:6], json.dumps(dict(event.data))) for event in events]
@@ -131,13 +145,13 @@ class HistoryDatabase:
             self._log.warning("history_not_written", error=str(error), lost=len(rows))
 
     def of_job(self, job: str) -> list[JobEvent]:
-        """All events of a job, oldest first; of an array task also those of lists that (may) contain it, of a bare id
-        those of all lists of the array."""
-        lists = f"{job.partition('_')[0]}_["
+        """All events of a job, oldest first; of an array task also those of lists that (may) contain it, of an array's
+        id those of all of its tasks."""
+        tasks = f"{job}_" if job.isdecimal() else f"{job.partition('_')[0]}_["
         with self._lock:
             rows = self._database.execute(
-                "SELECT * FROM event WHERE job = :job OR (job >= :lists AND job < :beyond) ORDER BY time, rowid",
-                {"job": brief_ref(job), "lists": lists, "beyond": lists.replace("[", "\\")},
+                "SELECT * FROM event WHERE job = :job OR (job >= :tasks AND job < :beyond) ORDER BY time, rowid",
+                {"job": brief_ref(job), "tasks": tasks, "beyond": tasks[:-1] + chr(ord(tasks[-1]) + 1)},
             ).fetchall()
         return [
             JobEvent._make((*row[:6], json.loads(row[6])))

@@ -98,7 +98,7 @@ WHY: WhyView = {
     "methods": [
         {"method": "dmtcp", "preempt_seconds": 3.0, "resume_seconds": 8.0, "lost_seconds": 0.0, "why_not": "x\x1b[31m"}
     ],
-    "events": [{"time": 998.0, "event": "preempted", "text": HOSTILE, "data": {}}],
+    "events": [{"time": 998.0, "job": "7", "event": "preempted", "text": HOSTILE, "data": {}}],
 }
 HISTORY: HistoryView = {
     "preemptions": [

@@ -220,3 +220,31 @@ def test_what_happened_to_an_array_is_known_of_its_tasks(stand: Stand) -> None:
     stand.slurm.cancel(array)
     stand.run(400)
     assert [event["event"] for event in stand.service.answers.why(BOB, str(array))["events"]] == ["held"]
+
+
+def test_ended_tasks_and_their_array_are_explained_by_any_of_their_names(stand: Stand) -> None:
+    request = JobRequest(4, partitions=("main",), max_nodes=1)
+    what = Submission(
+        request, user="alice", account="bio", comment="omfs:method=requeue", array=(1, 2, 3, 4, 5), run_time=60
+    )
+    array = stand.slurm.submit(what)
+    stand.run(2)
+    urgent = stand.submit("bob", "physics", "", run_time=5)
+    stand.run(5)
+    preempted = [job for job in stand.gateway.jobs() if job.array_id == array and job.restarts]
+    assert preempted and urgent
+    waiting = stand.service.answers.why(ALICE, str(array))
+    assert {event["job"] for event in waiting["events"]} >= {job.ref for job in preempted}
+    stand.run(500)
+    assert not stand.gateway.jobs() and not stand.slurm.records
+    for job in preempted:
+        for asked in {job.ref, str(job.id)}:
+            why = stand.service.answers.why(ALICE, asked)
+            assert (why["job"], why["state"]) == (job.ref if job.id != array else asked, "ENDED")
+            assert {"preempted", "runs_again"} <= {event["event"] for event in why["events"]}
+    whole = stand.service.answers.why(ALICE, str(array))
+    assert {event["job"] for event in whole["events"]} >= {job.ref for job in preempted}
+    with pytest.raises(ControlError, match="is not yours"):
+        stand.service.answers.why(BOB, str(preempted[0].id))
+    with pytest.raises(ControlError, match="never acted on it"):
+        stand.service.answers.why(ALICE, "4711")
