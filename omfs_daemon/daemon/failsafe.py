@@ -1,37 +1,41 @@
 """The failsafe: once the daemon has been dead for its grace time, releases and resumes all that it held or preempted.
 
-Needs neither the daemon nor its journal: holds carry a mark in Slurm, and its orders are numbered on from the highest
-number of these marks. The journal, if it can be read, adds which jobs were preempted, by which method, and which were
-pinned.
+Needs neither the daemon nor its configuration, socket, or journal: holds carry a mark in Slurm, and its orders are
+numbered on from the highest number of these marks. The journal, if it can be read, adds which jobs were preempted, by
+which method, and which were pinned.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
-from omfs_daemon.cluster.holds import is_held_by_us
+from omfs_daemon.cluster.holds import admin_comment_of, is_held_by_us
 from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
+from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.cluster.snapshot import PreemptedJob
+from omfs_daemon.config.build import preempt_timeouts
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.heartbeat import age
 from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes
 from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.daemon.observer import Observer
-from omfs_daemon.daemon.root_process.own_user import own_user
+from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
 from omfs_daemon.daemon.root_process.root_client import node_transport
-from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError
-from omfs_daemon.daemon.store.journal import Journal
-from omfs_daemon.errors import JournalError
+from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError, last_sign_of_life
+from omfs_daemon.daemon.store.journal import refuse_other_cluster, replay
+from omfs_daemon.errors import GatewayError, JournalError
 from omfs_daemon.policy.rules.queue_order import Band, band_of, own_nice
-from omfs_daemon.preemption.desired import RANK, Desired, WantedField
+from omfs_daemon.preemption.desired import RANK, Desired, WantedField, WantedHold
 from omfs_daemon.preemption.effects import state_after
-from omfs_daemon.preemption.follow_up import found_in_slurm
+from omfs_daemon.preemption.follow_up import found_in_slurm, waits_after_checkpoint
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.preemption.observation import Observation
@@ -41,7 +45,7 @@ from omfs_daemon.preemption.state import State
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Gateway, OrderRefusal
 from omfs_daemon.slurm.order_marks import StoredMarks, with_marks
-from omfs_daemon.slurm.orders import Order, send_orders
+from omfs_daemon.slurm.orders import MarkedOrder, Order, by_job, for_jobs, refs_of, send_orders
 
 _COMMENT = "[omfs] released by the failsafe: the daemon was away"
 
@@ -49,50 +53,207 @@ _COMMENT = "[omfs] released by the failsafe: the daemon was away"
 def run_failsafe(config: Config, path: Path) -> int:
     """Release everything if the daemon has been dead for its grace time. ``path``: of the configuration file.
 
-    Exit code 0: done, or nothing to do; 1: some jobs could not be released or resumed yet, so run it again, or a daemon
-    runs that decides nothing.
+    Exit code 0: done, nothing to do, or the daemon was alive within its grace time; 1: the last line of the log names
+    the jobs that are still held or suspended, so run it again, or a daemon runs that decides nothing.
     """
     from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 
     gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
-    with own_user(config, path) as root:
+    with own_user(config, path, make=True) as root:
         return rescue(config, gateway, time.time, node_transport(config, root))
 
 
 def rescue(config: Config, gateway: Gateway, clock: Callable[[], float], nodes: Transport | None = None) -> int:
     """As :func:`run_failsafe`, on any gateway; ``nodes``: None where no transport to them is configured."""
-    log = structlog.get_logger("failsafe")
-    daemon = config.daemon
-    dead_for = age(daemon.heartbeat, clock())
-    if dead_for is not None and dead_for < daemon.failsafe_grace_seconds:
-        log.info("failsafe_not_needed", seconds=round(dead_for, 1), message="the daemon was alive a moment ago")
+    log, daemon = structlog.get_logger("failsafe"), config.daemon
+    beaten = age(daemon.heartbeat, clock())
+    if beaten is not None and beaten < daemon.failsafe_grace_seconds:
+        log.info("failsafe_not_needed", seconds=round(beaten, 1), message="the daemon was alive a moment ago")
         return 0
-    if not daemon.state_dir.is_dir():
-        log.info("state_directory_missing", directory=str(daemon.state_dir), message="no daemon ever ran here")
+    is_new = last_sign_of_life(daemon.state_dir, clock()) is None
+    if is_new and beaten is None and not _Failsafe(config, gateway, clock, nodes, 0.0).observe().is_anything_left:
+        text = "no daemon ever ran here, and no job is held or suspended by one"
+        log.info("state_directory_missing", directory=str(daemon.state_dir), message=text)
         return 0
+    if is_new:
+        make_directories(daemon)
     try:
         lock = DirectoryLock(daemon.state_dir)
     except LockError:
         text = "omfsd runs but decides nothing: paused, or Slurm does not answer; see `omfs status`"
-        log.error("daemon_not_deciding", seconds=dead_for, message=text)
+        log.error("daemon_not_deciding", seconds=beaten, message=text)
         return 1
     try:
-        state = _remembered(daemon.state_dir / "journal")
-        waiting = _release_everything(gateway, state, clock, _Nodes(config, nodes))
+        if is_new:
+            lock.show_life(clock() - (beaten or 0.0))  # without a heartbeat, the grace time begins now
+        return _once_dead(config, gateway, clock, nodes, beaten)
     finally:
         lock.close()
-    return 1 if waiting else 0
 
 
-def _remembered(path: Path) -> State:
-    try:
-        journal = Journal(path)
-    except JournalError as error:
-        log = structlog.get_logger("failsafe")
-        log.warning("journal_not_read", error=str(error), message="only jobs marked in Slurm are released and resumed")
-        return State()
-    journal.close()
-    return journal.state
+def _once_dead(
+    config: Config, gateway: Gateway, clock: Callable[[], float], nodes: Transport | None, beaten: float | None
+) -> int:
+    log, daemon = structlog.get_logger("failsafe"), config.daemon
+    signs = (beaten, last_sign_of_life(daemon.state_dir, clock()))
+    dead_for = min(seconds for seconds in signs if seconds is not None)
+    failsafe = _Failsafe(config, gateway, clock, nodes, dead_for)
+    waits = daemon.failsafe_grace_seconds - dead_for
+    if waits > 0 and beaten is not None:
+        log.info("failsafe_not_needed", seconds=round(dead_for, 1), message="the daemon was alive a moment ago")
+        return 0
+    if waits > 0:
+        left = failsafe.observe()
+        text = f"there is no heartbeat file: nothing is released for another {waits:.0f} s, the daemon may come back"
+        suspended = [job.ref for job in left.suspended]
+        log.warning("failsafe_waits", message=text, still_held=left.held, still_suspended=suspended)
+        return int(left.is_anything_left)
+    return failsafe.release_everything()
+
+
+class _Left(NamedTuple):
+    """What is left to be done, as observed, and what is to be waited for.
+
+    fields      orders of all kinds but releases
+    releases    orders
+    suspended   jobs that we have suspended
+    stopped     jobs that run as far as Slurm knows, but whose processes a node may have stopped
+    writing     jobs that write a checkpoint, and have time for it
+    """
+
+    observation: Observation
+    state: State
+    fields: Sequence[Order]
+    releases: Sequence[Order]
+    suspended: list[Job]
+    stopped: list[Job]
+    writing: list[Job]
+
+    @property
+    def is_anything_left(self) -> bool:
+        return any((self.fields, self.releases, self.suspended, self.stopped, self.writing))
+
+    @property
+    def held(self) -> list[str]:
+        return _brief(self.releases)
+
+
+class _Failsafe:
+    """``dead_for``: seconds since the daemon gave its last orders, at least."""
+
+    def __init__(
+        self,
+        config: Config,
+        gateway: Gateway,
+        clock: Callable[[], float],
+        nodes: Transport | None,
+        dead_for: float,
+    ) -> None:
+        self._config = config
+        self._gateway = gateway
+        self._clock = clock
+        self._nodes = _Nodes(config, nodes)
+        self._dead_for = dead_for
+        self._log = structlog.get_logger("failsafe")
+        self._state = self._remembered(config.daemon.state_dir / "journal")
+
+    def _remembered(self, path: Path) -> State:
+        """Nothing is changed in the journal."""
+        try:
+            state, _, _ = replay(path)
+            refuse_other_cluster(path, state, self._gateway.settings().values.get("ClusterName", ""))
+        except JournalError as error:
+            text = "only jobs marked in Slurm are released and resumed"
+            self._log.warning("journal_not_read", error=str(error), message=text)
+            return State()
+        return state
+
+    def release_everything(self) -> int:
+        """The exit code."""
+        first = self.observe()
+        stopped = [job for job in first.stopped if not self._nodes.bring_in(job, _method(first, job), resume=True)]
+        fitting = first.observation.fit_together(first.suspended)
+        in_time = [job for job in first.suspended if job.ref in fitting]
+        ready = [job for job in in_time if self._nodes.bring_in(job, _method(first, job), resume=False)]
+        refusals = self._carry_out(first, ready)
+        again = self.observe()
+        if again.fields or again.releases:  # refused or unanswered, or a hold that has just got its mark again
+            refusals = self._carry_out(again, ())
+        left = self.observe()._replace(stopped=stopped)
+        still = {job.ref for job in left.suspended}
+        held = {ref for each in (first, again) for order in each.releases for ref in refs_of(order)}
+        self._log.warning(
+            "failsafe_released",
+            released=len(held.difference(*(refs_of(order) for order in left.releases))),
+            resumed=sum(job.ref not in still for job in first.suspended),
+            still_held=left.held,
+            still_suspended=[job.ref for job in left.suspended],
+            still_stopped_on_nodes=[job.ref for job in left.stopped],
+            still_writing_checkpoints=[job.ref for job in left.writing],
+            still_changed=_brief(left.fields),
+            refused=[f"{brief_ref(refusal.ref)}: {refusal.message}" for refusal in refusals],
+        )
+        return int(left.is_anything_left)
+
+    def observe(self) -> _Left:
+        """Nothing is wanted any more: what is missing for that."""
+        now = self._clock()
+        observation = Observation(Observer(self._gateway, self._clock).poll())
+        state = state_after(self._state, found_in_slurm(self._state, observation, now))
+        jobs, preempted = list(observation.snapshot.jobs.values()), _preempted(state)
+        writing = [job for job in jobs if self._is_writing(job)]
+        ranked = [job for job in jobs if job.state is JobState.PENDING and band_of(job) is not Band.NONE]
+        desired = Desired(
+            fields={(job.ref, JobField.NICE): WantedField(own_nice(job), RANK) for job in ranked},
+            sentences={job.ref: _COMMENT for job in jobs if is_held_by_us(job)},
+        )
+        for job in writing:
+            desired.hold(job, job.ref, WantedHold(MarkWord.STOPPING, ""))
+        suspended = [job for job in jobs if job.state is JobState.SUSPENDED and job.ref in preempted]
+        chains = reconcile(desired, state, observation, now).chains
+        fields = [order for chain in chains for order in chain.fields if not isinstance(order, orders.ReleaseJobs)]
+        releases = [order for chain in chains for order in chain.fields if isinstance(order, orders.ReleaseJobs)]
+        releases += [orders.ReleaseJobs((job.ref,), _COMMENT) for job in jobs if waits_after_checkpoint(job)]
+        stopped = [job for job in jobs if job.runs and job.ref in preempted and _is_on_nodes(preempted[job.ref])]
+        return _Left(observation, state, fields, releases, suspended, stopped, writing)
+
+    def _is_writing(self, job: Job) -> bool:
+        """Its checkpoint was requested before the daemon died, and may take as long as under the daemon."""
+        run = run_report(job) if job.runs and admin_comment_of(job).word is MarkWord.STOPPING else None
+        if run is None or run.state is not RunState.STOPPING:
+            return False
+        limits = preempt_timeouts(self._config)
+        return self._dead_for < limits.get(run.method, self._config.policy.preempt_timeout_seconds)
+
+    def _carry_out(self, left: _Left, ready: Sequence[Job]) -> list[OrderRefusal]:
+        """``ready``: suspended jobs that are resumed, before the held ones, which could take the very CPUs."""
+        stored, number = StoredMarks(left.observation.job), left.state.sequence + 1
+        first = [*left.fields]
+        for job in ready:
+            first += [orders.ResumeJobs((job.ref,)), *_returned_licenses(job, left.state)]
+        refusals = self._send(with_marks(first, stored, number))
+        refused = {refusal.ref for refusal in refusals}
+        resumed = tuple(job.ref for job in ready if job.ref not in refused)
+        last: list[Order] = [orders.MarkJobs(resumed, MarkWord.RELEASED, _COMMENT), *left.releases]
+        return refusals + self._send(with_marks(last, stored, number))
+
+    def _send(self, listed: Iterable[Order | MarkedOrder]) -> list[OrderRefusal]:
+        """GatewayError if Slurm answers nothing at all; an order that it does not answer is sent for each job alone."""
+        refusals: list[OrderRefusal] = []
+        for order in listed:
+            try:
+                refusals += send_orders(self._gateway, [order])
+            except GatewayError:
+                for single in _singly(order):
+                    refusals += self._send_single(single)
+        return refusals
+
+    def _send_single(self, order: Order | MarkedOrder) -> list[OrderRefusal]:
+        try:
+            return send_orders(self._gateway, [order])
+        except GatewayError as error:
+            self._gateway.settings()
+            return [OrderRefusal(ref, str(error)) for ref in refs_of(order)]
 
 
 class _Nodes:
@@ -128,55 +289,23 @@ class _Nodes:
         return bool(answers) and not bad
 
 
-def _release_everything(gateway: Gateway, state: State, clock: Callable[[], float], nodes: _Nodes) -> int:
-    """Wants nothing any more; returns how many jobs must wait: Slurm refuses an order, their CPUs are taken, or a node
-    did not resume them."""
-    log = structlog.get_logger("failsafe")
-    observation = Observation(Observer(gateway, clock).poll())
-    jobs = list(observation.snapshot.jobs.values())
-    state = state_after(state, found_in_slurm(state, observation, clock()))
-    preempted = _preempted(state)
-    suspended = [job for job in jobs if job.state is JobState.SUSPENDED and job.ref in preempted]
-    fitting = observation.fit_together(suspended)
-    in_time = [job for job in suspended if job.ref in fitting]
-    ready = [job for job in in_time if nodes.bring_in(job, preempted[job.ref].method, resume=False)]
-    running = [job for ref in preempted if (job := observation.job(ref)) is not None and job.runs]
-    stuck = [job for job in running if not nodes.bring_in(job, preempted[job.ref].method, resume=True)]
-    ranked = [job for job in jobs if job.state is JobState.PENDING and band_of(job) is not Band.NONE]
-    unranked = {(job.ref, JobField.NICE): WantedField(own_nice(job), RANK) for job in ranked}
-    sentences = {job.ref: _COMMENT for job in jobs if is_held_by_us(job)}
-    desired = Desired(fields=unranked, sentences=sentences)
-    fields = [order for chain in reconcile(desired, state, observation, clock()).chains for order in chain.fields]
-    held = [order for order in fields if isinstance(order, orders.ReleaseJobs)]
-    stored, number = StoredMarks(observation.job), state.sequence + 1
-    # Suspended jobs before the held ones, which could take the very CPUs.
-    first: list[Order] = [order for order in fields if not isinstance(order, orders.ReleaseJobs)]
-    for job in ready:
-        first += [orders.ResumeJobs((job.ref,)), *_returned_licenses(job, state)]
-    refusals = send_orders(gateway, with_marks(first, stored, number))
-    resumed = _without((job.ref for job in ready), refusals)
-    last: list[Order] = [orders.MarkJobs(tuple(resumed), MarkWord.RELEASED, _COMMENT), *held]
-    refusals_to_release = send_orders(gateway, with_marks(last, stored, number))
-    to_release = [ref for order in held for ref in order.refs]
-    released = _without(to_release, refusals_to_release)
-    refusals += refusals_to_release
-    left = {*(job.ref for job in suspended), *to_release}.difference(resumed, released) | {job.ref for job in stuck}
-    log.warning(
-        "failsafe_released",
-        released=len(released),
-        resumed=len(resumed),
-        still_held=[brief_ref(ref) for ref in to_release if ref in left],
-        still_suspended=len(suspended) - len(resumed),
-        still_stopped_on_nodes=[job.ref for job in stuck],
-        refused=[f"{brief_ref(refusal.ref)}: {refusal.message}" for refusal in refusals],
-    )
-    return len(left.union(refusal.ref for refusal in refusals))
+def _singly(order: Order | MarkedOrder) -> list[Order | MarkedOrder]:
+    """The same for each of its jobs."""
+    if isinstance(order, MarkedOrder):
+        return [MarkedOrder(replace(order.order, refs=(ref,)), order.comment) for ref in order.order.refs]
+    return [for_jobs(bare, [ref]) for bare, ref in by_job(order)]
 
 
-def _without(refs: Iterable[str], refusals: Iterable[OrderRefusal]) -> list[str]:
-    """The jobs of which Slurm refused nothing."""
-    refused = {refusal.ref for refusal in refusals}
-    return [ref for ref in refs if ref not in refused]
+def _brief(listed: Iterable[Order]) -> list[str]:
+    return [brief_ref(ref) for order in listed for _, ref in by_job(order)]
+
+
+def _is_on_nodes(preempted: PreemptedJob) -> bool:
+    return preempted.method in installed() and installed()[preempted.method].traits.on_nodes
+
+
+def _method(left: _Left, job: Job) -> str:
+    return _preempted(left.state)[job.ref].method
 
 
 def _returned_licenses(job: Job, state: State) -> list[Order]:
@@ -185,7 +314,7 @@ def _returned_licenses(job: Job, state: State) -> list[Order]:
     return [] if owned is None else [orders.SetLicenses((job.ref,), licenses_of(owned.baseline))]
 
 
-def _preempted(state: State) -> dict[str, PreemptedJob]:
+def _preempted(state: State) -> Mapping[str, PreemptedJob]:
     """Preempted jobs, and victims of preemptions under way, which may be preempted too, wholly or in part."""
     under_way = {
         victim.ref: PreemptedJob(preemption.since, victim.method, preemption.preemptor.ref)

@@ -34,7 +34,8 @@ class Loop:
     """Runs cycles until it is ended.
 
     Setting ``wake`` ends the rest: the next poll comes as soon as the poll schedule allows. ``lock`` is held during a
-    cycle. ``config``, ``settings`` and ``entitlements`` return those in force.
+    cycle. ``show_life``: tells the failsafe that the daemon lives at this time. ``config``, ``settings`` and
+    ``entitlements`` return those in force.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Loop:
         journal: Journal,
         metrics: Metrics,
         notifier: Notifier,
+        show_life: Callable[[float], None],
         config: Callable[[], Config],
         settings: Callable[[], Settings],
         entitlements: Callable[[], tuple[Entitlement, ...]],
@@ -62,6 +64,7 @@ class Loop:
         self._journal = journal
         self._metrics = metrics
         self._notifier = notifier
+        self._show_life = show_life
         self._config = config
         self._settings = settings
         self._entitlements = entitlements
@@ -188,7 +191,9 @@ class Loop:
             self._log.error("cycle_failed", message=report.summary, error=report.error, took=took)
 
     def _beat(self, report: CycleReport) -> None:
-        """Only while the daemon decides and acts; otherwise the submit plug-in must not hold any job."""
+        """Tells the failsafe that the daemon lives, and the submit plug-in that it decides and acts: otherwise that
+        must not hold any job."""
+        self._show_life(self._clock())
         if report.error is not None or self._settings().dry_run or self._journal.state.pause is not None:
             return
         try:

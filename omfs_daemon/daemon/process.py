@@ -104,6 +104,7 @@ class Service:
         make_directories(daemon)
         lock = DirectoryLock(daemon.state_dir)
         self._open.callback(lock.close)
+        lock.show_life(self._clock())
         self._entitlements = EntitlementStore(daemon.state_dir, self.config.all_entitlements, self._clock)
         history_path = daemon.state_dir / "history.sqlite"
         refuse_other_format(history_path)  # before any file is created
@@ -140,6 +141,7 @@ class Service:
             journal=journal,
             metrics=self._metrics,
             notifier=self._notifier,
+            show_life=lock.show_life,
             config=lambda: self.config,
             settings=lambda: self._settings,
             entitlements=lambda: self._entitlements.entitlements,

@@ -185,14 +185,14 @@ def _tell_released(effects: Effects, marked: Sequence[Job], now: float, known: C
     """Jobs that omfs-run has checkpointed without a preemption that we know: another user sent the signal, or ours was
     undone meanwhile. Nobody else would release them."""
     for job in marked:
-        if job.ref not in known and _waits_after_checkpoint(job):
+        if job.ref not in known and waits_after_checkpoint(job):
             effects.chains.append(Chain((orders.ReleaseJobs((job.ref,)),)))
             text = "its checkpoint is written, but no preemption of it is known: released"
             effects.events_if_taken.append(JobEvent(now, job.ref, job.user, job.account, "released", text))
 
 
-def _waits_after_checkpoint(job: Job) -> bool:
-    """Held by Slurm after omfs-run's exit code; a hold of ours on top of that is released anyway."""
+def waits_after_checkpoint(job: Job) -> bool:
+    """Whether it is held by Slurm after omfs-run's exit code; a hold of ours on top of that is released anyway."""
     if not job.special_exit or job.state is not JobState.PENDING or is_held_by_us(job):
         return False
     run = run_report(job)

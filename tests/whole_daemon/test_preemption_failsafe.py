@@ -10,6 +10,7 @@ from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.failsafe import rescue
+from omfs_daemon.daemon.heartbeat import beat
 from omfs_daemon.preemption.methods.node_work import NodeAction
 from tests.support.fake_omfs_node import FakeTransport
 from tests.support.fake_site import Killed, Site
@@ -46,6 +47,14 @@ def failsafe(site: Site) -> int:
     return rescue(config_of(site), site.gateway, lambda: site.now, FakeTransport(site.nodes, wait))
 
 
+def die(site: Site) -> None:
+    """With a heartbeat of this moment."""
+    site.die()
+    heartbeat = config_of(site).daemon.heartbeat
+    heartbeat.parent.mkdir(exist_ok=True)
+    beat(heartbeat, site.now)
+
+
 def until_dead(site: Site, name: str) -> None:
     """Users do what is in the scenario; jobs that come after the daemon's death are not its business."""
     begun, left = site.now, list(SCENARIOS[name][1])
@@ -55,7 +64,7 @@ def until_dead(site: Site, name: str) -> None:
                 left.pop(0)[1](site)
             site.step(0.5)
     except Killed:
-        site.die()
+        die(site)
         site.now += 20
 
 
@@ -116,7 +125,7 @@ def test_a_node_that_cannot_bring_in_is_tried_again(method: str, tmp_path: Path)
     (job,) = victims(site, method, count=1, run_time=100)
     urgent = preemptor(site, method, run_time=5)
     site.run_until(lambda: site.runs(urgent), limit=30)
-    site.die()
+    die(site)
     site.now += 30
     site.nodes.fail(NodeAction.IN, "no_ve_memory", times=2)
     assert failsafe(site) == 1
