@@ -83,11 +83,11 @@ def _without_its_nodes(preemption: Preemption, view: ObservedCluster, now: float
     if job is None or job.holds_cpus:
         return None
     lost = [allocation.node for allocation in preemptor.allocations if not _is_usable(allocation.node, preemptor, view)]
-    if not lost and not (preemptor.suspended and job.state is JobState.PENDING):
+    if not lost:
         return None
-    text = f"Slurm starts no jobs on {', '.join(lost)}" if lost else "it was requeued: its node had failed"
+    report = (preemptor.ref, f"Slurm starts no jobs on {', '.join(lost)}")
     undone = _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NODE_LOST)
-    return replace(undone, refused=(*preemption.refused, (preemptor.ref, text)))
+    return replace(undone, refused=(*preemption.refused, report))
 
 
 def _is_usable(name: str, preemptor: Preemptor, view: ObservedCluster) -> bool:
