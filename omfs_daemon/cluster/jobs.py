@@ -71,7 +71,8 @@ class Job:
 
     ``id``: Slurm's raw job id, unique; ``ref``: what Slurm's commands take: ``"7"``, ``"3_1"`` for one task of an
     array, ``"3_[4-5]"`` for its waiting rest. Users write the name, comment, and user: hostile text.
-    ``requeue``: Slurm would requeue it (not submitted with --no-requeue). ``required_nodes`` in the request is the
+    ``requeue``: it was not submitted with --no-requeue. ``batch``: by sbatch; Slurm requeues no others, whatever
+    ``requeue`` says. ``required_nodes`` in the request is the
     *present* ReqNodeList, so it includes nodes to which we pinned the job. ``licenses``: by name, requested while it
     waits and held from its start to its end. ``special_exit``: it is held because its script ended with an exit code
     that slurm.conf lists in RequeueExitHold. ``failed``: it has ended, and Slurm says FAILED. ``set_aside``: why the
@@ -105,6 +106,7 @@ class Job:
     special_exit: bool = False
     failed: bool = False
     requeue: bool = True
+    batch: bool = True
     comment: str = ""
     admin_comment: str = ""
     name: str = ""

@@ -240,3 +240,34 @@ def test_licenses_that_slurm_never_takes_back_are_given_up(tmp_path: Path) -> No
     assert events == ["preempted", "licenses_not_returned", "runs_again"]
     site.rest()
     check_peace(site)
+
+
+# -- the owner's word ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_what_slurm_may_not_requeue_is_no_victim_of_a_requeue(kind: str, tmp_path: Path) -> None:
+    """Slurm shows Requeue=1 of a job of salloc or srun, and refuses to requeue it."""
+    site = methods_site(tmp_path)
+    kept = [site.submit("bio", on=f"n{number}", run_time=300, **of_kind(kind)) for number in (1, 2, 3)]
+    batch = site.submit("bio", on="n4", run_time=300)
+    site.run(3)
+    assert site.runs(*kept, batch)
+    urgent = preemptor(site, "requeue", run_time=5)
+    site.run_until(lambda: bool(site.slurm.history[urgent].outcome), limit=30)
+    wide = preemptor(site, "requeue", hosts=4, cpus=16)
+    site.run(20)
+    assert site.state(wide) is JobState.PENDING and site.runs(*kept)
+    assert [preemption.preemptor for preemption in site.history_database.preemptions(10, 0.0)] == [str(urgent)]
+    assert all(site.job(job).priority for job in kept), "they are not held, either"
+    site.rest()
+    assert set(site.outcomes().values()) == {"COMPLETED"}
+
+
+@pytest.mark.parametrize("method", LAUNCHED)
+def test_omfs_run_in_an_interactive_job_is_not_asked_to_exit(method: str, tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=1)
+    (job,) = victims(site, method, count=1, run_time=60, interactive=True)
+    preemptor(site, method)
+    site.run(20)
+    assert site.runs(job) and not site.slurm.history[job].signals
+    site.rest()
+    assert set(site.outcomes().values()) == {"COMPLETED"}

@@ -36,7 +36,7 @@ class JobPatterns:
             waits, hold = job.state is pending, job.hold
             key = (
                 id(job.request), job.account, job.comment, job.partition, job.qos, waits, hold is none, hold is user,
-                waits or job.requeue, job.set_aside,
+                waits or job.requeue, job.batch, job.set_aside,
             )  # fmt: skip
             number = known.get(key)
             if number is None:

@@ -165,8 +165,10 @@ def _methods(rule: JobClassRule, job: Job) -> tuple[str, ...]:
 
 
 def _survives(rules: Rules, job: Job, method: str) -> bool:
-    """Whether the job survives this method: a job that Slurm would not requeue must keep its work."""
-    return job.requeue or rules.method(method).keeps_work
+    """Whether the job survives this method: a job that Slurm would not requeue must keep its work, and one that was not
+    submitted by sbatch (salloc, srun) its allocation."""
+    traits = rules.method(method)
+    return not traits.leaves if not job.batch else job.requeue or traits.keeps_work
 
 
 def _first_match(rules: Rules, partitions: tuple[str, ...], qos: str, account: str) -> JobClassRule:

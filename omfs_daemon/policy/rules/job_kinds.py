@@ -39,6 +39,7 @@ class JobKinds:
             job.account,
             job.comment,
             job.requeue,
+            job.batch,
             job.restarts,
             job.set_aside,
         )

@@ -73,6 +73,7 @@ class JobRow(NamedTuple):
     time_limit: str
     restarts: str
     requeue: str
+    batch: str
     name: str
     comment: str
     admin_comment: str
@@ -97,7 +98,7 @@ _SQUEUE_NAMES = (
     *("tres-alloc", "NumCPUs", "NumTasks", "MinCpus", "NumNodes", "MaxNodes", "MinMemory"),
     *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),
     *("{sharing}", "Feature", "Licenses", "ReqNodes", "NodeList", "PriorityLong", "Nice", "SubmitTime"),
-    *("EligibleTime", "Dependency", "StartTime", "TimeUsed", "TimeLimit", "RestartCnt", "Requeue"),
+    *("EligibleTime", "Dependency", "StartTime", "TimeUsed", "TimeLimit", "RestartCnt", "Requeue", "BatchFlag"),
     *("Name", "Comment", "admin_comment"),
 )
 
@@ -198,6 +199,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tupl
         special_exit=row.state == "SPECIAL_EXIT",
         failed=row.state == "FAILED",
         requeue=row.requeue != "0",
+        batch=row.batch != "0",
         comment=values.text(row.comment)[:_COMMENT_KEPT],
         admin_comment=values.text(row.admin_comment),
         name=values.text(row.name)[:_NAME_KEPT],

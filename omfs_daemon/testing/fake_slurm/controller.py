@@ -97,7 +97,7 @@ class FakeSlurm(NodeFailures):
             admin_comment=what.admin_comment,
             licenses=sorted_licenses(what.licenses),
             launched=what.launched,
-            requeue=what.requeue and not what.interactive,
+            requeue=what.requeue,
             comment=what.comment,
         )
         if what.array:

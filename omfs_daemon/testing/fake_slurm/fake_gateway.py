@@ -227,7 +227,7 @@ class FakeGateway:
         def order(record: Record) -> str | None:
             if record.state in (JobState.ENDED, JobState.COMPLETING):
                 return FINISHED
-            record.requeue, record.shown = not record.what.interactive, None
+            record.requeue, record.shown = True, None
             return None
 
         return self._send("allow_requeue", refs, order)

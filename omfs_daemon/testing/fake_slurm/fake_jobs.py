@@ -177,6 +177,7 @@ class Record:
             special_exit=waiting and self.special_exit,
             failed=self.state is JobState.ENDED and self.history.outcome == "FAILED",
             requeue=self.requeue,
+            batch=not self.what.interactive,
             comment=self.comment,
             admin_comment=self.admin_comment,
             name=self.what.name,

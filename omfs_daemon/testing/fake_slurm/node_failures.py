@@ -113,9 +113,10 @@ class NodeFailures(JobLifecycle):
 
     def _lose_node(self, record: Record) -> None:
         if record.state is not JobState.COMPLETING:
-            if not record.requeue:
+            back = record.requeue and not record.what.interactive
+            if not back:
                 record.history.outcome, record.history.done = "NODE_FAIL", record.work(self.now)
             else:
                 self._count_as_requeued(record)
-            self._complete(record, back=record.requeue)
+            self._complete(record, back=back)
         self._free(record)

@@ -83,6 +83,7 @@ def printed(job: Job) -> JobRow:
         time_limit=f"{int(job.time_limit) // 60}:{int(job.time_limit) % 60}" if job.time_limit < inf else "UNLIMITED",
         restarts=str(job.restarts),
         requeue=str(int(job.requeue)),
+        batch=str(int(job.batch)),
         name=job.name,
         comment=job.comment,
         admin_comment=job.admin_comment,

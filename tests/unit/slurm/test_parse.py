@@ -60,6 +60,7 @@ ROW = parse.JobRow(
     time_limit="365-00:00:00",
     restarts="0",
     requeue="1",
+    batch="1",
     name="wrap",
     comment="(null)",
     admin_comment="(null)",
@@ -381,6 +382,11 @@ NODE = (
     "ActiveFeatures=fast,ve Gres=gpu:a100:2(S:0),gpu:v100:1,ve:1 NodeAddr=127.0.0.1 OS=Linux 6.18 #1 SMP  "
     "RealMemory=8000 AllocMem=600 State={state} Weight=1 Partitions=main,urgent  Reason=State=IDLE CPUTot=900 [root]\n"
 )
+
+
+def test_a_job_of_srun_is_no_batch_job() -> None:
+    found = parse.job(ROW._replace(batch="0"), "", True, ())
+    assert found.requeue and not found.batch, "Slurm shows Requeue=1 of it all the same"
 
 
 class TestNodes:
