@@ -28,6 +28,7 @@ class Reason(StrEnum):
     TRIED_IN_VAIN = "tried_in_vain"
     ENOUGH_PREEMPTIONS = "enough_preemptions"
     CPUS_FREE_AGAIN = "cpus_free_again"
+    OWN_CPUS_TAKEN = "own_cpus_taken"
     UNPLACED = "nodes_not_chosen_yet"
 
 
@@ -44,6 +45,7 @@ TEXT: Mapping[Reason, str] = {
     Reason.TRIED_IN_VAIN: "it did not start when jobs were last preempted for it",
     Reason.ENOUGH_PREEMPTIONS: "this cycle preempts as many jobs as allowed; its turn comes in the next",
     Reason.CPUS_FREE_AGAIN: "the CPUs on which it was suspended are free again",
+    Reason.OWN_CPUS_TAKEN: "others have, or are about to get, the CPUs on which it was suspended",
     Reason.UNPLACED: "it requests node licenses, so the daemon chooses its nodes first",
 }
 

@@ -261,7 +261,8 @@ class _Pass:
                 if allocations is not None:
                     self._start(job, ref, need, allocations, Reason.BORROWS)
                     continue
-                group.blocked = Reason.BEYOND_ENTITLEMENT
+                is_taken = bool(self.capacity.now.blocked[need.ref])
+                group.blocked = Reason.OWN_CPUS_TAKEN if is_taken else Reason.BEYOND_ENTITLEMENT
             self._wait(job, ref, group.blocked or Reason.BEYOND_ENTITLEMENT)
             return
 

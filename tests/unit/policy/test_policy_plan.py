@@ -289,6 +289,7 @@ def test_suspended_jobs_resume_on_their_own_cpus_only(theirs: tuple[int, ...], r
     seen = with_units({1: (0, 1), 2: theirs}, [suspended(1, "bio", 2), running(2, "bio", 2, comment="")])
     plan = make_plan(seen, history, HALVES, NOW)
     assert [resume.ref for resume in plan.resumes] == resumes
+    assert why_waiting(plan) == ({} if resumes else {"1": "OWN_CPUS_TAKEN"})
     forced = replace(plan, resumes=(PlannedResume("1", "bio", suspended(1, "bio", 2).allocations),))
     verdict = validate(forced, seen, history, HALVES, NOW, FRESH)
     assert [resume.ref for resume in verdict.resumes] == resumes
