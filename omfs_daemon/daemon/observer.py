@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from omfs_daemon.cluster.jobs import Job
+import structlog
+
+from omfs_daemon.cluster.job_refs import brief_ref
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot, with_whole_nodes
 from omfs_daemon.daemon.unit_reader import UnitReader
@@ -16,6 +19,11 @@ from omfs_daemon.slurm.node_licenses import NodeLicenses
 
 NODES_SHARE_OF_TIME = 0.02
 """Nodes change seldom: polling them may take at most this part of the time."""
+
+
+LEAVES_WITHIN = 120.0
+"""Seconds after which a node that a job does not leave counts as closed: KillWait and UnkillableStepTimeout, by default
+30 and 60 s, and some for an epilog."""
 
 
 class Observer:
@@ -38,6 +46,9 @@ class Observer:
         self._nodes_again_at = float("-inf")
         self._boot = ""
         self._odd: frozenset[str] = frozenset()
+        self._leaving: dict[int, float] = {}
+        self._blocked: frozenset[str] = frozenset()
+        self._open: tuple[Mapping[str, Node], frozenset[str], Mapping[str, Node]] = ({}, frozenset(), {})
         self._unit_reader = UnitReader(gateway, clock)
 
     def poll(self, resumed: Collection[str] = ()) -> Snapshot:
@@ -93,17 +104,36 @@ class Observer:
 
     def _snapshot(self, taken: float, jobs: list[Job]) -> Snapshot:
         jobs = [with_whole_nodes(job, self._nodes) if job.set_aside else job for job in jobs]
-        jobs, nodes = self._with_node_licenses(jobs)
+        jobs, nodes = self._with_node_licenses(jobs, self._without_blocked(taken, jobs))
         facts = self._facts()
         found = {job.id: job for job in jobs}
         return Snapshot(taken, found, nodes, self._partitions, facts.nodes, facts.sizes, units={})
 
-    def _with_node_licenses(self, jobs: list[Job]) -> tuple[list[Job], Mapping[str, Node]]:
+    def _without_blocked(self, taken: float, jobs: list[Job]) -> Mapping[str, Node]:
+        """The nodes; closed are those that a completing job does not leave. Slurm starts nothing there until it does,
+        and nobody should wait for that."""
+        leaving = [job for job in jobs if job.state is JobState.COMPLETING]
+        self._leaving = {job.id: self._leaving.get(job.id, taken) for job in leaving}
+        late = [job for job in leaving if taken - self._leaving[job.id] > LEAVES_WITHIN]
+        blocked = frozenset(node for job in late for node in job.on_nodes)
+        if fresh := sorted(blocked - self._blocked):
+            named = [brief_ref(job.ref) for job in late if not set(fresh).isdisjoint(job.on_nodes)]
+            text = "jobs do not leave these nodes: nothing is planned there"
+            structlog.get_logger("observer").warning("nodes_not_freed", nodes=fresh, jobs=named, message=text)
+        self._blocked = blocked
+        if not blocked:
+            return self._nodes
+        if self._open[0] is not self._nodes or self._open[1] != blocked:
+            nodes = {name: replace(node, up=False) if name in blocked else node for name, node in self._nodes.items()}
+            self._open = self._nodes, blocked, nodes
+        return self._open[2]
+
+    def _with_node_licenses(self, jobs: list[Job], known: Mapping[str, Node]) -> tuple[list[Job], Mapping[str, Node]]:
         """The mapping is the same object while no node changes, so that arrays made from it are kept."""
         node_licenses = self._node_licenses()
         if not node_licenses.node_licenses:
-            return jobs, self._nodes
-        jobs, nodes = node_licenses.with_node_licenses(jobs, list(self._nodes.values()), self._gateway.licenses())
+            return jobs, known
+        jobs, nodes = node_licenses.with_node_licenses(jobs, list(known.values()), self._gateway.licenses())
         if len(nodes) != len(self._shown) or any(self._shown.get(node.name) is not node for node in nodes):
             self._shown = {node.name: node for node in nodes}
         return jobs, self._shown

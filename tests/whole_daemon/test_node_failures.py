@@ -242,6 +242,23 @@ def test_licenses_that_slurm_never_takes_back_are_given_up(tmp_path: Path) -> No
     check_peace(site)
 
 
+def test_nobody_waits_for_a_job_that_does_not_leave_its_node(tmp_path: Path) -> None:
+    """It was not preempted: it has ended, and its epilog hangs."""
+    site = methods_site(tmp_path, hosts=2)
+    ended = site.submit("bio", on="n1", run_time=10)
+    kept = site.submit("bio", on="n2", run_time=1000)
+    site.slurm.stick("n1")
+    site.run_until(lambda: site.state(ended) is JobState.COMPLETING, limit=30)
+    urgent = preemptor(site, "suspend", run_time=5)
+    site.run(60)
+    assert site.runs(kept) and site.state(urgent) is JobState.PENDING, "n1 may be free at any moment"
+    site.run_until(lambda: site.runs(urgent), limit=90)
+    assert site.job(urgent).on_nodes == ("n2",)
+    site.slurm.node_up("n1")
+    site.rest()
+    assert set(site.outcomes().values()) == {"COMPLETED"}
+
+
 # -- the owner's word ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_what_slurm_may_not_requeue_is_no_victim_of_a_requeue(kind: str, tmp_path: Path) -> None:
