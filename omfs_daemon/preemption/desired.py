@@ -144,11 +144,12 @@ def _place(
     """Jobs that left the choice of their nodes to us get nodes and licenses together, before they are released. One
     that does not start is chosen other nodes for after a while, or as soon as Slurm starts no jobs on these."""
     for ref, owned in state.owned.items():
-        nodes_field = owned.get(JobField.NODES)
+        job, nodes_field = observation.job(ref), owned.get(JobField.NODES)
         chosen = nodes_of(nodes_field.value) if nodes_field is not None else ()
         are_up = all((node := observation.node(name)) is not None and node.up for name in chosen)
+        waits = are_up and job is not None and not job.holds_cpus
         for name, value in owned.items():
-            if value.wanted_by == PLACEMENT and are_up and now - value.since < settings.start_timeout:
+            if value.wanted_by == PLACEMENT and waits and now - value.since < settings.start_timeout:
                 desired.fields[ref, name] = WantedField(value.value, PLACEMENT)
     released = {change.ref for change in plan.releases}
     for start in plan.starts:
