@@ -29,7 +29,7 @@ from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.daemon.observer import Observer
 from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
 from omfs_daemon.daemon.root_process.root_client import node_transport
-from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError, last_sign_of_life
+from omfs_daemon.daemon.store.directory_lock import LockError, OrdersLock
 from omfs_daemon.daemon.store.journal import refuse_other_cluster, replay
 from omfs_daemon.errors import GatewayError, JournalError
 from omfs_daemon.policy.rules.queue_order import Band, band_of, own_nice
@@ -70,7 +70,8 @@ def rescue(config: Config, gateway: Gateway, clock: Callable[[], float], nodes: 
     if beaten is not None and beaten < daemon.failsafe_grace_seconds:
         log.info("failsafe_not_needed", seconds=round(beaten, 1), message="the daemon was alive a moment ago")
         return 0
-    is_new = last_sign_of_life(daemon.state_dir, clock()) is None
+    lock = OrdersLock(daemon.state_dir)
+    is_new = lock.unused_for(clock()) is None
     if is_new and beaten is None and not _Failsafe(config, gateway, clock, nodes, 0.0).observe().is_anything_left:
         text = "no daemon ever ran here, and no job is held or suspended by one"
         log.info("state_directory_missing", directory=str(daemon.state_dir), message=text)
@@ -78,7 +79,7 @@ def rescue(config: Config, gateway: Gateway, clock: Callable[[], float], nodes: 
     if is_new:
         make_directories(daemon)
     try:
-        lock = DirectoryLock(daemon.state_dir)
+        lock.take()
     except LockError:
         text = "omfsd runs but decides nothing: paused, or Slurm does not answer; see `omfs status`"
         log.error("daemon_not_deciding", seconds=beaten, message=text)
@@ -86,16 +87,21 @@ def rescue(config: Config, gateway: Gateway, clock: Callable[[], float], nodes: 
     try:
         if is_new:
             lock.show_life(clock() - (beaten or 0.0))  # without a heartbeat, the grace time begins now
-        return _once_dead(config, gateway, clock, nodes, beaten)
+        return _once_dead(config, gateway, clock, nodes, beaten, lock)
     finally:
-        lock.close()
+        lock.leave()
 
 
 def _once_dead(
-    config: Config, gateway: Gateway, clock: Callable[[], float], nodes: Transport | None, beaten: float | None
+    config: Config,
+    gateway: Gateway,
+    clock: Callable[[], float],
+    nodes: Transport | None,
+    beaten: float | None,
+    lock: OrdersLock,
 ) -> int:
     log, daemon = structlog.get_logger("failsafe"), config.daemon
-    signs = (beaten, last_sign_of_life(daemon.state_dir, clock()))
+    signs = (beaten, lock.unused_for(clock()))
     dead_for = min(seconds for seconds in signs if seconds is not None)
     failsafe = _Failsafe(config, gateway, clock, nodes, dead_for)
     waits = daemon.failsafe_grace_seconds - dead_for

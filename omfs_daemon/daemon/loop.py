@@ -10,6 +10,7 @@ import structlog
 
 from omfs_daemon import __version__
 from omfs_daemon.cluster.accounts import Entitlement
+from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.config.load import check_entitlements
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.api.cycle_report import CycleReport, LatestPoll
@@ -193,8 +194,10 @@ class Loop:
     def _beat(self, report: CycleReport) -> None:
         """Tells the failsafe that the daemon lives, and the submit plug-in that it decides and acts: otherwise that
         must not hold any job."""
+        if report.error is not None or self._settings().dry_run:
+            return
         self._show_life(self._clock())
-        if report.error is not None or self._settings().dry_run or self._journal.state.pause is not None:
+        if self._journal.state.pause is not None:
             return
         try:
             beat(self._config().daemon.heartbeat, self._clock())
@@ -220,6 +223,7 @@ class Loop:
         except OmfsError as error:
             return CycleReport(self._clock(), str(error), error=str(error))
         self._check_accounts()
+        self._note_dry_run()
         if warning := untested_release(settings.version):
             self._log.warning("slurm_release_untested", version=settings.version, message=warning)
         self._is_checked = True
@@ -235,6 +239,13 @@ class Loop:
             refuse_other_cluster(self._journal.path, self._journal.state, name)
         else:
             self._journal.belong_to(name)
+
+    def _note_dry_run(self) -> None:
+        state = self._journal.state
+        left = {*state.held, *state.preempted, *(ref for each in state.preemptions.values() for ref in each.refs)}
+        if left and self._settings().dry_run:
+            text = "they stay held or preempted during a dry run: `omfs failsafe` releases them after its grace time"
+            self._log.warning("dry_run_leaves_jobs", jobs=sorted(map(brief_ref, left)), message=text)
 
     def _check_accounts(self) -> None:
         """Neither a slurmdbd that is away nor a deleted account ends the work: entitlements may be old."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock
@@ -28,7 +28,7 @@ from omfs_daemon.daemon.node_client.service import open_nodes, options, slurm_on
 from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
 from omfs_daemon.daemon.root_process.root_client import RootClient, node_transport
-from omfs_daemon.daemon.store.directory_lock import DirectoryLock
+from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError, OrdersLock
 from omfs_daemon.daemon.store.entitlement_store import Changer, EntitlementStore, apply_change
 from omfs_daemon.daemon.store.history_database import HistoryDatabase, refuse_other_format
 from omfs_daemon.daemon.store.journal import Journal
@@ -86,7 +86,6 @@ class Service:
     ) -> None:
         self.config = config
         self._path = config_path
-        self._clock = clock
         self._always_dry = always_dry
         self._notifier = notifier or Notifier()
         self._root = root
@@ -94,30 +93,33 @@ class Service:
         self._latest = LatestPoll(CycleReport(clock(), "starting: Slurm has not been polled yet"))
         self._change_lock = Lock()
         try:
-            self._begin(gateway, cluster)
+            self._begin(gateway, cluster, clock)
         except BaseException:
             self._open.close()
             raise
 
-    def _begin(self, gateway: Gateway, cluster: str) -> None:
+    def _begin(self, gateway: Gateway, cluster: str, clock: Callable[[], float]) -> None:
         daemon = self.config.daemon
         make_directories(daemon)
         lock = DirectoryLock(daemon.state_dir)
         self._open.callback(lock.close)
-        lock.show_life(self._clock())
-        self._entitlements = EntitlementStore(daemon.state_dir, self.config.all_entitlements, self._clock)
+        self._entitlements = EntitlementStore(daemon.state_dir, self.config.all_entitlements, clock)
         history_path = daemon.state_dir / "history.sqlite"
         refuse_other_format(history_path)  # before any file is created
         journal = Journal(daemon.state_dir / "journal", cluster)
         self._open.callback(journal.close)
+        self._orders = OrdersLock(daemon.state_dir)
+        self._open.callback(self._orders.leave)
         history_database = HistoryDatabase(history_path)
         self._open.callback(history_database.close)
-        history_database.forget_before(self._clock() - KEEP_HISTORY)
+        history_database.forget_before(clock() - KEEP_HISTORY)
         calls = CallCounter()
         self._gateway = calls.of(gateway)
         self._metrics = Metrics(__version__)
         self._metrics.observe_gateway(self._gateway.name)
         self._settings = self._settings_of(self.config)
+        if not self._settings.dry_run:
+            self._orders.take()
         wake, state_lock = Event(), Lock()
         connection = node_transport(self.config, self._root)
         nodes = open_nodes(connection, self.config, self._settings.methods, wake.set, self._nodes_up)
@@ -128,7 +130,7 @@ class Service:
             history_database=history_database,
             metrics=self._metrics,
             settings=lambda: self._settings,
-            clock=self._clock,
+            clock=clock,
             work_queue=nodes.work_queue,
             facts=nodes.facts,
         )
@@ -141,12 +143,12 @@ class Service:
             journal=journal,
             metrics=self._metrics,
             notifier=self._notifier,
-            show_life=lock.show_life,
+            show_life=self._orders.show_life,
             config=lambda: self.config,
             settings=lambda: self._settings,
             entitlements=lambda: self._entitlements.entitlements,
             lock=state_lock,
-            clock=self._clock,
+            clock=clock,
         )
         self.answers = Answers(
             gateway=self._gateway,
@@ -157,7 +159,7 @@ class Service:
             settings=lambda: self._settings,
             probed=nodes.probed,
             controls=DaemonControls(self._change_entitlements, self._reload, wake.set, state_lock),
-            clock=self._clock,
+            clock=clock,
         )
 
     def _nodes_up(self) -> list[str]:
@@ -256,13 +258,32 @@ class Service:
         for section, name in ONLY_AT_START:
             if old[section][name] != new[section][name]:
                 raise ConfigError(f"{self._path}: {section}.{name} cannot change while omfsd runs: restart it")
-        if self._root is not None:
-            self._root.reload()
-        with self._change_lock:
-            self._entitlements.configured(config.all_entitlements)
-            self.config = config
-            self._settings = self._settings_of(config)
-            self._loop.check_again()
+        with self._orders_for(config):
+            if self._root is not None:
+                self._root.reload()
+            with self._change_lock:
+                self._entitlements.configured(config.all_entitlements)
+                self.config = config
+                self._settings = self._settings_of(config)
+                self._loop.check_again()
+
+    @contextmanager
+    def _orders_for(self, config: Config) -> Iterator[None]:
+        """Take the orders' lock before a dry run ends, and leave it after one has begun: then the failsafe can help the
+        jobs that are held or preempted."""
+        is_dry = self._always_dry or config.daemon.dry_run
+        try:
+            is_taken = not is_dry and self._orders.take()
+        except LockError as error:
+            raise ConfigError(f"{self._path}: daemon.dry_run cannot end now: {error}") from error
+        try:
+            yield
+        except BaseException:
+            if is_taken:
+                self._orders.leave()
+            raise
+        if is_dry:
+            self._orders.leave()
 
     def _change_entitlements(self, change: dict[str, object], who: Changer) -> list[str]:
         with self._change_lock:

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.daemon.failsafe import rescue
-from omfs_daemon.errors import GatewayError
+from omfs_daemon.daemon.store.directory_lock import LockError, OrdersLock
+from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.slurm.gateway import OrderRefusal
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
@@ -187,3 +188,58 @@ def test_a_checkpoint_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     assert failsafe(site) == 0
     site.now += 6000
     assert set(site.outcomes().values()) == {"COMPLETED"}
+
+
+# -- a dry run ------------------------------------------------------------------------------------------------
+def switch(stand: Stand, dry_run: bool) -> None:
+    text = stand.path.read_text().replace("dry_run = true\n", "")
+    stand.path.write_text(text.replace("[daemon]\n", "[daemon]\ndry_run = true\n") if dry_run else text)
+    stand.service.answers.reload(ROOT)
+
+
+def test_a_dry_run_in_mid_preemption_leaves_the_jobs_to_the_failsafe(stand: Stand) -> None:
+    victims = [stand.submit("alice", "bio", "suspend", run_time=30) for _ in range(4)]
+    stand.run(1)
+    stand.submit("bob", "physics", "suspend", run_time=30)
+    stand.run(0.5)
+    assert stand.service.answers.status(ROOT)["preemptions_under_way"]
+    switch(stand, dry_run=True)
+    before = stand.gateway.jobs()
+    with capture_logs() as logs:
+        stand.run(1)
+    (line,) = (entry for entry in logs if entry["event"] == "dry_run_leaves_jobs")
+    assert len(line["jobs"]) == 2
+    assert [(job.id, job.admin_comment, job.nice) for job in stand.gateway.jobs()] == [
+        (job.id, job.admin_comment, job.nice) for job in before
+    ]
+    assert run(stand)[0] == 0
+    suspended = [job for job in victims if state(stand, job) is JobState.SUSPENDED]
+    assert len(suspended) == 1, "the daemon may give orders again within the grace time"
+    stand.run(70)
+    assert run(stand)[0] == 0
+    assert state(stand, suspended[0]) is not JobState.SUSPENDED
+    switch(stand, dry_run=False)
+    stand.run(100)
+    assert {history.outcome for history in stand.slurm.history.values()} == {"COMPLETED"}
+
+
+def test_a_dry_run_cannot_end_while_the_failsafe_works(stand: Stand) -> None:
+    switch(stand, dry_run=True)
+    failsafes = OrdersLock(stand.config.daemon.state_dir)
+    failsafes.take()
+    with pytest.raises(ConfigError, match=r"daemon\.dry_run cannot end now: .* works here already"):
+        switch(stand, dry_run=False)
+    stand.run(1)
+    assert stand.service.answers.status(ROOT)["dry_run"]
+    failsafes.leave()
+    switch(stand, dry_run=False)
+    stand.run(1)
+    assert not stand.service.answers.status(ROOT)["dry_run"]
+    with pytest.raises(LockError):
+        failsafes.take()
+
+
+def state(stand: Stand, job: int) -> JobState:
+    found = stand.gateway.find(job)
+    assert found is not None
+    return found.state

@@ -210,6 +210,7 @@ def test_whatif_without_the_daemon_refuses_entitlements_of_a_later_version(tmp_p
 
 def test_the_failsafe_goes_by_the_marks_and_leaves_the_journal(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
+    stand.run(0.5)
     stand.service.close()
     write_journal(stand.config.daemon.state_dir)
     suspended = stand.submit("alice", "bio", "suspend")

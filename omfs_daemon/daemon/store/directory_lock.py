@@ -1,7 +1,4 @@
-"""Lock of the state directory: the daemon, or the failsafe while no daemon runs.
-
-The time of its file tells when the daemon lived last, also after a reboot, and where it decided nothing then.
-"""
+"""Locks of the state directory: one for each omfsd, and one for who gives orders."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pathlib import Path
 
 from omfs_daemon.errors import OmfsError
 
-_NAME = "lock"
+_ORDERS = "orders.lock"
 
 
 class LockError(OmfsError):
@@ -22,9 +19,9 @@ class LockError(OmfsError):
 class DirectoryLock:
     """An advisory lock that ends with the process, however it ends."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, name: str = "lock") -> None:
         try:
-            self._fd = os.open(directory / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise OmfsError(f"{directory}: cannot be locked: {error.strerror}") from error
         try:
@@ -33,18 +30,45 @@ class DirectoryLock:
             os.close(self._fd)
             raise LockError(f"{directory}: another omfsd (or failsafe) works here already") from error
 
-    def show_life(self, now: float) -> None:
-        """The daemon lives at this time."""
-        with suppress(OSError):  # the failsafe then goes by the heartbeat
-            os.utime(self._fd, (now, now))
+    def set_time(self, time: float) -> None:
+        """Of the file; as far as the file system allows it."""
+        with suppress(OSError):
+            os.utime(self._fd, (time, time))
 
     def close(self) -> None:
         os.close(self._fd)
 
 
-def last_sign_of_life(directory: Path, now: float) -> float | None:
-    """Seconds since the last one; None where no daemon ever was."""
-    try:
-        return now - (directory / _NAME).stat().st_mtime
-    except OSError:
-        return None
+class OrdersLock:
+    """Who has it may give orders: the daemon, but not in a dry run; or the failsafe.
+
+    The time of its file tells when a daemon lived last that gave orders, also after a reboot, or when it was paused.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock: DirectoryLock | None = None
+
+    def take(self) -> bool:
+        """False if this process has it already. LockError if another one has it."""
+        if self._lock is not None:
+            return False
+        self._lock = DirectoryLock(self._directory, _ORDERS)
+        return True
+
+    def leave(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def show_life(self, now: float) -> None:
+        """The daemon that has it lives at this time."""
+        if self._lock is not None:
+            self._lock.set_time(now)
+
+    def unused_for(self, now: float) -> float | None:
+        """Seconds since a daemon lived; None where none ever gave orders."""
+        try:
+            return now - (self._directory / _ORDERS).stat().st_mtime
+        except OSError:
+            return None
