@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -99,12 +99,12 @@ class EffectsRunner:
                 self._work_queue.forget(ref)  # earlier work says nothing about this preemption
         ends, taken = self._clock() + SENDS_FOR, set[str]()
         try:
-            taken |= self._send_batch(first, marked, observation, nodes)
+            taken |= self._send_batch(first, marked, observation, nodes, boot)
             for batch in others:
                 if self._clock() > ends:
                     break
                 marked = self._record(batch, [], observation, boot)
-                taken |= self._send_batch(batch, marked, observation, nodes)
+                taken |= self._send_batch(batch, marked, observation, nodes, boot)
         finally:
             self._tell(effects, taken, observation)
 
@@ -114,7 +114,8 @@ class EffectsRunner:
     ) -> list[list[Order | MarkedOrder]]:
         """Put on disk what is about to be ordered; returns the fields of each chain with their marks."""
         marked, numbered = self._numbered(chains, observation)
-        records = [*records, *numbered, *_unsaved(chains, observation, boot, self._clock())]
+        known = self._journal.state.unsaved
+        records = [*records, *numbered, *_unsaved(chains, observation, boot, self._clock(), known)]
         if records:
             self._journal.write(*records)
         return marked
@@ -125,11 +126,12 @@ class EffectsRunner:
         marked: list[list[Order | MarkedOrder]],
         observation: Observation,
         nodes: NodeWorkSettings,
+        boot: str,
     ) -> set[str]:
         """The jobs whose orders Slurm took."""
         taken: set[str] = set()
         for chain, fields in zip(chains, marked, strict=True):
-            taken |= self._send(chain, fields, observation, nodes)
+            taken |= self._send(chain, fields, observation, nodes, boot)
         return taken
 
     def _not_sent_lately(self, chains: Iterable[Chain]) -> list[Chain]:
@@ -168,7 +170,12 @@ class EffectsRunner:
         return marked, [OrdersNumbered(number, holds, releases)]
 
     def _send(
-        self, chain: Chain, fields: list[Order | MarkedOrder], observation: Observation, nodes: NodeWorkSettings
+        self,
+        chain: Chain,
+        fields: list[Order | MarkedOrder],
+        observation: Observation,
+        nodes: NodeWorkSettings,
+        boot: str,
     ) -> set[str]:
         """The jobs whose orders Slurm took. A transition is sent only if nothing before it was refused."""
         for action in (*chain.fields, *chain.transitions):
@@ -183,14 +190,14 @@ class EffectsRunner:
             else:
                 refusals += send_orders(self._gateway, [action])
         if refusals:
-            self._note_refusals(chain, refusals, not_sent)
+            self._note_refusals(chain, refusals, not_sent, boot)
         sent = {ref for order in fields for ref in refs_of(order)}
         return sent - {refusal.ref for refusal in refusals}
 
     def _note_sent(self, action: Action) -> None:
         self._again_at |= dict.fromkeys(_keys(action), self._clock() + AGAIN_AFTER)
 
-    def _note_refusals(self, chain: Chain, refusals: list[OrderRefusal], not_sent: list[Action]) -> None:
+    def _note_refusals(self, chain: Chain, refusals: list[OrderRefusal], not_sent: list[Action], boot: str) -> None:
         """They are recorded, because the preemption's next step depends on them; slurmctld has nothing of them to
         forget."""
         now = self._clock()
@@ -200,7 +207,8 @@ class EffectsRunner:
             job, number = brief_ref(refusal.ref), chain.preemption or None
             self._log.warning("order_refused", preemption=number, job=job, error=refusal.message)
         never = {refusal.ref for refusal in refusals}.union(ref for action in not_sent for _, ref in _keys(action))
-        if never := never.intersection(self._journal.state.unsaved):
+        unsaved = self._journal.state.unsaved
+        if never := {ref for ref in never if ref in unsaved and unsaved[ref].boot == boot}:
             self._journal.write(OrdersSaved(tuple(sorted(never))))
         preemption = self._journal.state.preemptions.get(chain.preemption)
         if preemption is not None and preemption.step is Step.STOPPING:
@@ -288,14 +296,21 @@ _VERBS: dict[type, Verb] = {
 }
 
 
-def _unsaved(chains: Iterable[Chain], observation: Observation, boot: str, now: float) -> list[Record]:
-    """The transitions that slurmctld may forget."""
+def _unsaved(
+    chains: Iterable[Chain], observation: Observation, boot: str, now: float, known: Mapping[str, UnsavedOrder]
+) -> list[Record]:
+    """The transitions that slurmctld may forget. One that is repeated after a restart stays as it is until its effect
+    is observed: the repetition may be lost, too."""
     found: dict[str, UnsavedOrder] = {}
     for chain in chains:
         for action in chain.transitions:
             verb = _VERBS.get(type(action))
             for _, ref in _keys(action) if verb is not None else ():
                 job = observation.job(ref) or observation.ended(ref)
-                if job is not None and verb is not None:
+                if job is None or verb is None:
+                    continue
+                before = known.get(ref)
+                is_again = before is not None and (before.verb, before.start) == (verb, job.start)
+                if before is None or before.boot == boot or not is_again:
                     found[ref] = UnsavedOrder(verb, job.id, job.start, boot, now)
     return [TransitionsOrdered(found)] if found else []

@@ -28,7 +28,7 @@ from omfs_daemon.preemption.methods.checkpoint import WHY_TEXT
 from omfs_daemon.preemption.methods.not_installed import method_named
 from omfs_daemon.preemption.methods.suspend import SuspendMethod
 from omfs_daemon.preemption.observation import Observation
-from omfs_daemon.preemption.ownership import JobField
+from omfs_daemon.preemption.ownership import JobField, licenses_value
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import JobPreempted, JobRunsAgain, JobsGone, OrdersNumbered, Record, State
@@ -153,7 +153,8 @@ def _runs_again(
     missing = method.resume(ObservedJob(job, observation.work(job.ref)), True)
     if missing:
         effects.chains.append(Chain(transitions=tuple(missing)))
-    if missing or JobField.KEPT_LICENSES in state.owned.get(job.ref, {}):
+    licenses = state.owned.get(job.ref, {}).get(JobField.KEPT_LICENSES)
+    if missing or (licenses is not None and licenses_value(job.licenses) != licenses.baseline):
         return
     run = run_report(job)
     if method.traits.launched and job.run_time < REPORTS_WITHIN:

@@ -13,6 +13,8 @@ from enum import StrEnum
 
 from omfs_daemon.slurm.gateway import Licenses
 
+NOBODY = ""
+
 Value = int | tuple[str, ...]
 
 
@@ -29,7 +31,8 @@ class JobField(StrEnum):
 @dataclass(frozen=True, slots=True)
 class OwnedField:
     """``value``: as we set it last; ``baseline``: the value of others that comes back when nobody wants ours any more;
-    ``wanted_by``: the preemption or rule, "" once the job runs and nobody wants it; ``since``: when that began."""
+    ``wanted_by``: the preemption or rule, NOBODY once nobody wants it and ``baseline`` comes back; ``since``: when that
+    began."""
 
     value: Value
     baseline: Value

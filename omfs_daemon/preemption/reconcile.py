@@ -30,8 +30,9 @@ from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.preemption.desired import Desired, WantedField, WantedHold
 from omfs_daemon.preemption.effects import Chain, Effects
 from omfs_daemon.preemption.observation import Observation
-from omfs_daemon.preemption.ownership import JobField, OwnedField, Value, licenses_of, licenses_value, nodes_of
+from omfs_daemon.preemption.ownership import NOBODY, JobField, OwnedField, Value, licenses_of, licenses_value, nodes_of
 from omfs_daemon.preemption.records import JobEvent
+from omfs_daemon.preemption.restart import SAVED_WITHIN
 from omfs_daemon.preemption.state import FieldSet, FieldsLeft, FieldsSet, HoldsOver, State
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.orders import Order
@@ -94,7 +95,7 @@ def _fields(
         all_owned = state.owned.get(ref, {})
         wanted, owned = desired.fields.get((ref, name)), all_owned.get(name)
         if wanted is None and owned is not None and owned.wanted_by and _has_served(job, name):
-            owned = replace(owned, wanted_by="", since=now)
+            owned = replace(owned, wanted_by=NOBODY, since=now)
             sets.append(FieldSet(ref, name, owned))
         if not _can_change(job, name):
             continue
@@ -107,7 +108,9 @@ def _fields(
                 left.append((ref, name))
             elif seen in _values_of_ours(name, all_owned) and seen != owned.baseline:
                 missing.setdefault(ref, {})[name] = owned.baseline, 0
-            else:
+                if owned.wanted_by or not (name is JobField.KEPT_LICENSES or _is_given_back(owned, now)):
+                    sets.append(FieldSet(ref, name, replace(owned, wanted_by=NOBODY, since=now)))
+            elif not _is_given_back(owned, now):
                 left.append((ref, name))
             continue
         ours = _owned(owned, wanted, seen, now)
@@ -131,6 +134,11 @@ def _has_served(job: Job, name: JobField) -> bool:
 def _is_refused_for_good(owned: OwnedField, name: JobField, now: float) -> bool:
     """Whether Slurm has not let a running job have its licenses back for a long time: they may exist no longer."""
     return name is JobField.KEPT_LICENSES and not owned.wanted_by and now - owned.since > RETURNED_WITHIN
+
+
+def _is_given_back(owned: OwnedField, now: float) -> bool:
+    """Whether it is set back now: slurmctld may still forget that, and our value must be known as ours then."""
+    return owned.wanted_by == NOBODY and now - owned.since <= SAVED_WITHIN
 
 
 def _values_of_ours(name: JobField, owned: Mapping[JobField, OwnedField]) -> Iterable[Value]:
@@ -207,8 +215,9 @@ def _holds(
 
 
 def _is_marked(job: Job) -> bool:
-    """Whether its hold may be ours: of many jobs few."""
-    return bool(job.admin_comment) or WAIT_WORD in job.comment
+    """Whether its hold may be ours: of many jobs few. slurmctld may have forgotten the mark of a job that we preempt by
+    a checkpoint."""
+    return bool(job.admin_comment) or job.special_exit or WAIT_WORD in job.comment
 
 
 def _hold_orders(
@@ -276,6 +285,10 @@ def _mark_running(job: Job, wanted: WantedHold | None, state: State, sentence: s
         return [_Wanted(orders.HoldJobs((job.ref,), wanted.sentence), wanted.preemption)] if may else []
     if word is MarkWord.STOPPING or job.state is JobState.COMPLETING:
         return []
+    if is_held(job) and word is not MarkWord.HELD:
+        # Somebody else holds it, also once it has left its nodes.
+        is_marked = word in (MarkWord.RELEASED, MarkWord.ADMIN_HELD)
+        return [] if is_marked else [_Wanted(orders.MarkJobs((job.ref,), MarkWord.RELEASED), wanted.preemption)]
     return [_Wanted(orders.MarkJobs((job.ref,), MarkWord.STOPPING, wanted.sentence), wanted.preemption)]
 
 

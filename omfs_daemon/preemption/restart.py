@@ -18,7 +18,7 @@ from omfs_daemon.preemption.desired import sentence_of
 from omfs_daemon.preemption.effects import Chain, Effects
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.records import JobEvent
-from omfs_daemon.preemption.state import OrdersSaved, State, UnsavedOrder, Verb
+from omfs_daemon.preemption.state import OrdersSaved, State, TransitionsOrdered, UnsavedOrder, Verb
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.orders import Order
 
@@ -58,6 +58,7 @@ def after_restart(state: State, observation: Observation, boot: str, now: float)
     effects = Effects()
     wanted = _wanted(state)
     saved: list[str] = []
+    repeated: dict[str, UnsavedOrder] = {}
     leaving: list[Job] = []
     for ref, order in state.unsaved.items():
         if order.boot == boot:
@@ -68,6 +69,9 @@ def after_restart(state: State, observation: Observation, boot: str, now: float)
         if job is not None and job.state is JobState.COMPLETING:
             continue  # it returns to the queue, or will be shown as FAILED
         again = _again(ref, order, job, observation.ended(ref), wanted)
+        if again is None and job is not None:
+            repeated[ref] = replace(order, boot=boot, at=now)  # the present slurmctld may forget it, too
+            continue
         if again is None:
             saved.append(ref)
             continue
@@ -80,6 +84,8 @@ def after_restart(state: State, observation: Observation, boot: str, now: float)
             leaving.append(replace(job, state=JobState.COMPLETING))
     if saved:
         effects.records.append(OrdersSaved(tuple(saved)))
+    if repeated:
+        effects.records.append(TransitionsOrdered(repeated))
     return Forgotten(effects, observation.with_jobs(leaving) if leaving else observation)
 
 

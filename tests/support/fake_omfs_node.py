@@ -19,6 +19,7 @@ from omfs_daemon.daemon.node_client.work_queue import _failed, _may_be_out, _und
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork, NodeWorkState, NodeWorkStatus
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record
+from omfs_daemon.testing.fake_slurm.restarts import SavedState
 
 GB = 10**9
 METHODS = ("pageout", "ve_swap")
@@ -44,6 +45,13 @@ class SlurmOnNodes(FakeSlurm):
     def resume(self, record: Record) -> None:
         super().resume(record)
         self.nodes.slurm_has_resumed(record)
+
+    def restart(self, saved: SavedState, fails: Callable[[int], bool] = lambda _: False) -> None:
+        super().restart(saved, fails)
+        for number, (_, started) in self._still_since.items():
+            record = self.records.get(number)
+            if record is not None and record.state is JobState.RUNNING and record.started == started:
+                record.epoch += 1
 
     def stand_still(self, record: Record) -> None:
         """From now on its processes do nothing; its time as Slurm counts it goes on."""

@@ -107,6 +107,8 @@ def site_rules(
 class Site:
     """Nodes of four CPUs (four, unless told otherwise), a fake Slurm, one daemon. ``now`` is virtual."""
 
+    slurm_class = SlurmOnNodes
+
     def __init__(
         self,
         directory: Path,
@@ -117,14 +119,15 @@ class Site:
         memory: float = inf,
         plugin: bool = True,
         partitions: Sequence[str] = ("main", "urgent"),
+        nodes: Sequence[Node] = (),
         **settings: Any,
     ) -> None:
+        """``nodes``: instead of ``hosts`` of four CPUs."""
         self.directory = directory
         self.now = 1_000_000.0
-        names = [f"n{number}" for number in range(1, hosts + 1)]
-        nodes = [Node(name, 4, 8000 << 20) for name in names]
-        parts = [Partition(name, frozenset(names)) for name in partitions]
-        self.slurm = SlurmOnNodes(lambda: self.now, nodes, parts, licenses=licenses, plugin=plugin)
+        nodes = nodes or [Node(f"n{number}", 4, 8000 << 20) for number in range(1, hosts + 1)]
+        parts = [Partition(name, frozenset(node.name for node in nodes)) for name in partitions]
+        self.slurm = self.slurm_class(lambda: self.now, nodes, parts, licenses=licenses, plugin=plugin)
         self.nodes = Nodes(self.slurm, room, memory)
         self.gateway = FakeGateway(self.slurm)
         self.settings = Settings(rules=rules or site_rules(), **settings)

@@ -27,12 +27,13 @@ from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts, sorted_l
 from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode
 from omfs_daemon.testing.fake_slurm.node_failures import NodeFailures
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
+from omfs_daemon.testing.fake_slurm.restarts import Restarts
 from omfs_daemon.testing.fake_slurm.scheduler import Scheduler
 
 _TIMING = Timing()
 
 
-class FakeSlurm(NodeFailures):
+class FakeSlurm(NodeFailures, Restarts):
     """The cluster, and what users and failures do to it; ``FakeGateway`` is the administrator's side."""
 
     def __init__(

@@ -14,6 +14,10 @@ class LicenseCounts:
         self._totals = dict(totals)
         self._used = dict.fromkeys(totals, 0)
 
+    def reset(self) -> None:
+        """Nobody holds any."""
+        self._used = dict.fromkeys(self._totals, 0)
+
     def exist(self, licenses: Licenses) -> bool:
         """Whether Slurm accepts such a request: known names, and no more than exist."""
         return all(name in self._totals and count <= self._totals[name] for name, count in licenses)

@@ -70,6 +70,11 @@ class FakeNode:
     def copy(self) -> FakeNode:
         return replace(self, gres=dict(self.gres))
 
+    def reset(self) -> None:
+        """Nothing is taken."""
+        self.busy = self.memory = self.gpus = self.completing = 0
+        self.gres = dict(self.node.gres)
+
     @property
     def name(self) -> str:
         return self.node.name
@@ -139,6 +144,15 @@ class FakeNode:
         self.memory -= taken.memory
         for name, count in taken.gres:
             self.gres[name] += count
+
+    def take_again(self, taken: Taken, cores: bool = True) -> None:
+        """What a job has here is counted; ``cores`` as in ``give_back``."""
+        if cores:
+            self.busy |= taken.cores
+        self.memory += taken.memory
+        self.gpus |= taken.gpus
+        for name, count in taken.gres:
+            self.gres[name] -= count
 
     def _counters(self, request: JobRequest) -> tuple[tuple[str, int], ...]:
         counters: list[tuple[str, int]] = []

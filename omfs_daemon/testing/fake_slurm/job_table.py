@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.testing.fake_slurm.fake_jobs import History, Record
@@ -54,6 +55,21 @@ class JobTable:
         known_as = record.array_id or record.id
         over = known_as in self._dependents and not next(self.live_of(known_as), None)
         return self._dependents.pop(known_as) if over else []
+
+    def saved(self) -> JobTable:
+        """The same jobs; what is done to one table does not change the other."""
+        found = copy(self)
+        found._take(self)
+        return found
+
+    def restore(self, saved: JobTable) -> None:
+        """Only the jobs of that table are known from now on; ids go on, and so do histories."""
+        self._take(saved)
+
+    def _take(self, other: JobTable) -> None:
+        self.records, self.live = dict(other.records), dict(other.live)
+        self._dependents = {number: list(records) for number, records in other._dependents.items()}
+        self._arrays = {number: list(records) for number, records in other._arrays.items()}
 
     def revive(self, record: Record) -> None:
         """An ended job is live again."""

@@ -9,14 +9,15 @@ import pytest
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.marks import MarkWord
-from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.cluster.snapshot import PreemptedJob, Snapshot
 from omfs_daemon.preemption.desired import Desired, WantedField, WantedHold
-from omfs_daemon.preemption.effects import Effects
+from omfs_daemon.preemption.effects import Effects, state_after
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, OwnedField
 from omfs_daemon.preemption.reconcile import reconcile
+from omfs_daemon.preemption.restart import SAVED_WITHIN
 from omfs_daemon.preemption.state import FieldSet, FieldsLeft, FieldsSet, HoldsOver, State
-from omfs_daemon.slurm.orders import HoldJobs, Order, PinNodes, ReleaseJobs, SetNice
+from omfs_daemon.slurm.orders import HoldJobs, MarkJobs, Order, PinNodes, ReleaseJobs, SetNice
 
 PENDING = Job(7, "7", "alice", 1000, "bio", JobState.PENDING, JobRequest(1), 0.0, priority=1)
 OURS: dict[str, Any] = {"hold": Hold.ADMIN, "reason": "JobHeldAdmin", "priority": 0, "admin_comment": "omfs:held:5"}
@@ -68,6 +69,29 @@ def test_what_nobody_wants_any_more_goes_back_to_the_baseline_and_is_then_left()
     state = owns(JobField.NODES, ("n1",), ("n9",))
     assert orders_of(compared(pinned("n1"), state=state)) == [PinNodes("7", ("n9",))]
     assert compared(pinned("n9"), state=state).records == [FieldsLeft((("7", JobField.NODES),))]
+
+
+def test_what_slurmctld_may_forget_to_set_back_is_still_known_as_ours() -> None:
+    back = compared(pinned("n1"), state=owns(JobField.NODES, ("n1",), ()))
+    state = state_after(State(), back.records)
+    assert compared(pinned(), state=state).records == [], "it may be forgotten yet"
+    assert orders_of(compared(pinned("n1"), state=state)) == [PinNodes("7", ())]
+    later = Observation(Snapshot(NOW, {7: pinned()}, {}, {}))
+    left = reconcile(Desired(), state, later, NOW + SAVED_WITHIN + 1)
+    assert left.records == [FieldsLeft((("7", JobField.NODES),))]
+
+
+def test_whom_somebody_else_holds_is_not_marked_as_if_we_held_it_once_it_has_left() -> None:
+    held_runs = replace(PENDING, state=JobState.RUNNING, priority=0)
+    desired = Desired(holds={7: {"7": WantedHold(MarkWord.STOPPING, "", 1)}})
+    assert orders_of(compared(held_runs, desired)) == [MarkJobs(("7",), MarkWord.RELEASED)]
+    assert orders_of(compared(replace(held_runs, admin_comment="adm:held"), desired)) == []
+
+
+def test_the_hold_of_a_checkpointed_job_whose_mark_slurmctld_has_forgotten_ends() -> None:
+    forgotten = replace(PENDING, hold=Hold.USER, reason="JobHeldUser", priority=0, special_exit=True)
+    state = State(preempted={"7": PreemptedJob(NOW, "dmtcp", "9")})
+    assert orders_of(compared(forgotten, state=state)) == [ReleaseJobs(("7",))]
 
 
 def test_an_owners_change_is_put_right_while_ours_is_wanted_and_counts_afterwards() -> None:
