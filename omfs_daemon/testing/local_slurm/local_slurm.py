@@ -134,6 +134,11 @@ class LocalSlurm:
         self._controller = self._daemon("slurmctld", "-D")
         self.wait_until(self._controller_answers, "an answer of slurmctld")
 
+    def kill_slurmdbd(self) -> None:
+        """End slurmdbd; slurmctld goes on with what it knows."""
+        _end(self._slurmdbd, signal.SIGKILL)
+        self._slurmdbd = None
+
     def stop_node(self, node: str, how: signal.Signals = signal.SIGTERM) -> None:
         """End the slurmd of one node; Slurm shows it as down only after SlurmdTimeout."""
         _end(self._nodes.pop(node, None), how)
