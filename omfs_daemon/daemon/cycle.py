@@ -10,7 +10,7 @@ import structlog
 
 from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot
-from omfs_daemon.daemon.api.cycle_report import CycleReport, cycle_summary
+from omfs_daemon.daemon.api.cycle_report import CycleReport, cycle_summary, error_kind
 from omfs_daemon.daemon.effects_runner import EffectsRunner
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue, NoNodeWorkQueue
@@ -18,7 +18,7 @@ from omfs_daemon.daemon.observer import Observer
 from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
-from omfs_daemon.errors import GatewayError, GatewayTimeout, OmfsError, ParseError
+from omfs_daemon.errors import GatewayError, OmfsError
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import make_plan
@@ -57,7 +57,6 @@ class Cycle:
         facts: Callable[[], NodeObservations] = NodeObservations,
     ) -> None:
         self._journal = journal
-        self._metrics = metrics
         self._settings = settings
         self._clock = clock
         self._work_queue = work_queue or NoNodeWorkQueue()
@@ -87,10 +86,9 @@ class Cycle:
         except GatewayError as error:
             self._fresh.clear()
             self._away_since = began if self._away_since is None else self._away_since
-            self._metrics.count_slurm_error(_kind(error))
             away = began - self._away_since
             text = f"Slurm does not answer ({error}): waiting for {away:.0f} s, nothing is decided"
-            report = CycleReport(began, text, error=str(error), slurm_answers=False)
+            report = CycleReport(began, text, error=str(error), slurm_error=error_kind(error))
         except OmfsError as error:
             self._fresh.clear()
             report = CycleReport(began, str(error), error=str(error))
@@ -100,9 +98,7 @@ class Cycle:
             report = CycleReport(
                 began, f"internal error in omfsd ({type(error).__name__}): see the log", error=str(error)
             )
-        report = replace(report, took=self._clock() - began)
-        self._metrics.observe_cycle(report.took)
-        return report
+        return replace(report, took=self._clock() - began)
 
     def _run_for_urgent(self, began: float) -> CycleReport:
         snapshot = self._observer.observe_urgent(self._settings().rules)
@@ -110,7 +106,6 @@ class Cycle:
 
     def _run(self, began: float) -> CycleReport:
         snapshot = self._observer.poll(resumed_lately(self._journal.state, began))
-        self._metrics.observe_poll(snapshot.taken)
         self._note_set_aside(snapshot)
         return self._decide(began, snapshot, PollKind.FULL)
 
@@ -219,7 +214,6 @@ class Cycle:
         found = {job.id: job for job in snapshot.jobs.values() if job.set_aside}
         fresh = [job for number, job in found.items() if number not in self._set_aside_before]
         self._set_aside_before = frozenset(found)
-        self._metrics.observe_set_aside(len(found))
         if fresh:
             named = [f"{brief_ref(job.ref)} ({job.user}): {job.set_aside}" for job in fresh[:SET_ASIDE_LOGGED]]
             self._log.warning("jobs_set_aside", number=len(fresh), jobs=named)
@@ -232,12 +226,6 @@ class Cycle:
         if fresh:
             self._log.warning("validator_refused", reasons=dict(Counter(r.reason.value for r in fresh)))
         return [JobEvent(now, r.ref, "", r.account, "validator_refused", REFUSAL_TEXT[r.reason]) for r in fresh]
-
-
-def _kind(error: GatewayError) -> str:
-    if isinstance(error, GatewayTimeout):
-        return "timeout"
-    return "parse" if isinstance(error, ParseError) else "failed"
 
 
 def _outage_forgiven(state: State, away: float) -> list[Record]:

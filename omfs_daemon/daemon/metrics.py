@@ -10,12 +10,67 @@ from wsgiref.simple_server import WSGIServer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
 
 from omfs_daemon.cluster.preempt_methods import OUT
-from omfs_daemon.daemon.api.status_view import AccountView
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.policy.arrays.usage import AccountUsage
 from omfs_daemon.preemption.records import PaidCost
 
 _RECLAIM_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _CYCLE_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class AccountGauges:
+    """CPUs by account."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"omfs_{name}_cpus", text, ["account"], registry=registry)
+
+        self._entitled = gauge("entitled", "CPUs that the account is entitled to")
+        self._used = gauge("used", "CPUs allocated to the account's running jobs")
+        self._borrowed = gauge("borrowed", "CPUs that the account uses above its entitlement")
+        self._lent = gauge("lent", "CPUs of the account's entitlement that others use")
+        self._pending = gauge("pending", "CPUs that the account's pending jobs request")
+        self._present: set[str] = set()
+
+    def observe(self, rows: Iterable[AccountUsage]) -> None:
+        present = set()
+        for row in rows:
+            present.add(row.account)
+            self._entitled.labels(row.account).set(row.entitled)
+            self._used.labels(row.account).set(row.used)
+            self._borrowed.labels(row.account).set(row.borrowed)
+            self._lent.labels(row.account).set(row.lent)
+            self._pending.labels(row.account).set(row.pending)
+        for account in self._present - present:
+            for gauge in (self._entitled, self._used, self._borrowed, self._lent, self._pending):
+                gauge.remove(account)
+        self._present = present
+
+
+class CostMetrics:
+    """What preemptions and returns cost, by method."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def seconds(name: str, text: str) -> Histogram:
+            return Histogram(f"omfs_{name}_seconds", text, ["method"], buckets=_RECLAIM_SECONDS, registry=registry)
+
+        self._preempt = seconds("preempt", "Time from the order until a victim has freed its resources")
+        self._resume = seconds("resume", "Time that a preempted job takes to compute again")
+        self._delay = seconds(
+            "preemption_delay", "Time that the slowest process of a job took to be moved out (UJFB, Equation 3)"
+        )
+        text, labels = "Memory of jobs that was moved out or in", ["method", "direction"]
+        self._moved = Counter("omfs_moved_bytes", text, labels, registry=registry)
+        self._lost = Counter("omfs_work_lost_seconds", "Work thrown away", ["method"], registry=registry)
+
+    def observe(self, paid: PaidCost) -> None:
+        (self._preempt if paid.direction == OUT else self._resume).labels(paid.method).observe(paid.seconds)
+        if paid.size:
+            self._moved.labels(paid.method, paid.direction).inc(paid.size)
+        if paid.lost:
+            self._lost.labels(paid.method).inc(paid.lost)
+        if paid.slowest:
+            self._delay.labels(paid.method).observe(paid.slowest)
 
 
 class Metrics:
@@ -23,12 +78,8 @@ class Metrics:
 
     def __init__(self, version: str, slurm_version: str = "") -> None:
         self.registry = CollectorRegistry()
-        self._entitled = self._of_account("entitled", "CPUs that the account is entitled to")
-        self._used = self._of_account("used", "CPUs allocated to the account's running jobs")
-        self._borrowed = self._of_account("borrowed", "CPUs that the account uses above its entitlement")
-        self._lent = self._of_account("lent", "CPUs of the account's entitlement that others use")
-        self._pending = self._of_account("pending", "CPUs that the account's pending jobs request")
-        self._accounts: set[str] = set()
+        self._accounts = AccountGauges(self.registry)
+        self._costs = CostMetrics(self.registry)
         self._preemptions = Counter(
             "omfs_preemptions",
             "Jobs that were to be preempted, by how the preemption ended",
@@ -47,18 +98,6 @@ class Metrics:
             buckets=_CYCLE_SECONDS,
             registry=self.registry,
         )
-        self._preempt_seconds = self._of_method("preempt", "Time from the order until a victim has freed its resources")
-        self._resume_seconds = self._of_method("resume", "Time that a preempted job takes to compute again")
-        self._delay = self._of_method(
-            "preemption_delay", "Time that the slowest process of a job took to be moved out (UJFB, Equation 3)"
-        )
-        self._moved = Counter(
-            "omfs_moved_bytes",
-            "Memory of jobs that was moved out or in",
-            ["method", "direction"],
-            registry=self.registry,
-        )
-        self._lost = Counter("omfs_work_lost_seconds", "Work thrown away", ["method"], registry=self.registry)
         self._poll = self._gauge("last_successful_poll_timestamp_seconds", "When Slurm last answered in full")
         self._paused = self._gauge("paused", "1 while the daemon is paused")
         self._dry_run = self._gauge("dry_run", "1 if the daemon decides but gives no orders")
@@ -82,24 +121,9 @@ class Metrics:
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"omfs_{name}", text, registry=self.registry)
 
-    def _of_account(self, name: str, text: str) -> Gauge:
-        return Gauge(f"omfs_{name}_cpus", text, ["account"], registry=self.registry)
-
-    def observe_accounts(self, rows: Iterable[AccountView]) -> None:
+    def observe_accounts(self, rows: Iterable[AccountUsage]) -> None:
         """Replace the values of all accounts."""
-        present = set()
-        for row in rows:
-            account = row["account"]
-            present.add(account)
-            self._entitled.labels(account).set(row["entitled"])
-            self._used.labels(account).set(row["used"])
-            self._borrowed.labels(account).set(row["borrowed"])
-            self._lent.labels(account).set(row["lent"])
-            self._pending.labels(account).set(row["pending"])
-        for account in self._accounts - present:
-            for gauge in (self._entitled, self._used, self._borrowed, self._lent, self._pending):
-                gauge.remove(account)
-        self._accounts = present
+        self._accounts.observe(rows)
 
     def count_preemption(self, policy: str, method: str, reason: str, outcome: str) -> None:
         """One job was preempted. ``reason`` is a reason *code*, never free text."""
@@ -108,19 +132,9 @@ class Metrics:
     def observe_reclaim(self, seconds: float) -> None:
         self._reclaim.observe(seconds)
 
-    def _of_method(self, name: str, text: str) -> Histogram:
-        return Histogram(f"omfs_{name}_seconds", text, ["method"], buckets=_RECLAIM_SECONDS, registry=self.registry)
-
     def observe_cost(self, paid: PaidCost) -> None:
         """One preemption, or one return, of one job."""
-        seconds = self._preempt_seconds if paid.direction == OUT else self._resume_seconds
-        seconds.labels(paid.method).observe(paid.seconds)
-        if paid.size:
-            self._moved.labels(paid.method, paid.direction).inc(paid.size)
-        if paid.lost:
-            self._lost.labels(paid.method).inc(paid.lost)
-        if paid.slowest:
-            self._delay.labels(paid.method).observe(paid.slowest)
+        self._costs.observe(paid)
 
     def observe_cycle(self, seconds: float) -> None:
         self._cycle.observe(seconds)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Event, Lock
+from threading import Lock
 from types import FrameType
 
 import structlog
@@ -22,12 +22,14 @@ from omfs_daemon.daemon.api.callers import operators
 from omfs_daemon.daemon.api.control_socket import ControlServer
 from omfs_daemon.daemon.api.cycle_report import CycleReport, LatestPoll
 from omfs_daemon.daemon.cycle import Cycle
-from omfs_daemon.daemon.loop import Loop, refuse_unfit
+from omfs_daemon.daemon.loop import Loop
+from omfs_daemon.daemon.loop_events import LoopEvents
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.service import open_nodes, options, slurm_on_nodes
 from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
 from omfs_daemon.daemon.root_process.root_client import RootClient, node_transport
+from omfs_daemon.daemon.start_check import StartCheck, refuse_unfit
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError, OrdersLock
 from omfs_daemon.daemon.store.entitlement_store import Changer, EntitlementStore, apply_change
 from omfs_daemon.daemon.store.history_database import HistoryDatabase, refuse_other_format
@@ -120,9 +122,9 @@ class Service:
         self._settings = self._settings_of(self.config)
         if not self._settings.dry_run:
             self._orders.take()
-        wake, state_lock = Event(), Lock()
+        events, state_lock = LoopEvents(clock), Lock()
         connection = node_transport(self.config, self._root)
-        nodes = open_nodes(connection, self.config, self._settings.methods, wake.set, self._nodes_up)
+        nodes = open_nodes(connection, self.config, self._settings.methods, events.wake.set, self._nodes_up)
         self._open.callback(nodes.close)
         cycle = Cycle(
             gateway=self._gateway,
@@ -136,9 +138,17 @@ class Service:
         )
         self._loop = Loop(
             cycle=cycle,
+            start_check=StartCheck(
+                gateway=self._gateway,
+                journal=journal,
+                latest=self._latest,
+                metrics=self._metrics,
+                settings=lambda: self._settings,
+                entitlements=lambda: self._entitlements.entitlements,
+                clock=clock,
+            ),
             latest=self._latest,
-            wake=wake,
-            gateway=self._gateway,
+            events=events,
             calls=calls,
             journal=journal,
             metrics=self._metrics,
@@ -146,7 +156,6 @@ class Service:
             show_life=self._orders.show_life,
             config=lambda: self.config,
             settings=lambda: self._settings,
-            entitlements=lambda: self._entitlements.entitlements,
             lock=state_lock,
             clock=clock,
         )
@@ -158,7 +167,7 @@ class Service:
             entitlements=self._entitlements,
             settings=lambda: self._settings,
             probed=nodes.probed,
-            controls=DaemonControls(self._change_entitlements, self._reload, wake.set, state_lock),
+            controls=DaemonControls(self._change_entitlements, self._reload, events.wake.set, state_lock),
             clock=clock,
         )
 
@@ -189,9 +198,9 @@ class Service:
         control = ControlServer(daemon.socket, self.answers, lambda peer: operators(latest.slurm_uid, group)(peer))
         control.start()
         self._open.callback(control.close)
-        wakeup = Wakeup(daemon.run_dir, loop.touch, None if self._root is None else self._root.give_wake_file)
+        wakeup = Wakeup(daemon.run_dir, loop.events.touch, None if self._root is None else self._root.give_wake_file)
         self._open.callback(wakeup.close)
-        loop.on_slurm_uid = wakeup.belong_to
+        loop.start_check.on_slurm_uid = wakeup.belong_to
         metrics = self.config.metrics
         if metrics.enabled:
             self._open.callback(self._metrics.serve(metrics.address, metrics.port).close)
@@ -220,10 +229,10 @@ class Service:
     # -- signals, reload, changed entitlements -------------------------------------------------------------------
     def _on_signals(self) -> None:
         def end(_number: int, _frame: FrameType | None) -> None:
-            self._loop.end()
+            self._loop.events.end()
 
         def reload(_number: int, _frame: FrameType | None) -> None:
-            self._loop.interrupt()
+            self._loop.events.interrupt()
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
@@ -265,7 +274,7 @@ class Service:
                 self._entitlements.configured(config.all_entitlements)
                 self.config = config
                 self._settings = self._settings_of(config)
-                self._loop.check_again()
+                self._loop.start_check.again()
 
     @contextmanager
     def _orders_for(self, config: Config) -> Iterator[None]:

@@ -13,6 +13,23 @@ PACKAGE = Path(__file__).resolve().parents[2] / "omfs_daemon"
 ENTRY_POINTS = {"main", "run"}
 MOST_LINES = 400
 COPIED_LINES = 8
+MOST_ATTRIBUTES = 15
+FEW_ATTRIBUTES = ("daemon", "preemption")
+"""The rooms of which no class keeps more than these."""
+
+# Effects leave by one door: the calls that bring them about, and the files below daemon/ that may make them.
+DOORS = {
+    "send_orders": {"effects_runner.py", "failsafe.py"},
+    "ask": {"effects_runner.py"},  # work on nodes
+    "record_events": {"effects_runner.py"},
+    "record_tasks": {"effects_runner.py"},
+    "record_costs": {"effects_runner.py"},
+    "record_preemption": {"effects_runner.py"},
+    "count_preemption": {"effects_runner.py"},
+    "observe_reclaim": {"effects_runner.py"},
+    "observe_cost": {"effects_runner.py"},
+    "journal.write": {"effects_runner.py", "api/answers.py"},  # and what operators order: pause and resume
+}
 
 
 def sources() -> list[Path]:
@@ -70,3 +87,41 @@ def test_no_run_of_eight_lines_is_copied() -> None:
             if first != name:
                 copies.add((first, name, run[0]))
     assert copies == set()
+
+
+def attributes(kind: ast.ClassDef) -> set[str]:
+    """The fields of a class, and what its methods assign to self."""
+    fields = {
+        node.target.id for node in kind.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    stored = (node for node in ast.walk(kind) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    return fields | {node.attr for node in stored if isinstance(node.value, ast.Name) and node.value.id == "self"}
+
+
+def test_no_class_of_the_daemon_keeps_more_than_15_attributes() -> None:
+    kept = {
+        f"{path.relative_to(PACKAGE)}:{node.name}": len(attributes(node))
+        for path in sources()
+        if path.relative_to(PACKAGE).parts[0] in FEW_ATTRIBUTES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert len(kept) > 50, "the classes were not found"
+    assert {name: number for name, number in kept.items() if number > MOST_ATTRIBUTES} == {}
+
+
+def calls(path: Path) -> set[str]:
+    """The names of what is called; of methods also with the name of what they belong to."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            owner, _, name = ast.unparse(node.func).rpartition(".")
+            found |= {name, f"{owner.rpartition('.')[2].lstrip('_')}.{name}"}
+    return found
+
+
+def test_effects_leave_by_one_door() -> None:
+    used = {path: calls(path) for path in sources() if path.is_relative_to(PACKAGE / "daemon")}
+    for door, allowed in DOORS.items():
+        found = {str(path.relative_to(PACKAGE / "daemon")) for path, names in used.items() if door in names}
+        assert found == allowed, door

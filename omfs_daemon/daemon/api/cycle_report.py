@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.errors import GatewayError, GatewayTimeout, ParseError
 from omfs_daemon.policy.plan import Plan, PlannedPreemption
 from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.policy.validator import REFUSAL_TEXT, Verdict
@@ -58,11 +59,19 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(map(brief_ref, listed[:_MANY])) + (f" and {more} more" if more > 0 else "")
 
 
+def error_kind(error: GatewayError) -> str:
+    """As in ``CycleReport.slurm_error``."""
+    if isinstance(error, GatewayTimeout):
+        return "timeout"
+    return "parse" if isinstance(error, ParseError) else "failed"
+
+
 @dataclass(frozen=True, slots=True)
 class CycleReport:
     """What one cycle observed and did, by which rules.
 
-    error            why it observed or did nothing; slurm_answers: False where that is why
+    error            why it observed or did nothing
+    slurm_error      of which kind, where Slurm did not answer: "timeout", "parse", or "failed"
     seen, decided    when Slurm had answered, and when the decision was made
     """
 
@@ -76,7 +85,7 @@ class CycleReport:
     took: float = 0.0
     seen: float = 0.0
     decided: float = 0.0
-    slurm_answers: bool = True
+    slurm_error: str = ""
 
 
 @dataclass(slots=True)

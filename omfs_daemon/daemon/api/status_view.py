@@ -71,10 +71,8 @@ class SetAsideView(TypedDict):
     why: str
 
 
-class StatusView(TypedDict):
-    """``last_poll``: when Slurm last answered in full; ``held``: jobs that the daemon or the submit plug-in holds.
-
-    ``set_aside``: how many jobs the daemon leaves to Slurm; ``set_aside_jobs``: the first of them."""
+class DaemonView(TypedDict):
+    """The daemon and its connection. ``last_poll``: when Slurm last answered in full."""
 
     version: str
     time: float
@@ -85,6 +83,13 @@ class StatusView(TypedDict):
     last_poll: float | None
     last_error: str | None
     summary: str
+    entitlements_source: str
+
+
+class StatusView(DaemonView):
+    """``held``: jobs that the daemon or the submit plug-in holds; ``set_aside``: how many jobs the daemon leaves to
+    Slurm; ``set_aside_jobs``: the first of them."""
+
     cluster: ClusterView
     accounts: list[AccountView]
     preemptions_under_way: list[PreemptionView]
@@ -92,7 +97,6 @@ class StatusView(TypedDict):
     held: int
     set_aside: int
     set_aside_jobs: list[SetAsideView]
-    entitlements_source: str
 
 
 def account_views(rows: tuple[AccountUsage, ...], tree: AccountTree) -> list[AccountView]:

@@ -5,24 +5,15 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from omfs_daemon.daemon.api.status_view import AccountView
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.policy.arrays.usage import AccountUsage
 from omfs_daemon.preemption.records import PaidCost
 from tests.support.waiting import LIMIT
 
 
-def row(account: str, entitled: int = 8, used: int = 12) -> AccountView:
-    return {
-        "account": account,
-        "parent": "",
-        "percent": 50.0,
-        "entitled": entitled,
-        "used": used,
-        "borrowed": 4,
-        "lent": 1,
-        "pending": 3,
-    }
+def row(account: str, entitled: int = 8, used: int = 12) -> AccountUsage:
+    return AccountUsage(account, "", entitled, used, borrowed=4, lent=1, pending=3)
 
 
 def samples(metrics: Metrics) -> dict[str, float]:

@@ -1,0 +1,53 @@
+"""What other threads and signal handlers tell the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+
+
+class LoopEvents:
+    """Setting ``wake`` ends the loop's rest: the next poll comes as soon as the poll schedule allows.
+
+    ``woken_at``: when that happened in Slurm for which the latest poll was made; None if it was made regularly.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.wake = Event()
+        self.ending = Event()
+        self.interrupted = Event()
+        self.woken_at: float | None = None
+        self._touched = Event()
+        self._touched_at: float | None = None
+        self._clock = clock
+
+    def touch(self) -> None:
+        """Something happened in Slurm."""
+        if not self._touched.is_set():
+            self._touched_at = self._clock()
+        self._touched.set()
+        self.wake.set()
+
+    def interrupt(self) -> None:
+        """End the rest at once."""
+        self.interrupted.set()
+        self.wake.set()
+
+    def end(self) -> None:
+        """End the loop after the cycle under way."""
+        self.ending.set()
+        self.wake.set()
+
+    @property
+    def is_touched(self) -> bool:
+        return self._touched.is_set()
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the loop is to end its rest before the next poll is due."""
+        return self.ending.is_set() or self.interrupted.is_set()
+
+    def begin_poll(self) -> None:
+        """The poll that follows is for what has happened so far."""
+        self.woken_at = self._touched_at if self._touched.is_set() else None
+        self._touched.clear()
