@@ -20,23 +20,17 @@ from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import GatewayError, OmfsError
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
-from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.validator import REFUSAL_TEXT, Conditions, Verdict, validate
-from omfs_daemon.preemption.desired import desired_state
-from omfs_daemon.preemption.effects import Effects, in_order, state_after, with_clock_moved
-from omfs_daemon.preemption.follow_up import follow_up, found_in_slurm, resume_preempted, resumed_lately
+from omfs_daemon.preemption.decisions import add_orders, begin_preemptions, go_on
+from omfs_daemon.preemption.effects import Effects, state_after, with_clock_moved
+from omfs_daemon.preemption.follow_up import found_in_slurm, resumed_lately
 from omfs_daemon.preemption.observation import Observation
-from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.records import JobEvent
 from omfs_daemon.preemption.restart import after_restart, odd_jobs, of_other_boots
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import PreemptionChanged, Record, State
-from omfs_daemon.preemption.step import begin_preemption, step, transitions
 from omfs_daemon.slurm.gateway import Gateway
-
-DECISION_KEEPS = 30.0
-"""Seconds for which a decision to preempt holds; afterwards no job that still runs is preempted on it."""
 
 SET_ASIDE_LOGGED = 20
 """Jobs that one line of the log names."""
@@ -138,9 +132,11 @@ class Cycle:
             suggested = replace(suggested, starts=(), holds=(), releases=(), kept=(), ranks=())
         decided = self._clock()
         if not settings.dry_run:
-            self._begin(effects, state, verdict, observation, now, settings)
+            effects.add(begin_preemptions(verdict, state, observation, now, settings))
+            self._fresh |= {preemption.id for preemption in effects.begun}
             state = state_after(before, effects.records)
-            self._want(effects, state, suggested, verdict, observation, now, settings, is_full)
+            self._fresh &= set(state.preemptions)
+            add_orders(effects, state, suggested, verdict, observation, now, settings, is_full)
             self._runner.carry_out(effects, observation, settings.nodes, boot)
             self._journal.compact_if_large()
         if is_full:
@@ -155,59 +151,8 @@ class Cycle:
         if self._away_since is not None:
             effects.records += _outage_forgiven(state, began - self._away_since)
         effects.records += found_in_slurm(state, observation, now)
-        state = state_after(state, effects.records)
-        for number, preemption in sorted(state.preemptions.items()):
-            keeps = DECISION_KEEPS + settings.method_settings.patience(preemption)
-            is_fresh = number in self._fresh and now - preemption.begun <= keeps
-            effects.add(step(preemption, state, observation, now, settings, is_fresh))
-        state = state_after(state, effects.records)
-        effects.add(follow_up(state, observation, now, settings))
+        effects.add(go_on(state_after(state, effects.records), observation, now, settings, self._fresh))
         return effects
-
-    # -- what is decided now ------------------------------------------------------------------------------------
-    def _begin(
-        self,
-        effects: Effects,
-        state: State,
-        verdict: Verdict,
-        observation: Observation,
-        now: float,
-        settings: Settings,
-    ) -> None:
-        number = state.next_preemption
-        for planned in verdict.preemptions:
-            begun = begin_preemption(planned, number, state, observation, now, settings)
-            if begun is not None:
-                effects.add(begun)
-                self._fresh.add(number)
-                number += 1
-
-    def _want(
-        self,
-        effects: Effects,
-        state: State,
-        suggested: Plan,
-        verdict: Verdict,
-        observation: Observation,
-        now: float,
-        settings: Settings,
-        is_full: bool,
-    ) -> None:
-        """All orders: fields by comparison with how jobs should be, and the transitions of preemptions."""
-        self._fresh &= set(state.preemptions)
-        own = state if is_full else replace(state, preemptions={p.id: p for p in effects.begun}, preempted={}, owned={})
-        plan = suggested if is_full else None
-        desired = desired_state(own, observation, settings, now, plan, effects.sentences)
-        scope = None if is_full else {ref for preemption in effects.begun for ref in preemption.refs}
-        fields = reconcile(desired, state, observation, now, scope)
-        missing = {
-            preemption: transitions(preemption, observation, settings) for preemption in own.preemptions.values()
-        }
-        is_due = is_full and state.pause is None
-        resumes = resume_preempted(state, suggested, verdict, observation, settings) if is_due else []
-        effects.chains = [*in_order(fields.chains, missing), *resumes, *effects.chains]
-        fields.chains = []
-        effects.add(fields)
 
     def _note_set_aside(self, snapshot: Snapshot) -> None:
         """Jobs that are set aside are logged once."""

@@ -1,0 +1,73 @@
+"""What one cycle decides, from what it has observed: the daemon's cycle and the simulator's planner engine share it.
+
+Pure. In between stand the planner and the validator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from omfs_daemon.policy.plan import Plan
+from omfs_daemon.policy.validator import Verdict
+from omfs_daemon.preemption.desired import desired_state
+from omfs_daemon.preemption.effects import Effects, in_order, state_after
+from omfs_daemon.preemption.follow_up import follow_up, resume_preempted
+from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.reconcile import reconcile
+from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.preemption.state import State
+from omfs_daemon.preemption.step import begin_preemption, step, transitions
+
+DECISION_KEEPS = 30.0
+"""Seconds for which a decision to preempt holds; afterwards no job that still runs is preempted on it."""
+
+
+def go_on(state: State, observation: Observation, now: float, settings: Settings, fresh: Collection[int]) -> Effects:
+    """What has become of all that was begun. ``fresh``: the preemptions that this process has decided itself, without
+    an outage since."""
+    effects = Effects()
+    for number, preemption in sorted(state.preemptions.items()):
+        keeps = DECISION_KEEPS + settings.method_settings.patience(preemption)
+        is_fresh = number in fresh and now - preemption.begun <= keeps
+        effects.add(step(preemption, state, observation, now, settings, is_fresh))
+    effects.add(follow_up(state_after(state, effects.records), observation, now, settings))
+    return effects
+
+
+def begin_preemptions(
+    verdict: Verdict, state: State, observation: Observation, now: float, settings: Settings
+) -> Effects:
+    """Those that the validator accepted, numbered on from the last one."""
+    effects = Effects()
+    for planned in verdict.preemptions:
+        number = state.next_preemption + len(effects.begun)
+        begun = begin_preemption(planned, number, state, observation, now, settings)
+        if begun is not None:
+            effects.add(begun)
+    return effects
+
+
+def add_orders(
+    effects: Effects,
+    state: State,
+    suggested: Plan,
+    verdict: Verdict,
+    observation: Observation,
+    now: float,
+    settings: Settings,
+    is_full: bool,
+) -> None:
+    """All orders: fields by comparison with how jobs should be, and the transitions of preemptions. ``state``: with the
+    records of ``effects``. Not ``is_full``: only those of the preemptions that begin."""
+    own = state if is_full else replace(state, preemptions={p.id: p for p in effects.begun}, preempted={}, owned={})
+    plan = suggested if is_full else None
+    desired = desired_state(own, observation, settings, now, plan, effects.sentences)
+    scope = None if is_full else {ref for preemption in effects.begun for ref in preemption.refs}
+    fields = reconcile(desired, state, observation, now, scope)
+    missing = {preemption: transitions(preemption, observation, settings) for preemption in own.preemptions.values()}
+    is_due = is_full and state.pause is None
+    resumes = resume_preempted(state, suggested, verdict, observation, settings) if is_due else []
+    effects.chains = [*in_order(fields.chains, missing), *resumes, *effects.chains]
+    fields.chains = []
+    effects.add(fields)
