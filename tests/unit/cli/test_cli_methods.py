@@ -69,7 +69,7 @@ class Stub:
         return costs_view(self.rows, limit)
 
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
-        victim = {"job": "7", "account": "bio", "method": "dmtcp"}
+        victim = {"job": "7", "account": "bio", "method": "dmtcp", "preempted": True}
         whole = {
             **victim,
             "preempt_seconds": 2.125,
@@ -86,6 +86,7 @@ class Stub:
             "lost_seconds": 700.0,
         }
         unknown = {**victim, "job": "9"}
+        spared = {**victim, "job": "11", "preempted": False}
         return {
             "preemptions": [
                 {
@@ -94,7 +95,7 @@ class Stub:
                     "account": "physics",
                     "urgent": False,
                     "reason": "entitled",
-                    "victims": [whole, requeued, unknown],  # type: ignore[list-item]
+                    "victims": [whole, requeued, unknown, spared],  # type: ignore[list-item]
                     "waited_seconds": 0.4,
                     "outcome": "started",
                 }
@@ -173,6 +174,7 @@ def test_history_shows_what_each_preemption_cost(site: Site) -> None:
     assert "7 of bio (dmtcp: 2.1 s, 1.5 GB; resumed in 8.0 s; 90 s lost)" in output
     assert "8 of bio (requeue: 0.5 s; 12 min lost)" in output
     assert "9 of bio (dmtcp)" in output
+    assert "11 of bio (dmtcp: not preempted)" in output
     assert site.json("history")["preemptions"][0]["victims"][0]["resume_seconds"] == 8.0
 
 
