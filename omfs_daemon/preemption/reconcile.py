@@ -41,6 +41,8 @@ RETURNED_WITHIN = 600.0
 """Seconds after which the daemon no longer tries to give a job back the licenses that it had before it was preempted:
 Slurm refuses them, as it does when they have been removed from slurm.conf."""
 
+_HELD_BY_OTHERS = "[omfs] preempted; somebody else holds it"
+
 _NOT_RETURNED = "Slurm refuses the licenses that it gave up while it was preempted: it runs without them"
 
 _BOTH_LICENSES = (JobField.LICENSES, JobField.KEPT_LICENSES)
@@ -286,9 +288,10 @@ def _mark_running(job: Job, wanted: WantedHold | None, state: State, sentence: s
     if word is MarkWord.STOPPING or job.state is JobState.COMPLETING:
         return []
     if is_held(job) and word is not MarkWord.HELD:
-        # Somebody else holds it, also once it has left its nodes.
-        is_marked = word in (MarkWord.RELEASED, MarkWord.ADMIN_HELD)
-        return [] if is_marked else [_Wanted(orders.MarkJobs((job.ref,), MarkWord.RELEASED), wanted.preemption)]
+        # Somebody else does, also once it has left its nodes.
+        is_marked = word is MarkWord.ADMIN_HELD or _is_known_as_others(job)
+        order = orders.MarkJobs((job.ref,), MarkWord.RELEASED, _HELD_BY_OTHERS)
+        return [] if is_marked else [_Wanted(order, wanted.preemption)]
     return [_Wanted(orders.MarkJobs((job.ref,), MarkWord.STOPPING, wanted.sentence), wanted.preemption)]
 
 
@@ -301,10 +304,18 @@ def _is_ours(job: Job, state: State) -> bool:
 
 
 def _has_lost_mark(job: Job, state: State) -> bool:
-    """Whether somebody has written over the mark of a hold of ours, or of omfs-run's after a checkpoint for us."""
-    held_by_us = job.hold is Hold.ADMIN and job.ref in state.held
-    held_by_exit = job.special_exit and job.hold is Hold.USER and job.ref in state.preempted
-    return job.state is JobState.PENDING and (held_by_us or held_by_exit) and not admin_comment_of(job).mark
+    """Whether somebody has written over the mark of a hold of ours, or of omfs-run's after a checkpoint for us, or
+    slurmctld has forgotten the latter."""
+    stored = admin_comment_of(job)
+    held_by_us = job.hold is Hold.ADMIN and job.ref in state.held and not stored.mark
+    is_before = not stored.mark or (stored.word is MarkWord.RELEASED and not _is_known_as_others(job))
+    held_by_exit = job.special_exit and job.hold is Hold.USER and job.ref in state.preempted and is_before
+    return job.state is JobState.PENDING and (held_by_us or held_by_exit)
+
+
+def _is_known_as_others(job: Job) -> bool:
+    """Whether somebody else held it when we began to preempt it."""
+    return admin_comment_of(job).sentence == _HELD_BY_OTHERS
 
 
 def _is_over(job: Job | None, number: int) -> bool:

@@ -96,6 +96,8 @@ class WatchedSlurm(SlurmOnNodes):
     def suspend(self, record: Record) -> None:
         super().suspend(record)
         self.suspenders[record.id] = self.actor
+        if self.actor != DAEMON:
+            self.saved_now()
         if self.holders.get(record.id) not in PEOPLE:
             self.holders[record.id] = self.actor
 
@@ -107,6 +109,8 @@ class WatchedSlurm(SlurmOnNodes):
         self.holders.pop(record.id, None)
         self.suspenders.pop(record.id, None)
         self.progress.setdefault(record.id, []).append(self.now)
+        if self.actor != DAEMON:
+            self.saved_now()
 
     def requeue(self, record: Record, hold: bool, held_text: str = REQUEUED_HELD) -> None:
         super().requeue(record, hold, held_text)

@@ -84,12 +84,19 @@ def test_what_slurmctld_may_forget_to_set_back_is_still_known_as_ours() -> None:
 def test_whom_somebody_else_holds_is_not_marked_as_if_we_held_it_once_it_has_left() -> None:
     held_runs = replace(PENDING, state=JobState.RUNNING, priority=0)
     desired = Desired(holds={7: {"7": WantedHold(MarkWord.STOPPING, "", 1)}})
-    assert orders_of(compared(held_runs, desired)) == [MarkJobs(("7",), MarkWord.RELEASED)]
-    assert orders_of(compared(replace(held_runs, admin_comment="adm:held"), desired)) == []
+    (mark,) = orders_of(compared(held_runs, desired))
+    assert isinstance(mark, MarkJobs) and mark.word is MarkWord.RELEASED
+    marked = replace(held_runs, admin_comment=f"omfs:rel:5 {mark.sentence}")
+    state = State(preempted={"7": PreemptedJob(NOW, "dmtcp", "9")})
+    for seen in (marked, replace(held_runs, admin_comment="adm:held")):
+        left = replace(seen, state=JobState.PENDING, hold=Hold.USER, reason="JobHeldUser", special_exit=True)
+        assert orders_of(compared(seen, desired)) == orders_of(compared(left, state=state)) == []
 
 
-def test_the_hold_of_a_checkpointed_job_whose_mark_slurmctld_has_forgotten_ends() -> None:
-    forgotten = replace(PENDING, hold=Hold.USER, reason="JobHeldUser", priority=0, special_exit=True)
+@pytest.mark.parametrize("before", ["", "omfs:rel:3 words", "statistics"])
+def test_the_hold_of_a_checkpointed_job_whose_mark_slurmctld_has_forgotten_ends(before: str) -> None:
+    held: dict[str, Any] = {"hold": Hold.USER, "reason": "JobHeldUser", "priority": 0, "special_exit": True}
+    forgotten = replace(PENDING, admin_comment=before, **held)
     state = State(preempted={"7": PreemptedJob(NOW, "dmtcp", "9")})
     assert orders_of(compared(forgotten, state=state)) == [ReleaseJobs(("7",))]
 
