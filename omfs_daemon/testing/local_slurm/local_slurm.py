@@ -219,7 +219,7 @@ class LocalSlurm:
             (self.directory / "omfs_job_submit.conf").write_text(self._gate.lines())
 
     def _start_accounting(self, known: slurmdbd.Accounting) -> None:
-        """MariaDB and slurmdbd. What slurmdbd knows comes before slurmctld: 22.05 dies of the first account."""
+        """MariaDB and slurmdbd, which knows all accounts before slurmctld asks for them."""
         database = self.directory / "database"
         shutil.rmtree(database, ignore_errors=True)
         self._database = slurmdbd.start_database(database, self.shape.slurm_user)

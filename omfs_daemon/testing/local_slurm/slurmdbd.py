@@ -11,6 +11,8 @@ from pathlib import Path
 PROGRAMS = ("slurmdbd", "mariadbd", "sacctmgr")
 PACKAGES = "slurmdbd mariadb-server-core"
 
+_TABLES = Path("/usr/share/mysql/mysql_system_tables.sql")
+
 
 @dataclass(frozen=True)
 class Accounting:
@@ -39,19 +41,26 @@ class Accounting:
 def start_database(directory: Path, user: str) -> subprocess.Popen[bytes]:
     """Start an empty MariaDB in ``directory``, which must be a new one; it may not answer yet on return.
 
-    Without privilege tables it is ready within a second; only ``user``, SlurmUser, can enter the directory of its
-    socket.
+    Privileges are not checked; only ``user``, SlurmUser, can enter the directory of its socket.
     """
     directory.mkdir(mode=0o700, parents=True)
     shutil.chown(directory, user)
-    arguments = [
-        *("mariadbd", "--no-defaults", f"--user={user}", "--skip-networking", "--skip-grant-tables"),
-        *(f"--datadir={directory}", f"--socket={database_socket(directory)}", f"--pid-file={directory}/pid"),
+    server = [
+        *("mariadbd", "--no-defaults", f"--user={user}", "--skip-grant-tables", f"--datadir={directory}"),
         *("--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"),
     ]
+    listening = ["--skip-networking", f"--socket={database_socket(directory)}", f"--pid-file={directory}/pid"]
     with (directory / "mariadbd.log").open("ab") as log:
+        # slurmdbd's stored procedures need MariaDB's own tables; without them it stores no account, and says nothing.
+        tables = b"create database mysql;\nuse mysql;\n" + _TABLES.read_bytes()
+        subprocess.run([*server, "--bootstrap"], input=tables, stdout=log, stderr=log, cwd=directory, check=True)
         return subprocess.Popen(
-            arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory, start_new_session=True
+            [*server, *listening],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=directory,
+            start_new_session=True,
         )
 
 
