@@ -84,9 +84,22 @@ local function report_unknown(name)
   end
 end
 
-local function settings()
+-- When a job changes its partition or account, Slurm takes the errno of a file that could not be opened for its own,
+-- and refuses the change. So a file that was missing last is not tried then (gently).
+local missing = {}
+
+local function open(path, mode, gently)
+  if gently and missing[path] then
+    return nil
+  end
+  local file = io.open(path, mode)
+  missing[path] = file == nil
+  return file
+end
+
+local function settings(gently)
   local found = setmetatable({}, { __index = DEFAULTS })
-  local file = io.open(CONF)
+  local file = open(CONF, "r", gently)
   if file then
     for line in file:lines() do
       local name, value = line:match("^%s*([%w_]+)%s*=%s*(.-)%s*$")
@@ -100,8 +113,8 @@ local function settings()
   return found
 end
 
-local function alive(conf)
-  local file = io.open(conf.heartbeat)
+local function alive(conf, gently)
+  local file = open(conf.heartbeat, "r", gently)
   local beat = file and tonumber(file:read(20) or "")
   if file then
     file:close()
@@ -640,16 +653,16 @@ local function modify(change, job, uid, conf, living)
 end
 
 -- One open and one close; slurmctld does not wait for omfsd.
-local function wake(path)
-  local file = io.open(path, "a")
+local function wake(path, gently)
+  local file = open(path, "a", gently)
   if file then
     file:close()
   end
 end
 
-local function now()
-  local conf = settings()
-  return conf, alive(conf)
+local function now(gently)
+  local conf = settings(gently)
+  return conf, alive(conf, gently)
 end
 
 function slurm_job_submit(job, partitions, _uid)
@@ -669,14 +682,15 @@ function slurm_job_submit(job, partitions, _uid)
 end
 
 function slurm_job_modify(change, job, _partitions, uid)
-  local fine, conf, living = pcall(now)
+  local gently = change.partition ~= nil or change.account ~= nil
+  local fine, conf, living = pcall(now, gently)
   local code = conf
   uid = string.format("%d", uid)
   if fine then
     fine, code = pcall(modify, change, job, uid, conf, living)
   end
   if living and not is_privileged(conf, uid) then
-    pcall(wake, conf.wake) -- omfsd knows its own orders
+    pcall(wake, conf.wake, gently) -- omfsd knows its own orders
   end
   if fine then
     return code
@@ -684,5 +698,14 @@ function slurm_job_modify(change, job, _partitions, uid)
   slurm.log_error("omfs: job_submit.lua failed, change let in: %s", tostring(code))
   return slurm.SUCCESS
 end
+
+local function find_missing()
+  local file = open(now().wake, "r")
+  if file then
+    file:close()
+  end
+end
+
+pcall(find_missing)
 
 return slurm.SUCCESS

@@ -466,6 +466,26 @@ def test_without_a_daemon_owners_release_what_it_held(gate: MarkedCluster) -> No
     assert gate.record(ref).priority > 0
 
 
+def test_where_omfsd_was_never_started_jobs_are_moved_all_the_same(gate: MarkedCluster) -> None:
+    """Slurm takes the errno of a file that cannot be opened for its own."""
+    (gate.slurm.directory / "heartbeat").unlink()
+    ref = gate.submit(LATER, PREEMPTIBLE)
+    for user in (ROOT, OWNER):
+        for change in ("partition=urgent", "account=other", "partition=main", "account=one"):
+            assert gate.scontrol(user, "update", f"jobid={ref}", change) == ""
+
+
+def test_where_omfsd_cannot_be_woken_jobs_are_moved_all_the_same(gate: MarkedCluster) -> None:
+    conf = gate.slurm.directory / "omfs_job_submit.conf"
+    kept = conf.read_text()
+    try:
+        conf.write_text(f"{kept}wake = {gate.slurm.directory}/nowhere/wake\n")
+        ref = gate.submit(LATER, PREEMPTIBLE)
+        assert gate.scontrol(OWNER, "update", f"jobid={ref}", "partition=urgent") == ""
+    finally:
+        conf.write_text(kept)
+
+
 def test_an_unknown_setting_is_logged_once(gate: MarkedCluster) -> None:
     conf = gate.slurm.directory / "omfs_job_submit.conf"
     kept = conf.read_text()
