@@ -273,8 +273,8 @@ def _release(
 
 def _mark_running(job: Job, wanted: WantedHold | None, state: State, sentence: str) -> list[_Wanted]:
     """A running job is held only right before it is requeued, and once: if an administrator releases it then, it waits
-    without a hold. What is not preempted has no mark of a hold or of a preemption: a later hold or
-    suspension by somebody else must not look like ours."""
+    without a hold. One that an administrator holds meanwhile is no longer ours to mark. What is not preempted has no
+    mark of a hold or of a preemption: a later hold or suspension by somebody else must not look like ours."""
     word = admin_comment_of(job).word
     if wanted is None:
         if job.runs and is_held_by_us(job):
@@ -285,7 +285,7 @@ def _mark_running(job: Job, wanted: WantedHold | None, state: State, sentence: s
     if wanted.word is MarkWord.HELD:
         may = job.runs and not is_held(job) and word not in (MarkWord.HELD, MarkWord.ADMIN_RELEASED)
         return [_Wanted(orders.HoldJobs((job.ref,), wanted.sentence), wanted.preemption)] if may else []
-    if word is MarkWord.STOPPING or job.state is JobState.COMPLETING:
+    if word in (MarkWord.STOPPING, MarkWord.ADMIN_HELD) or job.state is JobState.COMPLETING:
         return []
     if is_held(job) and word is not MarkWord.HELD:
         # Somebody else does, also once it has left its nodes.

@@ -33,6 +33,15 @@ def wrong_after(directory: Path, plugin: bool, state: str, actor: Actor, act: st
     return [*wrongs(scene), *settle(scene)]
 
 
+@pytest.mark.parametrize("act", ["hold", "uhold"])
+def test_a_hold_lasts_while_a_checkpoint_takes_its_time(tmp_path: Path, act: str) -> None:
+    """It is not marked as ours again when an order may be repeated."""
+    scene = STATES["checkpointing"](tmp_path, True)
+    assert ACTS[act](scene, Actor.ROOT)
+    scene.site.run(AGAIN_AFTER + 1)
+    assert [*wrongs(scene), *settle(scene)] == []
+
+
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("actor", Actor)
 @pytest.mark.parametrize("state", STATES)
