@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.marks import SUBMIT_MARK, MarkWord
 from omfs_daemon.preemption.desired import PLACEMENT, preemptions_name
 from omfs_daemon.preemption.ownership import JobField
+from omfs_daemon.preemption.state import State
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from omfs_daemon.testing.fake_slurm.people import Actor, People
@@ -20,7 +21,8 @@ from tests.support.preemption_cases import word_of
 
 @dataclass
 class Scene:
-    """A site with one job, ``job``, to which somebody does something, and what people have done so far, by job."""
+    """A site with one job, ``job``, to which somebody does something, and what people have done so far, by job. Where
+    the site is a real one, ``tests/support/real_interference.py`` has the scene."""
 
     site: Site
     job: int
@@ -48,7 +50,13 @@ class Scene:
 
     @property
     def hold(self) -> Hold:
-        return self.site.slurm.records[self.job].hold
+        return self.site.job(self.job).hold
+
+    def wanted_holds(self, _jobs: Sequence[Job]) -> set[str]:
+        """Of these jobs, those that the daemon wants to hold."""
+        plan = self.site.reports[-1].plan
+        assert plan is not None
+        return refs_of_victims(self.site.journal.state).union(plan.kept, (change.ref for change in plan.holds))
 
 
 # -- states ------------------------------------------------------------------------------------------------------
@@ -227,22 +235,24 @@ def _release(scene: Scene, actor: Actor) -> bool:
 
 
 def _requeue_hold(scene: Scene, actor: Actor) -> bool:
-    if not scene.people.requeue_hold(scene.job):
+    if not scene.people.requeue_hold(scene.job, actor):
         return False
     scene.is_held_by(actor)
     return True
 
 
 def _suspend(scene: Scene, actor: Actor) -> bool:
+    was_suspended = scene.state is JobState.SUSPENDED
     if not scene.people.suspend(scene.job, actor):
         return False
-    scene.suspended.add(scene.job)
+    if not was_suspended:  # else it remains ours for Slurm
+        scene.suspended.add(scene.job)
     return True
 
 
-def _cancel(scene: Scene, _actor: Actor) -> bool:
+def _cancel(scene: Scene, actor: Actor) -> bool:
     scene.canceled.add(scene.job)
-    return scene.people.cancel(scene.job)
+    return scene.people.cancel(scene.job, actor)
 
 
 def _other(scene: Scene) -> int:
@@ -270,7 +280,7 @@ ACTS: dict[str, Act] = {
     "hold": _hold,
     "release": _release,
     "uhold": lambda scene, actor: _hold(scene, actor, by_user=True),
-    "requeue": lambda scene, _actor: scene.people.requeue(scene.job),
+    "requeue": lambda scene, actor: scene.people.requeue(scene.job, actor),
     "requeuehold": _requeue_hold,
     "suspend": _suspend,
     "resume": lambda scene, actor: scene.people.resume(scene.job, actor),
@@ -302,8 +312,10 @@ def wrongs(scene: Scene) -> list[str]:
     found = [f"job {job} is lost" for job in _lost(scene)]
     if scene.held and scene.times_started > scene.starts:
         found.append(f"job {scene.job} has started, although {scene.held[scene.job]} holds it")
-    for job in scene.site.gateway.jobs():
-        wrong = [*_about_hold(scene, job), *_about_fields(scene, job)]
+    jobs = scene.site.gateway.jobs()
+    wanted = scene.wanted_holds(jobs)
+    for job in jobs:
+        wrong = [*_about_hold(scene, job, wanted), *_about_fields(scene, job)]
         found += [f"job {job.ref}: {text} [{job.state} {job.hold} {job.reason} {job.admin_comment}]" for text in wrong]
     return found
 
@@ -314,7 +326,7 @@ def _lost(scene: Scene) -> list[int]:
     return [job for job in scene.site.submitted if job not in listed and outcomes[job] != "COMPLETED"]
 
 
-def _about_hold(scene: Scene, job: Job) -> list[str]:
+def _about_hold(scene: Scene, job: Job, wanted: set[str]) -> list[str]:
     found = []
     by_person = scene.held.get(job.id)
     if by_person is not None and not is_held(job) and job.state in (JobState.PENDING, JobState.RUNNING):
@@ -324,18 +336,16 @@ def _about_hold(scene: Scene, job: Job) -> list[str]:
     if by_person is None and is_held(job):
         if not is_held_by_us(job):
             found.append("nobody knows its hold")
-        elif job.ref not in _wanted_holds(scene.site):
+        elif job.ref not in wanted:
             found.append("nobody wants our hold")
     if by_person is not None and is_held_by_us(job):
         found.append(f"the hold of {by_person} looks like ours")
     return found
 
 
-def _wanted_holds(site: Site) -> set[str]:
-    plan = site.reports[-1].plan
-    assert plan is not None
-    victims = {victim.ref for preemption in site.journal.state.preemptions.values() for victim in preemption.victims}
-    return victims.union(plan.kept, (change.ref for change in plan.holds))
+def refs_of_victims(state: State) -> set[str]:
+    """Of preemptions under way."""
+    return {victim.ref for preemption in state.preemptions.values() for victim in preemption.victims}
 
 
 def _about_fields(scene: Scene, job: Job) -> list[str]:
@@ -348,8 +358,7 @@ def _about_fields(scene: Scene, job: Job) -> list[str]:
             found.append("nobody wants its nodes")
         if job.nice and JobField.NICE not in owned:
             found.append("nobody knows its nice")
-    victims = {victim.ref for preemption in state.preemptions.values() for victim in preemption.victims}
-    known = job.id in scene.suspended or job.ref in victims or job.ref in state.preempted
+    known = job.id in scene.suspended or job.ref in refs_of_victims(state) or job.ref in state.preempted
     if job.state is JobState.SUSPENDED and not known:
         found.append("nobody knows its suspension")
     if job.id in scene.suspended and job.runs:

@@ -92,7 +92,7 @@ def is_release_refused_to_owner(record: Record) -> bool:
 def is_comment_refused_to_owner(record: Record, comment: str) -> bool:
     """What was let in because it is preemptible stays so; the methods of what we hold or preempt stay the same."""
     before, after = _methods(record.comment), _methods(comment)
-    return before != after and (bool(before) or is_refused_to_owner(record))
+    return before != after and ((bool(before) and not after) or is_refused_to_owner(record))
 
 
 def commented_by_owner(record: Record, comment: str) -> str:

@@ -48,21 +48,23 @@ class People:
             return self._slurm.user_release(job_id)
         return self._slurm.admin_release(job_id, is_operator=actor is Actor.OPERATOR)
 
-    def requeue(self, job_id: int) -> bool:
+    def requeue(self, job_id: int, _actor: Actor = Actor.ROOT) -> bool:
         record = self._record(job_id)
         if not record.active or not record.requeue:
             return False
         self._slurm.requeue(record, hold=False)
         return True
 
-    def requeue_hold(self, job_id: int) -> bool:
+    def requeue_hold(self, job_id: int, _actor: Actor = Actor.ROOT) -> bool:
         return self._slurm.requeue_hold(job_id)
 
     def suspend(self, job_id: int, actor: Actor) -> bool:
+        """Slurm takes it for a suspended job, too, and knows one suspension, which one resume ends."""
         record = self._record(job_id)
-        if actor is Actor.OWNER or record.state is not JobState.RUNNING:
+        if actor is Actor.OWNER or record.state not in (JobState.RUNNING, JobState.SUSPENDED):
             return False
-        self._slurm.suspend(record)
+        if record.state is JobState.RUNNING:
+            self._slurm.suspend(record)
         return True
 
     def resume(self, job_id: int, actor: Actor) -> bool:
@@ -72,7 +74,7 @@ class People:
         self._slurm.resume(record)
         return True
 
-    def cancel(self, job_id: int) -> bool:
+    def cancel(self, job_id: int, _actor: Actor = Actor.ROOT) -> bool:
         self._slurm.cancel(job_id)
         return True
 

@@ -103,8 +103,10 @@ def test_owners_neither_suspend_nor_raise() -> None:
         ]
     )
     assert people.suspend(job.id, OPERATOR)
+    assert people.suspend(job.id, ROOT), "taken, but one suspension remains"
     assert not people.resume(job.id, OWNER)
     assert people.resume(job.id, OPERATOR)
+    assert job.record.state is JobState.RUNNING
     assert people.set_time_limit(job.id, OPERATOR, 200.0)
     job.wait(199.0)
     assert job.record.state is JobState.RUNNING
@@ -118,6 +120,13 @@ def test_what_is_held_takes_no_priority() -> None:
     job = Job(behind=True, nice=5)
     assert job.people.set_priority(job.id, ROOT, 7)
     assert (job.record.priority, job.record.nice) == (7, 0)
+
+
+def test_owners_choose_another_method_but_never_none() -> None:
+    job = Job(comment="omfs:method=requeue")
+    assert job.people.set_comment(job.id, OWNER, "omfs:method=suspend")
+    assert not job.people.set_comment(job.id, OWNER, "words")
+    assert job.record.comment == "omfs:method=suspend"
 
 
 def test_a_running_job_keeps_its_place() -> None:
