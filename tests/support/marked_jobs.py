@@ -113,8 +113,8 @@ def marked_cluster(daemon: str = DAEMON, nodes: int = 2) -> Iterator[MarkedClust
         "heartbeat": str(directory / "heartbeat"),
         "wake": str(directory / "wake"),
         "max_age": MAX_AGE,
-        "daemon_uid": _uid(daemon),
-        "operator_uids": _uid(OPERATOR),
+        "daemon_uid": uid_of(daemon),
+        "operator_uids": uid_of(OPERATOR),
     }
     shape = Shape(nodes=nodes, options={"SlurmUser": daemon, "KillWait": "2", "RequeueExitHold": "101-109"})
     try:
@@ -124,5 +124,5 @@ def marked_cluster(daemon: str = DAEMON, nodes: int = 2) -> Iterator[MarkedClust
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _uid(user: str) -> str:
+def uid_of(user: str) -> str:
     return as_user(user)[1].rpartition("=")[2]
