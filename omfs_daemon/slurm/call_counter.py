@@ -1,12 +1,14 @@
-"""Count the calls to Slurm. An order for several jobs counts once for each job, as it does in slurmctld."""
+"""Count the calls to Slurm. An order for several jobs counts once for each job, as it does in slurmctld; a question
+about many jobs is one call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
 from typing import Any, cast
 
+from omfs_daemon.slurm.commands.job_details import SINGLE_QUERIES
 from omfs_daemon.slurm.gateway import Gateway
 
 
@@ -34,7 +36,13 @@ class _Counted:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._gateway, name)
         each = 2 if name == "release" and self._gateway.name == "commands" else 1  # the mark, and the release
+        if name == "units":
+            return partial(self._units, found)
         return partial(self._call, found, each) if callable(found) else found
+
+    def _units(self, ask: Callable[..., Any], jobs: Sequence[Any]) -> Any:
+        self._calls.add(len(jobs) if len(jobs) <= SINGLE_QUERIES else 1)
+        return ask(jobs)
 
     def _call(self, call: Callable[..., Any], each: int, *arguments: Any, **named: Any) -> Any:
         first = arguments[0] if arguments else None
