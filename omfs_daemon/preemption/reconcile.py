@@ -289,9 +289,8 @@ def _mark_running(job: Job, wanted: WantedHold | None, state: State, sentence: s
         return []
     if is_held(job) and word is not MarkWord.HELD:
         # Somebody else does, also once it has left its nodes.
-        is_marked = word is MarkWord.ADMIN_HELD or _is_known_as_others(job)
         order = orders.MarkJobs((job.ref,), MarkWord.RELEASED, _HELD_BY_OTHERS)
-        return [] if is_marked else [_Wanted(order, wanted.preemption)]
+        return [] if _is_known_as_others(job) else [_Wanted(order, wanted.preemption)]
     return [_Wanted(orders.MarkJobs((job.ref,), MarkWord.STOPPING, wanted.sentence), wanted.preemption)]
 
 
