@@ -170,9 +170,10 @@ def _touched(
 
 def _back_offs(preemption: Preemption, state: State, known: set[str], now: float, retry_after: float) -> list[Record]:
     """After a preemption that failed the same is not tried again at once. A victim's back-off is doubled each time, so
-    that a preemptor does not wait again and again for the same job."""
-    not_failed = (PreemptionOutcome.STARTED, PreemptionOutcome.PREEMPTOR_GONE, PreemptionOutcome.PREEMPTOR_HELD)
-    if preemption.outcome in (*not_failed, PreemptionOutcome.TOO_OLD, PreemptionOutcome.NODE_LOST):
+    that a preemptor does not wait again and again for the same job. Of the other outcomes none is the fault of a
+    job."""
+    failed = (PreemptionOutcome.NOT_STARTED, PreemptionOutcome.VICTIM_STAYED, PreemptionOutcome.REFUSED)
+    if preemption.outcome not in failed:
         return []
     match preemption.outcome:
         case PreemptionOutcome.VICTIM_STAYED | PreemptionOutcome.REFUSED:

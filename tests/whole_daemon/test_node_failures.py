@@ -258,6 +258,18 @@ def test_nobody_waits_for_a_job_that_does_not_leave_its_node(tmp_path: Path) -> 
     assert set(site.outcomes().values()) == {"COMPLETED"}
 
 
+def test_a_preemptor_whose_node_dies_before_its_start_is_observed_starts_elsewhere(tmp_path: Path) -> None:
+    site = methods_site(tmp_path)
+    victims(site, "suspend", run_time=600)
+    urgent = preemptor(site, "suspend")
+    site.step(2.0)
+    assert site.slurm.history[urgent].starts
+    site.slurm.node_down(site.job(urgent).on_nodes[0])
+    site.run_until(lambda: site.runs(urgent), limit=15)
+    site.rest()
+    check_peace(site)
+
+
 # -- the owner's word ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_what_slurm_may_not_requeue_is_no_victim_of_a_requeue(kind: str, tmp_path: Path) -> None:
