@@ -528,6 +528,9 @@ local function modify_privileged(change, job, text, by_daemon)
   local holds, releases = change.priority == 0, change.priority == INFINITE
   local ends_hold = releases and job.priority == 0 and not is_a(RELEASED, mark) -- else Slurm takes it for nothing
   local new, expected, rest = (text or ""):match("^(omfs:[^%s?]+)%?(%S*)(.*)$")
+  if not new and job.priority ~= 0 then -- omfsd has seen a release that was made while it was dead
+    new, expected, rest = (text or ""):match("^(" .. ADMIN_RELEASED .. ")%?(%S*)(.*)$")
+  end
   local added = (text or ""):match("^%+=(.*)$") -- as `scontrol update AdminComment+=` sends it
   if added then
     text = foreign == "" and added or foreign .. "," .. added

@@ -20,7 +20,7 @@ class MarkWord(StrEnum):
 
     HELD and RELEASED: we have held or released the job. STOPPING: we preempt it by a method other than a requeue, or
     have suspended it. ADMIN_HELD and ADMIN_RELEASED: written by job_submit.lua when an administrator holds or releases
-    a job that carries a mark.
+    a job that carries a mark; without it we write the latter once we see that a job is held no longer.
     """
 
     HELD = "omfs:held"
@@ -65,8 +65,8 @@ def parse_admin_comment(text: str) -> AdminComment:
 
 
 def numbered_mark(word: MarkWord, number: int) -> str:
-    """A mark of ours, as in "omfs:held:12"."""
-    return f"{word}:{number}"
+    """A mark of ours, as in "omfs:held:12"; one about an administrator has no number."""
+    return word.value if word in (MarkWord.ADMIN_HELD, MarkWord.ADMIN_RELEASED) else f"{word}:{number}"
 
 
 SUBMIT_MARK = numbered_mark(MarkWord.HELD, 0)

@@ -226,6 +226,9 @@ def _hold_orders(
     job: Job, wanted: dict[str, WantedHold], desired: Desired, state: State, is_all: bool
 ) -> list[_Wanted]:
     sentence = desired.sentences.get(job.ref, "")
+    if job.state is JobState.PENDING and admin_comment_of(job).word is MarkWord.HELD and not is_held(job):
+        # Else a later hold by somebody else would look like ours, where job_submit.lua has not recorded the release.
+        return [_Wanted(orders.MarkJobs((job.ref,), MarkWord.ADMIN_RELEASED))]
     if job.state is JobState.PENDING:
         found = [*_hold_pending(job, wanted, state), *_release(job, wanted, desired, state, sentence, is_all)]
     else:
@@ -259,6 +262,10 @@ def _release(
             yield _Wanted(orders.MarkJobs((job.ref,), MarkWord.RELEASED, sentence))
         return
     preemptors = desired.preemptors.get(job.id, {})
+    if not preemptors and job.ref not in state.preempted and _has_lost_mark(job, state):
+        # The planner did not know that this hold is ours; once it is marked again, admission decides.
+        yield _Wanted(orders.MarkJobs((job.ref,), MarkWord.HELD, sentence))
+        return
     if not wanted and preemptors.keys() <= {job.ref}:
         yield _Wanted(orders.ReleaseJobs((job.ref,), sentence), preemptors.get(job.ref, 0))
         return

@@ -89,13 +89,18 @@ def stopping(on: MarkedCluster, ref: str) -> None:
     assert on.order(ref, "omfs:stopping:9?") == ""
 
 
+def held_no_more(on: MarkedCluster, ref: str) -> None:
+    """An administrator has released it while the daemon was dead: nobody has recorded that."""
+    assert on.order(ref, "omfs:held:7?") == ""
+
+
 def waits_at_gate(on: MarkedCluster, ref: str) -> None:
     """Submitted as held; then its owner released it."""
     assert on.scontrol(OWNER, "release", ref) == ""
 
 
 Prepare = Callable[[MarkedCluster, str], None]
-LET_IN = (unmarked, unmarked_held_by_root, unmarked_held_by_owner, stopping)
+LET_IN = (unmarked, unmarked_held_by_root, unmarked_held_by_owner, stopping, held_no_more)
 KINDS = {"job": (), "array": ("--array=1-4",), "split": ("--array=1-4",)}
 
 
@@ -134,6 +139,7 @@ TAKEN: list[tuple[Prepare, str, str, str, bool]] = [
     (unmarked, DAEMON, "omfs:stopping:7? why", "omfs:stopping:7 why", False),
     (stopping, DAEMON, "0 omfs:held:10?omfs:stopping:9", "omfs:held:10", True),
     (released_by_root, DAEMON, "0 omfs:held:9?adm:rel", "omfs:held:9", True),
+    (held_no_more, DAEMON, "adm:rel?omfs:held:7", "adm:rel", False),
     (waits_at_gate, DAEMON, "0 omfs:held:7?", "omfs:held:7", True),
     (waits_at_gate, DAEMON, "0 omfs:held:7?omfs:held:0", "omfs:held:7", True),
     (waits_at_gate, DAEMON, "omfs:rel:7?omfs:held:0", "omfs:rel:7", True),
@@ -177,6 +183,7 @@ REFUSED: list[tuple[Prepare, str, str]] = [
     (ours, DAEMON, RELEASE),
     (unmarked, DAEMON, "0 omfs:held:7?omfs:rel:6"),
     (unmarked, DAEMON, RELEASE),
+    (held_no_more, DAEMON, "adm:rel?omfs:held:6"),
     (held_by_root, DAEMON, "0 omfs:held:8?omfs:held:7"),
     (held_by_root, DAEMON, "0 omfs:held:8?adm:held"),
     (held_by_root, DAEMON, "omfs:rel:8?adm:held"),

@@ -114,7 +114,7 @@ def test_what_an_administrator_has_released_is_not_held_again(tmp_path: Path, pl
     site.slurm.admin_release(waiting[0])
     site.run(5)
     assert site.held() == [str(waiting[1])]
-    assert word_of(site, waiting[0]) is (MarkWord.ADMIN_RELEASED if plugin else MarkWord.HELD)
+    assert word_of(site, waiting[0]) is MarkWord.ADMIN_RELEASED
     site.slurm.cancel(physics.pop())
     site.run(3)
     assert site.runs(waiting[0], *physics), "beyond what its account is entitled to"

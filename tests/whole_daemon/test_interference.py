@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from omfs_daemon.cluster.jobs import Hold
 from omfs_daemon.daemon.effects_runner import AGAIN_AFTER
 from omfs_daemon.testing.fake_slurm.people import Actor
 from tests.support.interference import ACTS, STATES, settle, wrongs
@@ -56,3 +57,25 @@ def test_without_the_plug_in(tmp_path: Path, state: str, actor: Actor, act: str)
     """``held_at_submit``: without it, nobody holds jobs there."""
     wrong = wrong_after(tmp_path, False, state, actor, act)
     assert bool(wrong) == ((state, actor, act) in LOST_WITHOUT_THE_PLUG_IN), wrong
+
+
+def test_a_mark_that_somebody_has_written_over_returns_without_a_release(tmp_path: Path) -> None:
+    scene = STATES["held_by_us"](tmp_path, False)
+    for _ in range(3):
+        ACTS["AdminComment"](scene, Actor.ROOT)
+        scene.site.run(3)
+        assert scene.hold is Hold.ADMIN and scene.times_started == 0
+        assert "before release" not in scene.site.fuse.kinds
+    assert not settle(scene)
+
+
+def test_a_hold_after_a_release_by_hand_is_not_ours(tmp_path: Path) -> None:
+    """Without the plug-in, which records both."""
+    scene = STATES["held_by_us"](tmp_path, False)
+    ACTS["release"](scene, Actor.ROOT)
+    scene.site.run(1)
+    ACTS["hold"](scene, Actor.ROOT)
+    scene.released.clear()
+    scene.site.run(30)
+    assert scene.hold is Hold.ADMIN and scene.times_started == 0
+    assert not wrongs(scene)

@@ -28,7 +28,10 @@ def is_update_refused(record: Record, comment: str, holds: bool) -> bool:
     at_gate = is_held_at_gate(record)
     if mark.startswith(_MARKS) and not (asks and (expected == stored.mark or (at_gate and expected == SUBMIT_MARK))):
         return True
-    releases = parse_admin_comment(mark).word is MarkWord.RELEASED
+    word = parse_admin_comment(mark).word
+    if mark.startswith("adm:") and not (word is MarkWord.ADMIN_RELEASED and record.priority != 0):
+        return True
+    releases = word is MarkWord.RELEASED
     is_free = record.priority != 0 or record.state is JobState.SUSPENDED
     if is_free or at_gate or stored.word is MarkWord.HELD or not (holds or releases):
         return False

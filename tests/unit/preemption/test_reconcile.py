@@ -120,7 +120,8 @@ def test_an_owners_change_is_put_right_while_ours_is_wanted_and_counts_afterward
         (OURS, False, [ReleaseJobs(("7",))]),
         (THEIRS, True, []),
         (THEIRS, False, []),
-        ({"admin_comment": "omfs:held:5"}, True, []),
+        ({"admin_comment": "omfs:held:5"}, True, [MarkJobs(("7",), MarkWord.ADMIN_RELEASED)]),
+        ({"admin_comment": "omfs:held:5"}, False, [MarkJobs(("7",), MarkWord.ADMIN_RELEASED)]),
         ({"admin_comment": "adm:rel"}, True, []),
     ],
 )
@@ -132,7 +133,10 @@ def test_holds(seen: dict[str, Any], is_wanted: bool, expected: list[Order]) -> 
 def test_an_overwritten_mark_is_told_by_the_journal() -> None:
     unmarked = replace(PENDING, **{**OURS, "admin_comment": "a note"})
     assert orders_of(compared(unmarked)) == []
-    assert orders_of(compared(unmarked, state=State(held={"7": 5}))) == [ReleaseJobs(("7",))]
+    marked = [MarkJobs(("7",), MarkWord.HELD)]
+    assert orders_of(compared(unmarked, state=State(held={"7": 5}))) == marked, "whoever planned did not know"
+    preempted = State(held={"7": 5}, preempted={"7": PreemptedJob(1.0, "requeue", "8")})
+    assert orders_of(compared(unmarked, state=preempted)) == [ReleaseJobs(("7",))]
 
 
 @pytest.mark.parametrize("mark", ["", "omfs:rel:3", "omfs:held:5", "adm:rel"])
