@@ -32,6 +32,9 @@ from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import PreemptionChanged, Record, State
 from omfs_daemon.slurm.gateway import Gateway
 
+DECISION_KEEPS = 30.0
+"""Seconds for which a decision to preempt holds; afterwards no job that still runs is preempted on it."""
+
 SET_ASIDE_LOGGED = 20
 """Jobs that one line of the log names."""
 
@@ -151,8 +154,14 @@ class Cycle:
         if self._away_since is not None:
             effects.records += _outage_forgiven(state, began - self._away_since)
         effects.records += found_in_slurm(state, observation, now)
-        effects.add(go_on(state_after(state, effects.records), observation, now, settings, self._fresh))
+        state = state_after(state, effects.records)
+        effects.add(go_on(state, observation, now, settings, self._still_fresh(state, now, settings)))
         return effects
+
+    def _still_fresh(self, state: State, now: float, settings: Settings) -> set[int]:
+        """The preemptions that this process has decided itself, lately and without an outage since."""
+        keeps = {p.id: DECISION_KEEPS + settings.method_settings.patience(p) for p in state.preemptions.values()}
+        return {number for number in self._fresh & set(keeps) if now - state.preemptions[number].begun <= keeps[number]}
 
     def _note_set_aside(self, snapshot: Snapshot) -> None:
         """Jobs that are set aside are logged once."""

@@ -19,18 +19,12 @@ from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import State
 from omfs_daemon.preemption.step import begin_preemption, step, transitions
 
-DECISION_KEEPS = 30.0
-"""Seconds for which a decision to preempt holds; afterwards no job that still runs is preempted on it."""
-
 
 def go_on(state: State, observation: Observation, now: float, settings: Settings, fresh: Collection[int]) -> Effects:
-    """What has become of all that was begun. ``fresh``: the preemptions that this process has decided itself, without
-    an outage since."""
+    """What has become of all that was begun. ``fresh``: the preemptions whose decision still holds."""
     effects = Effects()
     for number, preemption in sorted(state.preemptions.items()):
-        keeps = DECISION_KEEPS + settings.method_settings.patience(preemption)
-        is_fresh = number in fresh and now - preemption.begun <= keeps
-        effects.add(step(preemption, state, observation, now, settings, is_fresh))
+        effects.add(step(preemption, state, observation, now, settings, number in fresh))
     effects.add(follow_up(state_after(state, effects.records), observation, now, settings))
     return effects
 

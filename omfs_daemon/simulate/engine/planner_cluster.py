@@ -68,6 +68,7 @@ class Cluster:
                 request=self._request(int(workload.cpus[index])),
                 submit=float(workload.submit[index]),
                 qos=qos,
+                priority=1,
                 time_limit=float(case.jobs.estimate[index]),
             ),
         )
@@ -84,6 +85,7 @@ class Cluster:
             start=start,
             partition=PARTITION,
             hold=Hold.NONE,
+            priority=1,
             admin_comment="",
         )
 
@@ -94,7 +96,8 @@ class Cluster:
         if self.case.costs.pinned[index]:
             self._change(index, state=JobState.SUSPENDED)
         else:
-            self._change(index, state=JobState.PENDING, allocations=(), start=None, partition="")
+            hold = Hold.ADMIN if job.priority == 0 else Hold.NONE
+            self._change(index, state=JobState.PENDING, allocations=(), start=None, partition="", hold=hold)
 
     def leave(self, index: int) -> None:
         self._occupy(self.jobs[index].allocations, -1)
@@ -103,10 +106,15 @@ class Cluster:
         self._gone.append(index + 1)
 
     def hold(self, index: int) -> None:
-        self._change(index, hold=Hold.ADMIN, admin_comment=_HELD)
+        """A running job runs on, and waits once it is preempted."""
+        hold = Hold.ADMIN if self.jobs[index].state is JobState.PENDING else Hold.NONE
+        self._change(index, hold=hold, priority=0, admin_comment=_HELD)
 
     def release(self, index: int) -> None:
-        self._change(index, hold=Hold.NONE, admin_comment=_RELEASED)
+        self._change(index, hold=Hold.NONE, priority=1, admin_comment=_RELEASED)
+
+    def mark(self, index: int, word: MarkWord) -> None:
+        self._change(index, admin_comment=numbered_mark(word, 1))
 
     def has_run(self, index: int, seconds: float) -> None:
         self._change(index, run_time=seconds)

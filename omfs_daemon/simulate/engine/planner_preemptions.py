@@ -1,68 +1,20 @@
-"""Preemptions under way: decided, signaled, victims gone, preemptor running."""
+"""Victims on their way out, and the swap area."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from omfs_daemon.cluster.jobs import Allocation
-from omfs_daemon.cluster.snapshot import PreemptionUnderWay
 from omfs_daemon.simulate.engine.omfs_case import OmfsCase
 
 
 @dataclass(slots=True)
-class SimulatedPreemption:
-    """One decision, numbered. ``left``: victims that still hold CPUs; ``since``: when the signal arrived, if it did."""
+class LeavingVictims:
+    """Those of one preemption. ``left``: which still hold CPUs; ``since``: when the signal arrived, if it did."""
 
-    number: int
     preemptor: int
-    account: str
-    allocations: tuple[Allocation, ...]
-    urgent: bool
-    victims: tuple[int, ...]
-    left: list[int] = field(default_factory=list)
+    left: list[int]
     since: float | None = None
-
-    def commitment(self) -> PreemptionUnderWay:
-        victims = frozenset(str(index + 1) for index in self.victims)
-        return PreemptionUnderWay(str(self.preemptor + 1), self.account, self.allocations, victims, self.urgent)
-
-
-class SimulatedPreemptions:
-    """All that are under way, in the order of the decisions."""
-
-    def __init__(self) -> None:
-        self._by_preemptor: dict[int, SimulatedPreemption] = {}
-        self._by_victim: dict[int, SimulatedPreemption] = {}
-
-    def __iter__(self) -> Iterator[SimulatedPreemption]:
-        return iter(list(self._by_preemptor.values()))
-
-    def add(self, preemption: SimulatedPreemption) -> None:
-        preemption.left = list(preemption.victims)
-        self._by_preemptor[preemption.preemptor] = preemption
-        self._by_victim.update(dict.fromkeys(preemption.victims, preemption))
-
-    def of(self, preemptor: int, number: int) -> SimulatedPreemption | None:
-        """The one with this number, if it is still under way."""
-        preemption = self._by_preemptor.get(preemptor)
-        return preemption if preemption is not None and preemption.number == number else None
-
-    def ended(self, job: int) -> bool:
-        """A job ended by itself; returns whether it was about to be preempted."""
-        preemption = self._by_victim.get(job)
-        if preemption is None:
-            return False
-        preemption.left.remove(job)
-        return True
-
-    def done(self, preemption: SimulatedPreemption) -> None:
-        del self._by_preemptor[preemption.preemptor]
-        for victim in preemption.victims:
-            del self._by_victim[victim]
-
-    def concerns(self, job: int) -> bool:
-        return job in self._by_preemptor or job in self._by_victim
 
 
 class SwapArea:
