@@ -48,10 +48,13 @@ class RunReport(NamedTuple):
 
 
 def run_report(job: Job) -> RunReport | None:
-    """The report of the job's present run, or of its last run if it waits; None without one."""
+    """The report of the job's present run, or of its last run if it waits; None without one. Slurm counts a requeue
+    when the job begins to leave its nodes."""
     run = _read(job.comment)
     if run is None:
         return None
+    if job.state is JobState.COMPLETING and run.restarts == job.restarts - 1:
+        return run
     present = job.restarts - 1 if job.state is JobState.PENDING and job.restarts > 0 else job.restarts
     return run if run.restarts == present else None
 

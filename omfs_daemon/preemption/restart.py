@@ -16,9 +16,10 @@ from omfs_daemon.cluster.holds import is_held
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.preemption.desired import sentence_of
 from omfs_daemon.preemption.effects import Chain, Effects
+from omfs_daemon.preemption.methods.suspend import SuspendMethod
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.records import JobEvent
-from omfs_daemon.preemption.state import OrdersSaved, State, TransitionsOrdered, UnsavedOrder, Verb
+from omfs_daemon.preemption.state import JobPreempted, OrdersSaved, State, TransitionsOrdered, UnsavedOrder, Verb
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.orders import Order
 
@@ -45,7 +46,12 @@ def _is_odd(ref: str, order: UnsavedOrder, observation: Observation, wanted: Map
         return True  # it may have FAILED
     if job.state is JobState.COMPLETING:
         return now - order.at > SAVED_WITHIN
-    return _again(ref, order, job, None, wanted) is not None
+    return _is_suspended_again(order, job) or _again(ref, order, job, None, wanted) is not None
+
+
+def _is_suspended_again(order: UnsavedOrder, job: Job) -> bool:
+    """Whether a job that we have resumed is shown as it was before."""
+    return order.verb is Verb.RESUME and job.state is JobState.SUSPENDED and job.start == order.start
 
 
 def of_other_boots(state: State, boot: str) -> dict[str, int]:
@@ -69,6 +75,9 @@ def after_restart(state: State, observation: Observation, boot: str, now: float)
         if job is not None and job.state is JobState.COMPLETING:
             continue  # it returns to the queue, or will be shown as FAILED
         again = _again(ref, order, job, observation.ended(ref), wanted)
+        if job is not None and _is_suspended_again(order, job) and ref not in wanted:
+            # What it was marked with since it ran is not forgotten.
+            effects.records.append(JobPreempted(ref, now, SuspendMethod.traits.name, ""))
         if again is None and job is not None:
             repeated[ref] = replace(order, boot=boot, at=now)  # the present slurmctld may forget it, too
             continue
@@ -105,7 +114,7 @@ def _again(
     """The orders to repeat; None where Slurm still knows of the first one, or it has lost its purpose."""
     if order.verb is Verb.REQUEUE and job is None:
         # Its processes were ended by our order: Slurm takes that for the job's own failure.
-        failed = ended is not None and ended.failed
+        failed = ended is not None and ended.failed and ended.start == order.start
         return Chain(transitions=(orders.RequeueEndedJobs((ref,)),)) if failed else None
     if job is None or not job.runs or job.start != order.start:
         return None

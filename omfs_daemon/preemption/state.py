@@ -87,6 +87,10 @@ class Verb(StrEnum):
     RESUME = "resume"
 
 
+ANY_BOOT = ""
+"""Of an order of which the next cycle notes which slurmctld has carried it out."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnsavedOrder:
     """An order that slurmctld may not have saved yet. ``id``: the job's raw id; ``start``: of the run that it

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import OUT
-from omfs_daemon.cluster.run_report import run_report
+from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.policy.plan import TEXT, PlannedPreemption, Reason
 from omfs_daemon.preemption.begin import preemptor_of, victim_of
 from omfs_daemon.preemption.effects import Effects, PreemptionEnd, preempted_record
@@ -21,7 +21,17 @@ from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Ste
 from omfs_daemon.preemption.progress import SAFE, due_victims, moving_in, progress_of, runs_still, seen_of
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.preemption.settings import Settings
-from omfs_daemon.preemption.state import PreemptionChanged, PreemptorBackoff, Record, State, VictimBackoff
+from omfs_daemon.preemption.state import (
+    ANY_BOOT,
+    PreemptionChanged,
+    PreemptorBackoff,
+    Record,
+    State,
+    TransitionsOrdered,
+    UnsavedOrder,
+    Verb,
+    VictimBackoff,
+)
 from omfs_daemon.slurm import orders
 
 _MOST_DOUBLINGS = 6
@@ -60,7 +70,7 @@ def step(
     preemption: Preemption, state: State, observation: Observation, now: float, settings: Settings, is_fresh: bool
 ) -> Effects:
     """Go as far as the observation allows; each victim is recorded as preempted once it is observed so."""
-    effects = Effects()
+    effects = Effects(records=_left_by_themselves(preemption, state, observation, now, settings))
     # What an earlier preemption has left behind says nothing about this one.
     known = {ref for ref, preempted in state.preempted.items() if preempted.at > preemption.begun}
     while not preemption.step.is_over:
@@ -81,6 +91,24 @@ def step(
         effects.records.append(PreemptionChanged(preemption))
     _end(effects, preemption, known, observation, now)
     return effects
+
+
+def _left_by_themselves(
+    preemption: Preemption, state: State, observation: Observation, now: float, settings: Settings
+) -> list[Record]:
+    """Victims that are requeued after their own exit: the present slurmctld may forget that as it may an order."""
+    found = {}
+    for victim in preemption.victims:
+        job, known = observation.job(victim.ref), state.unsaved.get(victim.ref)
+        if job is None or not settings.method_settings.method(victim).traits.launched:
+            continue
+        is_known = known is not None and known.start == victim.start
+        run = run_report(job)
+        is_leaving = job.state is JobState.COMPLETING and run is not None and run.state is RunState.STOPPED
+        is_out = job.state is JobState.PENDING and victim.ref not in state.preempted
+        if (is_leaving or is_out) and not is_known:
+            found[victim.ref] = UnsavedOrder(Verb.REQUEUE, job.id, victim.start, ANY_BOOT, now)
+    return [TransitionsOrdered(found)] if found else []
 
 
 def transitions(preemption: Preemption, observation: Observation, settings: Settings) -> list[Action]:

@@ -133,6 +133,29 @@ REGRESSIONS: dict[str, tuple[Cluster, list[Event], bool]] = {
         ],
         False,
     ),
+    "slurmctld forgets that a job has written its checkpoint and left": (
+        Cluster(),
+        [
+            *(("submit", "bio", "dmtcp", "", 4, 40) for _ in range(2)),
+            ("wait", 2.0),
+            ("submit", "chem", "urgent", "", 4, 20),
+            ("wait", 2.5),
+            ("kill slurmctld", 1.1, [True]),
+        ],
+        False,
+    ),
+    "slurmctld forgets that a job was resumed, and omfsd has told its owner": (
+        Cluster(),
+        [
+            *(("submit", "bio", "suspend", "", 4, 26) for _ in range(2)),
+            ("submit", "physics", "dmtcp", "", 1, 12),
+            ("settle",),
+            ("settle",),
+            ("at", 6, ("kill slurmctld", 0.1, [True])),
+            ("wait", 2.0),
+        ],
+        False,
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omfs_daemon.cluster.holds import is_held, is_held_by_us, is_held_for_owner
 from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.units import Unit
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.daemon.failsafe import rescue
 from omfs_daemon.policy.rules.job_kinds import JobKinds
@@ -132,7 +133,7 @@ def unsettled(site: ModelSite) -> list[str]:
     report = site.reports[-1]
     if report.plan is None:
         return [f"no plan: {report.summary}"]
-    found = _vanished(site) + _crowded(site)
+    found = _vanished(site) + _shared(site)
     for record in site.live():
         job = record.view(site.slurm.now)
         texts = [*_about_hold(site, record, job), *_about_fields(site, job), *_about_suspension(site, job)]
@@ -187,10 +188,18 @@ def _about_suspension(site: ModelSite, job: Job) -> list[str]:
     return [] if job.ref in victims.union(state.preempted) else ["nobody knows its suspension"]
 
 
-def _crowded(site: ModelSite) -> list[str]:
-    """Nodes on which more CPUs compute than there are."""
-    nodes = site.slurm.fake_nodes
-    return [f"{name}: {used} CPUs run" for name, used in site.slurm.processes().items() if used > nodes[name].node.cpus]
+def _shared(site: ModelSite) -> list[str]:
+    """CPUs and devices that two running jobs have; not those of a job that people have resumed."""
+    owners: dict[Unit, str] = {}
+    found = []
+    for record in site.live():
+        if record.state is not JobState.RUNNING or record.id in site.slurm.resumed:
+            continue
+        for unit in (unit for taken in record.taken for unit in taken.units):
+            other = owners.setdefault(unit, record.ref)
+            if other != record.ref:
+                found.append(f"jobs {other} and {record.ref} both have {unit}")
+    return found
 
 
 def _vanished(site: ModelSite) -> list[str]:
@@ -278,10 +287,8 @@ def _waits_for_good(site: ModelSite, record: Record) -> bool:
 
 
 def let_go(site: ModelSite) -> None:
-    """The daemon is dead for good: the failsafe ends all that it held, once the nodes work."""
+    """The daemon is dead for good: the failsafe ends all that it held."""
     calm(site)
-    for name in site.slurm.fake_nodes:
-        site.slurm.node_up(name)
     site.die()
     site.now += 20
     config = parse_config(_CONFIG.format(directory=site.directory), "omfs.toml")

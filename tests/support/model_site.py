@@ -120,8 +120,12 @@ class ModelSite(Site):
     def cycle_once(self, seconds: float) -> CycleReport | None:
         """One cycle and so many seconds; None if the daemon died in it, and was started again."""
         self.slurm.note_saved()
+        exits = self.slurm.exits
         try:
-            return self.step(seconds)
+            report = self.step(seconds)
+            if report.plan is not None:
+                self.slurm.observed_exits = exits
+            return report
         except Killed:
             self.die()
             self.fuse.kill_at = None

@@ -24,17 +24,21 @@ SAVES = 12
 class WatchedSlurm(SlurmOnNodes):
     """``holders`` and ``suspenders``: who holds and has suspended jobs, by raw id; ``released``: jobs of which an
     administrator has ended our hold, until they start; ``changed``: jobs of which somebody has set nice or nodes;
-    ``wrongs``: what must not have happened; ``progress``: starts and resumes, with their times, by raw id."""
+    ``resumed``: jobs that people have resumed; ``exits``: how many jobs have ended themselves after a checkpoint; those
+    that omfsd has not observed are not forgotten: nobody would know. ``wrongs``: what must not have happened;
+    ``progress``: starts and resumes, with their times, by raw id."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.actor: str = DAEMON
         self.holders: dict[int, str] = {}
         self.suspenders: dict[int, str] = {}
         self.released: set[int] = set()
+        self.resumed: set[int] = set()
         self.changed: set[int] = set()
         self.wrongs: list[str] = []
         self.progress: dict[int, list[float]] = {}
         self.forgotten: set[int] = set()
+        self.exits = self.observed_exits = 0
         self._saves: deque[tuple[SavedState, dict[int, str], dict[int, str]]] = deque(maxlen=SAVES)
         super().__init__(*arguments, **options)
 
@@ -110,6 +114,7 @@ class WatchedSlurm(SlurmOnNodes):
         self.suspenders.pop(record.id, None)
         self.progress.setdefault(record.id, []).append(self.now)
         if self.actor != DAEMON:
+            self.resumed.add(record.id)
             self.saved_now()
 
     def requeue(self, record: Record, hold: bool, held_text: str = REQUEUED_HELD) -> None:
@@ -117,7 +122,9 @@ class WatchedSlurm(SlurmOnNodes):
         self.suspenders.pop(record.id, None)
         if hold and not (self.actor == SLURM and self.holders.get(record.id) in PEOPLE):
             self.holders[record.id] = self.actor
-        if self.actor != DAEMON:
+        if self.actor == SLURM:
+            self.exits += 1
+        elif self.actor != DAEMON:
             self.saved_now()
 
     def _lose_node(self, record: Record) -> None:
@@ -139,6 +146,8 @@ class WatchedSlurm(SlurmOnNodes):
         ``fails``: as ``restart`` takes it, in turn."""
         self.catch_up()
         known = set(self.records)
+        if self.exits != self.observed_exits:
+            self.saved_now()
         old = [kept for kept in self._saves if kept[0].at <= self.now - age]
         if not old:
             old = [self._saves[0]] if self._saves else [(self.save(), dict(self.holders), dict(self.suspenders))]

@@ -10,7 +10,7 @@ from omfs_daemon.cluster.jobs import Job, JobRequest, JobState
 from omfs_daemon.cluster.snapshot import PreemptedJob, Snapshot
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.restart import SAVED_WITHIN, after_restart, odd_jobs, of_other_boots
-from omfs_daemon.preemption.state import OrdersSaved, State, TransitionsOrdered, UnsavedOrder, Verb
+from omfs_daemon.preemption.state import JobPreempted, OrdersSaved, State, TransitionsOrdered, UnsavedOrder, Verb
 from omfs_daemon.slurm.orders import RequeueEndedJobs, RequeueJobs, ResumeJobs, SuspendJobs
 
 RUNNING = Job(7, "7", "alice", 1000, "bio", JobState.RUNNING, JobRequest(1), 0.0, start=50.0, priority=1)
@@ -67,6 +67,19 @@ def test_what_slurm_still_knows_of_is_not_ordered_again(seen: Job, verb: Verb) -
     assert again(state, observed(seen)) == []
     kept = TransitionsOrdered({"7": replace(state.unsaved["7"], boot="after", at=NOW)})
     assert after_restart(state, observed(seen), "after", NOW).effects.records == [kept], "it may be forgotten yet"
+
+
+def test_a_resumed_job_that_is_shown_suspended_waits_for_its_turn_again() -> None:
+    suspended = replace(RUNNING, state=JobState.SUSPENDED)
+    state = ordered(Verb.RESUME, is_wanted=False)
+    assert odd_jobs(state, observed(suspended), NOW) == {"7"}
+    records = after_restart(state, observed(suspended), "after", NOW).effects.records
+    assert JobPreempted("7", NOW, "suspend", "") in records
+
+
+def test_a_later_failure_of_the_jobs_own_is_not_made_up_for() -> None:
+    ended = replace(RUNNING, state=JobState.ENDED, failed=True, start=90.0)
+    assert again(ordered(Verb.REQUEUE), observed(ended=ended)) == []
 
 
 def test_what_becomes_of_a_leaving_job_is_waited_for() -> None:
