@@ -292,12 +292,13 @@ def _mark_running(job: Job, wanted: WantedHold | None, state: State, sentence: s
     if wanted.word is MarkWord.HELD:
         may = job.runs and not is_held(job) and word not in (MarkWord.HELD, MarkWord.ADMIN_RELEASED)
         return [_Wanted(orders.HoldJobs((job.ref,), wanted.sentence), wanted.preemption)] if may else []
-    if word in (MarkWord.STOPPING, MarkWord.ADMIN_HELD) or job.state is JobState.COMPLETING:
+    if word is MarkWord.STOPPING or job.state is JobState.COMPLETING:
         return []
     if is_held(job) and word is not MarkWord.HELD:
         # Somebody else does, also once it has left its nodes.
         order = orders.MarkJobs((job.ref,), MarkWord.RELEASED, _HELD_BY_OTHERS)
-        return [] if _is_known_as_others(job) else [_Wanted(order, wanted.preemption)]
+        is_marked = word is MarkWord.ADMIN_HELD or _is_known_as_others(job)
+        return [] if is_marked else [_Wanted(order, wanted.preemption)]
     return [_Wanted(orders.MarkJobs((job.ref,), MarkWord.STOPPING, wanted.sentence), wanted.preemption)]
 
 

@@ -156,6 +156,22 @@ REGRESSIONS: dict[str, tuple[Cluster, list[Event], bool]] = {
         ],
         False,
     ),
+    "a job is preempted by a checkpoint whose mark tells of a hold that Slurm has forgotten": (
+        Cluster(),
+        [
+            *(("submit", "bio", "dmtcp", "", 4, 60) for _ in range(2)),
+            ("wait", 2.0),
+            ("submit", "chem", "urgent", "two nodes", 4, 3),
+            ("wait", 18.0),
+            *(("by hand", Actor.ROOT, act, 0) for act in ("suspend", "hold")),
+            ("wait", 1.0),
+            ("by hand", Actor.ROOT, "resume", 0),
+            ("wait", 1.0),
+            ("submit", "chem", "urgent", "two nodes", 4, 3),
+            ("wait", 9.0),
+        ],
+        False,
+    ),
 }
 
 
