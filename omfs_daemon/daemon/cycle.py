@@ -153,7 +153,7 @@ class Cycle:
         effects = Effects()
         if self._away_since is not None:
             effects.records += _outage_forgiven(state, began - self._away_since)
-        effects.records += found_in_slurm(state, observation, now)
+        effects.records += found_in_slurm(state, observation, now, settings.methods)
         state = state_after(state, effects.records)
         effects.add(go_on(state, observation, now, settings, self._still_fresh(state, now, settings)))
         return effects

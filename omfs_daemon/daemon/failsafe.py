@@ -205,7 +205,7 @@ class _Failsafe:
         """Nothing is wanted any more: what is missing for that."""
         now = self._clock()
         observation = Observation(Observer(self._gateway, self._clock).poll())
-        state = state_after(self._state, found_in_slurm(self._state, observation, now))
+        state = state_after(self._state, found_in_slurm(self._state, observation, now, installed()))
         jobs, preempted = list(observation.snapshot.jobs.values()), _preempted(state)
         writing = [job for job in jobs if self._is_writing(job)]
         ranked = [job for job in jobs if job.state is JobState.PENDING and band_of(job) is not Band.NONE]

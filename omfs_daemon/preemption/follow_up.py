@@ -72,22 +72,34 @@ def resumed_lately(state: State, now: float) -> set[str]:
     return {ref for ref, at in state.running_since.items() if now - at < RESUMED_LATELY}.union(state.preempted)
 
 
-def found_in_slurm(state: State, observation: Observation, now: float) -> list[Record]:
+def found_in_slurm(
+    state: State, observation: Observation, now: float, methods: Mapping[str, PreemptMethod]
+) -> list[Record]:
     """Suspended jobs with our mark that the journal does not know (it was lost, or slurmctld has forgotten that it had
-    resumed them), and marks with higher numbers than it knows (it was lost, or the failsafe has written them)."""
+    resumed them), and marks with higher numbers than it knows (it was lost, or the failsafe has written them). With
+    such a mark, the nodes may have stopped a job that runs as far as Slurm knows."""
     jobs = observation.snapshot.jobs.values()
     known = {ref for preemption in state.preemptions.values() for ref in preemption.refs}.union(state.preempted)
     marked = [job for job in jobs if job.admin_comment and not job.set_aside]
-    found: list[Record] = [
-        JobPreempted(job.ref, now, SuspendMethod.traits.name, "")
-        for job in marked
-        if job.state is JobState.SUSPENDED and job.ref not in known and admin_comment_of(job).word is MarkWord.STOPPING
-    ]
+    found: list[Record] = []
+    for job in marked:
+        if job.ref in known or admin_comment_of(job).word is not MarkWord.STOPPING:
+            continue
+        method = _method_on_nodes(job, methods)
+        may_be_stopped = bool(method) and job.runs and admin_comment_of(job).number > state.sequence
+        if job.state is JobState.SUSPENDED or may_be_stopped:
+            found.append(JobPreempted(job.ref, now, method or SuspendMethod.traits.name, ""))
     highest = highest_number(marked)
     if highest > state.sequence:
         unfinished = tuple(job.ref for job in marked if is_release_unfinished(job, highest))
         found.append(OrdersNumbered(highest, releases=unfinished))
     return found
+
+
+def _method_on_nodes(job: Job, methods: Mapping[str, PreemptMethod]) -> str:
+    """The method that its owner has chosen and that the nodes carry out; "" if there is none."""
+    chosen = job_comment.methods_in_comment(job.comment)
+    return next((name for name in chosen if name in methods and methods[name].traits.on_nodes), "")
 
 
 def resume_preempted(

@@ -19,7 +19,7 @@ from omfs_daemon.slurm.gateway import OrderRefusal
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from tests.support.fake_site import Site
-from tests.support.preemption_cases import lost, methods_site, preemptor, victim, word_of
+from tests.support.preemption_cases import ON_NODES, lost, methods_site, preemptor, victim, victims, word_of
 from tests.whole_daemon.test_preemption_failsafe import die, failsafe
 from tests.whole_daemon.test_process import ROOT, Stand
 
@@ -243,3 +243,30 @@ def state(stand: Stand, job: int) -> JobState:
     found = stand.gateway.find(job)
     assert found is not None
     return found.state
+
+
+# -- without the journal ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("method", ON_NODES)
+@pytest.mark.parametrize("is_out", [True, False])
+@pytest.mark.parametrize("by_failsafe", [True, False])
+def test_memory_that_is_out_comes_back_without_the_journal(
+    tmp_path: Path, method: str, is_out: bool, by_failsafe: bool
+) -> None:
+    """The mark says that the job was preempted, and its comment by which method; also if it was only stopped yet."""
+    site = methods_site(tmp_path, hosts=1)
+    (job,) = victims(site, method, count=1, run_time=100)
+    urgent = preemptor(site, method, run_time=5)
+    site.run_until(lambda: site.runs(urgent) if is_out else bool(site.nodes.stopped()), limit=30, step=0.1)
+    die(site)
+    (tmp_path / "journal").unlink()
+    site.now += 60
+    if by_failsafe:
+        assert failsafe(site) == 0
+    else:
+        site.start_daemon()
+        site.run(60)
+    site.slurm.catch_up()
+    assert site.runs(job), site.observation()
+    assert not site.nodes.stopped() and not site.nodes.out()
+    site.now += 300
+    assert set(site.outcomes().values()) == {"COMPLETED"}
