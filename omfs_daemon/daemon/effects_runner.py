@@ -261,8 +261,7 @@ class EffectsRunner:
     def _log_end(self, preemption: Preemption) -> None:
         preemptor = preemption.preemptor
         outcome = (preemption.outcome or PreemptionOutcome.NOT_STARTED).value
-        waited = None if preemption.started_at is None else preemption.started_at - preemptor.submitted
-        number, ref = preemption.id, preemptor.ref
+        number, ref, waited = preemption.id, preemptor.ref, preemption.waited
         if preemption.step is Step.DONE:
             self._log.info("preemption_completed", preemption=number, preemptor=ref, outcome=outcome, waited=waited)
         else:

@@ -32,7 +32,6 @@ from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import State
 
 RANK = "rank"
-ADMISSION = "admission"
 PLACEMENT = "placement"
 PREEMPTED = "preempted"
 

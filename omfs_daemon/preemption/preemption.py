@@ -124,6 +124,11 @@ class Preemption:
         )
 
     @property
+    def waited(self) -> float | None:
+        """Seconds from the preemptor's submission to its start; None if it has not started."""
+        return None if self.started_at is None else self.started_at - self.preemptor.submitted
+
+    @property
     def refs(self) -> tuple[str, ...]:
         return (self.preemptor.ref, *(victim.ref for victim in self.victims))
 

@@ -223,7 +223,7 @@ def _end(effects: Effects, preemption: Preemption, known: set[str], observation:
     preemptor, outcome = preemption.preemptor, preemption.outcome or PreemptionOutcome.NOT_STARTED
     preempted = known.intersection(preemption.refs)
     effects.ended.append(PreemptionEnd(preemption, frozenset(preempted)))
-    waited = None if preemption.started_at is None else preemption.started_at - preemptor.submitted
+    waited = preemption.waited
     messages = [message for _, message in preemption.refused[:3]]
     text = {
         PreemptionOutcome.STARTED: "has run" if waited is None else f"started {waited:.1f} s after it was submitted",

@@ -105,7 +105,6 @@ class HistoryDatabase:
     def record_preemption(self, end: PreemptionEnd) -> None:
         """Add a preemption that is over."""
         preemption, preemptor = end.preemption, end.preemption.preemptor
-        waited = None if preemption.started_at is None else preemption.started_at - preemptor.submitted
         victims = [
             {
                 "job": v.ref,
@@ -119,7 +118,7 @@ class HistoryDatabase:
         ]
         row = (
             preemption.id, preemption.begun, preemptor.ref, preemptor.user, preemptor.account, int(preemptor.urgent),
-            preemption.reason, waited, preemption.outcome or "", json.dumps(victims),
+            preemption.reason, preemption.waited, preemption.outcome or "", json.dumps(victims),
         )  # fmt: skip
         self._write("INSERT OR REPLACE INTO preemption VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [row])
 
