@@ -105,7 +105,8 @@ def site_rules(
 
 
 class Site:
-    """Nodes of four CPUs (four, unless told otherwise), a fake Slurm, one daemon. ``now`` is virtual."""
+    """Nodes of four CPUs (four, unless told otherwise), a fake Slurm, one daemon. ``now`` is virtual; the daemon's
+    clock is ahead of it by ``clock_error``."""
 
     slurm_class = SlurmOnNodes
 
@@ -124,7 +125,7 @@ class Site:
     ) -> None:
         """``nodes``: instead of ``hosts`` of four CPUs."""
         self.directory = directory
-        self.now = 1_000_000.0
+        self.now, self.clock_error = 1_000_000.0, 0.0
         nodes = nodes or [Node(f"n{number}", 4, 8000 << 20) for number in range(1, hosts + 1)]
         parts = [Partition(name, frozenset(node.name for node in nodes)) for name in partitions]
         self.slurm = self.slurm_class(lambda: self.now, nodes, parts, licenses=licenses, plugin=plugin)
@@ -151,7 +152,7 @@ class Site:
             self.history_database,
             Metrics("test"),
             lambda: self.settings,
-            lambda: self.now,
+            lambda: self.now + self.clock_error,
             self.work_queue,
             self.nodes.facts,
         )
