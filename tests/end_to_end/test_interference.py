@@ -16,7 +16,7 @@ from omfs_daemon.testing.fake_slurm.people import Actor
 from tests.support.amounts import is_soak
 from tests.support.interference import ACTS, STATES, wrongs
 from tests.support.marked_jobs import GONE
-from tests.support.real_interference import REAL_STATES, Crowd, RealScene, crowd_of
+from tests.support.real_interference import REAL_STATES, RealScene, SharedCluster, shared_cluster
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -56,34 +56,34 @@ def test_the_sample_has_every_state_act_and_actor() -> None:
 @pytest.mark.parametrize("number", range(len(ROUNDS)))
 def test_people_interfere_on_a_real_slurm(tmp_path: Path, number: int) -> None:
     chosen = ROUNDS[number]
-    with crowd_of(len(chosen)) as crowd:
-        found = play(crowd, chosen, tmp_path)
+    with shared_cluster(len(chosen)) as cluster:
+        found = play(cluster, chosen, tmp_path)
     assert {" ".join(cell): wrong for cell, wrong in zip(chosen, found, strict=True) if wrong} == {}
 
 
-def play(crowd: Crowd, chosen: list[Cell], directory: Path) -> list[list[str]]:
+def play(cluster: SharedCluster, chosen: list[Cell], directory: Path) -> list[list[str]]:
     """What is wrong in each cell."""
-    scenes = [RealScene(site) for site in crowd.sites]
+    scenes = [RealScene(site) for site in cluster.sites]
     steps = [REAL_STATES[cell.state](scene) for cell, scene in zip(chosen, scenes, strict=True)]
-    crowd.on.beat(GONE)
-    crowd.advance(steps, "jobs to run")
-    crowd.continue_daemon()
-    crowd.advance(steps, "the daemon")
-    crowd.stop_daemon()
-    crowd.on.beat()
-    crowd.advance(steps, "the states")
+    cluster.on.beat(GONE)
+    cluster.advance(steps, "jobs to run")
+    cluster.continue_daemon()
+    cluster.advance(steps, "the daemon")
+    cluster.stop_daemon()
+    cluster.on.beat()
+    cluster.advance(steps, "the states")
     taken = [ACTS[cell.act](scene, cell.actor) for cell, scene in zip(chosen, scenes, strict=True)]
     expected = [as_the_fake(directory / str(number), cell) for number, cell in enumerate(chosen)]
-    found = compare(crowd, scenes, taken, expected)
+    found = compare(cluster, scenes, taken, expected)
     for scene in scenes:
         scene.site.unflag("loses", *scene.site.submitted)
         scene.site.flag("written", *scene.writes)
-    crowd.continue_daemon()
-    crowd.wait_two_observations()
-    crowd.look()
+    cluster.continue_daemon()
+    cluster.wait_two_observations()
+    cluster.look()
     for wrong, scene in zip(found, scenes, strict=True):
         wrong += wrongs(scene)
-    crowd.advance([scene.settle(wrong) for wrong, scene in zip(found, scenes, strict=True)], "all jobs to end")
+    cluster.advance([scene.settle(wrong) for wrong, scene in zip(found, scenes, strict=True)], "all jobs to end")
     return found
 
 
@@ -116,13 +116,13 @@ def seen(taken: bool, job: Job) -> dict[str, Any]:
 
 
 def compare(
-    crowd: Crowd, scenes: list[RealScene], taken: list[bool], expected: list[dict[str, Any]]
+    cluster: SharedCluster, scenes: list[RealScene], taken: list[bool], expected: list[dict[str, Any]]
 ) -> list[list[str]]:
     """What Slurm makes of each act otherwise than the fake; it may take its time."""
     found: list[list[str]] = []
 
     def is_same() -> bool:
-        crowd.look()
+        cluster.look()
         found[:] = [
             [f"{name}: {value}, on the fake {wanted[name]}" for name, value in real.items() if value != wanted[name]]
             for wanted, real in (

@@ -93,7 +93,7 @@ exec {scontrol} "$@"
 """
 
 
-class Crowd:
+class SharedCluster:
     """All scenes' cluster, omfsd, and what was seen last: jobs by id, and the state in the journal."""
 
     def __init__(self, on: MarkedCluster, daemon: Daemon, sites: int) -> None:
@@ -168,15 +168,15 @@ def _orders_of(process: psutil.Process) -> list[psutil.Process]:
 class RealSite:
     """One scene's part of the cluster, in the words of the fake's site: nodes n1 and n2, accounts bio and physics."""
 
-    def __init__(self, crowd: Crowd, number: int) -> None:
-        self.crowd, self.number = crowd, number
+    def __init__(self, cluster: SharedCluster, number: int) -> None:
+        self.cluster, self.number = cluster, number
         self.submitted: list[int] = []
         self.gateway = self
         self.journal = self
 
     @property
     def state(self) -> State:
-        return self.crowd.state
+        return self.cluster.state
 
     @property
     def now(self) -> float:
@@ -186,10 +186,10 @@ class RealSite:
         return f"n{2 * self.number - 2 + int(name[1:])}"
 
     def jobs(self) -> list[Job]:
-        return [self._in_words(self.crowd.jobs[job]) for job in self.submitted if job in self.crowd.jobs]
+        return [self._in_words(self.cluster.jobs[job]) for job in self.submitted if job in self.cluster.jobs]
 
     def job(self, job_id: int) -> Job:
-        found = self.crowd.jobs.get(job_id) or self.crowd.gateway.find(job_id)
+        found = self.cluster.jobs.get(job_id) or self.cluster.gateway.find(job_id)
         assert found is not None, f"job {job_id} is lost"
         return self._in_words(found)
 
@@ -205,7 +205,7 @@ class RealSite:
         )
 
     def runs(self, *job_ids: int) -> bool:
-        return all(job in self.crowd.jobs and self.crowd.jobs[job].state is JobState.RUNNING for job in job_ids)
+        return all(job in self.cluster.jobs and self.cluster.jobs[job].state is JobState.RUNNING for job in job_ids)
 
     def is_over(self, kept: set[int]) -> bool:
         """No job is left but these, and no preemption."""
@@ -215,7 +215,7 @@ class RealSite:
         )
 
     def outcomes(self) -> dict[int, str]:
-        known = self.crowd.outcomes()
+        known = self.cluster.outcomes()
         return {job: known.get(job, "lost") for job in self.submitted}
 
     def observation(self) -> list[str]:
@@ -226,8 +226,8 @@ class RealSite:
         self, account: str, method: str = "requeue", *, urgent: bool = False, nodes: int = 1, script: str = STAYS
     ) -> int:
         """Whole nodes; it stays until ``let_end``."""
-        job = self.crowd.slurm.submit(
-            script.format(output=self.crowd.slurm.output),
+        job = self.cluster.slurm.submit(
+            script.format(output=self.cluster.slurm.output),
             *("-A", f"{account}{self.number}", "-p", f"{'urgent' if urgent else 'main'}{self.number}"),
             *(f"-N{nodes}", f"-n{4 * nodes}", "-o", "/dev/null"),
             *([f"--comment=omfs:method={method}"] if method else []),
@@ -239,11 +239,11 @@ class RealSite:
     def flag(self, name: str, *job_ids: int) -> None:
         """``ends``: it may end; ``written``: its checkpoint; ``loses``: slurmctld never gets its requeue."""
         for job in job_ids:
-            (self.crowd.slurm.output / f"{name}-{job}").touch()
+            (self.cluster.slurm.output / f"{name}-{job}").touch()
 
     def unflag(self, name: str, *job_ids: int) -> None:
         for job in job_ids:
-            (self.crowd.slurm.output / f"{name}-{job}").unlink(missing_ok=True)
+            (self.cluster.slurm.output / f"{name}-{job}").unlink(missing_ok=True)
 
 
 def _without_number(name: str) -> str:
@@ -261,7 +261,7 @@ class RealPeople:
 
     def _command(self, job_id: int, actor: Actor, *command: str) -> bool:
         users = {Actor.ROOT: None, Actor.OPERATOR: OPERATOR, Actor.OWNER: self._site.job(job_id).user}
-        return self._site.crowd.slurm.command(*command, check=False, uid=users[actor]).code == 0
+        return self._site.cluster.slurm.command(*command, check=False, uid=users[actor]).code == 0
 
     def _update(self, job_id: int, actor: Actor, change: str) -> bool:
         return self._scontrol(job_id, actor, "update", f"jobid={job_id}", change)
@@ -353,7 +353,7 @@ class RealScene(Scene):
 
     def wanted_holds(self, jobs: Sequence[Job]) -> set[str]:
         """Those for which ``omfs why`` gives a reason."""
-        why = {job.ref: self.site.crowd.daemon.why(job.id)["now"] for job in jobs if is_held(job)}
+        why = {job.ref: self.site.cluster.daemon.why(job.id)["now"] for job in jobs if is_held(job)}
         return refs_of_victims(self.site.state) | {ref for ref, text in why.items() if text.startswith(_REASONS)}
 
     def settle(self, found: list[str]) -> Iterator[Step]:
@@ -399,7 +399,7 @@ def _any(scene: RealScene, condition: Callable[[int], bool]) -> Step:
     """Some job of the scene, which becomes its job, fulfills the condition."""
 
     def is_one() -> bool:
-        found = [job for job in scene.site.submitted if job in scene.site.crowd.jobs and condition(job)]
+        found = [job for job in scene.site.submitted if job in scene.site.cluster.jobs and condition(job)]
         scene.job = found[0] if found else 0
         return bool(found)
 
@@ -410,13 +410,13 @@ def held_at_submit(scene: RealScene) -> Iterator[Step]:
     yield from _two(scene, "physics", "")
     yield None
     scene.job = scene.site.submit("physics", "")
-    yield lambda: scene.job in scene.site.crowd.jobs and scene.hold is Hold.USER
+    yield lambda: scene.job in scene.site.cluster.jobs and scene.hold is Hold.USER
 
 
 def held_by_us(scene: RealScene) -> Iterator[Step]:
     yield from _two(scene, "physics", "")
     scene.job = scene.site.submit("physics", "")
-    yield lambda: scene.job in scene.site.crowd.jobs and _is_held_by_us(scene, scene.job)
+    yield lambda: scene.job in scene.site.cluster.jobs and _is_held_by_us(scene, scene.job)
 
 
 def _preempted(scene: RealScene, method: str, script: str, slow: str) -> Iterator[Step]:
@@ -428,7 +428,7 @@ def _preempted(scene: RealScene, method: str, script: str, slow: str) -> Iterato
     yield None
     site.submit("bio")
     urgent = site.submit("alarm", "", urgent=True, nodes=2)
-    yield lambda: urgent in site.crowd.jobs and bool(site.job(urgent).request.required_nodes)
+    yield lambda: urgent in site.cluster.jobs and bool(site.job(urgent).request.required_nodes)
 
 
 def preempted_by_requeue(scene: RealScene) -> Iterator[Step]:
@@ -483,7 +483,7 @@ def pinned(scene: RealScene) -> Iterator[Step]:
 def entitled_and_pinned(scene: RealScene) -> Iterator[Step]:
     yield from _two(scene, "bio", "requeue", SLOW)
     scene.job = scene.site.submit("physics", "")
-    yield lambda: scene.job in scene.site.crowd.jobs and bool(scene.site.job(scene.job).request.required_nodes)
+    yield lambda: scene.job in scene.site.cluster.jobs and bool(scene.site.job(scene.job).request.required_nodes)
 
 
 def running(scene: RealScene) -> Iterator[Step]:
@@ -517,9 +517,9 @@ REAL_STATES: dict[str, Callable[[RealScene], Iterator[Step]]] = {
 
 
 @contextmanager
-def crowd_of(sites: int) -> Iterator[Crowd]:
+def shared_cluster(sites: int) -> Iterator[SharedCluster]:
     """A cluster for so many scenes; omfsd has a user of its own, and is stopped."""
-    directory, numbers = Path(tempfile.mkdtemp(prefix="omfs-crowd-")), range(1, sites + 1)
+    directory, numbers = Path(tempfile.mkdtemp(prefix="omfs-acts-")), range(1, sites + 1)
     directory.chmod(0o755)
     urgent = ",".join(f"urgent{number}" for number in numbers)
     settings = {
@@ -549,13 +549,13 @@ def crowd_of(sites: int) -> Iterator[Crowd]:
     gate = SubmitGate(PLUGIN, settings)
     try:
         with LocalSlurm(directory, shape, gate=gate, accounting=accounting, limit=LIMIT) as slurm:
-            crowd = Crowd(MarkedCluster(slurm), _daemon(slurm, sites), sites)
+            cluster = SharedCluster(MarkedCluster(slurm), _daemon(slurm, sites), sites)
             try:
-                crowd.daemon.start(_with_losses(slurm))
-                crowd.stop_daemon()
-                yield crowd
+                cluster.daemon.start(_with_losses(slurm))
+                cluster.stop_daemon()
+                yield cluster
             finally:
-                crowd.daemon.kill()
+                cluster.daemon.kill()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
