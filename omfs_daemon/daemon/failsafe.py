@@ -7,6 +7,7 @@ which method, and which were pinned.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.config.build import preempt_timeouts
+from omfs_daemon.config.daemon_user import daemon_user
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.heartbeat import age
 from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes
@@ -31,7 +33,7 @@ from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
 from omfs_daemon.daemon.root_process.root_client import node_transport
 from omfs_daemon.daemon.store.directory_lock import LockError, OrdersLock
 from omfs_daemon.daemon.store.journal import refuse_other_cluster, replay
-from omfs_daemon.errors import GatewayError, JournalError
+from omfs_daemon.errors import ConfigError, GatewayError, JournalError
 from omfs_daemon.policy.rules.queue_order import Band, band_of, own_nice
 from omfs_daemon.preemption.desired import RANK, Desired, WantedField, WantedHold
 from omfs_daemon.preemption.effects import state_after
@@ -58,9 +60,21 @@ def run_failsafe(config: Config, path: Path) -> int:
     """
     from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 
+    config = _with_known_user(config)
     gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
     with own_user(config, path, make=True) as root:
         return rescue(config, gateway, time.time, node_transport(config, root))
+
+
+def _with_known_user(config: Config) -> Config:
+    """The same, but as whoever runs the failsafe if this host does not know ``daemon.user`` now (LDAP is down)."""
+    try:
+        daemon_user(config.daemon)
+    except ConfigError as error:
+        text = f"the failsafe works as uid {os.geteuid()}"
+        structlog.get_logger("failsafe").warning("user_unknown", error=str(error), message=text)
+        return config.model_copy(update={"daemon": config.daemon.model_copy(update={"user": None})})
+    return config
 
 
 def rescue(config: Config, gateway: Gateway, clock: Callable[[], float], nodes: Transport | None = None) -> int:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+import omfs_daemon.daemon.failsafe
 from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.cluster.marks import MarkWord
-from omfs_daemon.daemon.failsafe import rescue
+from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.failsafe import rescue, run_failsafe
 from omfs_daemon.daemon.store.directory_lock import LockError, OrdersLock
 from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.slurm.gateway import OrderRefusal
@@ -100,6 +102,24 @@ def test_without_a_state_directory_the_grace_time_begins_with_the_first_run(stan
     stand.now += 61
     code, line = run(stand)
     assert (code, line["released"], line["still_held"]) == (0, 2, [])
+
+
+def test_a_user_that_is_not_known_now_keeps_it_from_nothing(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """daemon.user may be in LDAP, which is down."""
+    rescued: list[Config] = []
+
+    def rescue_with(config: Config, *_: object) -> int:
+        rescued.append(config)
+        return 0
+
+    monkeypatch.setattr(omfs_daemon.daemon.failsafe, "rescue", rescue_with)
+    daemon = stand.config.daemon.model_copy(update={"user": "no-such-user"})
+    with capture_logs() as logs:
+        assert run_failsafe(stand.config.model_copy(update={"daemon": daemon}), tmp_path / "omfs.toml") == 0
+    assert rescued == [stand.config]
+    assert "no-such-user" in logs[0]["error"]
 
 
 def test_where_nothing_is_held_it_makes_no_directory(stand: Stand, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ class DirectoryLock:
 
     def __init__(self, directory: Path, name: str = "lock") -> None:
         try:
-            self._fd = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise OmfsError(f"{directory}: cannot be locked: {error.strerror}") from error
         try:
