@@ -258,6 +258,20 @@ def test_nobody_waits_for_a_job_that_does_not_leave_its_node(tmp_path: Path) -> 
     assert set(site.outcomes().values()) == {"COMPLETED"}
 
 
+def test_nobody_is_preempted_for_a_node_that_the_last_victim_did_not_leave(tmp_path: Path) -> None:
+    """Its preemption was undone after the timeout; the node counts as closed only later."""
+    site = methods_site(tmp_path, preempt_timeout=30.0)
+    victims(site, "requeue", run_time=600)
+    for node in ("n3", "n4"):
+        site.slurm.stick(node)
+    urgent = preemptor(site, "requeue", hosts=2, cpus=8, run_time=5)
+    site.run_until(lambda: site.runs(urgent), limit=60)
+    assert site.job(urgent).on_nodes == ("n1", "n2")
+    site.run(2)
+    outcomes = [preemption.outcome for preemption in site.history_database.preemptions(10, 0.0)]
+    assert outcomes == ["started", "victim_not_preempted"]
+
+
 def test_a_preemptor_whose_node_dies_before_its_start_is_observed_starts_elsewhere(tmp_path: Path) -> None:
     site = methods_site(tmp_path)
     victims(site, "suspend", run_time=600)

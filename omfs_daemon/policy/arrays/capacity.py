@@ -33,7 +33,9 @@ class Capacity:
         self._preempted = history.preempted
         leaving = {ref for preemption in history.under_way for ref in preemption.victims}
         methods = {ref: method for preemption in history.under_way for ref, method in preemption.methods.items()}
-        self.now, soon = self._count(job_arrays, leaving, methods)
+        spared = {ref for ref, until in history.spared.items() if until > arrays.taken}
+        completing = [job for job in job_arrays.completing if job.ref not in spared]
+        self.now, soon = self._count(job_arrays, completing, leaving, methods)
         self._lower_to_slurms_count(_unsettled(job_arrays, history, leaving))
         self.then = self.now.copy()
         for coming in soon:
@@ -44,9 +46,10 @@ class Capacity:
 
     # -- the counts for the snapshot ------------------------------------------------------------------------
     def _count(
-        self, job_arrays: JobArrays, leaving: set[str], methods: Mapping[str, MethodTraits]
+        self, job_arrays: JobArrays, completing: list[Job], leaving: set[str], methods: Mapping[str, MethodTraits]
     ) -> tuple[FreeResources, list[JobResources]]:
-        """What is idle now, and what is about to be freed."""
+        """What is idle now, and what is about to be freed. ``completing``: without victims that did not leave in
+        time."""
         node_arrays = self.node_arrays
         allocations = job_arrays.allocations_on(node_arrays)
         used_cpus: Ints = np.zeros(len(node_arrays.names), dtype=np.int64)
@@ -60,7 +63,7 @@ class Capacity:
                     used_cpus[i] += cpus if job.holds_cpus else 0
                     used_memory[i] += memory
         running: list[Job] = job_arrays.running.jobs.tolist()
-        soon = job_arrays.completing + ([job for job in running if job.ref in leaving] if leaving else [])
+        soon = completing + ([job for job in running if job.ref in leaving] if leaving else [])
         now = FreeResources(
             node_arrays,
             np.where(node_arrays.works, node_arrays.cpus - used_cpus, 0),
