@@ -502,12 +502,15 @@ end
 local function is_valid(change, job, new, expected)
   local mark, state = mark_of(job.admin_comment), job.job_state
   local holds, releases = change.priority == 0, is_a(RELEASED, new)
+  local is_free = job.priority ~= 0 or state % FLAGS == SUSPENDED -- a suspended job has priority 0 without being held
   if expected ~= mark and not (expected == GATE and is_held_at_gate(job)) then
     return false
   elseif holds and not is_a(HELD, new) or change.priority == INFINITE and not releases then
     return false
-  elseif job.priority ~= 0 or state % FLAGS == SUSPENDED or is_held_by_omfsd(job) or not (holds or releases) then
-    return true -- a suspended job has priority 0 without being held
+  elseif is_free or is_held_by_omfsd(job) then
+    return true
+  elseif not (holds or releases) then
+    return is_a(STOPPING, mark) or not is_a(STOPPING, new) -- it would look as if omfsd held it once it has left
   end
   -- Slurm has held the job itself: when omfs-run's exit code had it requeued, or when it was requeued while suspended.
   if is_a(STOPPING, mark) then

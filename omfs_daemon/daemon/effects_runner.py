@@ -206,7 +206,9 @@ class EffectsRunner:
                 self._again_at |= {key: now + REFUSED_FOR for key in _keys(action) if key[1] == refusal.ref}
             job, number = brief_ref(refusal.ref), chain.preemption or None
             self._log.warning("order_refused", preemption=number, job=job, error=refusal.message)
-        never = {refusal.ref for refusal in refusals}.union(ref for action in not_sent for _, ref in _keys(action))
+        ordered = {ref for action in chain.transitions for _, ref in _keys(action)}
+        never = ordered.intersection(refusal.ref for refusal in refusals)
+        never |= {ref for action in not_sent for _, ref in _keys(action)}
         unsaved = self._journal.state.unsaved
         if never := {ref for ref in never if ref in unsaved and unsaved[ref].boot == boot}:
             self._journal.write(OrdersSaved(tuple(sorted(never))))

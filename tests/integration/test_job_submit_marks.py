@@ -190,6 +190,8 @@ REFUSED: list[tuple[Prepare, str, str]] = [
     (held_by_root, DAEMON, RELEASE),
     (unmarked_held_by_root, DAEMON, "0 omfs:held:8?"),
     (unmarked_held_by_root, DAEMON, "omfs:rel:8?"),
+    (unmarked_held_by_root, DAEMON, "omfs:stopping:8?"),
+    (held_by_root, DAEMON, "omfs:stopping:8?adm:held"),
     (unmarked_held_by_root, DAEMON, RELEASE),
     (unmarked_held_by_owner, DAEMON, "0 omfs:held:8?"),
     (unmarked_held_by_owner, DAEMON, "omfs:rel:8?"),

@@ -172,6 +172,28 @@ REGRESSIONS: dict[str, tuple[Cluster, list[Event], bool]] = {
         ],
         False,
     ),
+    "slurmctld forgets a checkpointed job, whose release is then refused": (
+        Cluster(((2, 0), (4, 2)), plugin=False),
+        [
+            ("submit", "chem", "dmtcp", "", 4, 20),
+            ("submit", "rna", "urgent", "gpu", 2, 10),
+            ("wait", 0.5),
+            ("at", 6, ("kill slurmctld", 5.0, [False, True, True])),
+            ("wait", 2.0),
+        ],
+        False,
+    ),
+    "an administrator holds a running job right before omfsd marks it": (
+        Cluster(((8, 1), (2, 0)), "uneven"),
+        [
+            ("submit", "bio", "dmtcp", "", 4, 23),
+            ("at", 4, ("by hand", Actor.ROOT, "uhold", 0)),
+            ("submit", "rna", "suspend", "", 4, 30),
+            ("submit", "bio", "urgent", "two nodes", 4, 20),
+            ("wait", 3.0),
+        ],
+        False,
+    ),
 }
 
 

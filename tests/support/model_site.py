@@ -120,11 +120,12 @@ class ModelSite(Site):
     def cycle_once(self, seconds: float) -> CycleReport | None:
         """One cycle and so many seconds; None if the daemon died in it, and was started again."""
         self.slurm.note_saved()
-        exits = self.slurm.exits
+        exits, began = self.slurm.exits, self.now
         try:
             report = self.step(seconds)
             if report.plan is not None:
                 self.slurm.observed_exits = exits
+                self.slurm.unobserved = {job: at for job, at in self.slurm.unobserved.items() if at >= began}
             return report
         except Killed:
             self.die()

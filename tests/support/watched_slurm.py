@@ -25,7 +25,9 @@ class WatchedSlurm(SlurmOnNodes):
     """``holders`` and ``suspenders``: who holds and has suspended jobs, by raw id; ``released``: jobs of which an
     administrator has ended our hold, until they start; ``changed``: jobs of which somebody has set nice or nodes;
     ``resumed``: jobs that people have resumed; ``exits``: how many jobs have ended themselves after a checkpoint; those
-    that omfsd has not observed are not forgotten: nobody would know. ``wrongs``: what must not have happened;
+    that omfsd has not observed are not forgotten: nobody would know. ``unobserved``: when omfsd has released jobs,
+    until it observes that; ``in_doubt``: jobs that an Operator or their owners have held meanwhile, which omfsd cannot
+    tell (docs/guarantees.md). ``wrongs``: what must not have happened;
     ``progress``: starts and resumes, with their times, by raw id."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -39,6 +41,8 @@ class WatchedSlurm(SlurmOnNodes):
         self.progress: dict[int, list[float]] = {}
         self.forgotten: set[int] = set()
         self.exits = self.observed_exits = 0
+        self.unobserved: dict[int, float] = {}
+        self.in_doubt: set[int] = set()
         self._saves: deque[tuple[SavedState, dict[int, str], dict[int, str]]] = deque(maxlen=SAVES)
         super().__init__(*arguments, **options)
 
@@ -59,7 +63,7 @@ class WatchedSlurm(SlurmOnNodes):
         was_held, holder = record.hold is not Hold.NONE, self.holders.get(record.id)
         by_person = holder in PEOPLE and was_held and record.state is not JobState.SUSPENDED
         super().set_hold(record, hold)
-        if self.actor == DAEMON and by_person and self.plugin:
+        if self.actor == DAEMON and by_person and self.plugin and record.id not in self.in_doubt:
             verb = "releases" if hold is Hold.NONE else "holds"
             self._wrong(record, f"omfsd {verb} it, although {holder} holds it")
         if hold is not Hold.NONE:
@@ -68,7 +72,12 @@ class WatchedSlurm(SlurmOnNodes):
             if not (self.actor == DAEMON and by_person):
                 self.holders[record.id] = self.actor
             self.released.discard(record.id)
+            if self.actor in (Actor.OPERATOR, Actor.OWNER) and record.id in self.unobserved:
+                self.in_doubt.add(record.id)
             return
+        self.in_doubt.discard(record.id)
+        if self.actor == DAEMON:
+            self.unobserved[record.id] = self.now
         self.holders.pop(record.id, None)
         if was_held and holder in (DAEMON, GATE) and self.actor in ADMINISTRATORS:
             self.released.add(record.id)

@@ -33,8 +33,10 @@ def is_update_refused(record: Record, comment: str, holds: bool) -> bool:
         return True
     releases = word is MarkWord.RELEASED
     is_free = record.priority != 0 or record.state is JobState.SUSPENDED
-    if is_free or at_gate or stored.word is MarkWord.HELD or not (holds or releases):
+    if is_free or at_gate or stored.word is MarkWord.HELD:
         return False
+    if not (holds or releases):
+        return word is MarkWord.STOPPING and stored.word is not word
     if stored.word is MarkWord.STOPPING:
         return not (releases or record.special_exit)
     is_unmarked_exit = not stored.mark and record.special_exit
