@@ -21,7 +21,8 @@ submit = st.tuples(
     st.integers(1, 60),
 )
 cancel = st.tuples(st.just("cancel"), st.integers(0, 30))
-node = st.tuples(st.sampled_from(["node_down", "node_up"]), st.sampled_from(["n1", "n2", "n3", "n4"]))
+NODE_EVENTS = ("node_down", "node_up", "drain", "reboot", "hang")
+node = st.tuples(st.sampled_from(NODE_EVENTS), st.sampled_from(["n1", "n2", "n3", "n4"]))
 fault = st.tuples(
     st.just("fault"),
     st.sampled_from([Fault.DEAD, Fault.HANG, Fault.LATE, Fault.IGNORE, Fault.REFUSE]),
@@ -66,10 +67,8 @@ def do(site: Site, event: tuple[object, ...], canceled: set[int]) -> None:
             canceled.add(job_id)
         case ("release", index) if site.submitted:
             site.slurm.user_release(site.submitted[index % len(site.submitted)])
-        case ("node_down", name):
-            site.slurm.node_down(name)
-        case ("node_up", name):
-            site.slurm.node_up(name)
+        case (happens, name) if happens in NODE_EVENTS:
+            getattr(site.slurm, happens)(name)
         case ("fault", kind, method, times):
             site.gateway.faults.inject(kind, (method,), times=times)
         case ("kill", acts):
