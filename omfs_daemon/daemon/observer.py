@@ -45,7 +45,7 @@ class Observer:
         self._partitions: Mapping[str, Partition] = {}
         self._nodes_again_at = float("-inf")
         self._boot = ""
-        self._odd: frozenset[str] = frozenset()
+        self._odd: frozenset[tuple[str, bool]] = frozenset()
         self._leaving: dict[int, float] = {}
         self._blocked: frozenset[str] = frozenset()
         self._open: tuple[Mapping[str, Node], frozenset[str], Mapping[str, Node]] = ({}, frozenset(), {})
@@ -85,9 +85,10 @@ class Observer:
         found = {ref: self._gateway.find(named[ref]) for ref in gone}
         return {ref: job for ref, job in found.items() if job is not None}
 
-    def boot(self, odd: frozenset[str]) -> str:
+    def boot(self, odd: frozenset[tuple[str, bool]]) -> str:
         """When slurmctld has started, as it says itself. It is asked with each poll of the nodes, and at once if jobs
-        look as if it had forgotten an order (``odd``), once for each: the question delays an urgent job."""
+        look as if it had forgotten an order (``odd``, as ``odd_jobs`` gives it), once for each: the question delays an
+        urgent job."""
         if not self._boot or not odd <= self._odd:
             self._ask_boot()
         self._odd = odd

@@ -34,10 +34,15 @@ class Forgotten(NamedTuple):
     observation: Observation
 
 
-def odd_jobs(state: State, observation: Observation, now: float) -> frozenset[str]:
-    """Jobs that do not look as ordered. While there is none, it does not matter whether slurmctld was restarted."""
+def odd_jobs(state: State, observation: Observation, now: float) -> frozenset[tuple[str, bool]]:
+    """Jobs that do not look as ordered, and whether their orders are about to be forgotten as saved: a job that was odd
+    before a restart is odd again then. While there is none, it does not matter whether slurmctld was restarted."""
     wanted = _wanted(state)
-    return frozenset(ref for ref, order in state.unsaved.items() if _is_odd(ref, order, observation, wanted, now))
+    return frozenset(
+        (ref, now - order.at > SAVED_WITHIN)
+        for ref, order in state.unsaved.items()
+        if _is_odd(ref, order, observation, wanted, now)
+    )
 
 
 def _is_odd(ref: str, order: UnsavedOrder, observation: Observation, wanted: Mapping[str, str], now: float) -> bool:

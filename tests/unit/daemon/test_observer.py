@@ -13,10 +13,10 @@ def test_slurmctld_is_asked_for_its_start_with_the_nodes_and_once_for_each_odd_j
     observer.poll()
     slurm.booted = "later"
     assert observer.boot(frozenset()) != "later"
-    assert observer.boot(frozenset({"7"})) == "later"
+    assert observer.boot(frozenset({("7", False)})) == "later"
     slurm.booted = "again"
-    assert observer.boot(frozenset({"7"})) == "later", "known, and nothing new is odd"
-    assert observer.boot(frozenset({"7", "8"})) == "again"
+    assert observer.boot(frozenset({("7", False)})) == "later", "known, and nothing new is odd"
+    assert observer.boot(frozenset({("7", False), ("8", False)})) == "again"
     slurm.booted = "for the last time"
     observer.boot(frozenset())
-    assert observer.boot(frozenset({"7"})) == "for the last time"
+    assert observer.boot(frozenset({("7", False)})) == "for the last time"

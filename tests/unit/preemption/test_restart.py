@@ -72,7 +72,7 @@ def test_what_slurm_still_knows_of_is_not_ordered_again(seen: Job, verb: Verb) -
 def test_a_resumed_job_that_is_shown_suspended_waits_for_its_turn_again() -> None:
     suspended = replace(RUNNING, state=JobState.SUSPENDED)
     state = ordered(Verb.RESUME, is_wanted=False)
-    assert odd_jobs(state, observed(suspended), NOW) == {"7"}
+    assert odd_jobs(state, observed(suspended), NOW) == {("7", False)}
     records = after_restart(state, observed(suspended), "after", NOW).effects.records
     assert JobPreempted("7", NOW, "suspend", "") in records
 
@@ -108,7 +108,12 @@ def test_an_order_is_kept_until_the_slurmctld_that_took_it_has_saved_it() -> Non
 )
 def test_jobs_that_do_not_look_as_ordered_are_odd(seen: Job | None, at: float, is_odd: bool) -> None:
     observation = observed() if seen is None else observed(seen)
-    assert odd_jobs(ordered(Verb.REQUEUE, at=at), observation, NOW) == ({"7"} if is_odd else set())
+    assert {ref for ref, _ in odd_jobs(ordered(Verb.REQUEUE, at=at), observation, NOW)} == ({"7"} if is_odd else set())
+
+
+def test_a_job_that_was_odd_before_is_odd_again_when_its_order_is_about_to_be_forgotten() -> None:
+    early, late = ordered(Verb.REQUEUE), ordered(Verb.REQUEUE, at=NOW - SAVED_WITHIN - 1)
+    assert not odd_jobs(late, observed(RUNNING), NOW) <= odd_jobs(early, observed(RUNNING), NOW)
 
 
 def test_only_orders_that_another_slurmctld_has_taken_are_looked_up() -> None:
