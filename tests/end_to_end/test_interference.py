@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
-AT_ONCE = 60
+AT_ONCE, TOGETHER = 60, 10
 DIFFERS_AFTER = 15.0
 """Seconds after which Slurm has made of an act what it will: whatever is not as on the fake then, differs."""
 
@@ -72,9 +72,8 @@ def play(cluster: SharedCluster, chosen: list[Cell], directory: Path) -> list[li
     cluster.stop_daemon()
     cluster.on.beat()
     cluster.advance(steps, "the states")
-    taken = [ACTS[cell.act](scene, cell.actor) for cell, scene in zip(chosen, scenes, strict=True)]
     expected = [as_the_fake(directory / str(number), cell) for number, cell in enumerate(chosen)]
-    found = compare(cluster, scenes, taken, expected)
+    found = act_and_compare(cluster, chosen, scenes, expected)
     for scene in scenes:
         scene.site.unflag("loses", *scene.site.submitted)
         scene.site.flag("written", *scene.writes)
@@ -115,23 +114,26 @@ def seen(taken: bool, job: Job) -> dict[str, Any]:
     }
 
 
-def compare(
-    cluster: SharedCluster, scenes: list[RealScene], taken: list[bool], expected: list[dict[str, Any]]
+def act_and_compare(
+    cluster: SharedCluster, chosen: list[Cell], scenes: list[RealScene], expected: list[dict[str, Any]]
 ) -> list[list[str]]:
-    """What Slurm makes of each act otherwise than the fake; it may take its time."""
+    """What Slurm makes of each act otherwise than the fake; it may take its time, and go on once it was the same."""
+    taken: list[bool] = []
     found: list[list[str]] = []
 
     def is_same() -> bool:
         cluster.look()
-        found[:] = [
-            [f"{name}: {value}, on the fake {wanted[name]}" for name, value in real.items() if value != wanted[name]]
-            for wanted, real in (
-                (wanted, seen(was_taken, scene.site.job(scene.job)))
-                for scene, was_taken, wanted in zip(scenes, taken, expected, strict=True)
-            )
-        ]
+        for number, (was_taken, scene) in enumerate(zip(taken, scenes, strict=False)):
+            if number == len(found) or found[number]:
+                real, wanted = seen(was_taken, scene.site.job(scene.job)), expected[number]
+                differs = [name for name in wanted if real[name] != wanted[name]]
+                found[number : number + 1] = [[f"{name}: {real[name]}, on the fake {wanted[name]}" for name in differs]]
         return not any(found)
 
+    for cell, scene in zip(chosen, scenes, strict=True):
+        taken.append(ACTS[cell.act](scene, cell.actor))
+        if len(taken) % TOGETHER == 0:
+            is_same()  # before a job that was requeued starts again
     with suppress(AssertionError):
         wait_until(is_same, "Slurm to be as the fake", DIFFERS_AFTER)
     return found

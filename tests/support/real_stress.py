@@ -205,13 +205,23 @@ class Stress:
             raise AssertionError("\n".join([str(error), *seen, *self.acts, self.daemon.tail()])) from None
 
     def _tend(self) -> bool:
-        """What Slurm breaks of its own when it is killed: it drains nodes, and holds jobs that it had just started."""
+        """What Slurm breaks of its own when it is killed: it drains nodes, holds jobs that it had just started, and
+        forgets that a job has ended by itself, which it then shows as running for ever."""
         self.on.beat()
         self.slurm.command("scontrol", "update", "nodename=n[1-4]", "state=resume", check=False)
         for job in self._jobs():
             if job.reason in SLURMS_OWN:
                 self.slurm.command("scontrol", "release", str(job.id), check=False)
+            elif self._is_end_forgotten(job):
+                self.canceled.add(job.id)
+                self.slurm.command("scancel", str(job.id), check=False)
         return True
+
+    def _is_end_forgotten(self, job: Job) -> bool:
+        if job.state is not JobState.RUNNING or list((self.slurm.directory / "spool").glob(f"*/job{job.id:05}")):
+            return False
+        log = (self.slurm.directory / "log" / "slurmctld.log").read_text(errors="replace")
+        return f"_job_complete: JobId={job.id} WEXITSTATUS 0" in log
 
     def _last_poll(self) -> float:
         return float(self.daemon.ask("status", check=False).get("last_poll") or 0)
