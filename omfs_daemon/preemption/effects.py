@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.preemption.methods.base import Action
+from omfs_daemon.preemption.methods.base import Action, NodeOrder
 from omfs_daemon.preemption.preemption import Preemption, VictimState
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.preemption.state import JobPreempted, Record, State, apply
@@ -70,20 +70,33 @@ def in_order(chains: Iterable[Chain], missing: Mapping[Preemption, Sequence[Acti
     return [*found, *rest, *(chain for chain in chains if not chain.preemption)]
 
 
-def order_batches(chains: Iterable[Chain], most: int) -> list[list[Chain]]:
-    """First what belongs to preemptions and what has transitions, then the other orders, for at most ``most`` jobs in a
-    batch."""
-    chains = list(chains)
-    others = [chain for chain in chains if not chain.preemption and not chain.transitions]
-    found = [[chain for chain in chains if chain.preemption or chain.transitions]]
+def order_batches(chains: Sequence[Chain], most: int) -> list[list[Chain]]:
+    """First what belongs to preemptions and what has transitions, with all else about the same jobs; then the other
+    orders, for at most ``most`` jobs in a batch."""
+    urgent = {ref for chain in chains if chain.preemption or chain.transitions for ref in _refs_of_chain(chain)}
+    found: list[list[Chain]] = [[]]
+    others: list[Order] = []
+    for chain in chains:
+        if chain.preemption or chain.transitions or not urgent.isdisjoint(_refs_of_chain(chain)):
+            found[0].append(chain)
+        else:
+            others += chain.fields
     jobs = most
-    for part in (part for chain in others for order in chain.fields for part in parts_of(order, most)):
+    for part in (part for order in others for part in parts_of(order, most)):
         jobs += len(refs_of(part))
         if jobs > most:
             found.append([])
             jobs = len(refs_of(part))
         found[-1].append(Chain((part,)))
     return found
+
+
+def _refs_of_chain(chain: Chain) -> set[str]:
+    return {ref for order in (*chain.fields, *chain.transitions) for ref in _refs(order)}
+
+
+def _refs(order: Action) -> frozenset[str]:
+    return frozenset((order.ref,)) if isinstance(order, NodeOrder) else refs_of(order)
 
 
 def state_after(state: State, records: Iterable[Record]) -> State:
