@@ -84,6 +84,7 @@ class EffectsRunner:
         self._metrics = metrics
         self._clock = clock
         self._again_at: dict[_Key, float] = {}
+        self._boot = ""
         self._log = structlog.get_logger("orders")
 
     def carry_out(self, effects: Effects, observation: Observation, nodes: NodeWorkSettings, boot: str) -> None:
@@ -92,6 +93,8 @@ class EffectsRunner:
         What is left after ``SENDS_FOR`` is missing in the next cycle, too, and sent then. JournalError: nothing of a
         batch is done. GatewayError: the orders up to there may or may not have taken effect.
         """
+        if boot != self._boot:
+            self._boot, self._again_at = boot, {}  # what the slurmctld before took, this one may have forgotten
         first, *others = order_batches(self._not_sent_lately(effects.chains), JOBS_AT_ONCE)
         marked = self._record(first, effects.records, observation, boot)
         for preemption in effects.begun:

@@ -62,6 +62,9 @@ def add_orders(
     missing = {preemption: transitions(preemption, observation, settings) for preemption in own.preemptions.values()}
     is_due = is_full and state.pause is None
     resumes = resume_preempted(state, suggested, verdict, observation, settings) if is_due else []
+    # What is repeated after a restart of slurmctld must have taken effect before anything else is done to the job.
+    repeated = {ref for chain in effects.chains for ref in chain.refs}
+    resumes = [chain for chain in resumes if repeated.isdisjoint(chain.refs)]
     effects.chains = [*in_order(fields.chains, missing), *resumes, *effects.chains]
     fields.chains = []
     effects.add(fields)

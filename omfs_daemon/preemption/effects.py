@@ -23,6 +23,11 @@ class Chain:
     transitions: tuple[Action, ...] = ()
     preemption: int = 0
 
+    @property
+    def refs(self) -> set[str]:
+        """The jobs that they are for."""
+        return {ref for order in (*self.fields, *self.transitions) for ref in _refs(order)}
+
 
 class PreemptionEnd(NamedTuple):
     """A preemption that is over, and those of its victims that it has preempted."""
@@ -73,11 +78,11 @@ def in_order(chains: Iterable[Chain], missing: Mapping[Preemption, Sequence[Acti
 def order_batches(chains: Sequence[Chain], most: int) -> list[list[Chain]]:
     """First what belongs to preemptions and what has transitions, with all else about the same jobs; then the other
     orders, for at most ``most`` jobs in a batch."""
-    urgent = {ref for chain in chains if chain.preemption or chain.transitions for ref in _refs_of_chain(chain)}
+    urgent = {ref for chain in chains if chain.preemption or chain.transitions for ref in chain.refs}
     found: list[list[Chain]] = [[]]
     others: list[Order] = []
     for chain in chains:
-        if chain.preemption or chain.transitions or not urgent.isdisjoint(_refs_of_chain(chain)):
+        if chain.preemption or chain.transitions or not urgent.isdisjoint(chain.refs):
             found[0].append(chain)
         else:
             others += chain.fields
@@ -89,10 +94,6 @@ def order_batches(chains: Sequence[Chain], most: int) -> list[list[Chain]]:
             jobs = len(refs_of(part))
         found[-1].append(Chain((part,)))
     return found
-
-
-def _refs_of_chain(chain: Chain) -> set[str]:
-    return {ref for order in (*chain.fields, *chain.transitions) for ref in _refs(order)}
 
 
 def _refs(order: Action) -> frozenset[str]:

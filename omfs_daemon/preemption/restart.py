@@ -27,8 +27,12 @@ SAVED_WITHIN = 10.0
 """Seconds after which slurmctld has saved what it has done; it does so every five (measured: at most 4.9 s late)."""
 
 
+_STATE = {Verb.REQUEUE: JobState.COMPLETING, Verb.SUSPEND: JobState.SUSPENDED}
+"""What jobs are shown as whose orders are repeated: nobody may take them for running."""
+
+
 class Forgotten(NamedTuple):
-    """``observation``: with jobs that are about to leave shown as completing, so that nobody takes them for running."""
+    """``observation``: with the jobs whose orders are repeated as if these had been carried out."""
 
     effects: Effects
     observation: Observation
@@ -95,7 +99,7 @@ def after_restart(state: State, observation: Observation, boot: str, now: float)
             text = f"slurmctld was restarted and had forgotten that it was to {order.verb} the job: ordered again"
             effects.events.append(JobEvent(now, ref, known.user, known.account, "ordered_again", text))
         if job is not None and (order.verb is Verb.REQUEUE or ref in wanted):
-            leaving.append(replace(job, state=JobState.COMPLETING))
+            leaving.append(replace(job, state=_STATE[order.verb]))
     if saved:
         effects.records.append(OrdersSaved(tuple(saved)))
     if repeated:

@@ -50,7 +50,8 @@ class Scene:
 
     @property
     def hold(self) -> Hold:
-        return self.site.job(self.job).hold
+        """Also of a running job, of which Slurm shows none."""
+        return self.site.slurm.records[self.job].hold
 
     def wanted_holds(self, _jobs: Sequence[Job]) -> set[str]:
         """Of these jobs, those that the daemon wants to hold."""

@@ -351,6 +351,10 @@ class RealScene(Scene):
     def state(self) -> JobState:
         return self.site.job(self.job).state  # type: ignore[no-any-return]
 
+    @property
+    def hold(self) -> Hold:
+        return self.site.job(self.job).hold  # type: ignore[no-any-return]
+
     def wanted_holds(self, jobs: Sequence[Job]) -> set[str]:
         """Those for which ``omfs why`` gives a reason."""
         why = {job.ref: self.site.cluster.daemon.why(job.id)["now"] for job in jobs if is_held(job)}

@@ -1,0 +1,36 @@
+"""slurmctld is killed right after it has taken orders; the preemption is undone in the cycle that finds that out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.holds import is_held
+from tests.support.fake_site import Site
+
+SOON = 0.4
+"""Seconds: sooner than an order without effect would be sent again."""
+
+
+@pytest.mark.parametrize("method", ["requeue", "suspend"])
+@pytest.mark.parametrize("plugin", [True, False])
+def test_the_victims_run_again(tmp_path: Path, method: str, plugin: bool) -> None:
+    site = Site(tmp_path, plugin=plugin)
+    victims = [site.submit("bio", method=method, run_time=100) for _ in range(4)]
+    site.run(2)
+    urgent = site.submit("alarm", urgent=True, cpus=16, hosts=4)
+    saved = site.slurm.save()
+    site.step(seconds=SOON)
+    assert not any(site.runs(job) for job in victims)
+    site.slurm.restart(saved)
+    site.slurm.drain("n4")  # a restarted slurmctld shows nodes that have not answered yet likewise
+    site.step(seconds=SOON)
+    assert not site.journal.state.preemptions
+    site.slurm.cancel(urgent)
+    site.run(3, step=SOON)
+    site.slurm.node_up("n4")
+    site.run_until(lambda: site.runs(*victims), limit=60)
+    assert not any(is_held(job) for job in site.gateway.jobs())
+    site.rest(limit=400)
+    assert set(site.outcomes().values()) == {"COMPLETED", "CANCELLED"}
