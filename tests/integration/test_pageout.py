@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from omfs_daemon.daemon.node_client.transport import Local
 from omfs_daemon.daemon.node_client.work_queue import ThreadedWorkQueue
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork, NodeWorkState, NodeWorkStatus
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from tests.support.omfs_node_jobs import swap
 from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
@@ -53,31 +53,10 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def swap() -> Iterator[Callable[[int], None]]:
-    """Add a swap file of so many MB."""
-    files: list[Path] = []
-
-    def add(size: int) -> None:
-        descriptor, name = tempfile.mkstemp(prefix="omfs-swap-", dir="/var/tmp")
-        path = Path(name)
-        os.posix_fallocate(descriptor, 0, size * MB)
-        os.close(descriptor)
-        files.append(path)
-        subprocess.run(["mkswap", "-q", name], check=True, timeout=LIMIT)
-        subprocess.run(["swapon", name], check=True, timeout=LIMIT)
-
-    try:
-        yield add
-    finally:
-        for path in files:
-            subprocess.run(["swapoff", str(path)], check=True, timeout=LIMIT)
-            path.unlink()
-
-
-@pytest.fixture(scope="module")
-def big_swap(swap: Callable[[int], None]) -> None:
+def big_swap() -> Iterator[None]:
     """Of its own: other tests take theirs away when they end."""
-    swap(1000)
+    with swap(1000):
+        yield
 
 
 @pytest.fixture
