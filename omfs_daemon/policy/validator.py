@@ -21,6 +21,7 @@ from omfs_daemon.policy.arrays.placement import serves
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.plan import Plan, PlannedPreemption, PlannedResume, Start
 from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.policy.start_checks.answer import Answer
 from omfs_daemon.policy.victims.eligibility import are_borrowers, has_preemptions_left, is_mature, may_take_all
 from omfs_daemon.policy.victims.need import ResourceNeed
 from omfs_daemon.policy.working_state import WorkingState
@@ -90,13 +91,15 @@ class RefusedAction(NamedTuple):
 class Verdict(NamedTuple):
     """What may be carried out, and what was refused.
 
-    ``costs``: the estimated cost of each accepted victim, by ``Job.ref`` and method.
+    ``costs``: the estimated cost of each accepted victim, by ``Job.ref`` and method. ``answers``: by preemptor, whether
+    Slurm would start it on the freed nodes; one that is not there needs no answer.
     """
 
     preemptions: tuple[PlannedPreemption, ...]
     resumes: tuple[PlannedResume, ...]
     refused: tuple[RefusedAction, ...]
     costs: Mapping[tuple[str, str], PreemptionCost] = {}
+    answers: Mapping[str, Answer] = {}
 
 
 def validate(
