@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 class Node:
     """One node. ``up``: Slurm would start a job on it now (it is not down, drained, or in maintenance). ``works``: the
     jobs that it has run on, and suspended ones can be resumed, also where it is drained or in maintenance.
+    ``silent``: it does not respond to slurmctld, and only that keeps jobs from starting there.
 
     ``cpus_taken``, ``memory_taken``: allocated according to Slurm, including the memory of suspended jobs.
     ``gres``: counts by name; typed entries (``gpu:a100``) and their sum (``gpu``).
@@ -19,6 +20,7 @@ class Node:
     memory: int
     up: bool = True
     works: bool = True
+    silent: bool = False
     state: str = "IDLE"
     gres: tuple[tuple[str, int], ...] = ()
     features: frozenset[str] = frozenset()

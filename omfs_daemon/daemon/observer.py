@@ -21,6 +21,9 @@ NODES_SHARE_OF_TIME = 0.02
 """Nodes change seldom: polling them may take at most this part of the time."""
 
 
+REGISTERS_WITHIN = 10.0
+"""Seconds after a restart of slurmctld in which nodes that do not respond may only not have answered yet."""
+
 LEAVES_WITHIN = 120.0
 """Seconds after which a node that a job does not leave counts as closed: KillWait and UnkillableStepTimeout, by default
 30 and 60 s, and some for an epilog."""
@@ -45,6 +48,7 @@ class Observer:
         self._partitions: Mapping[str, Partition] = {}
         self._nodes_again_at = float("-inf")
         self._boot = ""
+        self._registered_at = float("-inf")
         self._odd: frozenset[tuple[str, bool]] = frozenset()
         self._leaving: dict[int, float] = {}
         self._blocked: frozenset[str] = frozenset()
@@ -56,9 +60,9 @@ class Observer:
         taken = self._clock()
         jobs = self._gateway.jobs()
         if taken >= self._nodes_again_at:
-            self._nodes = {node.name: node for node in self._gateway.nodes()}
-            self._partitions = {partition.name: partition for partition in self._gateway.partitions()}
             self._ask_boot()
+            self._nodes = {node.name: self._if_registered(node, taken) for node in self._gateway.nodes()}
+            self._partitions = {partition.name: partition for partition in self._gateway.partitions()}
             now = self._clock()
             self._nodes_again_at = now + (now - taken) * (1 / NODES_SHARE_OF_TIME - 1)
         elif any(node.cpus_taken for node in self._nodes.values()):
@@ -95,7 +99,14 @@ class Observer:
         return self._boot
 
     def _ask_boot(self) -> None:
-        self._boot = self._gateway.settings().values.get("BOOT_TIME", "")
+        before, self._boot = self._boot, self._gateway.settings().values.get("BOOT_TIME", "")
+        if before not in ("", self._boot):
+            self._registered_at = self._clock() + REGISTERS_WITHIN
+
+    def _if_registered(self, node: Node, taken: float) -> Node:
+        """Nodes that do not respond to a slurmctld that has just started count as up, so that no preemption is undone
+        for them."""
+        return replace(node, up=True, works=True) if node.silent and taken < self._registered_at else node
 
     def has_urgent_polls(self, rules: Rules) -> bool:
         """Whether polls for urgent jobs alone are possible and useful."""

@@ -24,7 +24,7 @@ def test_the_victims_run_again(tmp_path: Path, method: str, plugin: bool) -> Non
     site.step(seconds=SOON)
     assert not any(site.runs(job) for job in victims)
     site.slurm.restart(saved)
-    site.slurm.drain("n4")  # a restarted slurmctld shows nodes that have not answered yet likewise
+    site.slurm.drain("n4")
     site.step(seconds=SOON)
     assert not site.journal.state.preemptions
     site.slurm.cancel(urgent)
@@ -34,3 +34,15 @@ def test_the_victims_run_again(tmp_path: Path, method: str, plugin: bool) -> Non
     assert not any(is_held(job) for job in site.gateway.jobs())
     site.rest(limit=400)
     assert set(site.outcomes().values()) == {"COMPLETED", "CANCELLED"}
+
+
+def test_a_preemption_goes_on_while_nodes_register_with_a_new_slurmctld(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    for _ in range(4):
+        site.submit("bio", method="requeue", run_time=100)
+    site.run(2)
+    urgent = site.submit("alarm", urgent=True, cpus=16, hosts=4)
+    site.step(seconds=SOON)
+    site.slurm.restart(site.slurm.save())
+    site.run_until(lambda: site.runs(urgent), limit=60)
+    assert site.journal.state.next_preemption == 2, "none was undone and begun anew"

@@ -21,7 +21,8 @@ _NODE_STARTS_JOBS = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLAN
 # On these it lets jobs end that are there, also suspended ones that are resumed: a reboot or a power-down waits for
 # them.
 _NODE_KEEPS_JOBS = _NODE_STARTS_JOBS | {"DRAIN", "MAINTENANCE", "RESERVED", "REBOOT_REQUESTED", "POWER_DOWN"}
-_NODE_MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN"}
+_SILENT = "NOT_RESPONDING"
+_NODE_MARKS = {"*": _SILENT, "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN"}
 _NODE_MARKS |= {"$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}
 _FIELD = re.compile(r"(\S+?)=(\S*)")
 _SETTING = re.compile(r"(\S+)\s*=\s?(.*)")
@@ -83,6 +84,7 @@ def _node(fields: dict[str, str]) -> Node:
             memory=values.memory(fields["RealMemory"]),
             up=words <= _NODE_STARTS_JOBS,
             works=words <= _NODE_KEEPS_JOBS,
+            silent=_SILENT in words and words - {_SILENT} <= _NODE_STARTS_JOBS,
             state=fields["State"],
             gres=values.pairs(values.gres(fields.get("Gres", ""))),
             features=frozenset(values.names(fields.get("ActiveFeatures", ""))),

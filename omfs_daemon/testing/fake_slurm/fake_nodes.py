@@ -50,7 +50,8 @@ class FakeNode:
     """One node and what of it is taken. ``completing`` counts jobs whose end is not over: nothing starts here then.
 
     ``closed``: why no job starts here although the node works, as Slurm names it (``DRAIN``); "" if they do. ``stuck``:
-    no job that is completing here ever leaves, because an epilog or slurmd itself hangs.
+    no job that is completing here ever leaves, because an epilog or slurmd itself hangs. ``silent``: slurmctld has
+    started, and the node has not registered with it yet.
     """
 
     node: Node
@@ -62,6 +63,7 @@ class FakeNode:
     up: bool = True
     closed: str = ""
     stuck: bool = False
+    silent: bool = False
 
     @classmethod
     def empty(cls, node: Node) -> FakeNode:
@@ -81,7 +83,7 @@ class FakeNode:
 
     @property
     def starts_jobs(self) -> bool:
-        return self.up and not self.closed
+        return self.up and not self.closed and not self.silent
 
     @property
     def has_free_cpus(self) -> bool:
@@ -90,11 +92,13 @@ class FakeNode:
     def view(self) -> Node:
         """The node as Slurm shows it."""
         taken = self.busy.bit_count()
+        closed = [*filter(None, (self.closed, NOT_RESPONDING if self.silent else ""))]
         return replace(
             self.node,
             up=self.starts_jobs,
-            works=self.up and self.closed != NOT_RESPONDING,
-            state="+".join(filter(None, (self._state(taken), self.closed))),
+            works=self.up and NOT_RESPONDING not in closed,
+            silent=self.up and closed == [NOT_RESPONDING],
+            state="+".join([self._state(taken), *closed]),
             cpus_taken=taken,
             memory_taken=self.memory,
         )

@@ -21,6 +21,10 @@ from omfs_daemon.testing.fake_slurm.job_table import JobTable
 
 _KEPT = ("history", "epoch")
 
+REGISTERS_WITHIN = 1.5
+"""Seconds until all nodes have answered a slurmctld that has just started. Until then it shows them as not responding,
+and starts no jobs there."""
+
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
@@ -58,6 +62,8 @@ class Restarts(JobLifecycle):
         self._running.clear()
         for node in self.fake_nodes.values():
             node.reset()
+            node.silent = True
+        self.plan(self.now + REGISTERS_WITHIN, self._all_registered)
         self.licenses.reset()
         for record in known.values():
             record.epoch += 1
@@ -69,6 +75,11 @@ class Restarts(JobLifecycle):
                 self._jobs.retire(record)
         for record in list(self._jobs.records.values()):
             self._recover(record, saved.records.get(record.id, found.get(record.id, record)), found, fails)
+        self.wake()
+
+    def _all_registered(self) -> None:
+        for node in self.fake_nodes.values():
+            node.silent = False
         self.wake()
 
     def _recover(self, record: Record, saved: Record, found: dict[int, Record], fails: Callable[[int], bool]) -> None:

@@ -438,6 +438,13 @@ class TestNodes:
     def test_works(self, state: str, works: bool) -> None:
         assert parse_cluster.parse_nodes(NODE.format(state=state))[0].works is works
 
+    @pytest.mark.parametrize(
+        ("state", "silent"),
+        [("IDLE*", True), ("MIXED+NOT_RESPONDING", True), ("IDLE", False), ("MIXED*+DRAIN", False), ("DOWN*", False)],
+    )
+    def test_silent(self, state: str, silent: bool) -> None:
+        assert parse_cluster.parse_nodes(NODE.format(state=state))[0].silent is silent
+
     @pytest.mark.parametrize("text", ["rubbish\n", "NodeName=n1 State=IDLE\n"])
     def test_what_is_not_understood_is_an_error(self, text: str) -> None:
         with pytest.raises(ParseError):
