@@ -10,6 +10,7 @@ import structlog
 
 from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.marks import parse_admin_comment
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
@@ -165,11 +166,16 @@ class EffectsRunner:
         """The fields with their AdminComments. The number is on disk before a mark has it: none is used twice."""
         number, stored = self._journal.state.sequence + 1, StoredMarks(observation.job)
         marked: list[list[Order | MarkedOrder]] = [with_marks(chain.fields, stored, number) for chain in chains]
-        written = [order.order for fields in marked for order in fields if isinstance(order, MarkedOrder)]
+        written = [order for fields in marked for order in fields if isinstance(order, MarkedOrder)]
         if not written:
             return marked, []
-        holds = tuple(ref for order in written if isinstance(order, HoldJobs) for ref in order.refs)
-        releases = tuple(ref for order in written if isinstance(order, ReleaseJobs) for ref in order.refs)
+        holds = tuple(ref for order in written if isinstance(order.order, HoldJobs) for ref in order.order.refs)
+        releases = tuple(
+            ref
+            for order in written
+            if isinstance(order.order, ReleaseJobs) and parse_admin_comment(order.comment).number == number
+            for ref in order.order.refs
+        )
         return marked, [OrdersNumbered(number, holds, releases)]
 
     def _send(

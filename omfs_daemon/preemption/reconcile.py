@@ -110,7 +110,8 @@ def _fields(
                 left.append((ref, name))
             elif seen in _values_of_ours(name, all_owned) and seen != owned.baseline:
                 missing.setdefault(ref, {})[name] = owned.baseline, 0
-                if owned.wanted_by or not (name is JobField.KEPT_LICENSES or _is_given_back(owned, now)):
+                is_late = name is not JobField.KEPT_LICENSES and now - owned.since > SAVED_WITHIN
+                if owned.wanted_by or is_late:
                     sets.append(FieldSet(ref, name, replace(owned, wanted_by=NOBODY, since=now)))
             elif not _is_given_back(owned, now):
                 left.append((ref, name))
@@ -139,8 +140,9 @@ def _is_refused_for_good(owned: OwnedField, name: JobField, now: float) -> bool:
 
 
 def _is_given_back(owned: OwnedField, now: float) -> bool:
-    """Whether it is set back now: slurmctld may still forget that, and our value must be known as ours then."""
-    return owned.wanted_by == NOBODY and now - owned.since <= SAVED_WITHIN
+    """Whether it was set back lately: slurmctld may still forget that, and our value must be known as ours then. The
+    order may be later than ``since`` by as long as slurmctld may take to save it."""
+    return owned.wanted_by == NOBODY and now - owned.since <= 2 * SAVED_WITHIN
 
 
 def _values_of_ours(name: JobField, owned: Mapping[JobField, OwnedField]) -> Iterable[Value]:

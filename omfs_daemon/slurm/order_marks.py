@@ -71,8 +71,9 @@ def _divided(order: MarkingOrder, stored: StoredMarks, number: int) -> list[Mark
         if before is None or (isinstance(order, ReleaseJobs) and not before.is_held):
             continue
         comment = before.comment
-        # A mark that says the same stays: jobs that were marked together can be marked together again.
-        is_kept = isinstance(order, MarkJobs) and comment.word is word
+        # A mark that says the same stays: jobs that were marked together can be marked together again, and a release
+        # that is repeated is known by the number that it had, whether this order reaches Slurm or not.
+        is_kept = not isinstance(order, HoldJobs) and comment.word is word
         mark = comment.mark if is_kept else numbered_mark(word, number)
         sentence = order.sentence or (comment.sentence if isinstance(order, HoldJobs) else "")
         groups.setdefault(compose_admin_comment(mark, comment.mark, sentence, comment.foreign), []).append(ref)

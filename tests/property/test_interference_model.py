@@ -183,6 +183,56 @@ REGRESSIONS: dict[str, tuple[Cluster, list[Event], bool]] = {
         ],
         False,
     ),
+    "a release is repeated, and fails again before it is sent": (
+        Cluster(),
+        [
+            *(("submit", "chem", "requeue", "", 2, 20) for _ in range(4)),
+            ("wait", 2.0),
+            ("by hand", Actor.ROOT, "hold", 0),
+            *(("submit", "bio", "requeue", "", cpus, 1) for cpus in (1, 1, 4)),
+            ("fault", Fault.DEAD, "end_hold", 2),
+            ("submit", "bio", "requeue", "", 1, 1),
+            ("wait", 0.5),
+            ("wait", 9.0),
+        ],
+        False,
+    ),
+    "slurmctld forgets that a job was unpinned, which it needed long ago": (
+        Cluster(),
+        [
+            ("submit", "chem", "dmtcp", "", 4, 20),
+            ("submit", "chem", "requeue", "", 2, 20),
+            ("submit", "bio", "requeue", "", 2, 20),
+            ("wait", 2.0),
+            *(
+                ("submit", "bio", method, "", cpus, 1)
+                for method, cpus in [
+                    *[("requeue", 1)] * 2,
+                    *[("suspend", 1)] * 3,
+                    ("suspend", 2),
+                    *[("requeue", 1)] * 3,
+                ]
+            ),
+            ("submit", "physics", "requeue", "", 4, 34),
+            ("settle",),
+            ("submit", "bio", "urgent", "", 4, 25),
+            ("submit", "bio", "requeue", "", 1, 1),
+            ("settle",),
+            *(event for wait in (3.0, 3.0, 9.0) for event in (("wait", wait), ("submit", "bio", "requeue", "", 1, 1))),
+            ("settle",),
+            ("submit", "bio", "requeue", "", 1, 1),
+            ("kill slurmctld", 0.1, [False]),
+            ("submit", "bio", "requeue", "", 1, 1),
+            ("settle",),
+            ("submit", "bio", "urgent", "", 4, 1),
+            ("kill slurmctld", 0.1, [False]),
+            ("submit", "bio", "requeue", "", 1, 1),
+            ("settle",),
+            ("kill slurmctld", 3.0, [False]),
+            ("submit", "bio", "requeue", "", 1, 1),
+        ],
+        True,
+    ),
     "an administrator holds a running job right before omfsd marks it": (
         Cluster(((8, 1), (2, 0)), "uneven"),
         [

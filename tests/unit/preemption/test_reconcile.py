@@ -77,7 +77,7 @@ def test_what_slurmctld_may_forget_to_set_back_is_still_known_as_ours() -> None:
     assert compared(pinned(), state=state).records == [], "it may be forgotten yet"
     assert orders_of(compared(pinned("n1"), state=state)) == [PinNodes("7", ())]
     later = Observation(Snapshot(NOW, {7: pinned()}, {}, {}))
-    left = reconcile(Desired(), state, later, NOW + SAVED_WITHIN + 1)
+    left = reconcile(Desired(), state, later, NOW + 2 * SAVED_WITHIN + 1)
     assert left.records == [FieldsLeft((("7", JobField.NODES),))]
 
 
