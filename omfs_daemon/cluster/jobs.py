@@ -74,8 +74,9 @@ class Job:
     ``requeue``: it was not submitted with --no-requeue. ``batch``: by sbatch; Slurm requeues no others, whatever
     ``requeue`` says. ``required_nodes`` in the request is the
     *present* ReqNodeList, so it includes nodes to which we pinned the job. ``licenses``: by name, requested while it
-    waits and held from its start to its end. ``special_exit``: it is held because its script ended with an exit code
-    that slurm.conf lists in RequeueExitHold. ``failed``: it has ended, and Slurm says FAILED. ``set_aside``: why the
+    waits and held from its start to its end. ``deadline``: by then Slurm ends it (sbatch(1)). ``special_exit``: it is
+    held because its script ended with an exit code that slurm.conf lists in RequeueExitHold. ``failed``: it has ended,
+    and Slurm says FAILED. ``set_aside``: why the
     daemon leaves the job to Slurm ("": it does not), because a field cannot be read, or jobs of its kind are not
     supported. Then fields may be missing; an allocation of 0 CPUs on a node, or a request of 0 CPUs, cannot be read.
     """
@@ -98,6 +99,7 @@ class Job:
     start: float | None = None
     run_time: float = 0.0
     time_limit: float = inf
+    deadline: float = inf
     allocations: tuple[Allocation, ...] = ()
     licenses: tuple[tuple[str, int], ...] = ()
     array_id: int | None = None

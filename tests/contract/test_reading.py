@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
@@ -179,3 +181,22 @@ def test_lists_show_admin_comments(world: World) -> None:
 
 def test_an_unknown_job_is_refused_an_admin_comment(world: World) -> None:
     assert [refusal.ref for refusal in world.gateway.set_admin_comment(["999999"], "x")] == ["999999"]
+
+
+@pytest.mark.parametrize(
+    ("what", "held", "started"),
+    [
+        (Submission(JobRequest(2, nodes=2, max_nodes=3), open_tasks=True), 2, 3),
+        (Submission(JobRequest(1, max_nodes=1, min_cpus_per_node=2)), 2, 2),
+        (Submission(JobRequest(2, nodes=2, max_nodes=2, min_cpus_per_node=2)), 4, 4),
+    ],
+)
+def test_a_held_job_counts_with_the_cpus_that_its_nodes_imply(
+    world: World, what: Submission, held: int, started: int
+) -> None:
+    """Slurm shows NumCPUs=1 or 2 of these until they start."""
+    job_id = world.submit(replace(what, hold=Hold.USER))
+    assert world.job(job_id).request.cpus == held
+    assert world.user_release(job_id)
+    world.until(lambda: world.runs(job_id))
+    assert sum(allocation.cpus for allocation in world.job(job_id).allocations) == started

@@ -317,7 +317,7 @@ def _arguments(what: Submission) -> list[str]:
     request = what.request
     nodes = f"{request.nodes}-{request.max_nodes}" if request.max_nodes else str(request.nodes)
     chosen = {
-        f"--ntasks={request.cpus}": True,
+        f"--ntasks={request.cpus}": not what.open_tasks,
         f"--nodes={nodes}": request.nodes > 1 or request.max_nodes > 0,
         f"--mincpus={request.min_cpus_per_node}": request.min_cpus_per_node > 1,
         f"--mem-per-cpu={request.memory_per_cpu // MB}M": request.memory_per_cpu > 0,

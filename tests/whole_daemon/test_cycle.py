@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.holds import admin_comment_of, is_held_by_us
-from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.cluster.marks import SUBMIT_MARK, MarkWord
 from omfs_daemon.preemption.state import Pause
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
+from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from tests.support.fake_site import Site, site_rules
 from tests.support.preemption_cases import word_of
 
@@ -74,6 +75,21 @@ def test_a_non_preemptible_job_waits_beyond_its_entitlement(site: Site) -> None:
     assert not any(site.runs(job) for job in first)
     site.rest()
     assert all_completed(site)
+
+
+@pytest.mark.parametrize(
+    ("request_", "open_tasks"),
+    [
+        (JobRequest(2, nodes=2, max_nodes=3), True),  # -N2-3
+        (JobRequest(1, max_nodes=1, min_cpus_per_node=2), False),  # --mincpus=2
+    ],
+)
+def test_a_job_whose_size_slurm_does_not_show_while_it_is_held_starts(
+    site: Site, request_: JobRequest, open_tasks: bool
+) -> None:
+    held = {"hold": Hold.USER, "admin_comment": SUBMIT_MARK, "run_time": 20.0}
+    job = site.slurm.submit(Submission(request_, open_tasks, account="bio", **held))  # type: ignore[arg-type]
+    site.run_until(lambda: site.runs(job), limit=30)
 
 
 def test_without_the_plug_in_waiting_jobs_are_held_all_the_same(site: Site) -> None:

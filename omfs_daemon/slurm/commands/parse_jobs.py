@@ -30,6 +30,8 @@ _MOST_LOCAL_ID = 0x03FFFFFF
 # In a list of dependencies; what is fulfilled Slurm takes off the list.
 UNFULFILLED, FAILED = "(unfulfilled)", "(failed)"
 
+_CPU = "cpu"  # of tres-per-task
+
 Value = TypeVar("Value")
 
 
@@ -58,6 +60,8 @@ class JobRow(NamedTuple):
     tres_per_node: str
     tres_per_socket: str
     tres_per_task: str
+    tasks_per_node: str
+    cpus_per_tres: str
     over_subscribe: str
     features: str
     licenses: str
@@ -71,6 +75,7 @@ class JobRow(NamedTuple):
     start: str
     time_used: str
     time_limit: str
+    deadline: str
     restarts: str
     requeue: str
     batch: str
@@ -96,10 +101,10 @@ _SQUEUE_NAMES = (
         "QOS",
     ),
     *("tres-alloc", "NumCPUs", "NumTasks", "MinCpus", "NumNodes", "MaxNodes", "MinMemory"),
-    *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"),
+    *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task", "NTPerNode", "cpus-per-tres"),
     *("{sharing}", "Feature", "Licenses", "ReqNodes", "NodeList", "PriorityLong", "Nice", "SubmitTime"),
-    *("EligibleTime", "Dependency", "StartTime", "TimeUsed", "TimeLimit", "RestartCnt", "Requeue", "BatchFlag"),
-    *("Name", "Comment", "admin_comment"),
+    *("EligibleTime", "Dependency", "StartTime", "TimeUsed", "TimeLimit", "Deadline", "RestartCnt", "Requeue"),
+    *("BatchFlag", "Name", "Comment", "admin_comment"),
 )
 
 # squeue(1), JOB STATE CODES; a job that holds no resources any more has ENDED, one that may still hold some has not.
@@ -191,6 +196,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tupl
         start=read(None, _start, row, state),
         run_time=0.0 if row.time_used == "INVALID" else read(0.0, values.duration, row.time_used),
         time_limit=read(inf, values.duration, row.time_limit),
+        deadline=read(None, values.epoch, row.deadline) or inf,
         allocations=whole_nodes(row) if allocations is None else allocations,
         licenses=values.license_counts(row.licenses),
         array_id=read(None, values.whole, row.array_job_id) if task_ids else None,
@@ -291,17 +297,19 @@ def _hold(row: JobRow) -> Hold:
 
 def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> JobRequest:
     allocated = values.tres(row.tres)
-    cpus = values.count(row.cpus)
+    shown = values.count(row.cpus)
     node_count, most = _node_counts(row, allocated)
-    per_cpu, per_node = _memory(row, allocated, cpus, node_count) if memory_counts else (0, 0)
+    per_cpu, per_node = _memory(row, allocated, shown, node_count) if memory_counts else (0, 0)
+    gres = _gres(row, node_count)
+    cpus, per_node_cpus = _cpus(row, shown, node_count, gres)
     return JobRequest(
         cpus=cpus,
         nodes=node_count,
         max_nodes=most,
-        min_cpus_per_node=values.count(row.min_cpus),
+        min_cpus_per_node=per_node_cpus,
         memory_per_cpu=per_cpu,
         memory_per_node=per_node,
-        gres=values.pairs(_gres(row, node_count)),
+        gres=values.pairs(gres),
         features=values.text(row.features),
         # OK and YES share nodes; USER and MCS do so with some jobs only, which is not modeled.
         exclusive=row.over_subscribe not in ("OK", "YES"),
@@ -318,8 +326,23 @@ def _node_counts(row: JobRow, allocated: dict[str, str]) -> tuple[int, int]:
     job's own least number; a MaxNodes that equals the raised number is not the user's either.
     """
     shown, most = values.count(row.nodes), values.count(row.max_nodes)
-    least = values.count(allocated.get("node", row.nodes))
-    return max(1, least), 0 if least < shown == most else most
+    least = max(1, values.count(allocated.get("node", row.nodes)))
+    tasks_per_node = values.count(values.text(row.tasks_per_node) or "0")
+    if tasks_per_node:
+        least = max(least, ceil(values.count(row.tasks) / tasks_per_node))
+    return least, 0 if least < shown == most else most
+
+
+def _cpus(row: JobRow, shown: int, node_count: int, gres: dict[str, int]) -> tuple[int, int]:
+    """(in all, at least on each node). Until a job starts, NumCPUs lacks what follows from its nodes, --mincpus, and
+    --cpus-per-gpu."""
+    each = values.gres(row.cpus_per_tres)
+    per_task = values.gres(row.tres_per_task).get(_CPU, 1)
+    for_gres = sum(number * gres.get(name, 0) for name, number in each.items())
+    per_node = max(1, values.count(row.min_cpus), per_task, for_gres)
+    if row_state(row) is not JobState.PENDING:
+        return shown, per_node
+    return max(shown, node_count * per_node), per_node
 
 
 def _memory(row: JobRow, allocated: dict[str, str], cpus: int, node_count: int) -> tuple[int, int]:
@@ -339,5 +362,7 @@ def _gres(row: JobRow, node_count: int) -> dict[str, int]:
     if not counts:
         counts = {name: ceil(count / node_count) for name, count in values.gres(row.tres_per_job).items()}
     if not counts:
-        counts = values.gres(row.tres_per_task, ceil(values.whole(row.tasks) / node_count))
+        by_task = values.gres(row.tres_per_task, ceil(values.whole(row.tasks) / node_count))
+        # Since 23.11 --cpus-per-task is among them, later licenses are, too ("license/fluent").
+        counts = {name: count for name, count in by_task.items() if name != _CPU and "/" not in name}
     return counts

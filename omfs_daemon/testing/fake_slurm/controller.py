@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.testing.fake_slurm.events import Timing
 from omfs_daemon.testing.fake_slurm.fake_job_submit import (
@@ -90,7 +90,7 @@ class FakeSlurm(NodeFailures, Restarts):
             what,
             uid,
             self.now,
-            replace(what.request, partitions=partitions),
+            _implied(replace(what.request, partitions=partitions)),
             partitions,
             hold=what.hold,
             nice=what.nice,
@@ -349,3 +349,8 @@ class FakeSlurm(NodeFailures, Restarts):
 
     def _backfill(self) -> None:
         self._scheduler.backfill_pass(self.now, self._running.values())
+
+
+def _implied(request: JobRequest) -> JobRequest:
+    """With the CPUs that its nodes imply, which Slurm counts only when the job starts."""
+    return replace(request, cpus=max(request.cpus, request.nodes * request.min_cpus_per_node))

@@ -21,7 +21,8 @@ class Submission:
     """One ``sbatch``.
 
     ``run_time`` is the work in seconds; a requeued job starts its work anew, except for what it had done when it
-    last got the signal ``saves_on``. ``priority`` is what Slurm's own factors give. ``begin`` is an absolute time,
+    last got the signal ``saves_on``. ``open_tasks``: without --ntasks, so it gets as many nodes as there are, up to its
+    most, with their least CPUs. ``priority`` is what Slurm's own factors give. ``begin`` is an absolute time,
     ``after`` are jobs that must have ended (afterany). ``array`` are task ids. A job that
     ``ignores_term`` ends only by SIGKILL. ``licenses`` by name; ``launched``: its batch script runs under omfs-run.
     ``heterogeneous``: the job is the first part of a heterogeneous one. ``interactive``: salloc or srun, not sbatch:
@@ -29,6 +30,7 @@ class Submission:
     """
 
     request: JobRequest
+    open_tasks: bool = False
     user: str = "alice"
     account: str = ""
     run_time: float = inf

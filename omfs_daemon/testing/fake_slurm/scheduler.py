@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -162,11 +163,20 @@ class Scheduler:
         for name in names:
             nodes = [node for node in free[name] if node.name not in kept] if kept else free[name]
             while record in self.queue and self._has_licenses(record):
-                placements = place_job(record.request, nodes, self._exclusive(record, name))
+                placements = self._place(record, nodes, name)
                 if placements is None:
                     break
                 self._start(record, name, placements)
         return record not in self.queue
+
+    def _place(self, record: Record, nodes: Sequence[FakeNode], name: str) -> list[Placement] | None:
+        """Where the job fits now; one that leaves its tasks open gets as many nodes as it may have."""
+        request, exclusive = record.request, self._exclusive(record, name)
+        if not record.what.open_tasks:
+            return place_job(request, nodes, exclusive)
+        counts = range(request.max_nodes, request.nodes - 1, -1)
+        tries = (replace(request, nodes=count, cpus=count * request.min_cpus_per_node) for count in counts)
+        return next(filter(None, (place_job(wider, nodes, exclusive) for wider in tries)), None)
 
     def _exclusive(self, record: Record, name: str) -> bool:
         return record.request.exclusive or self._partitions[name].exclusive
@@ -190,7 +200,7 @@ class Scheduler:
         return [name for name in record.partitions if self._partitions[name].up]
 
     def _fits(self, record: Record, names: Iterable[str], free: Mapping[str, list[FakeNode]]) -> bool:
-        return any(place_job(record.request, free[name], self._exclusive(record, name)) for name in names)
+        return any(self._place(record, free[name], name) for name in names)
 
     def _reserve(self, record: Record, now: float, ends: Sequence[tuple[float, Record]]) -> Reservation | None:
         """The earliest start if all running jobs use their time limits; None if that is beyond bf_window.
@@ -223,7 +233,7 @@ class Scheduler:
                     node = freed[taken.node] = self._nodes[taken.node].copy()
                 node.give_back(taken)
         nodes = [freed.get(node.name, node) for node in self._nodes_of[name]]
-        return place_job(record.request, nodes, self._exclusive(record, name))
+        return self._place(record, nodes, name)
 
 
 def _ends(now: float, running: Iterable[Record]) -> list[tuple[float, Record]]:

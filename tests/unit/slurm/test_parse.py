@@ -45,6 +45,8 @@ ROW = parse.JobRow(
     tres_per_node="N/A",
     tres_per_socket="N/A",
     tres_per_task="N/A",
+    tasks_per_node="0",
+    cpus_per_tres="N/A",
     over_subscribe="OK",
     features="(null)",
     licenses="(null)",
@@ -58,6 +60,7 @@ ROW = parse.JobRow(
     start="1795227993",
     time_used="0:02",
     time_limit="365-00:00:00",
+    deadline="N/A",
     restarts="0",
     requeue="1",
     batch="1",
@@ -299,6 +302,9 @@ class TestRequest:
             ("tres_per_task", "gres:gpu:1", {"gpu": 3}),
             # What Slurm takes from users and shows again (22.05).
             ("tres_per_node", "gres:gpu:1,gres:", {"gpu": 1}),
+            ("tres_per_task", "cpu=2", {}),  # --cpus-per-task since 23.11
+            ("tres_per_task", "cpu:2,gres/gpu:1", {"gpu": 3}),
+            ("tres_per_task", "cpu=2,gres/gpu:a100=1,license/fluent=1", {"gpu": 3, "gpu:a100": 3}),
             ("tres_per_node", "gres:,gres:gpu:1", {"gpu": 1}),
             ("tres_per_socket", "gpu:1,", {"gpu": 1}),
             ("tres_per_job", "gres:gres:gpu:1", {"gpu": 1}),
@@ -307,6 +313,35 @@ class TestRequest:
     )
     def test_generic_resources_per_node(self, field: str, text: str, expected: dict[str, int]) -> None:
         assert dict(job(WAITING._replace(**{field: text})).request.gres) == expected
+
+    @pytest.mark.parametrize(
+        ("fields", "expected"),
+        [
+            ({}, (1, 1, 1)),
+            ({"nodes": "2", "max_nodes": "4", "tasks": "2", "tres": "cpu=1,mem=100M,node=2"}, (2, 2, 1)),  # -N2-4
+            ({"min_cpus": "2"}, (2, 1, 2)),  # --mincpus=2
+            ({"min_cpus": "2", "nodes": "2", "max_nodes": "2", "cpus": "2", "tres": "cpu=2,node=2"}, (4, 2, 2)),
+            ({"cpus": "8", "tasks": "4", "min_cpus": "2", "nodes": "2", "max_nodes": "2"}, (8, 1, 2)),  # -n4 -c2
+            (
+                {"cpus": "8", "tasks": "4", "min_cpus": "1", "nodes": "2", "max_nodes": "2", "tres_per_task": "cpu=2"},
+                (8, 1, 2),
+            ),
+            ({"cpus": "4", "tasks": "4", "min_cpus": "2", "tasks_per_node": "2", "nodes": "2"}, (4, 2, 2)),
+            ({"tres_per_job": "gres:gpu:2", "cpus_per_tres": "gres:gpu:2"}, (4, 1, 4)),
+            ({"tres_per_node": "gres:gpu:2", "cpus_per_tres": "gres:gpu:1", "nodes": "2", "cpus": "2"}, (2, 1, 2)),
+            ({"tres_per_task": "gres:gpu:1", "cpus_per_tres": "gres:gpu:2", "tasks": "2", "cpus": "2"}, (4, 1, 4)),
+        ],
+    )
+    def test_cpus_that_slurm_counts_only_at_the_start(
+        self, fields: dict[str, str], expected: tuple[int, int, int]
+    ) -> None:
+        """(CPUs, nodes, CPUs on each), as 22.05 shows held jobs; what it allocated was (at least) that."""
+        one = WAITING._replace(cpus="1", tasks="1", nodes="1", max_nodes="1", min_memory="100M", tres="cpu=1,node=1")
+        request = job(one._replace(**fields)).request
+        assert (request.cpus, request.nodes, request.min_cpus_per_node) == expected
+
+    def test_a_running_job_has_what_it_was_allocated(self) -> None:
+        assert job(ROW._replace(min_cpus="4")).request.cpus == 6
 
     def test_places(self) -> None:
         row = WAITING._replace(

@@ -22,7 +22,7 @@ from tests.support.recording_scenarios import HOSTILE, RECORDINGS, UNKNOWN
 MB = 1024**2
 PENDING = JobState.PENDING
 ONE = JobRequest(1)
-HEAVY = JobRequest(2, nodes=2, memory_per_cpu=1000 * MB, min_cpus_per_node=2, excluded_nodes=frozenset({"n3", "n4"}))
+HEAVY = JobRequest(4, nodes=2, memory_per_cpu=1000 * MB, min_cpus_per_node=2, excluded_nodes=frozenset({"n3", "n4"}))
 TYPED = JobRequest(1, gres=(("gpu", 2), ("gpu:a100", 2), ("ve", 1)), partitions=("main", "urgent"))
 DAY = 86400.0
 TASKS_ARE_MOST_NODES = SlurmRelease(26, 5)
@@ -88,6 +88,7 @@ def timeless(job: Job) -> Job:
         job,
         submit=min(job.submit, 1.0),
         start=job.start and 1.0,
+        deadline=min(job.deadline, 1.0) if job.deadline < inf else inf,
         eligible=inf if job.eligible == inf else 1.0 if looked_at else None,
         run_time=job.run_time if waits else 0.0,
         time_limit=inf if job.time_limit >= 365 * DAY else job.time_limit,
@@ -150,6 +151,8 @@ def test_every_kind_of_job_that_waits(release: str) -> None:
     aftercorr = recorded.ids["aftercorr"]
     found = recorded.jobs()
     wide = waits(recorded, "wide", JobRequest(6, nodes=2, memory_per_cpu=200 * MB))
+    threads = held(recorded, "threads", JobRequest(8, min_cpus_per_node=2))
+    most = 4 if recorded.release >= TASKS_ARE_MOST_NODES else 0
     blocker = tuple(Allocation(f"n{number}", 4, 400 * MB) for number in (1, 2, 3, 4))
     expected = [
         runs(recorded, "blocker", blocker, JobRequest(16, nodes=4), account="physics", time_limit=DAY + 7380),
@@ -166,6 +169,11 @@ def test_every_kind_of_job_that_waits(release: str) -> None:
         waits(recorded, "typed", TYPED),
         waits(recorded, "gpus", JobRequest(2, gres=(("gpu", 2),))),
         waits(recorded, "gpus of tasks", JobRequest(2, gres=(("gpu", 2),))),
+        held(recorded, "gpus with CPUs", JobRequest(4, max_nodes=1, min_cpus_per_node=4, gres=(("gpu", 2),))),
+        held(recorded, "open", JobRequest(2, nodes=2, max_nodes=4)),
+        replace(threads, request=replace(threads.request, max_nodes=most)),
+        held(recorded, "tasks by node", JobRequest(4, nodes=2, max_nodes=2, min_cpus_per_node=2)),
+        held(recorded, "due", time_limit=300.0, deadline=1.0),
         waits(recorded, "alone", replace(ONE, exclusive=True)),
         waits(recorded, "alone with his own", replace(ONE, exclusive=True)),
         waits(recorded, "crowd"),
