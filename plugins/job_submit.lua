@@ -5,6 +5,10 @@
 -- the CPUs; a job that asks for what cannot be honored is refused with a line to its user. While omfsd is not alive
 -- (or is paused, or in dry run), nothing is held and nothing is refused: Slurm goes on without it.
 --
+-- Such a job is not held if its account has room for it for certain: omfsd writes into the file "admission" beside the
+-- heartbeat how many CPUs each account has left (omfs_daemon/daemon/admission_file.py), and this script counts what it
+-- has let in since. A job that Slurm would refuse is not held either: Slurm does not check a held job.
+--
 -- Marks in AdminComment say whose hold it is (docs/plugins.md). An order of omfsd's is carried out only if the job has
 -- the mark that omfsd has seen. An administrator's hold or release replaces the mark.
 --
@@ -38,13 +42,15 @@
 -- A comment that names methods overrides the class's default. A job with --no-requeue is let in only by a method that
 -- keeps its work; with JobRequeue=0 in slurm.conf, leave "requeue" out of the methods.
 --
--- Each submit reads two short files. An error in this script lets the job in and is logged: a broken gate must not stop
--- a cluster from working. An unknown setting is logged once and has no effect.
+-- Each submit reads three short files. An error in this script lets the job in and is logged: a broken gate must not
+-- stop a cluster from working. An error about the room of its account holds the job. An unknown setting is logged once
+-- and has no effect.
 
 local NO_VAL, INFINITE = 4294967294, 4294967295 -- slurm.h: "not given"; a release arrives as INFINITE, a hold as 0
 local NO_VAL16 = 65534
 local PENDING, SUSPENDED, FLAGS, SPECIAL_EXIT = 0, 2, 2 ^ 8, 2 ^ 12 -- slurm.h: states; above them, flags, and one flag
-local ACCESS_DENIED, NOT_SUPPORTED = 2002, 2036 -- slurm_errno.h
+local ACCESS_DENIED, NODES_BUSY, NOT_SUPPORTED = 2002, 2016, 2036 -- slurm_errno.h
+local JOB_SHARED_NONE = 0 -- slurm.h: --exclusive
 -- Marks (omfs_daemon/cluster/holds.py); the whole number that follows omfsd's is left out here.
 local HELD, RELEASED, STOPPING = "omfs:held", "omfs:rel", "omfs:stopping"
 local ADMIN_HELD, ADMIN_RELEASED = "adm:held", "adm:rel"
@@ -113,13 +119,17 @@ local function settings(gently)
   return found
 end
 
+local function max_age(conf)
+  return tonumber(conf.max_age) or 10
+end
+
 local function alive(conf, gently)
   local file = open(conf.heartbeat, "r", gently)
   local beat = file and tonumber(file:read(20) or "")
   if file then
     file:close()
   end
-  return beat ~= nil and math.abs(os.time() - beat) <= (tonumber(conf.max_age) or 10)
+  return beat ~= nil and math.abs(os.time() - beat) <= max_age(conf)
 end
 
 local function listed(list, word)
@@ -265,6 +275,340 @@ local function default_partition(partitions)
   end
 end
 
+-- What omfsd has written about the room of accounts: text, and what it says; nil if it is missing, cut, or anything else.
+local MOST_READ = 2 ^ 20
+local room = {}
+
+-- "3,0": the third level and the topmost one; nil without any.
+local function path_of(text)
+  local path = {}
+  if text == "all" then
+    return text
+  end
+  for level in text:gmatch("%d+") do
+    path[#path + 1] = tonumber(level) + 1
+  end
+  return #path > 0 and path or nil
+end
+
+-- The lines of the file (omfs_daemon/daemon/admission_file.py).
+local READ = {
+  ["^levels ([%d ]*)$"] = function(found, numbers)
+    for number in numbers:gmatch("%d+") do
+      found.levels[#found.levels + 1] = tonumber(number)
+    end
+  end,
+  ["^threads (%d+)$"] = function(found, threads)
+    found.threads = tonumber(threads)
+  end,
+  ["^limits (%l+)$"] = function(found, enforced)
+    found.are_limits_enforced = enforced == "enforced"
+  end,
+  ["^account (%S+) (.+)$"] = function(found, path, name)
+    found.accounts[name] = path_of(path) or {}
+  end,
+  ["^others (%S+)$"] = function(found, path)
+    found.others = path_of(path)
+  end,
+  ["^nodes (%d+) (%d+) (%d+) (.+)$"] = function(found, number, cpus, memory, name)
+    found.nodes[name] = { number = tonumber(number), cpus = tonumber(cpus), memory = tonumber(memory) }
+  end,
+}
+
+local function read_line(found, line)
+  for pattern, put in pairs(READ) do
+    local a, b, c, d = line:match(pattern)
+    if a then
+      put(found, a, b, c, d)
+      return true
+    end
+  end
+  return false
+end
+
+local function is_known(found, path)
+  if path == "all" then
+    return true
+  end
+  for _, level in ipairs(path or {}) do
+    if not found.levels[level] then
+      return false
+    end
+  end
+  return path ~= nil and #path > 0
+end
+
+local function is_whole(found)
+  for _, path in pairs(found.accounts) do
+    if not is_known(found, path) then
+      return false
+    end
+  end
+  return is_known(found, found.others) and found.threads ~= 0
+end
+
+local function parsed(text)
+  local taken, body = text:match("^omfs admission 1 (%d+%.?%d*)\n(.*)end\n$")
+  if not taken then
+    return nil
+  end
+  local found = { taken = tonumber(taken), levels = {}, accounts = {}, nodes = {}, shape = {} }
+  for line in body:gmatch("([^\n]*)\n") do
+    if not read_line(found, line) then
+      return nil
+    end
+    if line:find("^account ") or line:find("^others ") then
+      found.shape[#found.shape + 1] = line
+    end
+  end
+  found.shape = table.concat(found.shape, "\n")
+  return is_whole(found) and found or nil
+end
+
+-- The CPUs that jobs have taken by the second of their submit and by level of the account tree. One counts until omfsd
+-- has looked at Slurm so many whole seconds later: between this script and the job list, slurmctld waits for locks.
+local SETTLES = 2
+local taken = {}
+local uncounted_until = os.time() -- what was let in before is not known here
+
+local function is_observed(found, second)
+  return found.taken >= second + 1 + SETTLES
+end
+
+-- What the file says, and whether it is as fresh as the heartbeat of a daemon that lives.
+local function admission(conf, gently)
+  local file = open((conf.heartbeat:gsub("[^/]*$", "")) .. "admission", "r", gently)
+  local text = file and file:read(MOST_READ) or ""
+  if file then
+    file:close()
+  end
+  if text ~= room.text then
+    local found = parsed(text)
+    if found and room.shape and found.shape ~= room.shape then
+      uncounted_until = os.time() -- levels have other numbers now
+    end
+    room = { text = text, found = found, shape = found and found.shape or room.shape }
+  end
+  local found = room.found
+  if not found then
+    return nil, false
+  end
+  for second in pairs(taken) do
+    if is_observed(found, second) then
+      taken[second] = nil
+    end
+  end
+  return found, math.abs(os.time() - found.taken) <= max_age(conf)
+end
+
+local function left_at(found, level)
+  local left = found.levels[level]
+  for _, by_level in pairs(taken) do
+    left = left - (by_level[level] or 0)
+  end
+  return left
+end
+
+local function take(path, cpus)
+  local second = os.time()
+  taken[second] = taken[second] or {}
+  for _, level in ipairs(path) do
+    taken[second][level] = (taken[second][level] or 0) + cpus
+  end
+end
+
+local function path_in(found, account)
+  return found.accounts[account or ""] or found.others
+end
+
+-- The levels at which jobs of the account count, up to its top account; "all" if it owns all CPUs. nil if that is not
+-- certain: with slurmdbd, Slurm stores an account in lower case.
+local function levels_of(found, account)
+  local path = path_in(found, account)
+  return path == path_in(found, (account or ""):lower()) and path or nil
+end
+
+-- omfsd will release a job that is held as soon as it can. So until omfsd has seen it, it has all that its account has
+-- left.
+local function give_to_held(conf, account, gently)
+  local found = admission(conf, gently)
+  if not found then
+    uncounted_until = os.time()
+    return
+  end
+  for _, path in ipairs({ path_in(found, account), path_in(found, (account or ""):lower()) }) do
+    if path ~= "all" then
+      take(path, math.max(0, left_at(found, path[1])))
+    end
+  end
+end
+
+-- A number that a job asks for; nil if it does not.
+local function number_of(value, none)
+  return type(value) == "number" and value > 0 and value < (none or NO_VAL) and value or nil
+end
+
+local function is_given(value)
+  return value ~= nil and value ~= ""
+end
+
+local function array_tasks(text)
+  if not is_given(text) then
+    return 1
+  end
+  local tasks = 0
+  for entry in (text:gsub("%%%d+$", "")):gmatch("[^,]+") do
+    local first, final, step = entry:match("^(%d+)%-(%d+):?(%d*)$")
+    if first and tonumber(first) <= tonumber(final) then
+      tasks = tasks + math.floor((tonumber(final) - tonumber(first)) / math.max(1, tonumber(step) or 1)) + 1
+    elseif entry:match("^%d+$") then
+      tasks = tasks + 1
+    else
+      return nil
+    end
+  end
+  return tasks > 0 and tasks or nil
+end
+
+-- What the partitions of the job have at most: nodes, CPUs, and CPUs and MB of one node; nil if one is not known.
+-- known: omfsd has seen all nodes of them. by_memory: more CPUs come with more memory.
+local function largest(found, asked, partitions)
+  local most = { nodes = 0, total = 0, cpus = 0, memory = 0, exclusive = false, known = true }
+  for name in names(asked.partition) do
+    local partition, here = partitions[name], found.nodes[name]
+    if not partition or not here then
+      return nil
+    end
+    most.nodes = math.max(most.nodes, partition.total_nodes)
+    most.total = math.max(most.total, partition.total_cpus)
+    most.cpus = math.max(most.cpus, here.cpus)
+    most.memory = math.max(most.memory, here.memory)
+    most.exclusive = most.exclusive or partition.max_share == 0
+    most.known = most.known and here.number == partition.total_nodes
+    most.by_memory = most.by_memory or (partition.max_mem_per_cpu or 0) > 0
+  end
+  return most.nodes > 0 and most or nil
+end
+
+-- Whether Slurm refuses the job at submit, or does not let it wait, since no nodes of its partitions could run it.
+local function is_refused_by_slurm(found, job, asked, most)
+  local nodes, cpus = number_of(job.min_nodes) or 1, number_of(job.min_cpus) or 1
+  if nodes > most.nodes or cpus > most.total then
+    return job.immediate == 1 or found.are_limits_enforced or asked.partition:find(",", 1, true) ~= nil
+  end
+  local most_nodes = math.min(number_of(job.max_nodes) or most.nodes, most.nodes)
+  local memory = math.max(number_of(job.min_mem_per_node) or 0, number_of(job.min_mem_per_cpu) or 0)
+  local on_node = number_of(job.pn_min_cpus, NO_VAL16) or 1
+  return most.known and (on_node > most.cpus or cpus > most_nodes * most.cpus or memory > most.memory)
+end
+
+-- Whether the number of CPUs cannot be told from the request: they may be rounded up to sockets, or come with devices.
+local function is_uncertain(job)
+  for _, name in ipairs({ "gres", "cpus_per_tres", "mem_per_tres", "tres_per_job", "tres_per_node", "tres_per_socket" }) do
+    if is_given(job[name]) then
+      return true
+    end
+  end
+  for _, name in ipairs({
+    "sockets_per_node",
+    "cores_per_socket",
+    "ntasks_per_socket",
+    "ntasks_per_gpu",
+    "ntasks_per_tres",
+  }) do
+    if number_of(job[name], NO_VAL16) then
+      return true
+    end
+  end
+  local by_task = job.tres_per_task
+  local has_het_job = type(job.het_job_offset) == "number" and job.het_job_offset < NO_VAL
+  return has_het_job or is_given(by_task) and not by_task:match("^cpu[=:]%d+$")
+end
+
+-- The most CPUs that the job could be allocated, with all its tasks of an array; nil if that is not certain.
+local function most_cpus(found, job, most)
+  local tasks_of_array = array_tasks(job.array_inx)
+  if not found.threads or most.by_memory or not tasks_of_array or is_uncertain(job) then
+    return nil
+  end
+  local threads, shared = found.threads, job.shared
+  local least_nodes, most_nodes = number_of(job.min_nodes) or 1, number_of(job.max_nodes)
+  local tasks, min_cpus = number_of(job.num_tasks) or 1, number_of(job.min_cpus) or 1
+  local by_task = tonumber((job.tres_per_task or ""):match("%d+")) or 1
+  local per_task = math.max(number_of(job.cpus_per_task, NO_VAL16) or 1, by_task)
+  local nodes = most_nodes or math.max(tasks, least_nodes, min_cpus)
+  if is_given(job.req_nodes) then
+    nodes = job.req_nodes:find("[[,]") and most.nodes or nodes
+  end
+  nodes = math.min(nodes, most.nodes)
+  if shared == JOB_SHARED_NONE or most.exclusive then
+    return math.min(nodes * most.cpus, most.total) * tasks_of_array
+  elseif type(shared) == "number" and shared > 1 and shared < NO_VAL16 then
+    return nil -- exclusive for a user or a label
+  end
+  -- A core belongs to one job. Where each CPU may take a core, all do.
+  local one_per_core = number_of(job.ntasks_per_core, NO_VAL16) or number_of(job.threads_per_core, NO_VAL16)
+  local of_task = (one_per_core and per_task or math.ceil(per_task / threads)) * threads
+  local on_node = number_of(job.pn_min_cpus, NO_VAL16) or 1
+  local per_node = number_of(job.ntasks_per_node, NO_VAL16) or 0
+  local cpus = math.max(tasks, most_nodes or least_nodes, nodes * per_node) * of_task
+  if on_node > per_task then
+    cpus = cpus + nodes * on_node * threads
+  end
+  if min_cpus > tasks * per_task or number_of(job.max_cpus) or job.req_nodes then
+    cpus = math.max(cpus, min_cpus * threads, (number_of(job.max_cpus) or 0) * threads, nodes * of_task)
+  end
+  return math.min(cpus, most.total) * tasks_of_array
+end
+
+local function is_for_later(job)
+  return is_given(job.dependency) or (job.begin_time or 0) > os.time()
+end
+
+-- Whether the job needs no hold: Slurm refuses it, or its account has room for it, where it counts from now on.
+local function needs_no_hold(conf, asked, job, partitions)
+  local found, is_fresh = admission(conf)
+  if not is_fresh then
+    return false
+  end
+  local most = largest(found, asked, partitions)
+  if most and is_refused_by_slurm(found, job, asked, most) then
+    return true
+  elseif asked.urgent then
+    return false
+  end
+  local path = levels_of(found, asked.account)
+  if path == "all" then
+    return true
+  end
+  local is_counted = is_observed(found, uncounted_until) and not is_for_later(job)
+  local cpus = path and most and is_counted and most_cpus(found, job, most)
+  if not cpus then
+    return false
+  end
+  for _, level in ipairs(path) do
+    if left_at(found, level) < cpus then
+      return false
+    end
+  end
+  take(path, cpus)
+  return true
+end
+
+local function owns_all(conf, account, gently)
+  local found, is_fresh = admission(conf, gently)
+  return is_fresh and levels_of(found, account) == "all"
+end
+
+-- Errors here hold the job.
+local function guarded(what, ...)
+  local fine, answer = pcall(what, ...)
+  if not fine then
+    slurm.log_error("omfs: job_submit.lua failed about the room of an account, job held: %s", tostring(answer))
+  end
+  return fine and answer
+end
+
 -- The parts of an AdminComment "MARK[ SENTENCE][ | FOREIGN]"; one without a mark is wholly foreign. An order that was
 -- given while Slurm had no plug-in has left its "?EXPECTED" behind the mark.
 local function mark_of(text)
@@ -387,6 +731,23 @@ local function refused(conf, job, contradiction)
   return vain and ACCESS_DENIED or wrong and NOT_SUPPORTED or nil
 end
 
+local function hold_unless_room(conf, asked, job, partitions)
+  asked.urgent = class_of(conf, asked).urgent
+  local is_ours = let_in(conf, asked, asked.requeues) -- held for its nodes, and counts for no account
+  if not is_ours and not has_node_license(conf, asked.licenses) and guarded(needs_no_hold, conf, asked, job, partitions) then
+    return slurm.SUCCESS
+  elseif job.immediate == 1 then
+    log_to_user("this job cannot start immediately: its account may not have the CPUs")
+    return NODES_BUSY
+  end
+  job.priority = 0
+  job.admin_comment = with_foreign(GATE, job.admin_comment or "")
+  if not is_ours and not asked.urgent then
+    guarded(give_to_held, conf, asked.account)
+  end
+  return slurm.SUCCESS
+end
+
 local function submit(job, partitions, conf, living)
   -- Only the gate and omfsd may write these.
   if mark_of(job.admin_comment) ~= "" then
@@ -418,8 +779,7 @@ local function submit(job, partitions, conf, living)
   end
   -- A job that is submitted held passes here, and is held by the gate when its owner releases it.
   if job.priority ~= 0 and not may_start(conf, asked, asked.requeues) then
-    job.priority = 0
-    job.admin_comment = with_foreign(GATE, job.admin_comment or "")
+    return hold_unless_room(conf, asked, job, partitions)
   end
   return slurm.SUCCESS
 end
@@ -471,6 +831,11 @@ local function wants_other(change)
     or given("cpus_per_task")
     or given("ntasks_per_node")
     or given("pn_min_cpus")
+    or given("shared")
+    or change.tres_per_job ~= nil
+    or change.tres_per_node ~= nil
+    or change.tres_per_socket ~= nil
+    or change.tres_per_task ~= nil
 end
 
 local function after(change, job)
@@ -573,7 +938,15 @@ local function modify_by_operator(change, job)
   return slurm.SUCCESS
 end
 
-local function modify_by_owner(change, job, conf, living)
+local function may_go(conf, job, gently)
+  if may_start(conf, job, false) then
+    return true
+  end
+  local is_free = not class_of(conf, job).urgent and not has_node_license(conf, job.licenses)
+  return is_free and guarded(owns_all, conf, job.account, gently)
+end
+
+local function modify_by_owner(change, job, conf, living, gently)
   local releases, mark = change.priority == INFINITE, mark_of(job.admin_comment)
   local later, waited = after(change, job), has_wait(job.comment or "")
   local raises = change.nice ~= NO_VAL and change.nice < job.nice
@@ -597,13 +970,14 @@ local function modify_by_owner(change, job, conf, living)
     if waited then
       change.comment = without_wait(change.comment or job.comment) -- held by its owner again: no longer by the gate
     end
-  elseif (releases and job.priority == 0 or starts_anew) and living and not may_start(conf, later, false) then
+  elseif (releases and job.priority == 0 or starts_anew) and living and not may_go(conf, later, gently) then
     if releases and mark == ADMIN_HELD then
       return ACCESS_DENIED -- the hold is not the gate's to take over
     end
     -- Keep or set a hold, and mark it as not the owner's: from now on the job is held by the gate.
     change.priority = 0
     change.comment = with_wait(change.comment or job.comment or "")
+    guarded(give_to_held, conf, later.account, gently)
   elseif change.comment then
     change.comment = waited and with_wait(change.comment) or without_wait(change.comment)
   end
@@ -644,7 +1018,7 @@ local function is_privileged(conf, uid)
   return uid == conf.daemon_uid or listed(conf.privileged_uids, uid)
 end
 
-local function modify(change, job, uid, conf, living)
+local function modify(change, job, uid, conf, living, gently)
   local sent, code = put_back(change, uid), nil
   if listed(conf.operator_uids, uid) then
     code = modify_by_operator(change, job)
@@ -652,7 +1026,7 @@ local function modify(change, job, uid, conf, living)
     -- Root's releases may be omfsd's or an administrator's where omfsd runs as root.
     code = modify_privileged(change, job, sent.admin_comment, uid == conf.daemon_uid and uid ~= "0")
   else
-    code = modify_by_owner(change, job, conf, living)
+    code = modify_by_owner(change, job, conf, living, gently)
   end
   last.written = copy(change)
   return code
@@ -693,7 +1067,7 @@ function slurm_job_modify(change, job, _partitions, uid)
   local code = conf
   uid = string.format("%d", uid)
   if fine then
-    fine, code = pcall(modify, change, job, uid, conf, living)
+    fine, code = pcall(modify, change, job, uid, conf, living, gently)
   end
   if living and not is_privileged(conf, uid) then
     pcall(wake, conf.wake, gently) -- omfsd knows its own orders
@@ -706,7 +1080,9 @@ function slurm_job_modify(change, job, _partitions, uid)
 end
 
 local function find_missing()
-  local file = open(now().wake, "r")
+  local conf = now()
+  admission(conf)
+  local file = open(conf.wake, "r")
   if file then
     file:close()
   end

@@ -39,6 +39,11 @@ class AccountNode:
     path: tuple[int, ...]
     is_leaf: bool
 
+    @property
+    def owns_all(self) -> bool:
+        """Whether it is entitled to every CPU, so that nobody else is to any."""
+        return self.entitlement == 1
+
 
 class AccountTree:
     """The account tree, checked. Every job belongs to one leaf and counts at every account on the leaf's path.

@@ -12,7 +12,8 @@ class Node:
     ``silent``: it does not respond to slurmctld, and only that keeps jobs from starting there.
 
     ``cpus_taken``, ``memory_taken``: allocated according to Slurm, including the memory of suspended jobs.
-    ``gres``: counts by name; typed entries (``gpu:a100``) and their sum (``gpu``).
+    ``gres``: counts by name; typed entries (``gpu:a100``) and their sum (``gpu``). ``threads``: CPUs of one core, which
+    belongs to one job.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Node:
     partitions: tuple[str, ...] = ()
     cpus_taken: int = 0
     memory_taken: int = 0
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -71,6 +71,11 @@ class Cycle:
     def has_urgent_polls(self) -> bool:
         """Whether ``run`` can poll for urgent jobs alone."""
         return not self._is_first and self._observer.has_urgent_polls(self._settings().rules)
+
+    @property
+    def slurm_settings(self) -> Mapping[str, str]:
+        """slurm.conf as Slurm last printed it; empty before the first cycle."""
+        return self._observer.slurm_settings
 
     def run(self, poll: PollKind = PollKind.FULL) -> CycleReport:
         """One cycle. Errors become part of the report: the daemon waits and tries again, and never gives up.

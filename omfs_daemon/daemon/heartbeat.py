@@ -9,9 +9,14 @@ from pathlib import Path
 
 
 def beat(path: Path, now: float) -> None:
-    """Write the time; atomic, and world-readable for slurmctld."""
+    """Write the time."""
+    write_for_slurmctld(path, f"{int(now)}\n")
+
+
+def write_for_slurmctld(path: Path, text: str) -> None:
+    """Replace the file; atomic, and world-readable for slurmctld."""
     temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(f"{int(now)}\n", encoding="ascii")
+    temporary.write_text(text, encoding="utf-8")
     temporary.chmod(0o644)
     temporary.replace(path)
 

@@ -9,6 +9,7 @@ from threading import Lock
 import structlog
 
 from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.admission_file import ADMISSION_FILE, write_admission
 from omfs_daemon.daemon.api.cycle_report import CycleReport, LatestPoll
 from omfs_daemon.daemon.cycle import Cycle
 from omfs_daemon.daemon.heartbeat import beat
@@ -116,7 +117,7 @@ class Loop:
         begun = report.verdict is not None and bool(report.verdict.preemptions)
         woken = self.events.woken_at is not None and not begun
         self._poll_schedule.polled(poll, began, self._clock(), calls, rate, woken)
-        self._beat(report)
+        self._beat(report, poll is PollKind.FULL)
         self._publish(report, poll, calls)
         self._log_cycle(report, poll, previous)
         return report
@@ -147,16 +148,20 @@ class Loop:
         else:
             self._log.error("cycle_failed", message=report.summary, error=report.error, took=took)
 
-    def _beat(self, report: CycleReport) -> None:
+    def _beat(self, report: CycleReport, is_new: bool = False) -> None:
         """Tells the failsafe that the daemon lives, and the submit plug-in that it decides and acts: otherwise that
-        must not hold any job."""
+        must not hold any job. With what ``is_new`` goes what the plug-in may let in."""
         if report.error is not None or self._settings().dry_run:
             return
         self._show_life(self._clock())
         if self._journal.state.pause is not None:
             return
+        daemon, snapshot, plan = self._config().daemon, report.snapshot, report.plan
         try:
-            beat(self._config().daemon.heartbeat, self._clock())
+            if is_new and snapshot is not None and plan is not None:
+                path = daemon.run_dir / ADMISSION_FILE
+                write_admission(path, snapshot, report.rules.tree, plan.room, self._cycle.slurm_settings)
+            beat(daemon.heartbeat, self._clock())
         except OSError as error:
             self._log.error("heartbeat_not_written", error=str(error), message="new jobs are not held at submission")
 

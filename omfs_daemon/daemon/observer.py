@@ -47,7 +47,8 @@ class Observer:
         self._shown: Mapping[str, Node] = {}
         self._partitions: Mapping[str, Partition] = {}
         self._nodes_again_at = float("-inf")
-        self._boot = ""
+        self.slurm_settings: Mapping[str, str] = {}
+        """Slurm's, as of the last poll of the nodes."""
         self._registered_at = float("-inf")
         self._odd: frozenset[tuple[str, bool]] = frozenset()
         self._leaving: dict[int, float] = {}
@@ -60,7 +61,7 @@ class Observer:
         taken = self._clock()
         jobs = self._gateway.jobs()
         if taken >= self._nodes_again_at:
-            self._ask_boot()
+            self._ask_settings()
             self._nodes = {node.name: self._if_registered(node, taken) for node in self._gateway.nodes()}
             self._partitions = {partition.name: partition for partition in self._gateway.partitions()}
             now = self._clock()
@@ -94,12 +95,16 @@ class Observer:
         look as if it had forgotten an order (``odd``, as ``odd_jobs`` gives it), once for each: the question delays an
         urgent job."""
         if not self._boot or not odd <= self._odd:
-            self._ask_boot()
+            self._ask_settings()
         self._odd = odd
         return self._boot
 
-    def _ask_boot(self) -> None:
-        before, self._boot = self._boot, self._gateway.settings().values.get("BOOT_TIME", "")
+    @property
+    def _boot(self) -> str:
+        return self.slurm_settings.get("BOOT_TIME", "")
+
+    def _ask_settings(self) -> None:
+        before, self.slurm_settings = self._boot, self._gateway.settings().values
         if before not in ("", self._boot):
             self._registered_at = self._clock() + REGISTERS_WITHIN
 

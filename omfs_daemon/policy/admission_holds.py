@@ -7,6 +7,7 @@ fits (OMFS, Algorithm 1, line 23).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 
 from omfs_daemon.cluster.holds import is_held, is_held_by_us, is_released_by_administrator, may_hold
 from omfs_daemon.cluster.job_refs import tasks_ref
@@ -28,6 +29,7 @@ class AdmissionHolds:
         self.releases: list[HoldChange] = []
         self.to_hold: set[str] = set()
         self._held: list[Job] = []
+        self._beyond: list[Job] = []
 
     def release(self, job: Job) -> None:
         """A preemptible or urgent job: it may start at once, unless we must choose its nodes first."""
@@ -50,14 +52,15 @@ class AdmissionHolds:
         """Count jobs without a hold for as long as they fit into the entitlement; hold the others.
 
         A job that cannot start before a later time or another job's end is held meanwhile and does not count. What an
-        administrator has released is not held again: it counts, whether it fits or not.
+        administrator has released is not held again: it counts, whether it fits or not. So do all jobs of an account
+        that owns all CPUs: there is nobody for whom to hold them.
         """
         usage = self._working_state.usage
         for job in sorted(unheld, key=lambda job: (job.submit, job.id)):
             leaf = self._working_state.kinds.of(job).leaf
             cpus = self._working_state.capacity.cpus_of(job.request)
             is_for_later = job.eligible is not None and job.eligible > now
-            if is_released_by_administrator(job):
+            if leaf.owns_all or is_released_by_administrator(job):
                 if not is_for_later:
                     usage.add_non_preemptible(leaf, cpus * len(refs_of(job)))
                 continue
@@ -68,6 +71,7 @@ class AdmissionHolds:
                 else:
                     beyond.append(ref)
             if beyond:
+                self._beyond.append(job)
                 self.to_hold.update(beyond)
                 ref = joined(job, beyond)
                 self.holds.append(HoldChange(ref, job.account, Reason.NON_PREEMPTIBLE_BEYOND))
@@ -76,6 +80,25 @@ class AdmissionHolds:
         """Holds and releases, without holds of jobs that this plan starts."""
         free = {change.ref for change in self.releases}.union(preemptors)
         return tuple(change for change in self.holds if change.ref not in free), tuple(self.releases)
+
+    def claims(self, now: float) -> dict[int, float]:
+        """As ``room_without_hold`` takes them: what is held, or to be held, and not released here.
+
+        A job that is larger than the whole entitlement claims nothing.
+        """
+        kinds, capacity = self._working_state.kinds, self._working_state.capacity
+        entitled = self._working_state.usage.entitled
+        released, found = {change.ref for change in self.releases}, dict[int, float]()
+        for job in (*self._held, *self._beyond):
+            leaf = kinds.rules.tree.leaf(job.account)
+            claim = found.get(leaf.index, 0)
+            if claim == inf or job.ref in released or not kinds.of(job).non_preemptible:
+                continue
+            cpus = capacity.cpus_of(job.request)
+            if all(cpus <= entitled[index] for index in leaf.path):
+                is_for_later = job.eligible is not None and job.eligible > now
+                found[leaf.index] = claim + cpus * job.tasks if is_for_later else inf
+        return found
 
     def kept(self, refs_of: Callable[[Job], list[str]]) -> tuple[str, ...]:
         """What we hold and do not release here; a preemption that is accepted releases its preemptor itself."""

@@ -163,7 +163,8 @@ class Plan:
 
     ``promises``: waiting jobs that will fit on resources that are being freed already. They count as running there, so
     that no job is preempted for them and no other job is given those CPUs. ``kept``: the jobs and tasks that we hold
-    and that stay held.
+    and that stay held. ``room``: by entity of the account tree, CPUs of non-preemptible jobs that may start without a
+    hold (``room_without_hold``).
     """
 
     taken: float
@@ -178,3 +179,4 @@ class Plan:
     waits: Waits = field(default_factory=Waits)
     accounts: tuple[AccountUsage, ...] = ()
     promises: tuple[Start, ...] = ()
+    room: tuple[int, ...] = ()

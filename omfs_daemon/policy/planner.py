@@ -26,6 +26,7 @@ import numpy as np
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.policy.admission_holds import AdmissionHolds
+from omfs_daemon.policy.admission_room import room_without_hold
 from omfs_daemon.policy.arrays.free_resources import RefusedRequests
 from omfs_daemon.policy.arrays.job_arrays import WaitingJobs, task_refs
 from omfs_daemon.policy.arrays.node_arrays import Bools
@@ -109,6 +110,7 @@ class _Pass:
             waits=waits,
             accounts=account_rows(self.usage, self._pending()),
             promises=tuple(self.promises),
+            room=room_without_hold(self.usage, self.admission_holds.claims(self.now)),
         )
 
     def _sort_jobs(self) -> tuple[GroupedJobs, GroupedJobs, JobQueue]:

@@ -91,6 +91,7 @@ def _node(fields: dict[str, str]) -> Node:
             partitions=tuple(values.names(fields.get("Partitions", ""))),
             cpus_taken=values.whole(fields["CPUAlloc"]),
             memory_taken=values.memory(fields["AllocMem"]),
+            threads=values.whole(fields.get("ThreadsPerCore", "1")),
         )
     except KeyError as error:
         raise ParseError(f"scontrol show node {fields.get('NodeName')}: no {error}") from None

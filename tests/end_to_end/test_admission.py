@@ -1,0 +1,138 @@
+"""The daemon and the submit plug-in on a real Slurm: what needs no hold is not held, and entitlements are kept."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.config.schema import WAKE_FILE
+from omfs_daemon.daemon.admission_file import ADMISSION_FILE
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from tests.conftest import clear
+from tests.support.daemons import ROOT, Daemon
+from tests.support.waiting import LIMIT, wait_until
+
+pytestmark = pytest.mark.slurm
+
+SHARE = 8
+"""CPUs of bio, and of physics."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalSlurm]:
+    directory = Path(tempfile.mkdtemp(prefix="omfs-admission-"))
+    directory.chmod(0o755)
+    run = directory / "omfs" / "run"
+    settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/{WAKE_FILE}", "class_1": "partition=urgent;urgent=yes"}
+    settings["class_2"] = "methods=requeue,suspend"
+    gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings, "slurm")
+    try:
+        with LocalSlurm(directory / "slurm", Shape(), gate=gate, limit=LIMIT) as slurm:
+            yield slurm
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
+    directory = cluster.directory.parent / "omfs"
+    directory.mkdir()
+    installation = Daemon(cluster, directory)
+    try:
+        yield installation
+    finally:
+        installation.kill()
+        clear(cluster)
+        shutil.rmtree(directory)
+
+
+def observed(daemon: Daemon) -> float:
+    """When the file says that Slurm was polled."""
+    path = daemon.directory / "run" / ADMISSION_FILE
+    return float(path.read_text().split()[3]) if path.exists() else 0.0
+
+
+def wait_for_room(daemon: Daemon) -> None:
+    """Until all that was submitted so far has been observed, by the plug-in's rules."""
+    now = time.time()
+    wait_until(lambda: observed(daemon) > now + 3, "the plug-in to count nothing")
+
+
+def submit(daemon: Daemon, number: int, *arguments: str, account: str = "bio") -> list[Job]:
+    """One after the other; as Slurm shows them right after."""
+    ids = [daemon.slurm.submit("sleep 3600", "-A", account, *arguments, uid="nobody") for _ in range(number)]
+    jobs = {job.id: job for job in daemon.gateway.jobs()}
+    return [jobs[job_id] for job_id in ids]
+
+
+def test_many_submits_between_two_cycles_take_no_more_than_the_room_and_are_not_held_again(daemon: Daemon) -> None:
+    daemon.start()
+    wait_for_room(daemon)
+    assert daemon.process is not None
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        before = submit(daemon, SHARE + 4)
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    let_in = [job.id for job in before if job.hold is Hold.NONE]
+    assert len(let_in) == SHARE
+    after = observed(daemon)
+    wait_until(lambda: observed(daemon) > after + 4, "some polls")
+    jobs = {job.id: job for job in daemon.gateway.jobs()}
+    assert all(jobs[number].admin_comment == "" for number in let_in), "the daemon counts as the plug-in does"
+    assert sum(job.state is JobState.RUNNING for job in jobs.values()) == SHARE
+    assert [jobs[job.id].hold for job in before if job.hold is not Hold.NONE] == [Hold.ADMIN] * 4
+
+
+def test_srun_and_salloc_within_the_share_start_without_a_word(daemon: Daemon) -> None:
+    daemon.start()
+    wait_for_room(daemon)
+    for program, *more in (["srun"], ["srun", "--immediate"], ["salloc", "--no-shell"], ["salloc", "--immediate"]):
+        done = daemon.slurm.command(program, "-A", "bio", *more, "true", uid="nobody")
+        assert "held" not in done.stderr and "queued" not in done.stderr, done.stderr
+    history = daemon.ask("history")
+    assert "hold" not in str(history)
+
+
+def test_jobs_do_not_pass_one_of_their_account_that_is_held(daemon: Daemon) -> None:
+    daemon.start()
+    wait_for_room(daemon)
+    (first,) = submit(daemon, 1)
+    assert first.hold is Hold.NONE
+    (large,) = submit(daemon, 1, "-n", str(SHARE))
+    assert large.hold is not Hold.NONE
+    wait_for_room(daemon)
+    (small,) = submit(daemon, 1)
+    assert small.hold is not Hold.NONE, "its account has room, and the large job waits"
+    (other,) = submit(daemon, 1, account="physics")
+    assert other.hold is Hold.NONE
+
+
+def test_an_account_that_owns_all_needs_no_hold(daemon: Daemon) -> None:
+    text = daemon.config.read_text().replace("[entitlements.physics]\npercent = 50\n", "")
+    daemon.config.write_text(text.replace("percent = 50", "percent = 100"))
+    daemon.start()
+    submitted = [submit(daemon, 1, *arguments)[0] for arguments in (["-n20"], ["--begin=now+1hour"], ["-N2-3"])]
+    assert all(job.hold is Hold.NONE for job in submitted)
+    after = observed(daemon)
+    wait_until(lambda: observed(daemon) > after + 2, "some polls")
+    assert {job.admin_comment for job in daemon.gateway.jobs()} == {""}, "nor does the daemon hold them"
+    (chem,) = submit(daemon, 1, account="chem")
+    assert chem.hold is not Hold.NONE, "it is entitled to nothing"
+
+
+def test_a_daemon_that_is_dead_lets_everything_in(daemon: Daemon) -> None:
+    daemon.start()
+    daemon.kill()
+    heartbeat = daemon.directory / "run" / "heartbeat"
+    heartbeat.write_text("1\n")
+    (job,) = submit(daemon, 1, "-n", str(SHARE + 1))
+    assert job.hold is Hold.NONE
