@@ -79,6 +79,9 @@ class Job:
     and Slurm says FAILED. ``set_aside``: why the
     daemon leaves the job to Slurm ("": it does not), because a field cannot be read, or jobs of its kind are not
     supported. Then fields may be missing; an allocation of 0 CPUs on a node, or a request of 0 CPUs, cannot be read.
+    ``array_throttle``: how many tasks of its array may run at a time, 0: any number or unknown. ``singleton``: it waits
+    for all jobs of its user and name that began before it. ``exclusive_user``: other users' jobs may not run on its
+    nodes.
     """
 
     id: int
@@ -104,6 +107,10 @@ class Job:
     licenses: tuple[tuple[str, int], ...] = ()
     array_id: int | None = None
     task_ids: tuple[int, ...] = ()
+    array_throttle: int = 0
+    reservation: str = ""
+    singleton: bool = False
+    exclusive_user: bool = False
     restarts: int = 0
     special_exit: bool = False
     failed: bool = False

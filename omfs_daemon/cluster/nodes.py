@@ -1,8 +1,9 @@
-"""Nodes and partitions as Slurm shows them. Memory is bytes."""
+"""Nodes and partitions as Slurm shows them. Memory is bytes, times are seconds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,28 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition. ``exclusive``: every job takes whole nodes (OverSubscribe=EXCLUSIVE)."""
+    """One partition. ``up``: jobs that wait in it may start (UP, or DRAIN, where it only accepts no new ones).
+
+    ``exclusive``: every job takes whole nodes (OverSubscribe=EXCLUSIVE); ``exclusive_user``: a node has jobs of one
+    user only. ``max_nodes``, ``max_memory_per_node``, ``max_memory_per_cpu``: 0 without such a limit. ``allow_*``:
+    None for all. ``qos``: the partition's own, whose limits its jobs are also under.
+    """
 
     name: str
     nodes: frozenset[str] = field(default_factory=frozenset)
     up: bool = True
     exclusive: bool = False
     priority_tier: int = 1
+    state: str = "UP"
+    exclusive_user: bool = False
+    min_nodes: int = 0
+    max_nodes: int = 0
+    max_time: float = inf
+    max_memory_per_node: int = 0
+    max_memory_per_cpu: int = 0
+    allow_accounts: frozenset[str] | None = None
+    deny_accounts: frozenset[str] = frozenset()
+    allow_qos: frozenset[str] | None = None
+    deny_qos: frozenset[str] = frozenset()
+    allow_groups: frozenset[str] | None = None
+    qos: str = ""

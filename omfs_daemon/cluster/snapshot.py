@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Allocation, Job
+from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.cluster.units import Units
@@ -26,6 +27,7 @@ class Snapshot:
     Consecutive snapshots share unchanged ``Job`` and ``Node`` objects. ``facts``: by node name; ``sizes``: by raw job
     id and method, the most bytes that the method would move out of one of the job's nodes, where measured. ``units``:
     by raw id, of jobs on the nodes of suspended ones, as far as they could be read; None where CPUs are only counted.
+    ``limits``: None where nothing but nodes keeps a job waiting (simulations).
     """
 
     taken: float
@@ -35,6 +37,7 @@ class Snapshot:
     facts: Mapping[str, NodeRoom] = field(default_factory=dict)
     sizes: Mapping[tuple[int, str], int] = field(default_factory=dict)
     units: Mapping[int, Units] | None = None
+    limits: SiteLimits | None = None
 
     def with_jobs(self, taken: float, changed: Iterable[Job], removed: Iterable[int] = ()) -> Snapshot:
         """This snapshot with some jobs replaced or added, and others removed."""

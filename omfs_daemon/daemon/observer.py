@@ -11,6 +11,7 @@ from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot, with_whole_nodes
+from omfs_daemon.daemon.limits_reader import LimitsReader
 from omfs_daemon.daemon.unit_reader import UnitReader
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.observation import Observation
@@ -55,6 +56,7 @@ class Observer:
         self._blocked: frozenset[str] = frozenset()
         self._open: tuple[Mapping[str, Node], frozenset[str], Mapping[str, Node]] = ({}, frozenset(), {})
         self._unit_reader = UnitReader(gateway, clock)
+        self._limits_reader = LimitsReader(gateway, clock)
 
     def poll(self, resumed: Collection[str] = ()) -> Snapshot:
         """Everything, as of the time when Slurm was *asked*. ``resumed``: jobs that may share CPUs with others."""
@@ -69,6 +71,7 @@ class Observer:
         elif any(node.cpus_taken for node in self._nodes.values()):
             # Slurm's counts of the nodes are as old as their poll: the jobs just polled are newer.
             self._nodes = {name: replace(node, cpus_taken=0, memory_taken=0) for name, node in self._nodes.items()}
+        self._limits_reader.ask_if_due(taken)
         snapshot = self._snapshot(taken, jobs)
         return replace(snapshot, units=self._unit_reader.near(snapshot.jobs.values(), resumed))
 
@@ -122,9 +125,10 @@ class Observer:
     def _snapshot(self, taken: float, jobs: list[Job]) -> Snapshot:
         jobs = [with_whole_nodes(job, self._nodes) if job.set_aside else job for job in jobs]
         jobs, nodes = self._with_node_licenses(jobs, self._without_blocked(taken, jobs))
+        limits = self._limits_reader.latest.without_licenses(self._node_licenses().names(nodes))
         facts = self._facts()
-        found = {job.id: job for job in jobs}
-        return Snapshot(taken, found, nodes, self._partitions, facts.nodes, facts.sizes, units={})
+        found = {job.id: job for job in self._limits_reader.off_reserved_nodes(jobs, taken)}
+        return Snapshot(taken, found, nodes, self._partitions, facts.nodes, facts.sizes, units={}, limits=limits)
 
     def _without_blocked(self, taken: float, jobs: list[Job]) -> Mapping[str, Node]:
         """The nodes; closed are those that a completing job does not leave. Slurm starts nothing there until it does,

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.units import Units
 
@@ -81,6 +82,9 @@ class Gateway(Protocol):
 
     def licenses(self) -> list[LicenseRow]:
         """The licenses of slurm.conf; jobs that are suspended or completing still hold theirs."""
+
+    def limits(self) -> SiteLimits:
+        """What may keep jobs from starting beside nodes; a part that cannot be read is None, which is no error."""
 
     # -- orders ------------------------------------------------------------------------------------
     def hold(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:

@@ -101,6 +101,11 @@ class NodeLicenses:
             [self._node(node, rows.get(node.name, ())) for node in nodes],
         )
 
+    def names(self, nodes: Iterable[str]) -> frozenset[str]:
+        """The licenses that stand for resources of these nodes."""
+        any_node = {node_license.any for node_license in self.node_licenses if node_license.any}
+        return frozenset(any_node).union(node_license.on(node) for node_license in self.node_licenses for node in nodes)
+
     def placed(self, licenses: Pairs, nodes: Sequence[str]) -> Pairs:
         """What a job that may use any node must ask for once these are chosen."""
         counts: Counter[str] = Counter()

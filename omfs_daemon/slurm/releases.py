@@ -87,3 +87,8 @@ AFTER_JOB_NAME = re.compile(r"(?: SLUID=\S+)? UserId=")
 def is_exclusive(partition: Mapping[str, str]) -> bool:
     """scontrol show partitions: jobs get whole nodes; 26.05 has a field for it."""
     return partition["OverSubscribe"] == "EXCLUSIVE" or partition.get("Exclusive", "NO") == "NODE"
+
+
+def is_exclusive_user(partition: Mapping[str, str]) -> bool:
+    """scontrol show partitions: a node has jobs of one user only; 26.05 has the field of ``is_exclusive`` for it."""
+    return partition.get("ExclusiveUser", "NO") == "YES" or partition.get("Exclusive", "NO") == "USER"

@@ -23,7 +23,7 @@ from omfs_daemon.slurm.commands.run_command import run_command
 from omfs_daemon.slurm.releases import SlurmRelease
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, as_user
 from tests.support.recorded_slurm import Recorder, write
-from tests.support.recording_scenarios import RECORDINGS, SHAPE, RecordingScenario, Stage
+from tests.support.recording_scenarios import RECORDINGS, RecordingScenario, Stage
 from tests.support.waiting import LIMIT
 
 _BASE_PORT = 17000
@@ -64,7 +64,7 @@ def record(name: str, out: Path) -> list[str]:
     scenario = RECORDINGS[name]
     with tempfile.TemporaryDirectory(prefix="omfs-capture-") as directory:
         Path(directory).chmod(0o755)  # jobs run as other users
-        with LocalSlurm(Path(directory), SHAPE) as slurm:
+        with LocalSlurm(Path(directory), scenario.shape, accounting=scenario.accounting) as slurm:
             stage, neutral = Stage(slurm), _neutral(slurm)
             scenario.prepare(stage)
             recorder = Recorder(neutral, as_user(scenario.user) if scenario.user else ())

@@ -12,6 +12,7 @@ from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.slurm.gateway import Gateway
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from omfs_daemon.testing.local_slurm.slurmdbd import Accounting
 from tests.support.comments import HELD, RELEASED
 
 OWNER = "nobody"
@@ -23,6 +24,19 @@ SHAPE = Shape(
         "PartitionName=whole Nodes=n[3-4] OverSubscribe=EXCLUSIVE",
     ),
     options={"Licenses": "ve_n1:2,mem_n1:8,fluent:5", "KillWait": "60"},
+)
+LIMITED = Shape(
+    partitions=(
+        "PartitionName=small Nodes=n[1-2] MinNodes=1 MaxNodes=2 MaxTime=60 AllowAccounts=bio AllowGroups=root"
+        " DenyQos=normal PriorityTier=5 MaxMemPerNode=1000 ExclusiveUser=YES QOS=high State=DRAIN",
+        "PartitionName=closed Nodes=n2 DenyAccounts=bio AllowQos=normal MaxMemPerCPU=500 State=INACTIVE",
+    ),
+    gres={"n1": "gpu:2"},
+    options={
+        "AccountingStorageEnforce": "limits,qos",
+        "AccountingStorageTRES": "gres/gpu,license/fluent",
+        "Licenses": "fluent:5",
+    },
 )
 UNKNOWN = 999_999
 HOSTILE = (
@@ -200,6 +214,31 @@ def denied(stage: Stage) -> None:
     stage.until(lambda: stage.state("running") is JobState.RUNNING, "a job to run")
 
 
+def limits(stage: Stage) -> None:
+    """Every kind of limit."""
+    modify = ("sacctmgr", "--immediate", "modify")
+    group = ("GrpTRES=cpu=8,mem=4000,gres/gpu=2", "GrpTRESMins=cpu=1000", "GrpTRESRunMins=cpu=9000", "GrpWall=500")
+    own = ("MaxTRES=cpu=4", "MaxTRESPerNode=cpu=3", "MaxTRESMins=cpu=700", "MaxWall=100", "MaxJobs=5")
+    each = ("MaxTRESPerUser=cpu=6", "MaxJobsPerUser=3", "MaxTRESPA=cpu=5", "MaxJobsPA=4", "MaxTRES=cpu=7")
+    rest = ("MinTRESPerJob=cpu=1", "UsageThreshold=0.01", "Flags=PartitionTimeLimit,OverPartQOS", "MaxWall=2:00:00")
+    for words in (
+        ("qos", "high", "set", *group, "GrpJobs=7", *each, *rest),
+        ("account", "bio", "set", *group, "GrpJobs=6", "GrpSubmitJobs=70", "qos=normal,high"),
+        ("user", OWNER, "where", "account=bio", "set", *own, "qos=normal,high"),
+    ):
+        stage.slurm.command(*modify, *words)
+    create = ("create", "reservation")
+    where = ("starttime=now+3600", "duration=60", "nodes=n4", "flags=maint")
+    stage.scontrol(*create, "reservationname=maintenance", *where, "users=root")
+    where = ("starttime=now+7200", "duration=60", "nodes=n1,n3", "flags=ignore_jobs")
+    stage.scontrol(*create, "reservationname=bio", *where, "accounts=bio")
+    stage.running("runs", "--account=bio", "--qos=high", "--ntasks=2", "--time=30", "--licenses=fluent:2")
+    stage.submit("throttled", "--account=bio", "--begin=now+1hour", "--array=1-6%2", "--time=30", "--exclusive=user")
+    stage.submit("reserved", "--account=bio", "--reservation=bio", "--time=30")
+    stage.submit("single", "--account=bio", "--hold", "--dependency=singleton", "--time=30", "--job-name=runs")
+    stage.settled()
+
+
 def away(stage: Stage) -> None:
     """No slurmctld."""
     stage.ids["running"] = 1
@@ -270,6 +309,15 @@ def give(ids: Mapping[str, int]) -> list[Question]:
     ]
 
 
+def ask_for_limits(ids: Mapping[str, int]) -> list[Question]:
+    return [
+        ("settings", lambda gateway: gateway.settings()),
+        ("limits", lambda gateway: gateway.limits()),
+        ("partitions", lambda gateway: gateway.partitions()),
+        ("jobs", lambda gateway: gateway.jobs()),
+    ]
+
+
 def give_without_right(ids: Mapping[str, int]) -> list[Question]:
     running, held = str(ids["running"]), str(ids["held"])
     return [
@@ -305,6 +353,8 @@ class RecordingScenario(NamedTuple):
     prepare: Callable[[Stage], None]
     questions: Callable[[Mapping[str, int]], list[Question]]
     user: str | None = None
+    shape: Shape = SHAPE
+    accounting: Accounting | None = None
 
 
 RECORDINGS = {
@@ -314,4 +364,7 @@ RECORDINGS = {
     "orders": RecordingScenario(orders, give),
     "denied": RecordingScenario(denied, give_without_right, OWNER),
     "away": RecordingScenario(away, ask_nobody),
+    "limits": RecordingScenario(
+        limits, ask_for_limits, shape=LIMITED, accounting=Accounting(["bio"], [OWNER], qos=["high"])
+    ),
 }

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from omfs_daemon.cluster.job_refs import lists_of, split_ref
 from omfs_daemon.cluster.jobs import Allocation, Job, JobState
+from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.units import Units
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands.ask_limits import ask_limits
 from omfs_daemon.slurm.commands.job_details import JobDetails
 from omfs_daemon.slurm.commands.refusals import parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput, Runner, failure, run_command
@@ -144,6 +146,9 @@ class CommandGateway:
 
     def licenses(self) -> list[LicenseRow]:
         return parse_cluster.parse_licenses(self._run("scontrol", "--oneliner", "show", "licenses").stdout)
+
+    def limits(self) -> SiteLimits:
+        return ask_limits(self._run, self._settings or self.settings())
 
     # -- orders ------------------------------------------------------------------------------------
     def hold(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:

@@ -23,6 +23,7 @@ _NODE_STARTS_JOBS = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLAN
 _NODE_KEEPS_JOBS = _NODE_STARTS_JOBS | {"DRAIN", "MAINTENANCE", "RESERVED", "REBOOT_REQUESTED", "POWER_DOWN"}
 _SILENT = "NOT_RESPONDING"
 _NODE_MARKS = {"*": _SILENT, "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN"}
+_PARTITION_STARTS_JOBS = ("UP", "DRAIN")
 _NODE_MARKS |= {"$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}
 _FIELD = re.compile(r"(\S+?)=(\S*)")
 _SETTING = re.compile(r"(\S+)\s*=\s?(.*)")
@@ -48,17 +49,23 @@ def parse_nodes(printed: str) -> list[Node]:
     is powered down or on its way to one of these; also for any unknown state. ``works`` is False for one that is down,
     does not respond, or is powered down, or whose reboot has begun.
     """
-    return [_node(_fields(line, "NodeName")) for line in _lines(printed, "No nodes in the system")]
+    return [_node(fields_of_line(line, "NodeName")) for line in printed_lines(printed, "No nodes in the system")]
 
 
 def parse_partitions(printed: str) -> list[Partition]:
     """``scontrol -o show partitions``."""
-    return [_partition(_fields(line, "PartitionName")) for line in _lines(printed, "No partitions in the system")]
+    return [
+        _partition(fields_of_line(line, "PartitionName"))
+        for line in printed_lines(printed, "No partitions in the system")
+    ]
 
 
 def parse_licenses(printed: str) -> list[LicenseRow]:
     """``scontrol -o show licenses``; including those from slurmdbd (Remote=yes)."""
-    return [_license(_fields(line, "LicenseName")) for line in _lines(printed, "No licenses configured in Slurm.")]
+    return [
+        _license(fields_of_line(line, "LicenseName"))
+        for line in printed_lines(printed, "No licenses configured in Slurm.")
+    ]
 
 
 def parse_accounts(printed: str) -> list[AccountRow]:
@@ -112,12 +119,38 @@ def _partition(fields: dict[str, str]) -> Partition:
         return Partition(
             name=fields["PartitionName"],
             nodes=frozenset(values.node_names(fields["Nodes"])),
-            up=fields["State"] == "UP",
+            up=fields["State"] in _PARTITION_STARTS_JOBS,
             exclusive=releases.is_exclusive(fields),
             priority_tier=values.whole(fields["PriorityTier"]),
+            state=fields["State"],
+            exclusive_user=releases.is_exclusive_user(fields),
+            min_nodes=values.whole(fields.get("MinNodes", "0")),
+            max_nodes=_at_most(fields.get("MaxNodes", "")),
+            max_time=values.duration(fields.get("MaxTime", "UNLIMITED")),
+            max_memory_per_node=values.memory(_or_zero(fields.get("MaxMemPerNode", ""))),
+            max_memory_per_cpu=values.memory(_or_zero(fields.get("MaxMemPerCPU", ""))),
+            allow_accounts=_allowed(fields.get("AllowAccounts", "ALL")),
+            deny_accounts=frozenset(values.names(fields.get("DenyAccounts", ""))),
+            allow_qos=_allowed(fields.get("AllowQos", "ALL")),
+            deny_qos=frozenset(values.names(fields.get("DenyQos", ""))),
+            allow_groups=_allowed(fields.get("AllowGroups", "ALL")),
+            qos=values.text(fields.get("QoS", "")),
         )
     except KeyError as error:
         raise ParseError(f"scontrol show partition {fields.get('PartitionName')}: no {error}") from None
+
+
+def _allowed(listed: str) -> frozenset[str] | None:
+    """None for ALL."""
+    return None if listed == "ALL" else frozenset(values.names(listed))
+
+
+def _at_most(limit: str) -> int:
+    return values.whole(_or_zero(limit))
+
+
+def _or_zero(limit: str) -> str:
+    return "0" if limit in ("", "UNLIMITED") else limit
 
 
 def _license(fields: dict[str, str]) -> LicenseRow:
@@ -127,11 +160,12 @@ def _license(fields: dict[str, str]) -> LicenseRow:
         raise ParseError(f"scontrol show licenses {fields.get('LicenseName')}: no {error}") from None
 
 
-def _lines(printed: str, none: str) -> list[str]:
+def printed_lines(printed: str, none: str) -> list[str]:
+    """The lines that are not empty; none where Slurm prints that there is ``none``."""
     return [line for line in printed.splitlines() if line.strip() and line.strip() != none]
 
 
-def _fields(line: str, first: str) -> dict[str, str]:
+def fields_of_line(line: str, first: str) -> dict[str, str]:
     """The first value of every key: free text (an administrator's Reason, Comment) comes last."""
     if not line.startswith(f"{first}="):
         raise ParseError(f"scontrol: not a line with {first}: {line[:_SHOWN]!r}")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.slurm.commands.parse_jobs import FAILED, UNFULFILLED, JobRow, row_state, row_tasks
+from omfs_daemon.slurm.commands.parse_jobs import FAILED, SINGLETON, UNFULFILLED, JobRow, row_state, row_tasks
 
 # "afterok:7(unfulfilled),after:8_3+5(unfulfilled)"; what is fulfilled Slurm takes off the list.
 _NAMED = re.compile(
@@ -26,13 +26,18 @@ def dependencies(rows: Sequence[JobRow], others: Iterable[JobRow] | None = None)
         return list(rows)
     active = _active(rows if others is None else others)
     over = {row.job_id for row in stale if not _still_depends(row.dependency, active)}
-    return [row._replace(dependency="") if row.job_id in over else row for row in rows]
+    return [row._replace(dependency=_without_names(row)) if row.job_id in over else row for row in rows]
 
 
 def awaited_jobs(row: JobRow) -> list[str]:
     """The ids of the jobs (or arrays) that a held or just released job waits for, as far as they tell ("singleton"
     names none, tasks wait for tasks with "aftercorr"); none of others, whose dependency Slurm keeps up to date."""
     return [match["id"] for match in _NAMED.finditer(row.dependency)] if _may_be_stale(row) else []
+
+
+def _without_names(row: JobRow) -> str:
+    """What remains to be looked at when the jobs that it names have ended: which jobs of the same name there are."""
+    return SINGLETON if SINGLETON in row.dependency else ""
 
 
 def _may_be_stale(row: JobRow) -> bool:

@@ -29,6 +29,7 @@ _MOST_LOCAL_ID = 0x03FFFFFF
 
 # In a list of dependencies; what is fulfilled Slurm takes off the list.
 UNFULFILLED, FAILED = "(unfulfilled)", "(failed)"
+SINGLETON = "singleton"
 
 _CPU = "cpu"  # of tres-per-task
 
@@ -72,6 +73,7 @@ class JobRow(NamedTuple):
     submit: str
     eligible: str
     dependency: str
+    reservation: str
     start: str
     time_used: str
     time_limit: str
@@ -103,8 +105,8 @@ _SQUEUE_NAMES = (
     *("tres-alloc", "NumCPUs", "NumTasks", "MinCpus", "NumNodes", "MaxNodes", "MinMemory"),
     *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task", "NTPerNode", "cpus-per-tres"),
     *("{sharing}", "Feature", "Licenses", "ReqNodes", "NodeList", "PriorityLong", "Nice", "SubmitTime"),
-    *("EligibleTime", "Dependency", "StartTime", "TimeUsed", "TimeLimit", "Deadline", "RestartCnt", "Requeue"),
-    *("BatchFlag", "Name", "Comment", "admin_comment"),
+    *("EligibleTime", "Dependency", "Reservation", "StartTime", "TimeUsed", "TimeLimit", "Deadline", "RestartCnt"),
+    *("Requeue", "BatchFlag", "Name", "Comment", "admin_comment"),
 )
 
 # squeue(1), JOB STATE CODES; a job that holds no resources any more has ENDED, one that may still hold some has not.
@@ -201,6 +203,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tupl
         licenses=values.license_counts(row.licenses),
         array_id=read(None, values.whole, row.array_job_id) if task_ids else None,
         task_ids=task_ids,
+        array_throttle=read(0, values.array_throttle, row.array_task_id),
         restarts=read(0, values.whole, row.restarts),
         special_exit=row.state == "SPECIAL_EXIT",
         failed=row.state == "FAILED",
@@ -208,6 +211,9 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tupl
         batch=row.batch != "0",
         comment=values.text(row.comment)[:_COMMENT_KEPT],
         admin_comment=values.text(row.admin_comment),
+        reservation=values.text(row.reservation),
+        singleton=SINGLETON in row.dependency,
+        exclusive_user=row.over_subscribe == "USER",
         name=values.text(row.name)[:_NAME_KEPT],
         set_aside=fields.unread or _unsupported(row),
     )

@@ -99,6 +99,12 @@ def tasks(value: str) -> tuple[int, ...]:
         raise ParseError(str(error)) from None
 
 
+def array_throttle(value: str) -> int:
+    """How many tasks of an array may run at a time, 2 in ``1,3,5-9%2``; 0: any number."""
+    limit = value.partition("%")[2]
+    return count(limit) if limit else 0
+
+
 def tres(value: str) -> dict[str, str]:
     """``cpu=8,mem=4000M,node=2`` by name."""
     return dict(entry.partition("=")[::2] for entry in value.split(",") if entry and value not in _NOTHING)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.units import Units
 from omfs_daemon.errors import GatewayError, ParseError
@@ -107,6 +108,9 @@ class PySlurmGateway:
 
     def licenses(self) -> list[LicenseRow]:
         return self._commands.licenses()
+
+    def limits(self) -> SiteLimits:
+        return self._commands.limits()
 
     # -- orders ------------------------------------------------------------------------------------
     def hold(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:

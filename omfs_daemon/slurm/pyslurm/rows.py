@@ -43,7 +43,7 @@ def is_readable(job: PySlurmJob) -> bool:
 def row_now(printed: JobRow, job: PySlurmJob, run_time: int) -> JobRow:
     """The row that squeue would print now, given the one that it did print."""
     return printed._replace(
-        array_task_id=array_task(job),
+        array_task_id="%".join((array_task(job), *printed.array_task_id.split("%")[1:])),
         state=str(job.state),
         reason=_text(job.state_reason),
         priority=str(job.priority),

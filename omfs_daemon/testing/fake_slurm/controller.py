@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.limits import SiteLicense, SiteLimits
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.testing.fake_slurm.events import Timing
 from omfs_daemon.testing.fake_slurm.fake_job_submit import (
@@ -241,6 +242,10 @@ class FakeSlurm(NodeFailures, Restarts):
 
     def node_views(self) -> list[Node]:
         return [node.view() for node in self.fake_nodes.values()]
+
+    def site_limits(self) -> SiteLimits:
+        """What ``scontrol`` and ``sacctmgr`` show of limits."""
+        return SiteLimits(licenses={row.name: SiteLicense(row.total) for row in self.licenses.rows()})
 
     # -- parts of orders (called after catch_up) ---------------------------------------------------
     def set_hold(self, record: Record, hold: Hold) -> None:

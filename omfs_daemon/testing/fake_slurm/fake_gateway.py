@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from omfs_daemon.cluster.job_refs import task_ids_of
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.units import Unit, Units
 from omfs_daemon.errors import GatewayError, GatewayTimeout
@@ -154,6 +155,9 @@ class FakeGateway:
 
     def licenses(self) -> list[LicenseRow]:
         return self._ask("licenses", self.slurm.licenses.rows)
+
+    def limits(self) -> SiteLimits:
+        return self._ask("limits", self.slurm.site_limits)
 
     # -- orders ------------------------------------------------------------------------------------
     def hold(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:
@@ -319,9 +323,7 @@ class FakeGateway:
         array, _, task = str(job).partition("_")
         known = self.slurm.records_of(int(array)) if task else filter(None, [self.slurm.records.get(int(array))])
         record = next((record for record in known if not task or int(task) in record.tasks), None)
-        if record is None:
-            return None
-        return self.faults.applied_to(record.view(self.slurm.now))
+        return None if record is None else self.faults.applied_to(record.view(self.slurm.now))
 
     # -- faults and references ---------------------------------------------------------------------
     def _ask(self, method: str, query: Callable[[], Answer]) -> Answer:

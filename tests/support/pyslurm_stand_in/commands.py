@@ -48,7 +48,9 @@ def printed(job: Job) -> JobRow:
     return JobRow(
         job_id=str(job.id),
         array_job_id=str(job.array_id or job.id),
-        array_task_id=fold_tasks(job.task_ids) if job.task_ids else "N/A",
+        array_task_id=fold_tasks(job.task_ids) + f"%{job.array_throttle}" * bool(job.array_throttle)
+        if job.task_ids
+        else "N/A",
         het_job_id=str(job.id) if "heterogeneous" in job.set_aside else "N/A",
         state=state_name(job),
         reason=job.reason,
@@ -80,6 +82,7 @@ def printed(job: Job) -> JobRow:
         submit=str(int(job.submit)),
         eligible=str(int(job.eligible)) if job.eligible not in (None, inf) else "N/A",
         dependency="(null)",
+        reservation=job.reservation or "(null)",
         start=str(int(job.start)) if job.start is not None else "N/A",
         time_used=f"{int(job.run_time) // 60}:{int(job.run_time) % 60}",
         time_limit=f"{int(job.time_limit) // 60}:{int(job.time_limit) % 60}" if job.time_limit < inf else "UNLIMITED",

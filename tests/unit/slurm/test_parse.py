@@ -57,6 +57,7 @@ ROW = parse.JobRow(
     submit="1795227992",
     eligible="1795227992",
     dependency="(null)",
+    reservation="(null)",
     start="1795227993",
     time_used="0:02",
     time_limit="365-00:00:00",
@@ -168,6 +169,11 @@ class TestJob:
         assert job(row).eligible == expected
         assert job(ROW._replace(dependency=dependency)).eligible == 1795227992.0
 
+    def test_a_singleton_stays_one_while_slurm_does_not_look_at_it(self) -> None:
+        held = WAITING._replace(priority="0", dependency="singleton(unfulfilled),afterok:9(unfulfilled)")
+        (row,) = parse_dependencies.dependencies([held])
+        assert (job(row).singleton, job(row).eligible) == (True, 1795227992.0)
+
     @pytest.mark.parametrize(
         ("dependency", "kept"),
         [
@@ -181,7 +187,6 @@ class TestJob:
             ("afterany:4_*(unfulfilled)", True),
             ("afterany:4_3(unfulfilled)", True),
             ("afterany:4_4(unfulfilled)", False),
-            ("singleton(unfulfilled)", False),
             ("afterok:9(failed)", True),
             ("afterok:9(failed),afterany:9(unfulfilled)", True),
             ("afterok:9(failed)?afterany:9(unfulfilled)", False),
@@ -493,7 +498,7 @@ def test_partitions() -> None:
     )
     main, none = parse_cluster.parse_partitions(text)
     assert (main.nodes, main.up, main.exclusive, main.priority_tier) == ({"n1", "n2"}, True, False, 1)
-    assert (none.nodes, none.up, none.exclusive, none.priority_tier) == (set(), False, True, 7)
+    assert (none.nodes, none.up, none.exclusive, none.priority_tier) == (set(), True, True, 7)
     assert parse_cluster.parse_partitions("No partitions in the system\n") == []
 
 
