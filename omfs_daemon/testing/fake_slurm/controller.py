@@ -71,6 +71,13 @@ class FakeSlurm(NodeFailures, Restarts):
         )
         self._queue = self._scheduler.queue
 
+    def let_lack(self, lacks: Callable[[Record], str]) -> None:
+        """From now on jobs lack something that only Slurm knows (a limit, for instance): its word, "" for nothing.
+        ``Resources``: Slurm says so, and does not start the job."""
+        self.catch_up()
+        self._scheduler.lacks = lacks
+        self.wake()
+
     @classmethod
     def uniform(cls, clock: Callable[[], float], nodes: int = 4, cpus: int = 4, memory: int = 8_000 << 20) -> FakeSlurm:
         """``nodes`` equal nodes n1, n2… in one partition ``main``."""

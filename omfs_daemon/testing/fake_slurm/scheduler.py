@@ -22,6 +22,12 @@ from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode, Placement, place
 UNLIMITED = 365 * 86400.0
 """Slurm takes a job without a time limit to run a year."""
 
+QUEUE_DEPTH = 100
+"""Jobs that a pass looks at when nothing more can start (default_queue_depth)."""
+
+RESERVED = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+"""Slurm's text for a job behind another one on its nodes, whatever else it lacks."""
+
 Start = Callable[[Record, str, list[Placement]], None]
 Key = tuple[int, int, float, int]
 
@@ -86,6 +92,7 @@ class Scheduler:
         self._bf_max_blocked = bf_max_blocked
         self._bf_max_tested = bf_max_tested
         self._licenses = licenses
+        self.lacks: Callable[[Record], str] = lambda _: ""
         self._nodes = fake_nodes
         self._nodes_of = {
             name: [node for node in fake_nodes.values() if node.name in partition.nodes]
@@ -99,16 +106,18 @@ class Scheduler:
         free = self._free_nodes()
         closed = {name for name, partition in self._partitions.items() if not partition.up}
         kept: set[str] = set()
-        for record in self.queue:
-            if len(closed) == len(self._partitions):
+        for tested, record in enumerate(self.queue):
+            if len(closed) == len(self._partitions) and tested >= QUEUE_DEPTH:
                 return
             open_ones = [name for name in record.partitions if name not in closed]
-            if not open_ones or not self._pinned_nodes_up(record) or not self._has_licenses(record):
+            required = record.request.required_nodes
+            if not open_ones:
+                _wait(record, "Priority")
+            if not open_ones or not self._may_start(record):
                 continue
             if self._all_started(record, open_ones, free, kept) or not self._has_licenses(record):
                 continue
-            record.reason, record.shown = "Resources", None
-            required = record.request.required_nodes
+            _wait(record, RESERVED if required & kept else "Resources")
             if len(required) >= max(1, record.request.nodes):
                 kept |= required
             else:
@@ -124,7 +133,7 @@ class Scheduler:
         refused: set[tuple[JobRequest, float]] = set()
         reserved: dict[JobRequest, Reservation | None] = {}
         for record in islice(self.queue, self._bf_max_tested):
-            if not self._pinned_nodes_up(record) or not self._has_licenses(record):
+            if not self._may_start(record):
                 continue
             names = self._open_partitions(record)
             trial = (record.request, record.what.time_limit)
@@ -181,19 +190,23 @@ class Scheduler:
     def _exclusive(self, record: Record, name: str) -> bool:
         return record.request.exclusive or self._partitions[name].exclusive
 
-    def _pinned_nodes_up(self, record: Record) -> bool:
-        """A job whose required node is down waits and blocks nobody."""
+    def _may_start(self, record: Record) -> bool:
+        """A job whose required node is down, or that lacks something else than nodes, waits and blocks nobody. What it
+        lacks is looked at before its nodes are."""
+        if not self._has_licenses(record):
+            return False
         required = record.request.required_nodes
         down = [name for name in sorted(required) if not self._nodes[name].starts_jobs]
-        if down:
-            record.reason, record.shown = f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}", None
-        return not down
+        lacks = self.lacks(record) or (f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}" if down else "")
+        if lacks:
+            _wait(record, lacks)
+        return not lacks
 
     def _has_licenses(self, record: Record) -> bool:
         """A job that lacks a license waits and blocks nobody."""
         if not record.licenses or self._licenses.free(record.licenses):
             return True
-        record.reason, record.shown = "Licenses", None
+        _wait(record, "Licenses")
         return False
 
     def _open_partitions(self, record: Record) -> list[str]:
@@ -234,6 +247,11 @@ class Scheduler:
                 node.give_back(taken)
         nodes = [freed.get(node.name, node) for node in self._nodes_of[name]]
         return self._place(record, nodes, name)
+
+
+def _wait(record: Record, reason: str) -> None:
+    if record.reason != reason:
+        record.reason, record.shown = reason, None
 
 
 def _ends(now: float, running: Iterable[Record]) -> list[tuple[float, Record]]:
