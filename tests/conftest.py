@@ -25,7 +25,7 @@ SHAPE = Shape(
     gres={"n1": "ve:2", "n2": "gpu:a100:2,gpu:v100:1"},
     features={"n1": "fast,ve", "n2": "fast"},
     partitions=("PartitionName=whole Nodes=n3,n4 OverSubscribe=EXCLUSIVE",),
-    options={"KillWait": "2"},
+    options={"KillWait": "2", "Licenses": "matlab:1"},
 )
 
 ONE_WORKER = {

@@ -105,6 +105,7 @@ class PreemptionHistory:
     running_since     when we last resumed a job (otherwise its start time counts)
     preemption_times  when each job was preempted, for the limit on preemptions per job and hour
     backoff           preemptors that did not start although others were preempted, and until when not to try again
+    shapes            shapes of jobs (``shape_of``) that Slurm did not start, and until when not to try again
     spared            victims that could not be preempted, and until when not to try again
     failures          how often in a row a job could not be preempted
     under_way         preemptions under way
@@ -114,6 +115,7 @@ class PreemptionHistory:
     running_since: Mapping[str, float] = field(default_factory=dict)
     preemption_times: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     backoff: Mapping[str, float] = field(default_factory=dict)
+    shapes: Mapping[str, float] = field(default_factory=dict)
     spared: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, int] = field(default_factory=dict)
     under_way: tuple[PreemptionUnderWay, ...] = ()

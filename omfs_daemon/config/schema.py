@@ -155,7 +155,7 @@ class PolicySection(Section):
     )
     retry_after_seconds: Seconds = Field(
         300.0,
-        description="How long nobody is preempted again for a preemptor that did not start.",
+        description="How long nobody is preempted for jobs like a preemptor that did not start; doubled each time.",
         examples=[900.0],
     )
     rank_depth: Count = Field(

@@ -113,7 +113,8 @@ class Cycle:
 
     def _decide(self, began: float, snapshot: Snapshot, poll: PollKind) -> CycleReport:
         """From what is observed to what is done. What is decided is pure; ``carry_out`` does it."""
-        settings, before, now = self._settings(), self._journal.state, self._clock()
+        settings = replace(self._settings(), scheduler_pass=self._observer.scheduler_pass)
+        before, now = self._journal.state, self._clock()
         is_full = poll is PollKind.FULL
         # An urgent poll does not list waiting preemptors, and nothing is concluded about them then.
         observation = Observation(snapshot, self._work_queue.seen)

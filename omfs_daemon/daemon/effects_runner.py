@@ -222,7 +222,7 @@ class EffectsRunner:
         if never := {ref for ref in never if ref in unsaved and unsaved[ref].boot == boot}:
             self._journal.write(OrdersSaved(tuple(sorted(never))))
         preemption = self._journal.state.preemptions.get(chain.preemption)
-        if preemption is not None and preemption.step is Step.STOPPING:
+        if preemption is not None and preemption.step in (Step.PROVING, Step.STOPPING):
             self._journal.write(PreemptionChanged(absorb(preemption, refusals)))
 
     def _ask_nodes(self, action: NodeOrder, observation: Observation, settings: NodeWorkSettings) -> None:

@@ -17,6 +17,7 @@ from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.slurm.gateway import ByProcesses, Gateway, WaitingFilter
 from omfs_daemon.slurm.node_licenses import NodeLicenses
+from omfs_daemon.slurm.scheduler_pass import scheduler_pass
 
 NODES_SHARE_OF_TIME = 0.02
 """Nodes change seldom: polling them may take at most this part of the time."""
@@ -48,8 +49,12 @@ class Observer:
         self._shown: Mapping[str, Node] = {}
         self._partitions: Mapping[str, Partition] = {}
         self._nodes_again_at = float("-inf")
+<<<<<<< HEAD
         self.slurm_settings: Mapping[str, str] = {}
         """Slurm's, as of the last poll of the nodes."""
+=======
+        self._values: Mapping[str, str] = {}
+>>>>>>> f614fb7 (Preempt nobody for jobs that Slurm would not start)
         self._registered_at = float("-inf")
         self._odd: frozenset[tuple[str, bool]] = frozenset()
         self._leaving: dict[int, float] = {}
@@ -104,10 +109,22 @@ class Observer:
 
     @property
     def _boot(self) -> str:
+<<<<<<< HEAD
         return self.slurm_settings.get("BOOT_TIME", "")
 
     def _ask_settings(self) -> None:
         before, self.slurm_settings = self._boot, self._gateway.settings().values
+=======
+        return self._values.get("BOOT_TIME", "")
+
+    @property
+    def scheduler_pass(self) -> float:
+        """As in ``Settings``."""
+        return scheduler_pass(self._values.get("SchedulerParameters", ""))
+
+    def _ask_settings(self) -> None:
+        before, self._values = self._boot, self._gateway.settings().values
+>>>>>>> f614fb7 (Preempt nobody for jobs that Slurm would not start)
         if before not in ("", self._boot):
             self._registered_at = self._clock() + REGISTERS_WITHIN
 

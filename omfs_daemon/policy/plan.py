@@ -42,7 +42,7 @@ TEXT: Mapping[Reason, str] = {
     Reason.NON_PREEMPTIBLE_BEYOND: "it is non-preemptible, so it must fit into its account's entitlement",
     Reason.NOT_ENOUGH_VICTIMS: "preempting all jobs that may be preempted for it would not free enough",
     Reason.BEING_FREED: "nodes are already being freed for it",
-    Reason.TRIED_IN_VAIN: "it did not start when jobs were last preempted for it",
+    Reason.TRIED_IN_VAIN: "Slurm did not start it, or would not have, when jobs were last to be preempted for it",
     Reason.ENOUGH_PREEMPTIONS: "this cycle preempts as many jobs as allowed; its turn comes in the next",
     Reason.CPUS_FREE_AGAIN: "the CPUs on which it was suspended are free again",
     Reason.OWN_CPUS_TAKEN: "others have, or are about to get, the CPUs on which it was suspended",

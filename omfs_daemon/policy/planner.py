@@ -23,6 +23,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from omfs_daemon.cluster.job_shape import shape_of
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.policy.admission_holds import AdmissionHolds
@@ -295,7 +296,7 @@ class _Pass:
             self.working_state.promise(need, allocations, job.hold is not Hold.NONE)
             self._wait(job, ref, Reason.BEING_FREED)
             return True
-        if self.history.backoff.get(ref, 0.0) > self.now:
+        if self._backs_off(job, ref):
             self._wait(job, ref, Reason.TRIED_IN_VAIN)
             return False
         choice, why_not = self._victims_for(need)
@@ -305,6 +306,11 @@ class _Pass:
             return False
         self._preempt(job, ref, need, choice, reason)
         return True
+
+    def _backs_off(self, job: Job, ref: str) -> bool:
+        shapes = self.history.shapes
+        until = shapes.get(shape_of(job), 0.0) if shapes else 0.0
+        return max(until, self.history.backoff.get(ref, 0.0)) > self.now
 
     def _start(
         self, job: Job, ref: str, need: ResourceNeed, allocations: tuple[Allocation, ...], reason: Reason

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from omfs_daemon.cluster.job_shape import shape_of
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.run_report import run_report
-from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.policy.arrays.free_resources import freed_gres
 from omfs_daemon.policy.plan import PlannedPreemption, Victim
 from omfs_daemon.policy.rules.classes import classify
@@ -14,6 +14,7 @@ from omfs_daemon.policy.rules.queue_order import Band, nice_in
 from omfs_daemon.preemption.methods.suspend import SuspendMethod
 from omfs_daemon.preemption.preemption import Preemptor, VictimState
 from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.preemption.state import State
 
 
 def victim_of(victim: Victim, job: Job, settings: Settings) -> VictimState:
@@ -37,10 +38,9 @@ def victim_of(victim: Victim, job: Job, settings: Settings) -> VictimState:
     )
 
 
-def preemptor_of(
-    planned: PlannedPreemption, job: Job, preempted: PreemptedJob | None, taken: Set[str], settings: Settings
-) -> Preemptor:
-    """``taken``: the generic resources that victims have; ``preempted``: of a preemptor that is itself suspended."""
+def preemptor_of(planned: PlannedPreemption, job: Job, state: State, taken: Set[str], settings: Settings) -> Preemptor:
+    """``taken``: the generic resources that victims have."""
+    preempted, unstarted = state.preempted.get(planned.preemptor), state.backoff.unstarted.get(planned.preemptor)
     licenses = settings.node_licenses.placed(job.licenses, [allocation.node for allocation in planned.allocations])
     return Preemptor(
         ref=planned.preemptor,
@@ -56,4 +56,6 @@ def preemptor_of(
         lacks_devices=not taken.isdisjoint(name for name, _ in (preempted.gres if preempted is not None else ())),
         restarts=job.restarts,
         run_time=job.run_time,
+        shape=shape_of(job),
+        doubted=unstarted.reason if unstarted is not None and unstarted.in_vain else "",
     )

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from omfs_daemon.policy.plan import Plan
+from omfs_daemon.policy.plan import Plan, PlannedPreemption
+from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
 from omfs_daemon.policy.validator import Verdict
 from omfs_daemon.preemption.desired import desired_state
 from omfs_daemon.preemption.effects import Effects, in_order, state_after
-from omfs_daemon.preemption.follow_up import follow_up, resume_preempted
+from omfs_daemon.preemption.follow_up import follow_up, resume_preempted, waited_for_nodes
 from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.preemption import Step
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import State
@@ -32,14 +34,35 @@ def go_on(state: State, observation: Observation, now: float, settings: Settings
 def begin_preemptions(
     verdict: Verdict, state: State, observation: Observation, now: float, settings: Settings
 ) -> Effects:
-    """Those that the validator accepted, numbered on from the last one."""
+    """Those that the validator accepted, numbered on from the last one.
+
+    Slurm says nothing useful of a job if another one before it waits for the same nodes: what is to be proved there is
+    left to a later cycle.
+    """
     effects = Effects()
+    waited_for = waited_for_nodes(state, observation)
     for planned in verdict.preemptions:
         number = state.next_preemption + len(effects.begun)
-        begun = begin_preemption(planned, number, state, observation, now, settings)
+        nodes = {allocation.node for allocation in planned.allocations}
+        first = _first_step(planned, verdict.answers.get(planned.preemptor), state)
+        if first is Step.PROVING and not nodes.isdisjoint(waited_for):
+            continue
+        begun = begin_preemption(planned, number, first, state, observation, now, settings)
         if begun is not None:
             effects.add(begun)
+            waited_for |= nodes
     return effects
+
+
+def _first_step(planned: PlannedPreemption, answer: Answer | None, state: State) -> Step:
+    """Slurm resumes suspended jobs whatever they lack. For an urgent job that is not certain to start others are
+    preempted once, for an entitled one never."""
+    if planned.suspended:
+        return Step.STOPPING
+    unstarted = state.backoff.unstarted.get(planned.preemptor)
+    is_uncertain = answer is not None and answer.kind is AnswerKind.UNKNOWN and not planned.urgent
+    is_doubted = unstarted is not None and unstarted.in_vain
+    return Step.PROVING if is_uncertain or is_doubted else Step.STOPPING
 
 
 def add_orders(

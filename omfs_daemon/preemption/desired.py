@@ -25,7 +25,7 @@ from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.policy.plan import TEXT, Plan, Reason
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, Value, licenses_of, licenses_value, nodes_of
-from omfs_daemon.preemption.preemption import Preemption, VictimState
+from omfs_daemon.preemption.preemption import Preemption, Step, VictimState
 from omfs_daemon.preemption.progress import due_victims, is_in_later_run
 from omfs_daemon.preemption.records import JobEvent
 from omfs_daemon.preemption.settings import Settings
@@ -207,6 +207,8 @@ def _want_preemptor(desired: Desired, preemption: Preemption, observation: Obser
 
 
 def _want_victims(desired: Desired, preemption: Preemption, observation: Observation, settings: Settings) -> None:
+    if preemption.step is Step.PROVING:
+        return
     due = due_victims(preemption, observation, settings.method_settings)
     secured = {victim.ref for victim in due.finish}
     for victim, job in _present(preemption, observation):

@@ -22,6 +22,7 @@ from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.policy.plan import Plan, Reason
 from omfs_daemon.policy.rules.job_kinds import JobKinds
 from omfs_daemon.policy.validator import Verdict
+from omfs_daemon.preemption.back_off import back_offs_over
 from omfs_daemon.preemption.effects import Chain, Effects, state_after
 from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptMethod
 from omfs_daemon.preemption.methods.checkpoint import WHY_TEXT
@@ -50,6 +51,7 @@ def follow_up(state: State, observation: Observation, now: float, settings: Sett
     under_way = {ref for preemption in state.preemptions.values() for ref in preemption.refs}
     effects = Effects()
     doubtful = under_way.union(state.unsaved)
+    effects.records += back_offs_over(state, observation, now)
     gone = sorted(ref for ref in state.known_refs() - doubtful if observation.job(ref) is None)
     if gone:
         effects.records.append(JobsGone(tuple(gone)))
@@ -114,7 +116,7 @@ def resume_preempted(
     if turns and any(wait.reason is Reason.ENOUGH_PREEMPTIONS for wait in plan.waits):
         turns.clear()
     under_way = {ref for preemption in state.preemptions.values() for ref in preemption.refs}
-    starts = _expected_starts(state, observation)
+    starts = waited_for_nodes(state, observation)
     others: list[Action] = []
     resumed: list[str] = []
     for ref, preempted in state.preempted.items():
@@ -137,7 +139,7 @@ def resume_preempted(
     return [*chains, *([Chain(transitions=(orders.ResumeJobs(tuple(resumed)),))] if resumed else [])]
 
 
-def _expected_starts(state: State, observation: Observation) -> set[str]:
+def waited_for_nodes(state: State, observation: Observation) -> set[str]:
     """Nodes where a preemptor is to start: Slurm has not chosen its CPUs yet."""
     waiting = (
         preemption.preemptor

@@ -10,6 +10,7 @@ from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step, VictimState
 from omfs_daemon.preemption.progress import MethodSettings, ObservedCluster, moving_in, progress_of, runs_still, seen_of
+from omfs_daemon.preemption.proof import Proof, is_asked, proof_of
 
 
 def next_state(
@@ -21,6 +22,8 @@ def next_state(
     outage, or too long a time it is not: no job that still runs is preempted any more, and the planner decides again.
     """
     match preemption.step:
+        case Step.PROVING:
+            return _after_proving(preemption, view, now, method_settings, is_fresh)
         case Step.STOPPING:
             return _after_stopping(preemption, view, now, method_settings, is_fresh)
         case Step.STARTING:
@@ -30,6 +33,34 @@ def next_state(
 
 def _enter(preemption: Preemption, step: Step, now: float, outcome: PreemptionOutcome | None = None) -> Preemption:
     return replace(preemption, step=step, since=now, outcome=outcome or preemption.outcome)
+
+
+def _after_proving(
+    preemption: Preemption, view: ObservedCluster, now: float, method_settings: MethodSettings, is_fresh: bool
+) -> Preemption:
+    """No victim was touched yet."""
+    preemptor = preemption.preemptor
+    found = _what_became_of_preemptor(preemption, Step.DONE, view, now) or _without_its_nodes(preemption, view, now)
+    if found is not None:
+        return found
+    if preemptor.ref in dict(preemption.refused):
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.REFUSED)
+    job = view.job(preemptor.ref)
+    if job is None or not is_fresh:
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.TOO_OLD)
+    if not is_asked(job, preemptor):
+        is_late = now - preemption.since > method_settings.start
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_PROVEN) if is_late else preemption
+    proof = proof_of(job, preemptor)
+    if proof is Proof.YES:
+        return _enter(preemption, Step.STOPPING, now)
+    word = replace(preemption, refused=(*preemption.refused, (preemptor.ref, job.reason)))
+    if proof is Proof.NO:
+        return _enter(word, Step.UNDONE, now, PreemptionOutcome.NOT_STARTABLE)
+    if not preemption.is_released:
+        return replace(preemption, is_released=True, since=now)
+    is_late = now - preemption.since > method_settings.proof
+    return _enter(word, Step.UNDONE, now, PreemptionOutcome.NOT_PROVEN) if is_late else preemption
 
 
 def _after_stopping(

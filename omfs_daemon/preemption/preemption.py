@@ -17,10 +17,12 @@ from omfs_daemon.slurm.gateway import OrderRefusal
 class Step(StrEnum):
     """What is being done now (or was, when the daemon died).
 
-    STOPPING: the preemptor is made the first one for its nodes, and the victims are preempted. STARTING: all victims
-    have freed their resources. DONE and UNDONE: nothing is wanted for it any more.
+    PROVING: the preemptor is made the first one for its nodes, and no victim is touched until Slurm says that it lacks
+    nothing but resources. STOPPING: it is the first one, and the victims are preempted. STARTING: all victims have
+    freed their resources. DONE and UNDONE: nothing is wanted for it any more.
     """
 
+    PROVING = "proving"
     STOPPING = "stopping"
     STARTING = "starting"
     DONE = "done"
@@ -43,6 +45,8 @@ class PreemptionOutcome(StrEnum):
     REFUSED = "refused_by_slurm"
     TOO_OLD = "decision_too_old"
     NODE_LOST = "node_lost"
+    NOT_STARTABLE = "not_startable"
+    NOT_PROVEN = "not_proven"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Preemptor:
     method          by which it was preempted itself, if it is suspended
     lacks_devices   whether victims have devices that it must get back
     restarts, run_time  as Slurm showed them when it was chosen: they tell whether it has run since
+    shape           as in ``shape_of``
+    doubted         Slurm's reason when jobs were last preempted for it in vain ("": they never were): it proves nothing
     """
 
     ref: str
@@ -69,6 +75,8 @@ class Preemptor:
     lacks_devices: bool = False
     restarts: int = 0
     run_time: float = 0.0
+    shape: str = ""
+    doubted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,8 @@ class VictimState:
 class Preemption:
     """One preemption. ``since``: when its present step began; ``refused``: the orders that Slurm refused, and why.
 
+    ``is_released``: in PROVING, whether the preemptor was observed released, ranked, and pinned, and ``since`` is then.
+
     ``started_at``: when the preemptor has started, as Slurm says (in whole seconds); of one that was suspended, when it
     was first observed running again, which Slurm does not say.
     """
@@ -111,6 +121,7 @@ class Preemption:
     victims: tuple[VictimState, ...]
     started_at: float | None = None
     outcome: PreemptionOutcome | None = None
+    is_released: bool = False
     refused: tuple[tuple[str, str], ...] = ()
 
     def commitment(self, methods: Mapping[str, MethodTraits]) -> PreemptionUnderWay:

@@ -41,12 +41,14 @@ class MethodSettings(NamedTuple):
     methods           by name
     preempt_timeout   seconds that a victim may take to free its resources; preempt_timeouts: by method where it differs
     start             seconds that the preemptor may take to start
+    proof             seconds that Slurm may take to say why a preemptor waits
     """
 
     methods: Mapping[str, PreemptMethod]
     preempt_timeout: float
     start: float
     preempt_timeouts: Mapping[str, float] = {}
+    proof: float = 1.5
 
     def method(self, victim: VictimState) -> PreemptMethod:
         return method_named(self.methods, victim.method)

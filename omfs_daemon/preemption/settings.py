@@ -12,10 +12,14 @@ from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.preemption.progress import MethodSettings
 from omfs_daemon.slurm.node_licenses import NodeLicenses
 
+_OBSERVED_WITHIN = 0.5
+"""Seconds from a pass of Slurm's scheduler until the daemon has observed it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times in seconds; ``preempt_timeouts``: by method, where it has a timeout of its own."""
+    """Times in seconds; ``preempt_timeouts``: by method, where it has a timeout of its own. ``scheduler_pass``: within
+    which Slurm looks at a job that was released."""
 
     rules: Rules = field(default_factory=lambda: Rules(methods={}, unmatched=REGULAR))
     methods: Mapping[str, PreemptMethod] = field(default_factory=installed)
@@ -25,9 +29,11 @@ class Settings:
     preempt_timeouts: Mapping[str, float] = field(default_factory=dict)
     nodes: NodeWorkSettings = field(default_factory=NodeWorkSettings)
     retry_after: float = 300.0
+    scheduler_pass: float = 1.0
     max_age: float = 30.0
     dry_run: bool = False
 
     @property
     def method_settings(self) -> MethodSettings:
-        return MethodSettings(self.methods, self.preempt_timeout, self.start_timeout, self.preempt_timeouts)
+        proof = self.scheduler_pass + _OBSERVED_WITHIN
+        return MethodSettings(self.methods, self.preempt_timeout, self.start_timeout, self.preempt_timeouts, proof)

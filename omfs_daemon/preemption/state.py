@@ -21,6 +21,7 @@ from omfs_daemon.errors import JournalError
 from omfs_daemon.policy.rules.laws import HOUR
 from omfs_daemon.preemption.ownership import JobField, OwnedField
 from omfs_daemon.preemption.preemption import Preemption
+from omfs_daemon.preemption.preemptor_backoffs import PreemptorBackoffs, ShapeBackoff, Unstarted
 
 Key = TypeVar("Key")
 Anything = TypeVar("Anything")
@@ -146,10 +147,20 @@ class JobsGone:
 
 @dataclass(frozen=True, slots=True)
 class PreemptorBackoff:
-    """Preempting others did not let this job start; not again before ``until``."""
+    """A preemption for this job has failed; no other one for it before ``until``, nor for jobs of the ``shape``."""
 
     ref: str
     until: float
+    shape: ShapeBackoff | None = None
+    unstarted: Unstarted | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffOver:
+    """What kept these jobs from being started has changed, or they run; jobs of these shapes have started."""
+
+    refs: tuple[str, ...]
+    shapes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +208,7 @@ class State:
     preempted: dict[str, PreemptedJob] = field(default_factory=dict)
     running_since: dict[str, float] = field(default_factory=dict)
     preemption_times: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    backoff: dict[str, float] = field(default_factory=dict)
+    backoff: PreemptorBackoffs = field(default_factory=PreemptorBackoffs)
     spared: dict[str, float] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     pause: Pause | None = None
@@ -207,7 +218,8 @@ class State:
             preempted=self.preempted,
             running_since=self.running_since,
             preemption_times=self.preemption_times,
-            backoff=self.backoff,
+            backoff=self.backoff.until,
+            shapes={shape: one.until for shape, one in self.backoff.shapes.items()},
             spared=self.spared,
             failures=self.failures,
             under_way=tuple(preemption.commitment(methods) for _, preemption in sorted(self.preemptions.items())),
@@ -216,8 +228,8 @@ class State:
     def known_refs(self) -> frozenset[str]:
         """Every job of which the state holds something."""
         by_ref = (
-            self.preempted, self.running_since, self.preemption_times, self.backoff, self.spared, self.failures,
-            self.held, self.releasing, self.owned,
+            self.preempted, self.running_since, self.preemption_times, self.backoff.until, self.backoff.unstarted,
+            self.spared, self.failures, self.held, self.releasing, self.owned,
         )  # fmt: skip
         return frozenset().union(*by_ref)
 
@@ -243,6 +255,7 @@ Record = (
     | JobRunsAgain
     | JobsGone
     | PreemptorBackoff
+    | BackoffOver
     | VictimBackoff
     | Pause
     | PauseEnded
@@ -302,8 +315,10 @@ def apply(state: State, record: Record) -> State:
             return replace(state, preempted=_without(state.preempted, ref), running_since=since)
         case JobsGone(refs):
             return _forget(state, frozenset(refs))
-        case PreemptorBackoff(ref, until):
-            return replace(state, backoff={**state.backoff, ref: until})
+        case PreemptorBackoff(ref, until, shape, unstarted):
+            return replace(state, backoff=state.backoff.add(ref, until, shape, unstarted))
+        case BackoffOver(refs, shapes):
+            return replace(state, backoff=state.backoff.without(refs, shapes))
         case VictimBackoff(ref, until, times):
             return replace(state, spared={**state.spared, ref: until}, failures={**state.failures, ref: times})
         case Pause():
@@ -330,7 +345,7 @@ def _forget(state: State, refs: frozenset[str]) -> State:
         preempted=_without(state.preempted, *refs),
         running_since=_without(state.running_since, *refs),
         preemption_times=_without(state.preemption_times, *refs),
-        backoff=_without(state.backoff, *refs),
+        backoff=state.backoff.without(refs),
         spared=_without(state.spared, *refs),
         failures=_without(state.failures, *refs),
         held=_without(state.held, *refs),

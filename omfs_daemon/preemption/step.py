@@ -10,6 +10,7 @@ from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.policy.plan import TEXT, PlannedPreemption, Reason
+from omfs_daemon.preemption.back_off import MOST_DOUBLINGS, preemptor_backoff
 from omfs_daemon.preemption.begin import preemptor_of, victim_of
 from omfs_daemon.preemption.effects import Effects, PreemptionEnd, preempted_record
 from omfs_daemon.preemption.methods.base import Action, ObservedJob
@@ -23,8 +24,8 @@ from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import (
     ANY_BOOT,
+    BackoffOver,
     PreemptionChanged,
-    PreemptorBackoff,
     Record,
     State,
     TransitionsOrdered,
@@ -34,14 +35,18 @@ from omfs_daemon.preemption.state import (
 )
 from omfs_daemon.slurm import orders
 
-_MOST_DOUBLINGS = 6
-"""How often a victim's back-off is doubled at most."""
-
 
 def begin_preemption(
-    planned: PlannedPreemption, number: int, state: State, observation: Observation, now: float, settings: Settings
+    planned: PlannedPreemption,
+    number: int,
+    first: Step,
+    state: State,
+    observation: Observation,
+    now: float,
+    settings: Settings,
 ) -> Effects | None:
-    """A preemption that the validator accepted; None if its jobs are no longer as planned."""
+    """A preemption that the validator accepted; None if its jobs are no longer as planned. ``first``: its first step,
+    PROVING or STOPPING."""
     preemptor = observation.job(planned.preemptor)
     victims = [(victim, observation.job(victim.ref)) for victim in planned.victims]
     present = [(victim, job) for victim, job in victims if job is not None and job.runs]
@@ -49,28 +54,36 @@ def begin_preemption(
     if preemptor is None or preemptor.state is not wanted or len(present) < len(victims):
         return None
     taken = {name for _, job in present for name, _ in job.request.gres}
-    preempted = state.preempted.get(planned.preemptor)
     preemption = Preemption(
         id=number,
-        step=Step.STOPPING,
+        step=first,
         begun=now,
         since=now,
         reason=planned.reason.value,
-        preemptor=preemptor_of(planned, preemptor, preempted, taken, settings),
+        preemptor=preemptor_of(planned, preemptor, state, taken, settings),
         victims=tuple(victim_of(victim, job, settings) for victim, job in present),
     )
-    names = ", ".join(victim.ref for victim in preemption.victims)
-    text = f"preempting {names} for it: {TEXT[Reason(preemption.reason)]}"
-    data: dict[str, object] = {"victims": [victim.ref for victim in preemption.victims]}
-    event = JobEvent(now, preemptor.ref, preemptor.user, planned.account, "preemption_started", text, data)
-    return Effects(records=[PreemptionChanged(preemption)], events=[event], begun=[preemption])
+    events = [] if first is Step.PROVING else [_started_event(preemption, now)]
+    return Effects(records=[PreemptionChanged(preemption)], events=events, begun=[preemption])
+
+
+def _started_event(preemption: Preemption, now: float) -> JobEvent:
+    preemptor, refs = preemption.preemptor, [victim.ref for victim in preemption.victims]
+    text = f"preempting {', '.join(refs)} for it: {TEXT[Reason(preemption.reason)]}"
+    data: dict[str, object] = {"victims": refs}
+    return JobEvent(now, preemptor.ref, preemptor.user, preemptor.account, "preemption_started", text, data)
 
 
 def step(
     preemption: Preemption, state: State, observation: Observation, now: float, settings: Settings, is_fresh: bool
 ) -> Effects:
     """Go as far as the observation allows; each victim is recorded as preempted once it is observed so."""
-    effects = Effects(records=_left_by_themselves(preemption, state, observation, now, settings))
+    effects = Effects()
+    if preemption.step is Step.PROVING:
+        preemption = _prove(preemption, effects, state, observation, now, settings, is_fresh)
+        if preemption.step in (Step.PROVING, Step.DONE, Step.UNDONE):
+            return effects
+    effects.records += _left_by_themselves(preemption, state, observation, now, settings)
     # What an earlier preemption has left behind says nothing about this one.
     known = {ref for ref, preempted in state.preempted.items() if preempted.at > preemption.begun}
     while not preemption.step.is_over:
@@ -87,10 +100,33 @@ def step(
         preemption = following
         if preemption.step is Step.UNDONE:
             effects.records += _touched(preemption, known, observation, now, settings)
-            effects.records += _back_offs(preemption, state, known, now, settings.retry_after)
+            effects.records += _back_offs(preemption, state, known, observation, now, settings.retry_after)
         effects.records.append(PreemptionChanged(preemption))
-    _end(effects, preemption, known, observation, now)
+    _end(effects, preemption, known, state, observation, now)
     return effects
+
+
+def _prove(
+    preemption: Preemption,
+    effects: Effects,
+    state: State,
+    observation: Observation,
+    now: float,
+    settings: Settings,
+    is_fresh: bool,
+) -> Preemption:
+    """Ask whether Slurm would start the preemptor. What its victims do meanwhile is no concern of ours."""
+    following = next_state(preemption, observation, now, settings.method_settings, is_fresh)
+    if following is preemption:
+        return preemption
+    if following.step is Step.STOPPING:
+        effects.events.append(_started_event(following, now))
+    if following.step is Step.UNDONE:
+        effects.records += _back_offs(following, state, set(), observation, now, settings.retry_after)
+    effects.records.append(PreemptionChanged(following))
+    if following.step.is_over:
+        _end(effects, following, set(), state, observation, now, is_tried=False)
+    return following
 
 
 def _left_by_themselves(
@@ -113,6 +149,8 @@ def _left_by_themselves(
 
 def transitions(preemption: Preemption, observation: Observation, settings: Settings) -> list[Action]:
     """What is missing in the present step; safe to send twice."""
+    if preemption.step is Step.PROVING:
+        return []
     if preemption.step is Step.STARTING:
         return [
             *_keep_preempted(preemption, observation, settings),
@@ -196,11 +234,19 @@ def _touched(
     return found
 
 
-def _back_offs(preemption: Preemption, state: State, known: set[str], now: float, retry_after: float) -> list[Record]:
-    """After a preemption that failed the same is not tried again at once. A victim's back-off is doubled each time, so
-    that a preemptor does not wait again and again for the same job. Of the other outcomes none is the fault of a
-    job."""
-    failed = (PreemptionOutcome.NOT_STARTED, PreemptionOutcome.VICTIM_STAYED, PreemptionOutcome.REFUSED)
+def _back_offs(
+    preemption: Preemption, state: State, known: set[str], observation: Observation, now: float, retry_after: float
+) -> list[Record]:
+    """After a preemption that failed the same is not tried again at once. Each back-off is doubled each time, so that a
+    preemptor does not wait again and again for the same job, and nobody is preempted again and again for jobs of a
+    shape that Slurm does not start. Of the other outcomes none is the fault of a job."""
+    failed = (
+        PreemptionOutcome.NOT_STARTED,
+        PreemptionOutcome.VICTIM_STAYED,
+        PreemptionOutcome.REFUSED,
+        PreemptionOutcome.NOT_STARTABLE,
+        PreemptionOutcome.NOT_PROVEN,
+    )
     if preemption.outcome not in failed:
         return []
     match preemption.outcome:
@@ -215,33 +261,49 @@ def _back_offs(preemption: Preemption, state: State, known: set[str], now: float
     spared: list[Record] = []
     for ref in stubborn:
         times = state.failures.get(ref, 0) + 1
-        spared.append(VictimBackoff(ref, now + retry_after * 2 ** min(times - 1, _MOST_DOUBLINGS), times))
-    return spared or [PreemptorBackoff(preemption.preemptor.ref, now + retry_after)]
+        spared.append(VictimBackoff(ref, now + retry_after * 2 ** min(times - 1, MOST_DOUBLINGS), times))
+    return spared or [preemptor_backoff(preemption, state, observation, now, retry_after)]
 
 
-def _end(effects: Effects, preemption: Preemption, known: set[str], observation: Observation, now: float) -> None:
+def _end(
+    effects: Effects,
+    preemption: Preemption,
+    known: set[str],
+    state: State,
+    observation: Observation,
+    now: float,
+    is_tried: bool = True,
+) -> None:
+    """``is_tried``: whether victims were to be preempted already, and may have noticed it."""
     preemptor, outcome = preemption.preemptor, preemption.outcome or PreemptionOutcome.NOT_STARTED
+    if outcome is PreemptionOutcome.STARTED and preemptor.shape in state.backoff.shapes:
+        effects.records.append(BackoffOver((), (preemptor.shape,)))
     preempted = known.intersection(preemption.refs)
     effects.ended.append(PreemptionEnd(preemption, frozenset(preempted)))
     waited = preemption.waited
     messages = [message for _, message in preemption.refused[:3]]
+    job = observation.job(preemptor.ref)
+    reason = job.reason if job is not None else ""
     text = {
         PreemptionOutcome.STARTED: "has run" if waited is None else f"started {waited:.1f} s after it was submitted",
         PreemptionOutcome.PREEMPTOR_GONE: "was gone before it started; the jobs preempted for it are put back",
-        PreemptionOutcome.NOT_STARTED: "did not start in time on the nodes that were freed; undone",
+        PreemptionOutcome.NOT_STARTED: f"did not start in time on the nodes that were freed ({reason}); undone",
         PreemptionOutcome.PREEMPTOR_HELD: "is held now, by somebody else or by Slurm; undone",
         PreemptionOutcome.PREEMPTOR_REQUEUED: "had started, and was requeued before that was observed; undone",
         PreemptionOutcome.VICTIM_STAYED: "; ".join(["a job could not be preempted; undone", *messages]),
         PreemptionOutcome.REFUSED: "Slurm refused: " + "; ".join(messages),
         PreemptionOutcome.NODE_LOST: "; ".join(["lost a node that was freed for it; planned again", *messages]),
         PreemptionOutcome.TOO_OLD: "the decision was too old when it could be executed; undone, and planned again",
+        PreemptionOutcome.NOT_STARTABLE: f"Slurm would not start it ({'; '.join(messages)}); nobody was preempted",
+        PreemptionOutcome.NOT_PROVEN: "Slurm did not say in time that it lacks nothing but resources "
+        f"({'; '.join(messages) or 'it was not released'}); nobody was preempted",
     }[outcome]
     data: dict[str, object] = {"preemption": preemption.id}
     if preemption.started_at is not None:
         data["start"] = preemption.started_at
     effects.events.append(JobEvent(now, preemptor.ref, preemptor.user, preemptor.account, outcome.value, text, data))
     for victim in preemption.victims:
-        if victim.ref not in known and observation.job(victim.ref) is not None:
+        if is_tried and victim.ref not in known and observation.job(victim.ref) is not None:
             effects.sentences[victim.ref] = f"[omfs] was to be preempted for job {preemptor.ref}"
     if outcome is PreemptionOutcome.STARTED and preempted:
         text = f"[omfs] started by preempting {len(preempted)} jobs ({preemption.reason})"

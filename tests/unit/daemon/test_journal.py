@@ -14,7 +14,9 @@ from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import JournalError
 from omfs_daemon.preemption.ownership import JobField, OwnedField
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step, VictimState
+from omfs_daemon.preemption.preemptor_backoffs import PreemptorBackoffs, ShapeBackoff, Unstarted
 from omfs_daemon.preemption.state import (
+    BackoffOver,
     ClusterNamed,
     FieldSet,
     FieldsLeft,
@@ -29,6 +31,9 @@ from omfs_daemon.preemption.state import (
     PreemptorBackoff,
     State,
     VictimBackoff,
+    WholeState,
+    from_json,
+    to_json,
 )
 
 PREEMPTION = Preemption(
@@ -52,6 +57,9 @@ RECORDS = (
     JobPreempted("2", 3.0, "suspend", "3_4"),
     JobRunsAgain("2", 4.0, True),
     PreemptorBackoff("9", 300.0),
+    PreemptorBackoff("10", 300.0, ShapeBackoff("same", 300.0, 1, 2.0)),
+    PreemptorBackoff("11", 900.0, ShapeBackoff("others", 900.0, 2, 3.0), Unstarted("others", "Licenses", True)),
+    BackoffOver(("10",), ("same",)),
     VictimBackoff("8", 300.0),
     OrdersNumbered(12, holds=("5", "6_[1-3]"), releases=("4",)),
     FieldsSet((NICE, NODES)),
@@ -74,7 +82,17 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert state.running_since == {"2": 4.0}
     assert state.owned == {"5": {JobField.NODES: NODES.owned}}
     assert (state.sequence, state.held, state.releasing) == (12, {"6_[1-3]": 12}, {"4": 12})
+    (others,) = state.backoff.shapes.values()
+    assert state.backoff == PreemptorBackoffs(
+        {"9": 300.0, "11": 900.0}, {"11": Unstarted("others", "Licenses", True)}, {"others": others}
+    )
     assert Journal(tmp_path / "journal").state == state
+
+
+def test_a_state_from_before_back_offs_had_reasons_is_read_without_them() -> None:
+    data = to_json(WholeState(State(cluster="fluent", sequence=7)))
+    data["state"]["backoff"] = {"9": 300.0}
+    assert from_json(data) == WholeState(State(cluster="fluent", sequence=7))
 
 
 def test_compacting_keeps_the_state_and_the_journal_goes_on(tmp_path: Path) -> None:
@@ -85,9 +103,11 @@ def test_compacting_keeps_the_state_and_the_journal_goes_on(tmp_path: Path) -> N
     assert journal.compact_if_large(at=1)
     assert len(path.read_bytes().splitlines()) == 1
     assert Journal(path).state == state
-    journal.write(JobsGone(("1", "2", "8", "9")))
+    journal.write(JobsGone(("1", "2", "8", "9", "11")))
     assert Journal(path).state == journal.state
     assert journal.state.preempted == {}
+    assert not journal.state.backoff.until
+    assert not journal.state.backoff.unstarted
 
 
 def test_a_torn_last_line_is_cut_off_at_every_byte(tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""For which jobs nobody is preempted for a while, because Slurm did not start them or would not. Pure.
+
+The first back-off is short where nobody was preempted, for asking Slurm again costs little. Each further one of jobs of
+the same account and shape is twice as long, up to a bound, until one of them starts. A job for which others were
+preempted in vain waits until its request changes, or Slurm names another reason for which it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from omfs_daemon.cluster.holds import is_held
+from omfs_daemon.cluster.job_shape import shape_of
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.ownership import JobField, OwnedField, licenses_of, nodes_of
+from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome
+from omfs_daemon.preemption.preemptor_backoffs import ShapeBackoff, Unstarted
+from omfs_daemon.preemption.proof import RESOURCES
+from omfs_daemon.preemption.state import BackoffOver, PreemptorBackoff, Record, State
+
+MOST_DOUBLINGS = 6
+"""How often a back-off is doubled at most."""
+
+ASK_AGAIN = 5.0
+"""Seconds until Slurm is asked again for the first time whether it would start a job."""
+
+_FORGOTTEN_AFTER = 86400.0
+"""Seconds after its end when a shape's back-off is forgotten."""
+
+_ASKED = (PreemptionOutcome.NOT_STARTABLE, PreemptionOutcome.NOT_PROVEN)
+
+
+def preemptor_backoff(
+    preemption: Preemption, state: State, observation: Observation, now: float, retry_after: float
+) -> PreemptorBackoff:
+    """After a preemption that failed for another reason than its victims."""
+    preemptor, outcome = preemption.preemptor, preemption.outcome
+    job, unstarted = observation.job(preemptor.ref), state.backoff.unstarted.get(preemptor.ref)
+    in_vain = outcome is PreemptionOutcome.NOT_STARTED and not preemptor.suspended
+    if not in_vain and outcome not in _ASKED:
+        return PreemptorBackoff(preemptor.ref, now + retry_after)
+    before = state.backoff.shapes.get(preemptor.shape)
+    times = before.times + 1 if before is not None else 1
+    longer = 2.0 ** min(times - 1, MOST_DOUBLINGS)
+    until = now + (retry_after * longer if in_vain else min(ASK_AGAIN * longer, retry_after))
+    if job is not None and (in_vain or unstarted is None or not unstarted.in_vain):
+        unstarted = Unstarted(preemptor.shape, job.reason or "None", in_vain)
+    return PreemptorBackoff(preemptor.ref, until, ShapeBackoff(preemptor.shape, until, times, now), unstarted)
+
+
+def back_offs_over(state: State, observation: Observation, now: float) -> list[Record]:
+    """Those whose cause is over."""
+    under_way = {ref for preemption in state.preemptions.values() for ref in preemption.refs}
+    known, refs, shapes = state.backoff, set[str](), set[str]()
+    for ref in known.until.keys() - under_way:
+        job, unstarted = observation.job(ref), known.unstarted.get(ref)
+        if job is not None and job.runs:
+            refs.add(ref)
+        elif job is not None and unstarted is not None and _has_changed(job, unstarted, state.owned.get(ref, {})):
+            refs.add(ref)
+            shapes.add(unstarted.shape)
+    if known.shapes:
+        shapes.update(_started_shapes(known.shapes, observation))
+        shapes.update(shape for shape, one in known.shapes.items() if now - one.until > _FORGOTTEN_AFTER)
+    shapes &= known.shapes.keys()
+    return [BackoffOver(tuple(sorted(refs)), tuple(sorted(shapes)))] if refs or shapes else []
+
+
+def _has_changed(job: Job, unstarted: Unstarted, owned: Mapping[JobField, OwnedField]) -> bool:
+    """Its request, or what it lacks: a job that waits for resources alone passes all limits."""
+    if job.state is not JobState.PENDING:
+        return False
+    lacks_resources = not is_held(job) and job.reason == RESOURCES
+    return (lacks_resources and unstarted.reason != RESOURCES) or shape_of(_as_requested(job, owned)) != unstarted.shape
+
+
+def _as_requested(job: Job, owned: Mapping[JobField, OwnedField]) -> Job:
+    """Without the nodes and licenses that we have set."""
+    if JobField.NODES in owned:
+        nodes = frozenset(nodes_of(owned[JobField.NODES].baseline))
+        job = replace(job, request=replace(job.request, required_nodes=nodes))
+    if JobField.LICENSES in owned:
+        job = replace(job, licenses=licenses_of(owned[JobField.LICENSES].baseline))
+    return job
+
+
+def _started_shapes(shapes: Mapping[str, ShapeBackoff], observation: Observation) -> Iterator[str]:
+    first = min(back_off.since for back_off in shapes.values())
+    for job in observation.snapshot.jobs.values():
+        if job.runs and job.start is not None and job.start > first:
+            back_off = shapes.get(shape_of(job))
+            if back_off is not None and job.start > back_off.since:
+                yield back_off.shape
