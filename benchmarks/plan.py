@@ -1,219 +1,209 @@
-"""How long a plan takes: 1,000, 10,000, and 100,000 waiting jobs on 100, 1,000, and 10,000 full nodes.
+"""How long it takes to understand what Slurm prints of a full cluster, and to plan.
 
-Prints a table and writes ``build/bench/plan.json``: a list with, for each size, ``jobs``, ``nodes``, ``cold_s`` (a plan
-from a fresh snapshot), ``delta_s`` (the snapshot with about a hundred jobs changed, and its plan), and ``peak_rss_mb``.
-Each size runs in its own process, so that it has its own peak memory. For comparison on noisy machines, the table also
-gives how often the same waiting jobs could be sorted by priority in that time.
+Each case goes the way of the daemon: text as squeue and scontrol print it, the command gateway, a snapshot, its arrays,
+a plan. Prints a table and writes ``build/bench/plan.json``: a list with, for each case, its ``name``, ``jobs`` (that
+wait) and ``nodes``, and medians of processor seconds: ``parse_cold_s`` and ``cold_s`` (parse and plan with nothing
+known), and ``parse_delta_s`` and ``delta_s`` (the same ten seconds later, with a hundred jobs changed; Slurm then shows
+another TimeUsed for every running job); ``validate_s``; and ``peak_rss_mb``. Each case runs in its own process, so
+that it has its own peak memory. Since machines differ, ratios to simpler work in the same process are given:
+``parse_ratio`` to splitting the same text into fields, ``plan_ratio`` to sorting the same waiting jobs by priority.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-import random
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from statistics import median
+from typing import Any, NamedTuple, TypeVar
+from unittest import mock
 
+from benchmarks.printed_site import NOW, SECRET, Answers, PrintedSite
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
-from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
-from omfs_daemon.cluster.marks import SUBMIT_MARK
-from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
+from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
 from omfs_daemon.policy.validator import Conditions, validate
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
+from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 
-SIZES = ((1_000, 100), (10_000, 1_000), (100_000, 10_000))
 ROUNDS = 5
 CHANGED = 100
-NOW = 10_000.0
-GB = 1 << 30
 OUTPUT = Path("build/bench/plan.json")
+Result = TypeVar("Result")
 
-RULES = Rules(
-    tree=AccountTree([Entitlement(f"a{i}", Fraction(4)) for i in range(22)]),
-    classes=(
-        JobClassRule("urgent", partitions=frozenset({"urgent"}), urgent=True),
-        JobClassRule("regular", methods=("requeue", "suspend")),
-    ),
-    quantum=600,
-    methods=BUILT_IN_TRAITS,
-    unmatched=REGULAR,
+
+class Case(NamedTuple):
+    """What is measured.
+
+    ``owners``: accounts whose jobs wait; ``borrowers``: accounts whose jobs run; ``most``: preemptions in one plan.
+    """
+
+    name: str
+    jobs: int
+    nodes: int
+    owners: int = 25
+    borrowers: int = 20
+    most: int = 64
+    exclude_lists: int = 0
+    arrays: int = 0
+
+
+CASES = (
+    Case("small", 1_000, 100),
+    Case("medium", 10_000, 1_000),
+    Case("large", 100_000, 10_000),
+    Case("exclude", 100_000, 10_000, exclude_lists=200),
+    Case("arrays", 100_000, 10_000, arrays=50),
+    Case("preempt", 100_000, 10_000, borrowers=2, most=1_000),
 )
-QUIET = replace(RULES, quantum=float("inf"), classes=RULES.classes[1:])
-"""The steady state: no job may be preempted now."""
+TASKS = 20_000
 
 
-class Site:
-    """A made-up cluster that is full, and its waiting jobs."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - a benchmark, not a secret
-        self.requests: dict[JobRequest, JobRequest] = {}
-        self.jobs: dict[int, Job] = {}
-
-    def request(self, wanted: JobRequest) -> JobRequest:
-        """Equal requests are one object, as from the parser."""
-        return self.requests.setdefault(wanted, wanted)
-
-    def fill(self, node: str, cpus: int) -> None:
-        draw = self.random
-        while cpus > 0:
-            part = min(cpus, draw.choice([1, 4, 8, 16, 32, 64]))
-            cpus -= part
-            self._add(
-                account=f"a{draw.randrange(20)}",
-                state=JobState.RUNNING,
-                request=self.request(JobRequest(part, partitions=("main",), memory_per_cpu=2 * GB)),
-                submit=0.0,
-                partition="main",
-                start=float(draw.randrange(9000)),
-                run_time=100.0,
-                time_limit=86_400.0,
-                allocations=(Allocation(node, part, part * 2 * GB),),
-                comment="omfs:method=requeue" if draw.random() < 0.7 else "",
-                priority=draw.randrange(10_000),
-            )
-
-    def queue(self) -> None:
-        draw = self.random
-        nodes = draw.choice([1, 1, 1, 2, 4, 8])
-        held = draw.random() < 0.1
-        self._add(
-            account=f"a{draw.randrange(25)}",
-            state=JobState.PENDING,
-            request=self.request(
-                JobRequest(
-                    draw.choice([1, 2, 4, 8, 16, 32, 64]) * nodes,
-                    nodes=nodes,
-                    max_nodes=nodes,
-                    partitions=("urgent",) if draw.random() < 0.002 else ("main",),
-                    memory_per_cpu=draw.choice([1, 2, 4]) * GB,
-                    gres=(("gpu", draw.choice([1, 2, 4])),) if draw.random() < 0.1 else (),
-                )
-            ),
-            submit=float(draw.randrange(10_000)),
-            time_limit=draw.choice([600.0, 3600.0, 86_400.0]),
-            comment="" if held else "omfs:method=requeue",
-            priority=0 if held else draw.randrange(10_000),
-            hold=Hold.ADMIN if held else Hold.NONE,
-            reason="JobHeldAdmin" if held else "Priority",
-            admin_comment=SUBMIT_MARK if held else "",
-        )
-
-    def _add(self, **fields: object) -> None:
-        number = len(self.jobs) + 1
-        self.jobs[number] = Job(id=number, ref=str(number), user="u", uid=1, **fields)  # type: ignore[arg-type]
+def rules_of(case: Case) -> Rules:
+    return Rules(
+        tree=AccountTree([Entitlement(f"a{i}", Fraction(4)) for i in range(22)]),
+        classes=(
+            JobClassRule("urgent", partitions=frozenset({"urgent"}), urgent=True),
+            JobClassRule("regular", methods=("requeue", "suspend")),
+        ),
+        quantum=600,
+        max_preemptions_per_cycle=case.most,
+        methods=BUILT_IN_TRAITS,
+        unmatched=REGULAR,
+    )
 
 
-def full_cluster(jobs: int, nodes: int) -> Snapshot:
-    """Nodes of 64 CPUs and 256 GB, a quarter of them with GPUs, all of them full."""
-    site = Site(seed=1)
-    cluster_nodes = {
-        f"n{i}": Node(f"n{i}", 64, 256 * GB, partitions=("main", "urgent"), gres=(("gpu", 4),) if i % 4 == 0 else ())
-        for i in range(nodes)
-    }
-    for name in cluster_nodes:
-        site.fill(name, 64)
-    for _ in range(jobs):
-        site.queue()
-    every = frozenset(cluster_nodes)
-    return Snapshot(NOW, site.jobs, cluster_nodes, {name: Partition(name, every) for name in ("main", "urgent")})
+def site_of(case: Case) -> PrintedSite:
+    site = PrintedSite(case.nodes, case.owners, case.borrowers)
+    site.fill()
+    site.queue(case.jobs)
+    site.queue_arrays(case.arrays, TASKS)
+    if case.exclude_lists:
+        site.exclude(case.exclude_lists)
+    return site
 
 
-def unseen(snapshot: Snapshot) -> Snapshot:
-    """An equal snapshot of new job and node objects, so that nothing about them is cached."""
-    jobs = {job.id: copy(job) for job in snapshot.jobs.values()}
-    return Snapshot(NOW, jobs, dict(snapshot.nodes), dict(snapshot.partitions))
+_SAME_SECRET = mock.patch("secrets.token_hex", lambda _: SECRET)  # so that texts can be made beforehand
 
 
-def seconds(call: Callable[[], object], prepare: Callable[[], object] | None = None) -> float:
-    """The median over some rounds; garbage is collected between rounds."""
-    times = []
+class Daemon:
+    """The part of the daemon's cycle that is measured; ``now`` in seconds."""
+
+    def __init__(self, answers: Answers, rules: Rules) -> None:
+        with _SAME_SECRET:
+            self._gateway, self._rules = CommandGateway(runner=answers), rules
+        self._gateway.settings()
+        self._known: Snapshot | None = None
+        self._arrays: SnapshotArrays | None = None
+        self.now = float(NOW)
+
+    def parse(self) -> Snapshot:
+        """All jobs; nodes and partitions only once, since they are seldom polled."""
+        with _SAME_SECRET:
+            jobs = {job.id: job for job in self._gateway.jobs()}
+        if self._known is None:
+            nodes = {node.name: node for node in self._gateway.nodes()}
+            partitions = {partition.name: partition for partition in self._gateway.partitions()}
+            self._known = Snapshot(self.now, jobs, nodes, partitions)
+        self._known = replace(self._known, taken=self.now, jobs=jobs)
+        return self._known
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        self._arrays = SnapshotArrays(snapshot, self._arrays)
+        return make_plan(snapshot, PreemptionHistory(), self._rules, self.now, self._arrays)
+
+    def refused(self, snapshot: Snapshot, plan: Plan) -> int:
+        conditions = Conditions(max_age=60)
+        verdict = validate(plan, snapshot, PreemptionHistory(), self._rules, self.now, conditions, self._arrays)
+        return len(verdict.refused)
+
+
+def timed(call: Callable[[], Result]) -> tuple[float, Result]:
+    """The processor seconds that a call takes, and its result; garbage is collected before."""
+    gc.collect()
+    begin = time.process_time()
+    result = call()
+    return time.process_time() - begin, result
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """All figures of one case; to be called in its own process."""
+    site, times, refused = site_of(case), dict[str, list[float]](), 0
+    answers, rules = Answers(site), rules_of(case)
+
+    def note(name: str, call: Callable[[], Result]) -> Result:
+        seconds, result = timed(call)
+        times.setdefault(name, []).append(seconds)
+        return result
+
+    daemon = Daemon(answers, rules)
     for _ in range(ROUNDS):
-        if prepare is not None:
-            prepare()
-        gc.collect()
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return median(times)
-
-
-def measure(jobs: int, nodes: int) -> dict[str, float]:
-    """All figures of one size; to be called in its own process."""
-    snapshot = full_cluster(jobs, nodes)
-    fresh = [snapshot]
-
-    def renew() -> None:
-        fresh[0] = unseen(snapshot)
-
-    cold = seconds(lambda: make_plan(fresh[0], PreemptionHistory(), RULES, NOW), renew)
-    quiet = seconds(lambda: make_plan(fresh[0], PreemptionHistory(), QUIET, NOW), renew)
-    draw = random.Random(2)  # noqa: S311
-    waiting = [job for job in snapshot.jobs.values() if job.state is JobState.PENDING]
-    changed = [replace(job, priority=job.priority + 1) for job in draw.sample(waiting, min(CHANGED, len(waiting)))]
-    arrays = SnapshotArrays(snapshot)
-
-    def update() -> None:
-        later = snapshot.with_jobs(NOW, changed)
-        make_plan(later, PreemptionHistory(), RULES, NOW, SnapshotArrays(later, arrays))
-
-    delta = seconds(update)
-    suggested = make_plan(snapshot, PreemptionHistory(), RULES, NOW, arrays)
-    validation = seconds(lambda: validate(suggested, snapshot, PreemptionHistory(), RULES, NOW, Conditions(60), arrays))
-    refused = len(validate(suggested, snapshot, PreemptionHistory(), RULES, NOW, Conditions(60)).refused)
-    sort = seconds(lambda: sorted(waiting, key=lambda job: (-job.priority, job.submit, job.id)))
+        daemon = Daemon(answers, rules)
+        snapshot = note("parse_cold_s", daemon.parse)
+        plan = note("cold_s", lambda: daemon.plan(snapshot))  # noqa: B023 - called at once
+    for _ in range(ROUNDS):
+        site.change(CHANGED)
+        answers.update()
+        daemon.now += 10
+        snapshot = note("parse_delta_s", daemon.parse)
+        plan = note("delta_s", lambda: daemon.plan(snapshot))  # noqa: B023
+        refused += note("validate_s", lambda: daemon.refused(snapshot, plan))  # noqa: B023
+        note("split_s", lambda: [line.split(f"<{SECRET}>") for line in answers.rows.split("\n")])
+        waiting = [job for job in snapshot.jobs.values() if job.state is JobState.PENDING]
+        note("sort_s", lambda: sorted(waiting, key=lambda job: (-job.priority, job.submit, job.id)))  # noqa: B023
+    medians = {name: round(median(each), 4) for name, each in times.items()}
     return {
-        "jobs": jobs,
-        "nodes": nodes,
-        "cold_s": round(cold, 4),
-        "delta_s": round(delta, 4),
+        "name": case.name,
+        "jobs": case.jobs,
+        "nodes": case.nodes,
+        **medians,
+        "parse_ratio": round(medians["parse_cold_s"] / max(medians.pop("split_s"), 1e-6), 1),
+        "plan_ratio": round(medians["cold_s"] / max(medians.pop("sort_s"), 1e-6), 1),
         "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
-        "quiet_s": round(quiet, 4),
-        "validate_s": round(validation, 4),
-        "sort_s": round(sort, 4),
+        "preempted": sum(len(planned.victims) for planned in plan.preemptions),
         "refused": refused,
     }
 
 
-def table(rows: list[dict[str, float]]) -> str:
-    heads = ("cold", "delta", "quiet", "validate", "cold/sort", "memory")
-    lines = [f"{'waiting jobs':>12} {'nodes':>7} " + " ".join(f"{head:>9}" for head in heads)]
+def table(rows: list[Mapping[str, Any]]) -> str:
+    heads = ("parse", "after", "plan", "after", "validate", "p/split", "p/sort", "memory")
+    lines = [f"{'case':8} {'waiting':>8} {'nodes':>7} " + " ".join(f"{head:>8}" for head in heads)]
     for row in rows:
-        times = " ".join(f"{row[name] * 1000:6.0f} ms" for name in ("cold_s", "delta_s", "quiet_s", "validate_s"))
-        ratio = row["cold_s"] / max(row["sort_s"], 1e-6)
-        lines.append(f"{row['jobs']:>12,} {row['nodes']:>7,} {times} {ratio:>8.1f}x {row['peak_rss_mb']:>6.0f} MB")
+        names = ("parse_cold_s", "parse_delta_s", "cold_s", "delta_s", "validate_s")
+        values = " ".join(f"{row[name] * 1000:5.0f} ms" for name in names)
+        ratios = " ".join(f"{row[name]:>7.1f}x" for name in ("parse_ratio", "plan_ratio"))
+        start = f"{row['name']:8} {row['jobs']:>8,} {row['nodes']:>7,}"
+        lines.append(f"{start} {values} {ratios} {row['peak_rss_mb']:>5.0f} MB")
     return "\n".join(lines)
 
 
 def main() -> int:
     rows = []
-    for jobs, nodes in SIZES:
-        command = [sys.executable, "-m", "benchmarks.plan", str(jobs), str(nodes)]
+    for case in CASES:
+        command = [sys.executable, "-m", "benchmarks.plan", case.name]
         rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-        print(f"measured {jobs:,} jobs on {nodes:,} nodes", file=sys.stderr, flush=True)
+        print(f"measured {case.name}", file=sys.stderr, flush=True)
     print(table(rows))
-    print("quiet: no job may be preempted; cold/sort: how often the same jobs could be sorted in that time")
+    print("after: with a hundred jobs changed; p/split: parse to splitting the text; p/sort: plan to sorting the jobs")
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    kept = ("jobs", "nodes", "cold_s", "delta_s", "peak_rss_mb")
-    OUTPUT.write_text(json.dumps([{name: row[name] for name in kept} for row in rows], indent=1) + "\n")
+    OUTPUT.write_text(json.dumps(rows, indent=1) + "\n")
     print(f"written to {OUTPUT}")
     return 0 if not any(row["refused"] for row in rows) else 1
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        print(json.dumps(measure(int(sys.argv[1]), int(sys.argv[2]))))
+    if len(sys.argv) == 2:
+        print(json.dumps(measure(next(case for case in CASES if case.name == sys.argv[1]))))
         sys.exit(0)
     sys.exit(main())
