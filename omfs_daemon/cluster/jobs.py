@@ -7,9 +7,11 @@ Slurm's own records (https://slurm.schedmd.com/job_array.html).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from math import inf
+from operator import attrgetter
 from typing import NamedTuple
 
 
@@ -142,3 +144,14 @@ class Job:
     def remaining(self) -> float:
         """Seconds until its time limit; infinite without one."""
         return max(0.0, self.time_limit - self.run_time)
+
+
+_FIELDS = [field.name for field in fields(Job)]
+_RUN_TIME = _FIELDS.index("run_time")
+_BEFORE, _AFTER = attrgetter(*_FIELDS[:_RUN_TIME]), attrgetter(*_FIELDS[_RUN_TIME + 1 :])
+_make: Callable[..., Job] = Job
+
+
+def with_run_time(job: Job, run_time: float) -> Job:
+    """As ``replace``, at half its cost: the run time of every running job changes all the time."""
+    return _make(*_BEFORE(job), run_time, *_AFTER(job))

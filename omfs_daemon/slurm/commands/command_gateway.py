@@ -6,21 +6,22 @@ Needs root, SlurmUser or an operator. Measured on 22.05.8: 5,000 job records tak
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from omfs_daemon.cluster.job_refs import lists_of, split_ref
-from omfs_daemon.cluster.jobs import Allocation, Job, JobState
+from omfs_daemon.cluster.jobs import Allocation, Job, JobState, with_run_time
 from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.units import Units
-from omfs_daemon.errors import GatewayError
+from omfs_daemon.errors import GatewayError, ParseError
 from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands.ask_limits import ask_limits
 from omfs_daemon.slurm.commands.job_details import JobDetails
+from omfs_daemon.slurm.commands.job_rows import JobRows, is_same_but_for_time_used, new_secret
 from omfs_daemon.slurm.commands.refusals import parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput, Runner, failure, run_command
 from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRefusal, SlurmSettings, WaitingFilter
@@ -31,6 +32,7 @@ _CHUNK = 100  # refs in one command
 # its own of each task where an order names not all tasks of an array.
 _MOST_BYTES = 96 * 1024
 _ADMIN_COMMENT_KEPT = 60_000  # a command takes no argument of more than 128 KiB
+_REQUESTS_PER_JOB = 3  # that are kept: one by its text and one by its value for each job, and some of other polls
 _SHOWN = 120
 _REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,-]+\]))?")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -40,7 +42,14 @@ _TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
 # squeue's states, except "pending", in which a job has not ended.
 _BEGUN = "configuring,running,suspended,completing,stopped,signaling,stage_out,resizing,special_exit"
 
-_JobKey = tuple[parse.JobRow, str, tuple[Allocation, ...] | None]
+_MadeOf = tuple[parse.JobRow, str, bool, tuple[Allocation, ...] | None]
+
+
+class _KnownJob(NamedTuple):
+    """A job and the arguments of ``parse.job`` that it was made of."""
+
+    made_of: _MadeOf
+    job: Job
 
 
 class CommandGateway:
@@ -56,7 +65,9 @@ class CommandGateway:
         self._runner = runner
         self._release: SlurmRelease | None = None
         self._settings: SlurmSettings | None = None
-        self._known: dict[_JobKey, Job] = {}
+        self._job_rows = JobRows()
+        self._known: dict[str, _KnownJob] = {}
+        self._requests: parse.Requests = {}
         self._details = JobDetails(self._run)
         self._seen: set[str] = set()
 
@@ -72,26 +83,26 @@ class CommandGateway:
     def jobs(self) -> list[Job]:
         with ThreadPoolExecutor(1) as aside:  # in parallel: urgent jobs may be waiting for the answer
             asked = aside.submit(self._excluded)
-            rows = self._rows()
+            rows = self._job_rows.read(self._print(self._job_rows), self._known_release())
             excluded = asked.result()
-        known = self._seen.union(excluded)
-        new = [row for row in rows if row.job_id not in known and parse.row_state(row) is JobState.PENDING]
+        unseen = [row for row in rows if row.job_id not in excluded and row.job_id not in self._seen]
+        new = [row for row in unseen if parse.row_state(row) is JobState.PENDING]
         if new:  # submitted between the two answers
             excluded |= self._excluded(*_naming(row.job_id for row in new))
         self._seen = {row.job_id for row in rows}
         return self.jobs_of(rows, excluded)
 
     def jobs_at_once(self, waiting: Sequence[WaitingFilter]) -> list[Job]:
+        known, release = self._job_rows, self._known_release()
         with ThreadPoolExecutor(1 + len(waiting)) as aside:
-            begun = aside.submit(self._rows, f"--states={_BEGUN}")
-            asked = [aside.submit(self._rows, "--states=pending", *_options(which)) for which in waiting]
-            found = {row.job_id: row for part in asked for row in part.result()}
+            asked = [aside.submit(self._print, known, "--states=pending", *_options(which)) for which in waiting]
+            begun = aside.submit(self._print, known, f"--states={_BEGUN}")
+            texts = [part.result() for part in asked]
+            found = {row.job_id: row for text in texts for row in known.read(text, release, is_all=False)}
             excluded = self._excluded(*_naming(found)) if found else {}
-            rows = list(({row.job_id: row for row in begun.result()} | found).values())
-        rows = self._dependencies(rows)
-        memory_counts = self._memory_counts()
-        spread = self._details.allocations(rows, memory_counts, forget=False)
-        return [parse.job(row, excluded.get(row.job_id, ""), memory_counts, spread.get(row.job_id, ())) for row in rows]
+            here = known.read(begun.result(), release, is_all=False)
+        rows = self._dependencies(list(({row.job_id: row for row in here} | found).values()))
+        return self._jobs(rows, excluded, is_all=False)
 
     def rows(self, job_ids: Iterable[int] = ()) -> list[parse.JobRow]:
         """squeue's rows of these jobs (and perhaps others) and their array tasks that have not ended; without ids, of
@@ -103,15 +114,27 @@ class CommandGateway:
 
     def jobs_of(self, rows: Sequence[parse.JobRow], excluded: Mapping[str, str]) -> list[Job]:
         """The jobs of these rows, which are the rows of all jobs; ``excluded``: ExcNodeList by job id."""
-        rows = parse_dependencies.dependencies(rows)
+        return self._jobs(parse_dependencies.dependencies(rows), excluded)
+
+    def _jobs(self, rows: Sequence[parse.JobRow], excluded: Mapping[str, str], is_all: bool = True) -> list[Job]:
+        """The jobs of these rows, the same objects as before where nothing has changed; ``is_all``: these are all."""
         memory_counts = self._memory_counts()
-        spread = self._details.allocations(rows, memory_counts)
-        known: dict[_JobKey, Job] = {}
+        spread = self._details.allocations(rows, memory_counts, forget=is_all)
+        known: dict[str, _KnownJob] = {}
         for row in rows:
-            key = (row, excluded.get(row.job_id, ""), spread.get(row.job_id, ()))
-            known[key] = self._known.get(key) or parse.job(row, key[1], memory_counts, key[2])
-        self._known = known
-        return list(known.values())
+            job_id = row.job_id
+            made_of = row, excluded.get(job_id, ""), memory_counts, spread.get(job_id, ())
+            old = self._known.get(job_id)
+            if old is not None and old.made_of == made_of:
+                known[job_id] = old
+            else:
+                job = (old and _ran_on(old, made_of)) or parse.job(*made_of, self._requests)
+                known[job_id] = _KnownJob(made_of, job)
+        if is_all:
+            self._known = known
+            if len(self._requests) > _REQUESTS_PER_JOB * len(known):
+                self._requests = {}
+        return [one.job for one in known.values()]
 
     def find(self, job: int | str) -> Job | None:
         try:
@@ -278,10 +301,17 @@ class CommandGateway:
         return parse.row_state(rows[0]) if rows else None
 
     def _rows(self, *options: str) -> list[parse.JobRow]:
-        secret, release = _secret(), self._known_release()
+        job_rows = JobRows()
+        return job_rows.read(self._print(job_rows, *options), self._known_release())
+
+    def _print(self, job_rows: JobRows, *options: str) -> str:
         # The format is passed in the environment: other users can read a command's arguments while it runs.
-        printed = self._squeue(options, {"SQUEUE_FORMAT2": parse.job_format(secret, release)})
-        return list(parse.job_rows(printed, secret, release))
+        wanted = {"SQUEUE_FORMAT2": parse.job_format(job_rows.secret, self._known_release())}
+        try:
+            return self._squeue(options, wanted)
+        except GatewayError:
+            job_rows.renew()  # the message may quote what was printed
+            raise
 
     def _dependencies(self, rows: list[parse.JobRow]) -> list[parse.JobRow]:
         """As ``dependencies``, for a few jobs: ask for those that they name."""
@@ -293,7 +323,7 @@ class CommandGateway:
         return parse_dependencies.dependencies(rows, others)
 
     def _excluded(self, *options: str) -> dict[str, str]:
-        secret = _secret()
+        secret = new_secret()
         states = f"--states={self._known_release().waiting_states}"
         try:
             printed = self._squeue((*options, states), {"SQUEUE_FORMAT": parse.excluded_format(secret)})
@@ -322,9 +352,15 @@ class _NoSuchJobError(GatewayError):
     """squeue was asked for a job that Slurm does not know."""
 
 
-def _secret() -> str:
-    # A suffix that began with a digit would be taken for a size, a comma would end the field.
-    return f"<{secrets.token_hex(16)}>"
+def _ran_on(known: _KnownJob, made_of: _MadeOf) -> Job | None:
+    """The job with a new run time; None if anything else has changed, or a field cannot be read."""
+    (old, *others), (row, *now) = known.made_of, made_of
+    if others != now or known.job.set_aside or not is_same_but_for_time_used(old, row):
+        return None
+    try:
+        return with_run_time(known.job, parse.run_time(row.time_used))
+    except ParseError:
+        return None
 
 
 def _is_named(row: parse.JobRow, job: str) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 from omfs_daemon.cluster.jobs import Allocation, JobState
 from omfs_daemon.cluster.units import Units
 from omfs_daemon.slurm.commands import parse_allocations as allocations
 from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands.parse_allocations import Details
 from omfs_daemon.slurm.commands.run_command import CommandOutput, failure
 
 SINGLE_QUERIES = 8
@@ -16,57 +18,78 @@ SINGLE_QUERIES = 8
 
 _HAS_ALLOCATIONS = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED, JobState.COMPLETING)
 
-_Key = tuple[str, str, str, str]
+# What is known depends on memory_counts, too, which changes only when slurmctld starts again.
+_SHOWN = attrgetter("start", "node_list", "cpus", "tres", "state")
+_SAME_PLACE = 3  # the first of these: while they stay the same, so does where the CPUs are
 Parsed = TypeVar("Parsed")
 
 
+class _Place(NamedTuple):
+    """Where a job is, and what its row showed then."""
+
+    shown: tuple[str, ...]
+    allocations: tuple[Allocation, ...] | None
+    is_exact: bool = False
+
+
 class JobDetails:
-    """Remembers where multi-node jobs have their CPUs. ``run`` runs a command."""
+    """Remembers where jobs have their CPUs. ``run`` runs a command."""
 
     def __init__(self, run: Callable[..., CommandOutput]) -> None:
         self._run = run
-        self._spread: dict[_Key, tuple[Allocation, ...]] = {}
-        self._here: dict[int, parse.JobRow] = {}
+        self._places: dict[str, _Place] = {}
+        self._here: dict[str, parse.JobRow] = {}
 
     def allocations(
         self, rows: Sequence[parse.JobRow], memory_counts: bool, forget: bool = True
     ) -> dict[str, tuple[Allocation, ...] | None]:
         """By job id, for the jobs that have nodes; None where they cannot be read. ``forget``: these are all jobs."""
-        here = [row for row in rows if parse.row_state(row) in _HAS_ALLOCATIONS]
-        wide = [row for row in here if len(parse.row_nodes(row)) > 1]
-        new = [row for row in wide if _key(row) not in self._spread]
-        exact = self._parsed(new, lambda printed, row: allocations.exact(printed, row, memory_counts))
-        spread = {_key(row): found for row, found in exact}
-        kept = {_key(row) for row in wide} if forget else set(self._spread)
-        self._spread = {key: value for key, value in self._spread.items() if key in kept} | spread
-        self._here = ({} if forget else self._here) | {int(row.job_id): row for row in here}
-        return {row.job_id: self._spread.get(_key(row)) or allocations.simple(row, memory_counts) for row in here}
+        here, places, wide = dict[str, parse.JobRow](), dict[str, _Place](), list[parse.JobRow]()
+        for row in rows:
+            job_id, known = row.job_id, self._places.get(row.job_id)
+            if known is None or known.shown != _SHOWN(row):
+                if parse.row_state(row) not in _HAS_ALLOCATIONS:
+                    continue
+                known = _renewed(known, row, memory_counts)
+            here[job_id], places[job_id] = row, known
+            if not known.is_exact and len(known.allocations or ()) > 1:
+                wide.append(row)
+        for row, found in self._parsed(wide, lambda printed, row: allocations.exact(printed, row, memory_counts)):
+            places[row.job_id] = _Place(_SHOWN(row), found, is_exact=True)
+        self._here = here if forget else self._here | here
+        self._places = places if forget else self._places | places
+        return {job_id: place.allocations for job_id, place in places.items()}
 
     def units(self, job_ids: Sequence[int]) -> dict[int, Units]:
         """Of these jobs, by raw id; without those that are not among the jobs asked for last, or cannot be read."""
-        rows = [self._here[job_id] for job_id in job_ids if job_id in self._here]
+        rows = [self._here[str(job_id)] for job_id in job_ids if str(job_id) in self._here]
         return {int(row.job_id): units for row, units in self._parsed(rows, allocations.job_units)}
 
     def _parsed(
-        self, rows: Sequence[parse.JobRow], parser: Callable[[str, parse.JobRow], Parsed | None]
+        self,
+        rows: Sequence[parse.JobRow],
+        parser: Callable[[Details, parse.JobRow], Parsed | None],
     ) -> Iterator[tuple[parse.JobRow, Parsed]]:
         """What scontrol prints about these jobs; those without an exact answer (they just ended) are left out."""
-        everything = self._ask() if len(rows) > SINGLE_QUERIES else ""
+        everything = self._ask() if len(rows) > SINGLE_QUERIES else None
         for row in rows:
-            found = (parser(everything, row) if everything else None) or parser(self._ask(_ref(row)), row)
+            found = (everything and parser(everything, row)) or parser(self._ask(_ref(row)), row)
             if found:
                 yield row, found
 
-    def _ask(self, *ref: str) -> str:
+    def _ask(self, *ref: str) -> Details:
         arguments = ("scontrol", "--oneliner", "--details", "show", "job", *ref)
         output = self._run(*arguments, check=False)
         if output.code != 0 and "Invalid job id specified" not in output.stderr:
             raise failure(arguments, output)
-        return output.stdout
+        return Details.of(output.stdout)
 
 
-def _key(row: parse.JobRow) -> _Key:
-    return (row.job_id, row.start, row.node_list, row.cpus)
+def _renewed(known: _Place | None, row: parse.JobRow, memory_counts: bool) -> _Place:
+    shown = _SHOWN(row)
+    if known is not None and known.is_exact and known.shown[:_SAME_PLACE] == shown[:_SAME_PLACE]:
+        return known._replace(shown=shown)
+    return _Place(shown, allocations.simple(row, memory_counts))
 
 
 def _ref(row: parse.JobRow) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple, Self
 
 from omfs_daemon.cluster.jobs import Allocation
 from omfs_daemon.cluster.units import CPU, Unit, Units
@@ -20,6 +21,20 @@ _START = re.compile(r"^JobId=(\d+) (?:Array\S+ )*(?:HetJob\S+ )*JobName=", re.MU
 _PART = re.compile(r"(?<= )Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) (?:GRES=(\S*))?")
 # "gpu:a100:2(IDX:0,3),ve(CNT:1)": devices of one name are numbered together; those without a file have no numbers.
 _DEVICES = re.compile(r"(\w+)(?::[\w.-]+)*\(IDX:([\d,-]+)\)", re.ASCII)
+
+
+class Details(NamedTuple):
+    """What scontrol printed about jobs, and where the records of each begin, by job id, after ``JobName=``."""
+
+    printed: str
+    starts: dict[str, list[int]]
+
+    @classmethod
+    def of(cls, printed: str) -> Self:
+        starts: dict[str, list[int]] = {}
+        for match in _START.finditer(printed):
+            starts.setdefault(match[1], []).append(match.end())
+        return cls(printed, starts)
 
 
 def simple(row: JobRow, memory_counts: bool) -> tuple[Allocation, ...] | None:
@@ -39,13 +54,13 @@ def simple(row: JobRow, memory_counts: bool) -> tuple[Allocation, ...] | None:
     )
 
 
-def exact(printed: str, row: JobRow, memory_counts: bool) -> tuple[Allocation, ...] | None:
+def exact(details: Details, row: JobRow, memory_counts: bool) -> tuple[Allocation, ...] | None:
     """The allocations in scontrol's output about the job of ``row`` (and perhaps other jobs).
 
     None if the output has no record of the job, more than one (then one is forged: query this job alone), or one that
     cannot be read or does not match the row (the job has changed).
     """
-    text = _details_of(printed, row)
+    text = _details_of(details, row)
     if text is None:
         return None
     try:
@@ -57,9 +72,9 @@ def exact(printed: str, row: JobRow, memory_counts: bool) -> tuple[Allocation, .
     return allocations if found == shown else None
 
 
-def job_units(printed: str, row: JobRow) -> Units | None:
+def job_units(details: Details, row: JobRow) -> Units | None:
     """The CPUs and devices that the job of ``row`` has, from the same output; None as for ``exact``."""
-    text = _details_of(printed, row)
+    text = _details_of(details, row)
     if text is None:
         return None
     try:
@@ -70,19 +85,21 @@ def job_units(printed: str, row: JobRow) -> Units | None:
     return found if {unit.node for unit in found} == shown else None
 
 
-def _details_of(printed: str, row: JobRow) -> str | None:
+def _details_of(details: Details, row: JobRow) -> str | None:
     """What scontrol printed about the nodes of one job; None if there is no record of the job, or more than one."""
-    records = [match for match in _START.finditer(printed) if match[1] == row.job_id]
-    if len(records) != 1:
+    printed, starts = details.printed, details.starts.get(row.job_id, ())
+    if len(starts) != 1:
         return None
-    rest = printed[records[0].end() :]
-    if not (rest.startswith(row.name) and AFTER_JOB_NAME.match(rest, len(row.name))):
+    at = starts[0] + len(row.name)
+    if not (printed.startswith(row.name, starts[0]) and AFTER_JOB_NAME.match(printed, at)):
         return None
-    rest = rest[len(row.name) :].partition(" Account=")[2]
-    if not rest.startswith(f"{row.account} QOS="):
+    account = f" Account={row.account} QOS="
+    at = printed.find(" Account=", at)
+    if at < 0 or not printed.startswith(account, at):
         return None
-    rest = rest[len(row.account) :]
-    return rest.partition(" JOB_GRES=")[2].partition(" MinCPUsNode=")[0]
+    at = printed.find(" JOB_GRES=", at + len(account))
+    end = printed.find(" MinCPUsNode=", at)
+    return printed[at : end if end >= 0 else None] if at >= 0 else ""
 
 
 def _parts(text: str, memory_counts: bool) -> Iterator[Allocation]:

@@ -8,12 +8,12 @@ alone, which is set aside: else a user could stop the daemon with one odd reques
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Hashable, Sequence
 from math import ceil, inf
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from omfs_daemon.cluster.job_refs import fold_tasks, tasks_ref
+from omfs_daemon.cluster.job_refs import tasks_ref
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import values
@@ -33,7 +33,15 @@ SINGLETON = "singleton"
 
 _CPU = "cpu"  # of tres-per-task
 
+# What _request reads.
+_REQUESTED = attrgetter(
+    *("partition", "tres", "cpus", "tasks", "min_cpus", "nodes", "max_nodes", "min_memory", "tres_per_job"),
+    *("tres_per_node", "tres_per_socket", "tres_per_task", "over_subscribe", "features", "required_nodes"),
+)
+
 Value = TypeVar("Value")
+Requests = dict[Hashable, JobRequest]
+"""Requests by the text of which they were made, and by themselves: equal ones are one object."""
 
 
 class JobRow(NamedTuple):
@@ -125,28 +133,8 @@ _STATES = {
 
 
 def job_format(secret: str, release: SlurmRelease) -> str:
-    """The format for ``squeue -O`` (or SQUEUE_FORMAT2) that ``job_rows`` reads."""
+    """The format for ``squeue -O`` (or SQUEUE_FORMAT2) that ``JobRows`` reads."""
     return ",".join(f"{name}:{secret}" for name in _SQUEUE_NAMES).format(sharing=release.sharing_field)
-
-
-def job_rows(printed: str, secret: str, release: SlurmRelease) -> Iterator[JobRow]:
-    """The rows that squeue printed with ``job_format(secret, release)``; the pending rest of an array is one row."""
-    for _, lines in groupby(_lines(printed, secret), lambda row: row.job_id):
-        first, *more = lines
-        if more:
-            listed = ",".join(row.array_task_id for row in (first, *more))
-            first = first._replace(array_task_id=fold_tasks(values.tasks(listed)))
-        yield first._replace(over_subscribe=release.over_subscribe(first.over_subscribe))
-
-
-def _lines(printed: str, secret: str) -> Iterator[JobRow]:
-    fields = printed.split(secret)
-    width = len(_SQUEUE_NAMES)
-    if fields.pop().strip() or len(fields) % width:
-        raise ParseError(f"squeue printed a part of a job: {printed[-_SHOWN:]!r}")
-    for first in range(0, len(fields), width):
-        # squeue ends each row with a newline.
-        yield JobRow(fields[first].lstrip("\n"), *fields[first + 1 : first + width])
 
 
 def excluded_format(secret: str) -> str:
@@ -163,8 +151,14 @@ def excluded(printed: str, secret: str) -> dict[str, str]:
     return {job_id.lstrip("\n"): listed if values.text(listed) else "" for job_id, listed in rows}
 
 
-def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tuple[Allocation, ...] | None) -> Job:
-    """The job of a row; ParseError only if it has no id.
+def job(
+    row: JobRow,
+    excluded_nodes: str,
+    memory_counts: bool,
+    allocations: tuple[Allocation, ...] | None,
+    requests: Requests | None = None,
+) -> Job:
+    """The job of a row; ParseError only if it has no id. ``requests``: those of other jobs, to be shared.
 
     ``memory_counts``: Slurm allocates memory (SelectTypeParameters with MEMORY). ``allocations``: None if they cannot
     be read. While a job is held, its reason names nothing but the hold, so ``eligible`` shows what else it waits for:
@@ -186,7 +180,9 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tupl
         uid=read(_NO_UID, values.whole, row.uid),
         account=values.text(row.account),
         state=state,
-        request=read(_NO_REQUEST, _request, row, excluded_nodes, memory_counts),
+        request=read(
+            _NO_REQUEST, _shared_request, row, excluded_nodes, memory_counts, {} if requests is None else requests
+        ),
         submit=read(None, values.epoch, row.submit) or 0.0,
         partition=row.partition.partition(",")[0],
         qos=values.text(row.qos),
@@ -196,7 +192,7 @@ def job(row: JobRow, excluded_nodes: str, memory_counts: bool, allocations: tupl
         nice=read(0, values.whole, row.nice),
         eligible=inf if waits and still_waits(row.dependency) else read(None, values.epoch, row.eligible),
         start=read(None, _start, row, state),
-        run_time=0.0 if row.time_used == "INVALID" else read(0.0, values.duration, row.time_used),
+        run_time=read(0.0, run_time, row.time_used),
         time_limit=read(inf, values.duration, row.time_limit),
         deadline=read(None, values.epoch, row.deadline) or inf,
         allocations=whole_nodes(row) if allocations is None else allocations,
@@ -277,6 +273,10 @@ def job_state(name: str) -> JobState:
         raise ParseError(f"not a state of a job: {name[:_SHOWN]!r}") from None
 
 
+def run_time(time_used: str) -> float:
+    return 0.0 if time_used == "INVALID" else values.duration(time_used)
+
+
 def still_waits(dependency: str) -> bool:
     """Whether a job waits for another one, as Slurm shows it."""
     return UNFULFILLED in dependency or FAILED in dependency
@@ -299,6 +299,15 @@ def _hold(row: JobRow) -> Hold:
     if values.whole(row.priority) != 0:
         return Hold.NONE
     return Hold.ADMIN if "JobHeldAdmin" in row.reason.split(",") else Hold.USER
+
+
+def _shared_request(row: JobRow, excluded_nodes: str, memory_counts: bool, known: Requests) -> JobRequest:
+    key = (excluded_nodes, memory_counts, _REQUESTED(row))
+    found = known.get(key)
+    if found is None:
+        request = _request(row, excluded_nodes, memory_counts)
+        found = known[key] = known.setdefault(request, request)
+    return found
 
 
 def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> JobRequest:

@@ -15,6 +15,7 @@ from omfs_daemon.slurm import releases
 from omfs_daemon.slurm.commands import parse_allocations as allocations
 from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands.job_rows import JobRows
 from omfs_daemon.slurm.commands.refusals import Refusals, parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput
 from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, OrderRefusal
@@ -82,6 +83,11 @@ def job(row: parse.JobRow, excluded: str = "", memory_counts: bool = True):
     return parse.job(row, excluded, memory_counts, ())
 
 
+def rows_of(text: str, secret: str, release: releases.SlurmRelease) -> list[parse.JobRow]:
+    job_rows = JobRows()
+    return job_rows.read(text.replace(secret, job_rows.secret), release)
+
+
 class TestRows:
     @given(st.lists(st.tuples(st.text(), st.text(), st.text()), max_size=4))
     def test_nothing_a_user_writes_makes_a_field_or_a_row(self, texts: list[tuple[str, str, str]]) -> None:
@@ -89,12 +95,12 @@ class TestRows:
             ROW._replace(job_id=str(number), name=name, comment=comment, account=account)
             for number, (name, comment, account) in enumerate(texts)
         ]
-        assert list(parse.job_rows(printed(*rows), SEPARATOR, releases.OLDEST)) == rows
+        assert rows_of(printed(*rows), SEPARATOR, releases.OLDEST) == rows
 
     @pytest.mark.parametrize("text", ["x", printed(ROW)[:-40], printed(ROW) + "more", SEPARATOR])
     def test_a_part_of_a_row_is_an_error(self, text: str) -> None:
         with pytest.raises(ParseError):
-            list(parse.job_rows(text, SEPARATOR, releases.OLDEST))
+            rows_of(text, SEPARATOR, releases.OLDEST)
 
     def test_the_format_asks_for_every_field(self) -> None:
         assert len(parse.job_format(SEPARATOR, releases.OLDEST).split(",")) == len(ROW)
@@ -103,14 +109,14 @@ class TestRows:
         rest = [WAITING._replace(array_task_id=task) for task in ("1", "3", "4", "5")]
         held = WAITING._replace(job_id="4", array_task_id="2", priority="0")
         text = printed(*rest, held)
-        assert list(parse.job_rows(text, SEPARATOR, releases.TESTED[1])) == [
+        assert rows_of(text, SEPARATOR, releases.TESTED[1]) == [
             WAITING._replace(array_task_id="1,3-5"),
             held,
         ]
 
     def test_two_lines_with_one_id_and_no_tasks_are_an_error(self) -> None:
         with pytest.raises(ParseError):
-            list(parse.job_rows(printed(ROW, ROW), SEPARATOR, releases.OLDEST))
+            rows_of(printed(ROW, ROW), SEPARATOR, releases.OLDEST)
 
     def test_excluded_nodes_by_job(self) -> None:
         text = f"7{SEPARATOR}n[2-3]{SEPARATOR}\n8{SEPARATOR}{SEPARATOR}\n"
@@ -366,17 +372,25 @@ DETAILS = (
 )
 
 
+def exact(printed: str, row: parse.JobRow, memory_counts: bool) -> tuple[Allocation, ...] | None:
+    return allocations.exact(allocations.Details.of(printed), row, memory_counts)
+
+
+def job_units(printed: str, row: parse.JobRow) -> frozenset[Unit] | None:
+    return allocations.job_units(allocations.Details.of(printed), row)
+
+
 class TestShares:
     expected = (Allocation("n1", 2, 400 * MB), Allocation("n2", 4, 800 * MB))
 
     def test_exact(self) -> None:
-        assert allocations.exact(DETAILS, ROW, memory_counts=True) == self.expected
+        assert exact(DETAILS, ROW, memory_counts=True) == self.expected
 
     def test_on_nodes_with_equal_parts(self) -> None:
         text = DETAILS.replace(
             "Nodes=n1 CPU_IDs=2-3 Mem=400 GRES=   Nodes=n2 CPU_IDs=0-3", "Nodes=n[1-2] CPU_IDs=0,2-3"
         )
-        assert allocations.exact(text, ROW, True) == (Allocation("n1", 3, 800 * MB), Allocation("n2", 3, 800 * MB))
+        assert exact(text, ROW, True) == (Allocation("n1", 3, 800 * MB), Allocation("n2", 3, 800 * MB))
 
     @pytest.mark.parametrize("field", ["name", "account"])
     def test_a_forged_field_before_the_true_ones(self, field: str) -> None:
@@ -387,29 +401,29 @@ class TestShares:
             if field == "name"
             else DETAILS.replace("Account=(null)", f"Account={forged}")
         )
-        assert allocations.exact(text, ROW._replace(**{field: forged}), True) == self.expected
+        assert exact(text, ROW._replace(**{field: forged}), True) == self.expected
 
     def test_cpus_and_devices_one_by_one(self) -> None:
-        assert allocations.job_units(DETAILS, ROW) == {
+        assert job_units(DETAILS, ROW) == {
             *(Unit("n1", "cpu", number) for number in (2, 3)),
             *(Unit("n2", "cpu", number) for number in range(4)),
         }
         devices = "GRES=gpu:a100:2(IDX:0,3),ve(CNT:1),shard:1(1/4)   Nodes=n2"
-        found = allocations.job_units(DETAILS.replace("GRES=   Nodes=n2", devices), ROW)
+        found = job_units(DETAILS.replace("GRES=   Nodes=n2", devices), ROW)
         assert found is not None
         assert {unit for unit in found if unit.kind != "cpu"} == {Unit("n1", "gpu", 0), Unit("n1", "gpu", 3)}
-        assert allocations.job_units(DETAILS, ROW._replace(node_list="n1")) is None
-        assert allocations.job_units(DETAILS.replace("CPU_IDs=2-3", "CPU_IDs=x"), ROW) is None
-        assert allocations.job_units("", ROW) is None
+        assert job_units(DETAILS, ROW._replace(node_list="n1")) is None
+        assert job_units(DETAILS.replace("CPU_IDs=2-3", "CPU_IDs=x"), ROW) is None
+        assert job_units("", ROW) is None
 
     def test_a_forged_record_of_another_job(self) -> None:
         forged = DETAILS.replace("CPU_IDs=2-3 Mem=400", "CPU_IDs=0-3 Mem=1")
-        assert allocations.exact(f"JobId=9 JobName=a Comment=\n{forged} QOS=\n{DETAILS}", ROW, True) is None
+        assert exact(f"JobId=9 JobName=a Comment=\n{forged} QOS=\n{DETAILS}", ROW, True) is None
 
     def test_a_job_that_changed_meanwhile(self) -> None:
-        assert allocations.exact(DETAILS, ROW._replace(cpus="5"), True) is None
-        assert allocations.exact(DETAILS, ROW._replace(node_list="n[1-3]"), True) is None
-        assert allocations.exact("", ROW, True) is None
+        assert exact(DETAILS, ROW._replace(cpus="5"), True) is None
+        assert exact(DETAILS, ROW._replace(node_list="n[1-3]"), True) is None
+        assert exact("", ROW, True) is None
 
     def test_on_one_node(self) -> None:
         row = ROW._replace(node_list="n3")
