@@ -49,12 +49,8 @@ class Observer:
         self._shown: Mapping[str, Node] = {}
         self._partitions: Mapping[str, Partition] = {}
         self._nodes_again_at = float("-inf")
-<<<<<<< HEAD
         self.slurm_settings: Mapping[str, str] = {}
         """Slurm's, as of the last poll of the nodes."""
-=======
-        self._values: Mapping[str, str] = {}
->>>>>>> f614fb7 (Preempt nobody for jobs that Slurm would not start)
         self._registered_at = float("-inf")
         self._odd: frozenset[tuple[str, bool]] = frozenset()
         self._leaving: dict[int, float] = {}
@@ -109,22 +105,15 @@ class Observer:
 
     @property
     def _boot(self) -> str:
-<<<<<<< HEAD
         return self.slurm_settings.get("BOOT_TIME", "")
-
-    def _ask_settings(self) -> None:
-        before, self.slurm_settings = self._boot, self._gateway.settings().values
-=======
-        return self._values.get("BOOT_TIME", "")
 
     @property
     def scheduler_pass(self) -> float:
         """As in ``Settings``."""
-        return scheduler_pass(self._values.get("SchedulerParameters", ""))
+        return scheduler_pass(self.slurm_settings.get("SchedulerParameters", ""))
 
     def _ask_settings(self) -> None:
-        before, self._values = self._boot, self._gateway.settings().values
->>>>>>> f614fb7 (Preempt nobody for jobs that Slurm would not start)
+        before, self.slurm_settings = self._boot, self._gateway.settings().values
         if before not in ("", self._boot):
             self._registered_at = self._clock() + REGISTERS_WITHIN
 
