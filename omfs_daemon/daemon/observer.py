@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-import structlog
-
-from omfs_daemon.cluster.job_refs import brief_ref
-from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot, with_whole_nodes
+from omfs_daemon.daemon.blocked_nodes import BlockedNodes
 from omfs_daemon.daemon.limits_reader import LimitsReader
 from omfs_daemon.daemon.unit_reader import UnitReader
 from omfs_daemon.policy.rules.classes import Rules
@@ -25,10 +23,6 @@ NODES_SHARE_OF_TIME = 0.02
 
 REGISTERS_WITHIN = 10.0
 """Seconds after a restart of slurmctld in which nodes that do not respond may only not have answered yet."""
-
-LEAVES_WITHIN = 120.0
-"""Seconds after which a node that a job does not leave counts as closed: KillWait and UnkillableStepTimeout, by default
-30 and 60 s, and some for an epilog."""
 
 
 class Observer:
@@ -53,9 +47,7 @@ class Observer:
         """Slurm's, as of the last poll of the nodes."""
         self._registered_at = float("-inf")
         self._odd: frozenset[tuple[str, bool]] = frozenset()
-        self._leaving: dict[int, float] = {}
-        self._blocked: frozenset[str] = frozenset()
-        self._open: tuple[Mapping[str, Node], frozenset[str], Mapping[str, Node]] = ({}, frozenset(), {})
+        self._blocked_nodes = BlockedNodes()
         self._unit_reader = UnitReader(gateway, clock)
         self._limits_reader = LimitsReader(gateway, clock)
 
@@ -130,30 +122,11 @@ class Observer:
 
     def _snapshot(self, taken: float, jobs: list[Job]) -> Snapshot:
         jobs = [with_whole_nodes(job, self._nodes) if job.set_aside else job for job in jobs]
-        jobs, nodes = self._with_node_licenses(jobs, self._without_blocked(taken, jobs))
+        jobs, nodes = self._with_node_licenses(jobs, self._blocked_nodes.with_blocked_down(taken, jobs, self._nodes))
         limits = self._limits_reader.latest.without_licenses(self._node_licenses().names(nodes))
         facts = self._facts()
         found = {job.id: job for job in self._limits_reader.off_reserved_nodes(jobs, taken)}
         return Snapshot(taken, found, nodes, self._partitions, facts.nodes, facts.sizes, units={}, limits=limits)
-
-    def _without_blocked(self, taken: float, jobs: list[Job]) -> Mapping[str, Node]:
-        """The nodes; closed are those that a completing job does not leave. Slurm starts nothing there until it does,
-        and nobody should wait for that."""
-        leaving = [job for job in jobs if job.state is JobState.COMPLETING]
-        self._leaving = {job.id: self._leaving.get(job.id, taken) for job in leaving}
-        late = [job for job in leaving if taken - self._leaving[job.id] > LEAVES_WITHIN]
-        blocked = frozenset(node for job in late for node in job.on_nodes)
-        if fresh := sorted(blocked - self._blocked):
-            named = [brief_ref(job.ref) for job in late if not set(fresh).isdisjoint(job.on_nodes)]
-            text = "jobs do not leave these nodes: nothing is planned there"
-            structlog.get_logger("observer").warning("nodes_not_freed", nodes=fresh, jobs=named, message=text)
-        self._blocked = blocked
-        if not blocked:
-            return self._nodes
-        if self._open[0] is not self._nodes or self._open[1] != blocked:
-            nodes = {name: replace(node, up=False) if name in blocked else node for name, node in self._nodes.items()}
-            self._open = self._nodes, blocked, nodes
-        return self._open[2]
 
     def _with_node_licenses(self, jobs: list[Job], known: Mapping[str, Node]) -> tuple[list[Job], Mapping[str, Node]]:
         """The mapping is the same object while no node changes, so that arrays made from it are kept."""
