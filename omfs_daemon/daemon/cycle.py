@@ -21,7 +21,7 @@ from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import GatewayError, OmfsError
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.planner import make_plan
-from omfs_daemon.policy.validator import REFUSAL_TEXT, Conditions, Verdict, validate
+from omfs_daemon.policy.validator import Conditions, Verdict, validate
 from omfs_daemon.preemption.decisions import add_orders, begin_preemptions, go_on
 from omfs_daemon.preemption.effects import Effects, state_after, with_clock_moved
 from omfs_daemon.preemption.follow_up import found_in_slurm, resumed_lately
@@ -185,7 +185,7 @@ class Cycle:
         self._refused_before = present
         if fresh:
             self._log.warning("validator_refused", reasons=dict(Counter(r.reason.value for r in fresh)))
-        return [JobEvent(now, r.ref, "", r.account, "validator_refused", REFUSAL_TEXT[r.reason]) for r in fresh]
+        return [JobEvent(now, r.ref, "", r.account, "validator_refused", r.text) for r in fresh]
 
 
 def _outage_forgiven(state: State, away: float) -> list[Record]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from omfs_daemon.cluster.jobs import Allocation, Job
 from omfs_daemon.policy.arrays.usage import AccountUsage
 from omfs_daemon.policy.rules.queue_order import Band
+from omfs_daemon.policy.start_checks.answer import Answer
 
 
 class Reason(StrEnum):
@@ -30,6 +31,7 @@ class Reason(StrEnum):
     CPUS_FREE_AGAIN = "cpus_free_again"
     OWN_CPUS_TAKEN = "own_cpus_taken"
     UNPLACED = "nodes_not_chosen_yet"
+    WOULD_NOT_START = "slurm_would_not_start_it"
 
 
 TEXT: Mapping[Reason, str] = {
@@ -47,6 +49,7 @@ TEXT: Mapping[Reason, str] = {
     Reason.CPUS_FREE_AGAIN: "the CPUs on which it was suspended are free again",
     Reason.OWN_CPUS_TAKEN: "others have, or are about to get, the CPUs on which it was suspended",
     Reason.UNPLACED: "it requests node licenses, so the daemon chooses its nodes first",
+    Reason.WOULD_NOT_START: "Slurm would not start it",
 }
 
 
@@ -121,11 +124,16 @@ class Rank:
 
 
 class Wait(NamedTuple):
-    """Why a job does not start now."""
+    """Why a job does not start now; ``answer``: why Slurm would not start it, where that is the reason."""
 
     ref: str
     account: str
     reason: Reason
+    answer: Answer | None = None
+
+    @property
+    def text(self) -> str:
+        return TEXT[self.reason] + (self.answer.why if self.answer is not None else "")
 
 
 class Waits(Collection[Wait]):

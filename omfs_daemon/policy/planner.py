@@ -48,6 +48,8 @@ from omfs_daemon.policy.ranking import Ranking
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.rules.job_kinds import JobKind
 from omfs_daemon.policy.rules.queue_order import Band, queue_order
+from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
+from omfs_daemon.policy.start_checks.static_rules import StartChecks, leaving_victims
 from omfs_daemon.policy.victims.candidates import Candidates
 from omfs_daemon.policy.victims.choice import VictimChoice, choose_victims
 from omfs_daemon.policy.victims.need import ResourceNeed
@@ -59,21 +61,20 @@ def make_plan(
     snapshot: Snapshot, history: PreemptionHistory, rules: Rules, now: float, arrays: SnapshotArrays | None = None
 ) -> Plan:
     """What should happen now. Pure: no I/O, no clock. ``arrays``: the snapshot's, if they exist already."""
-    return _Pass(snapshot.taken, arrays or SnapshotArrays(snapshot), history, rules, now).run()
+    return _Pass(arrays or SnapshotArrays(snapshot), history, rules, now).run()
 
 
 class _Pass:
     """The state of one call of :func:`make_plan`."""
 
-    def __init__(
-        self, taken: float, arrays: SnapshotArrays, history: PreemptionHistory, rules: Rules, now: float
-    ) -> None:
-        self.taken, self.history, self.rules, self.now = taken, history, rules, now
+    def __init__(self, arrays: SnapshotArrays, history: PreemptionHistory, rules: Rules, now: float) -> None:
+        self.taken, self.history, self.rules, self.now = arrays.taken, history, rules, now
         self.working_state = WorkingState(arrays, history, rules)
         self.capacity, self.usage = self.working_state.capacity, self.working_state.usage
         self.busy = {ref for preemption in history.under_way for ref in (preemption.preemptor, *preemption.victims)}
         self.admission_holds = AdmissionHolds(self.working_state)
         self.ranking = Ranking(self.usage, rules.rank_depth)
+        self.start_checks = StartChecks(arrays, history, now)
         self._groups: dict[int, JobGroup] = {}
         self._account_room: dict[int, int] = {}
         self._candidates: Candidates | None = None
@@ -182,6 +183,8 @@ class _Pass:
 
     def _urgent(self, job: Job, group: JobGroup) -> None:
         for ref in self._refs(job):
+            if self._is_refused(job, ref, self.start_checks.for_good(job)):
+                return
             if group.blocked is None:
                 self._make_room(job, ref, group, Reason.URGENT)
             else:
@@ -238,6 +241,8 @@ class _Pass:
             if self._is_beyond_for_good(job, group):
                 self._wait(job, ref, Reason.NON_PREEMPTIBLE_BEYOND)
                 return None
+            if self._is_refused(job, ref, self.start_checks.for_good(job)):
+                return None
             if group.blocked is None:
                 made = self._make_room(job, ref, group, Reason.ENTITLED)
             else:
@@ -257,6 +262,8 @@ class _Pass:
                 self.ranking.put(job, ref, Band.PREEMPTED_BORROWER)
             if ref in self.admission_holds.to_hold:
                 self._wait(job, ref, Reason.NON_PREEMPTIBLE_BEYOND)
+                return
+            if self._is_refused(job, ref, self.start_checks.answer(job)):
                 return
             if group.blocked is None and not self._is_beyond_for_good(job, group):
                 need = group.need(self.working_state, job)
@@ -286,12 +293,15 @@ class _Pass:
     def _make_room(self, job: Job, ref: str, group: JobGroup, reason: Reason) -> bool:
         """Start the job, promise it what is being freed, or preempt others; False if it must wait."""
         need = group.need(self.working_state, job)
-        allocations = need.place(self.capacity.now)
-        if allocations is not None:
-            self._start(job, ref, need, allocations, reason)
+        now = need.place(self.capacity.now)
+        allocations = now or need.place(self.capacity.then)
+        if allocations is not None and self._is_refused(job, ref, self.start_checks.answer(job)):
+            return False
+        if now is not None:
+            self._start(job, ref, need, now, reason)
             return True
-        allocations = need.place(self.capacity.then)
         if allocations is not None:
+            self.start_checks.count(job, allocations)
             self.promises.append(Start(ref, job.account, Reason.BEING_FREED, allocations, len(self.preemptions)))
             self.working_state.promise(need, allocations, job.hold is not Hold.NONE)
             self._wait(job, ref, Reason.BEING_FREED)
@@ -304,8 +314,19 @@ class _Pass:
             group.blocked = why_not
             self._wait(job, ref, why_not)
             return False
+        jobs = self.candidates.jobs
+        leaving = leaving_victims(((jobs[at], method) for at, method in choice.victims), self.rules)
+        if self._is_refused(job, ref, self.start_checks.answer(job, choice.allocations, leaving)):
+            return False
+        self.start_checks.count(job, choice.allocations, leaving)
         self._preempt(job, ref, need, choice, reason)
         return True
+
+    def _is_refused(self, job: Job, ref: str, answer: Answer) -> bool:
+        """Whether Slurm would not start the job: it gets no nodes, and waits with Slurm's reason."""
+        if answer.kind is AnswerKind.NO:
+            self._wait(job, ref, Reason.WOULD_NOT_START, answer)
+        return answer.kind is AnswerKind.NO
 
     def _backs_off(self, job: Job, ref: str) -> bool:
         shapes = self.history.shapes
@@ -315,6 +336,7 @@ class _Pass:
     def _start(
         self, job: Job, ref: str, need: ResourceNeed, allocations: tuple[Allocation, ...], reason: Reason
     ) -> None:
+        self.start_checks.count(job, allocations)
         if job.state is JobState.SUSPENDED:
             self.resumes.append(PlannedResume(ref, job.account, allocations, len(self.preemptions)))
         else:
@@ -368,20 +390,11 @@ class _Pass:
         self.candidates.remove(cpus)
         self._preemptions_left -= len(victims)
 
-    def _wait(self, job: Job, ref: str, reason: Reason) -> None:
-        self.waits.append(Wait(ref, job.account, reason))
+    def _wait(self, job: Job, ref: str, reason: Reason, answer: Answer | None = None) -> None:
+        self.waits.append(Wait(ref, job.account, reason, answer))
 
     @property
     def candidates(self) -> Candidates:
         if self._candidates is None:
-            working_state = self.working_state
-            self._candidates = Candidates(
-                working_state.job_arrays,
-                working_state.node_arrays,
-                working_state.kinds,
-                working_state.availability,
-                self.history,
-                self.now,
-                working_state.blocks,
-            )
+            self._candidates = self.working_state.candidates(self.now)
         return self._candidates

@@ -21,7 +21,8 @@ from omfs_daemon.policy.arrays.placement import serves
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.plan import Plan, PlannedPreemption, PlannedResume, Start
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.policy.start_checks.answer import Answer
+from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
+from omfs_daemon.policy.start_checks.static_rules import StartChecks, leaving_victims
 from omfs_daemon.policy.victims.eligibility import are_borrowers, has_preemptions_left, is_mature, may_take_all
 from omfs_daemon.policy.victims.need import ResourceNeed
 from omfs_daemon.policy.working_state import WorkingState
@@ -48,6 +49,7 @@ class RefusalReason(StrEnum):
     DOES_NOT_FIT = "preemptor_would_not_start"
     NEEDLESS = "a_victim_is_not_needed"
     CPUS_TAKEN = "cpus_of_suspended_job_are_taken"
+    WOULD_NOT_START = "slurm_would_not_start_preemptor"
 
 
 REFUSAL_TEXT: Mapping[RefusalReason, str] = {
@@ -69,6 +71,7 @@ REFUSAL_TEXT: Mapping[RefusalReason, str] = {
     RefusalReason.DOES_NOT_FIT: "the preemptor would not fit even then",
     RefusalReason.NEEDLESS: "a victim is not needed",
     RefusalReason.CPUS_TAKEN: "the CPUs of the suspended job are not free",
+    RefusalReason.WOULD_NOT_START: "Slurm would not start the preemptor",
 }
 
 
@@ -81,11 +84,17 @@ class Conditions:
 
 
 class RefusedAction(NamedTuple):
-    """What was refused, and why; ``ref``: the preemptor or the job to resume."""
+    """What was refused, and why; ``ref``: the preemptor or the job to resume; ``answer``: why Slurm would not start
+    it, where that is the reason."""
 
     ref: str
     account: str
     reason: RefusalReason
+    answer: Answer | None = None
+
+    @property
+    def text(self) -> str:
+        return REFUSAL_TEXT[self.reason] + (self.answer.why if self.answer is not None else "")
 
 
 class Verdict(NamedTuple):
@@ -136,6 +145,8 @@ class _Validation:
         self.capacity, self.usage = self.working_state.capacity, self.working_state.usage
         self.busy = {ref for preemption in history.under_way for ref in (preemption.preemptor, *preemption.victims)}
         self.preemptions_left = rules.max_preemptions_per_cycle
+        self.start_checks = StartChecks(arrays, history, now)
+        self.answers: dict[str, Answer] = {}
         self.jobs: dict[str, Job] = {}
 
     def run(self, plan: Plan) -> Verdict:
@@ -155,7 +166,7 @@ class _Validation:
                 self._check_preemption(plan.preemptions[before], preemptions, refused)
         for late in waiting[done:]:
             self._check_start(late, resumes, refused)
-        return Verdict(tuple(preemptions), tuple(resumes), tuple(refused), self._costs(preemptions))
+        return Verdict(tuple(preemptions), tuple(resumes), tuple(refused), self._costs(preemptions), self.answers)
 
     def _costs(self, preemptions: Iterable[PlannedPreemption]) -> dict[tuple[str, str], PreemptionCost]:
         availability = self.working_state.availability
@@ -185,6 +196,16 @@ class _Validation:
         if reason is not None:
             refused.append(RefusedAction(planned.preemptor, planned.account, reason))
             return
+        job = self.jobs[planned.preemptor]
+        victims = leaving_victims(((self.jobs[one.ref], one.method) for one in planned.victims), self.rules)
+        answer = self.start_checks.answer(job, planned.allocations, victims)
+        if answer.kind is AnswerKind.NO:
+            wrong = RefusalReason.WOULD_NOT_START
+            refused.append(RefusedAction(planned.preemptor, planned.account, wrong, answer))
+            return
+        if self.start_checks.is_on and not planned.suspended:
+            self.answers[planned.preemptor] = answer
+        self.start_checks.count(job, planned.allocations, victims)
         self.working_state.preempt([(self.jobs[victim.ref], victim.method) for victim in planned.victims])
         self._count(self.jobs[planned.preemptor], planned.preemptor, planned.allocations, now=False)
         self.busy.update(victim.ref for victim in planned.victims)
@@ -198,6 +219,7 @@ class _Validation:
             return
         for free, now in ((self.capacity.now, True), (self.capacity.then, False)):
             if serves(job.request, free, start.allocations):
+                self.start_checks.count(job, start.allocations)
                 self._count(job, start.ref, start.allocations, now)
                 return
 

@@ -13,6 +13,7 @@ from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.arrays.usage import Usage, count_running
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.rules.job_kinds import JobKinds
+from omfs_daemon.policy.victims.candidates import Candidates
 from omfs_daemon.policy.victims.method_availability import SETTLES, MethodAvailability
 from omfs_daemon.policy.victims.need import ResourceNeed
 
@@ -48,6 +49,12 @@ class WorkingState:
             given_up=preempted.gres if preempted else (),
             ref=job.ref if suspended else "",
             blocks=self.blocks.by_job.get(job.id, frozenset()) if suspended else frozenset(),
+        )
+
+    def candidates(self, now: float) -> Candidates:
+        """The jobs that may be preempted."""
+        return Candidates(
+            self.job_arrays, self.node_arrays, self.kinds, self.availability, self.history, now, self.blocks
         )
 
     def start(self, need: ResourceNeed, allocations: tuple[Allocation, ...], add_non_preemptible: bool) -> None:

@@ -327,7 +327,7 @@ class RealPeople:
         return self._update(job_id, actor, f"admincomment={text}")
 
 
-_REASONS = ("waits: ", "waits for something else than nodes")
+_REASONS = ("waits: ",)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.errors import GatewayError, GatewayTimeout, ParseError
 from omfs_daemon.policy.plan import Plan, PlannedPreemption
 from omfs_daemon.policy.rules.classes import REGULAR, Rules
-from omfs_daemon.policy.validator import REFUSAL_TEXT, Verdict
+from omfs_daemon.policy.validator import Verdict
 from omfs_daemon.preemption.state import State
 
 _MANY = 3
@@ -35,7 +35,7 @@ def cycle_summary(plan: Plan, verdict: Verdict, state: State, dry_run: bool = Fa
         )
     if verdict.refused:
         first = verdict.refused[0]
-        parts.append(f"the validator refused {len(verdict.refused)} ({first.ref}: {REFUSAL_TEXT[first.reason]})")
+        parts.append(f"the validator refused {len(verdict.refused)} ({first.ref}: {first.text})")
     waiting = sum(row.pending for row in plan.accounts if not row.parent)
     if not parts:
         parts.append("nothing to do" + (f", {waiting} CPUs' worth of jobs wait" if waiting else ""))

@@ -8,7 +8,7 @@ from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.policy.plan import TEXT, Plan, Reason
-from omfs_daemon.policy.validator import REFUSAL_TEXT, Verdict
+from omfs_daemon.policy.validator import Verdict
 
 # -- plan --------------------------------------------------------------------------------------------
 
@@ -66,8 +66,7 @@ def plan_view(time: float, summary: str, suggested: Plan, verdict: Verdict) -> P
     actions += [_action("hold", hold.ref, hold.account, hold.reason) for hold in suggested.holds]
     actions += [_action("release", release.ref, release.account, release.reason) for release in suggested.releases]
     refused = [
-        ActionView(kind="refused", job=r.ref, account=r.account, reason=REFUSAL_TEXT[r.reason], numbers={})
-        for r in verdict.refused
+        ActionView(kind="refused", job=r.ref, account=r.account, reason=r.text, numbers={}) for r in verdict.refused
     ]
     return PlanView(time=time, summary=summary, actions=actions, refused=refused)
 

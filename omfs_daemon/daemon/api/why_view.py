@@ -19,7 +19,7 @@ from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.errors import ControlError
-from omfs_daemon.policy.plan import TEXT, Plan, Reason
+from omfs_daemon.policy.plan import Plan, Wait
 from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.policy.victims.method_availability import WHY_NOT_TEXT, MethodAvailability
 from omfs_daemon.preemption.observation import Observation
@@ -164,12 +164,12 @@ def _why_set_aside(job: Job) -> str:
 
 
 def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str:
-    reasons: Mapping[str, Reason] = {wait.ref: wait.reason for wait in suggested.waits} if suggested else {}
+    waits: Mapping[str, Wait] = {wait.ref: wait for wait in suggested.waits} if suggested else {}
     starts = {start.ref for start in suggested.starts} if suggested else set()
     if is_released_by_administrator(job) and not is_held(job):
         return f"waits, released by an administrator: it is not held again while it waits ({job.reason})"
-    if reason := _reason_of(job, ref, reasons):
-        return f"waits: {TEXT[reason]}"
+    if wait := _wait_of(job, ref, waits):
+        return f"waits: {wait.text}"
     if ref in starts:
         return "fits on idle nodes: Slurm starts it any moment"
     if job.special_exit and is_held_for_owner(job):
@@ -177,14 +177,14 @@ def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str
     if is_held(job) and not is_held_by_us(job):
         return f"waits in a hold that is not ours ({job.reason})"
     if not could_start(job, now):
-        return f"waits for something else than nodes ({job.reason})"
+        return f"waits: Slurm would not start it ({job.reason})"
     return "waits"
 
 
-def _reason_of(job: Job, ref: str, reasons: Mapping[str, Reason]) -> Reason | None:
+def _wait_of(job: Job, ref: str, waits: Mapping[str, Wait]) -> Wait | None:
     """A plan names the first task of an array that waits; the others wait for the same."""
     for known in (ref, job.ref):
-        if known in reasons:
-            return reasons[known]
+        if known in waits:
+            return waits[known]
     tasks = f"{job.array_id}_"
-    return next((reason for known, reason in reasons.items() if known.startswith(tasks)), None)
+    return next((wait for known, wait in waits.items() if known.startswith(tasks)), None)

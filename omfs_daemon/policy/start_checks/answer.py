@@ -21,5 +21,10 @@ class Answer(NamedTuple):
     reason: str = ""
     text: str = ""
 
+    @property
+    def why(self) -> str:
+        """What follows "Slurm would not start it"."""
+        return (f" ({self.reason})" if self.reason else "") + (f": {self.text}" if self.text else "")
+
 
 YES = Answer(AnswerKind.YES)
