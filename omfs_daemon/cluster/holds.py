@@ -52,6 +52,11 @@ def is_held_by_us(job: Job) -> bool:
     return job.special_exit or not _is_any_reason(job, _OWNERS, _REQUEUED) or _is_held_after_checkpoint(job)
 
 
+def is_held_since_submit(job: Job) -> bool:
+    """Whether job_submit.lua holds the job, and we have not held it ourselves since."""
+    return is_held_by_us(job) and admin_comment_of(job).mark in ("", SUBMIT_MARK)
+
+
 def is_held_by_others(job: Job) -> bool:
     """Whether somebody else holds it for certain: a held job with the mark of a release may be on its way."""
     return is_held(job) and not is_held_by_us(job) and admin_comment_of(job).word is not MarkWord.RELEASED
@@ -108,6 +113,14 @@ def is_held_for_owner(job: Job) -> bool:
 def could_start(job: Job, now: float) -> bool:
     """Whether only nodes, or a hold of ours, keep the job waiting: no dependency, begin time, limit, or other hold."""
     return ready_from(job) <= now
+
+
+def waits_for(job: Job, now: float) -> str:
+    """Slurm's reason for which a waiting job waits, as far as known; the first word. Of a held job Slurm names only the
+    hold."""
+    if job.eligible is not None and job.eligible > now:
+        return "Dependency" if job.eligible == inf else "BeginTime"
+    return job.reason.partition(",")[0].partition(" ")[0]
 
 
 def ready_from(job: Job) -> float:

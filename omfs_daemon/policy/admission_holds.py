@@ -1,26 +1,58 @@
 """Which non-preemptible jobs to hold, and which of our holds to release.
 
 Slurm starts jobs on idle CPUs by itself, so a non-preemptible job beyond its account's entitlement is held until it
-fits (OMFS, Algorithm 1, line 23).
+fits (OMFS, Algorithm 1, line 23). Within an account, jobs are admitted in order, so that none starves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
+from typing import NamedTuple
 
-from omfs_daemon.cluster.holds import is_held, is_held_by_us, is_released_by_administrator, may_hold
+import numpy as np
+
+from omfs_daemon.cluster.accounts import AccountNode
+from omfs_daemon.cluster.holds import (
+    is_held,
+    is_held_by_us,
+    is_held_since_submit,
+    is_released_by_administrator,
+    may_hold,
+    waits_for,
+)
 from omfs_daemon.cluster.job_refs import tasks_ref
-from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import Hold, Job
+from omfs_daemon.policy.arrays.job_arrays import cpus_held, task_refs
 from omfs_daemon.policy.plan import HoldChange, Reason
+from omfs_daemon.policy.rules.account_order import AccountJob, AccountUse, admit_in_order, use_until
+from omfs_daemon.policy.rules.laws import add_cpus, admits_non_preemptible
+from omfs_daemon.policy.rules.queue_order import own_nice
 from omfs_daemon.policy.working_state import WorkingState
+
+_SETTLES = 1.0  # by how much Slurm's clock may be behind
+
+
+class _Candidate(NamedTuple):
+    """A waiting job that may be admitted; ``later``: it could not start now even if it fitted."""
+
+    job: Job
+    refs: list[str]
+    leaf: AccountNode
+    cpus: int
+    later: bool
+
+    @property
+    def order(self) -> tuple[bool, int, float, int]:
+        """As Slurm's queue, but without the priority, which Slurm does not give to held jobs."""
+        return self.later, own_nice(self.job), self.job.submit, self.job.id
 
 
 class AdmissionHolds:
     """The waiting jobs to hold and to release.
 
-    Waiting jobs without a hold count as running, oldest first, for Slurm may start them at any moment; what exceeds the
-    entitlement is held. ``to_hold``: job references, one for each task of an array.
+    Waiting jobs without a hold count as running, for Slurm may start them at any moment; what exceeds the entitlement
+    is held. ``to_hold``: job references, one for each task of an array.
     """
 
     def __init__(self, working_state: WorkingState) -> None:
@@ -30,31 +62,53 @@ class AdmissionHolds:
         self.to_hold: set[str] = set()
         self._held: list[Job] = []
         self._beyond: list[Job] = []
+        self._admitted: set[str] = set()
+        self._reasons: dict[int, Reason] = {}
 
     def release(self, job: Job) -> None:
         """A preemptible or urgent job: it may start at once, unless we must choose its nodes first."""
         if job.request.unplaced:
-            self.hold_as_admin(job)
+            self._keep_held(job)
         elif is_held_by_us(job):
             urgent = self._working_state.kinds.of(job).job_class.urgent
             reason = Reason.URGENT if urgent else Reason.PREEMPTIBLE
             self.releases.append(HoldChange(job.ref, job.account, reason))
 
-    def hold_as_admin(self, job: Job) -> None:
-        """The owner could release a hold set at submission, but not an administrator's."""
-        if is_held_by_us(job):
-            self._held.append(job)
-        if is_held(job) and may_hold(job):
-            reason = Reason.UNPLACED if job.request.unplaced else Reason.NON_PREEMPTIBLE_BEYOND
-            self.holds.append(HoldChange(job.ref, job.account, reason))
+    def admit(self, jobs: Iterable[Job], refs_of: Callable[[Job], list[str]], now: float) -> None:
+        """Count the non-preemptible jobs that fit into the entitlement, and release them; hold the others.
 
-    def admit(self, unheld: Iterable[Job], refs_of: Callable[[Job], list[str]], now: float) -> None:
-        """Count jobs without a hold for as long as they fit into the entitlement; hold the others.
-
-        A job that cannot start before a later time or another job's end is held meanwhile and does not count. What an
-        administrator has released is not held again: it counts, whether it fits or not. So do all jobs of an account
-        that owns all CPUs: there is nobody for whom to hold them.
+        What an administrator has released is not held again: it counts, whether it fits or not.
         """
+        if self._working_state.rules.keeps_account_order:
+            self._admit_in_order(jobs, refs_of, now)
+            return
+        unheld = []
+        for job in jobs:
+            if job.hold is Hold.NONE:
+                unheld.append(job)
+            else:
+                self._keep_held(job)
+        self._admit_what_fits(unheld, refs_of, now)
+
+    def is_counted(self, job: Job) -> bool:
+        """Whether a non-preemptible job that may start is counted as running already."""
+        return job.hold is Hold.NONE or self._working_state.rules.keeps_account_order
+
+    def why_held(self, job: Job, ref: str) -> Reason | None:
+        """Why a non-preemptible job that we hold is not admitted, where admission decides that."""
+        if ref in self._admitted or not self._working_state.rules.keeps_account_order:
+            return None
+        return self.reason_of(job)
+
+    def reason_of(self, job: Job) -> Reason:
+        """Why a job, or some of its tasks, is not admitted."""
+        return self._reasons.get(job.id, Reason.NON_PREEMPTIBLE_BEYOND)
+
+    # -- what fits, oldest first ---------------------------------------------------------------------------
+    def _admit_what_fits(self, unheld: Iterable[Job], refs_of: Callable[[Job], list[str]], now: float) -> None:
+        """OMFS as published: whatever fits may start. A job that cannot start before a later time or another job's end
+        is held meanwhile and does not count. All jobs of an account that owns all CPUs count: there is nobody for whom
+        to hold them."""
         usage = self._working_state.usage
         for job in sorted(unheld, key=lambda job: (job.submit, job.id)):
             leaf = self._working_state.kinds.of(job).leaf
@@ -71,10 +125,119 @@ class AdmissionHolds:
                 else:
                     beyond.append(ref)
             if beyond:
-                self._beyond.append(job)
-                self.to_hold.update(beyond)
-                ref = joined(job, beyond)
-                self.holds.append(HoldChange(ref, job.account, Reason.NON_PREEMPTIBLE_BEYOND))
+                self._hold(job, beyond, now)
+
+    # -- in order ------------------------------------------------------------------------------------------
+    def _admit_in_order(self, jobs: Iterable[Job], refs_of: Callable[[Job], list[str]], now: float) -> None:
+        """Jobs that could start come first; one that waits for something else is not held for as long as it fits beside
+        all of these. What is not held yet may start until it is held, so nothing is released in its place before."""
+        usage = self._working_state.usage
+        in_use = [*self._in_use(now)]
+        candidates = sorted(self._candidates(jobs, refs_of, in_use, now), key=lambda candidate: candidate.order)
+        standing = list(usage.non_preemptible)
+        for job, refs, leaf, cpus, _ in candidates:
+            if job.hold is Hold.NONE:
+                add_cpus(standing, leaf.path, cpus * len(refs))
+        queue = (
+            AccountJob(leaf.path, cpus, job.time_limit, len(refs), not later)
+            for job, refs, leaf, cpus, later in candidates
+        )
+        counts = admit_in_order(queue, in_use, usage.entitled, now)
+        for (job, refs, leaf, cpus, later), count in zip(candidates, counts, strict=True):
+            usage.add_non_preemptible(leaf, cpus * count)
+            if count < len(refs):
+                self._reasons[job.id] = self._why_not(leaf, cpus, later)
+            if job.hold is Hold.NONE:
+                if count < len(refs):
+                    self._hold(job, refs[count:], now)
+                continue
+            self._keep_held(job, now)
+            self._admitted.update(refs[:count])
+            for ref in refs[:count] if not job.request.unplaced else ():
+                if admits_non_preemptible(standing, usage.entitled, leaf.path, cpus):
+                    add_cpus(standing, leaf.path, cpus)
+                    self.releases.append(HoldChange(ref, job.account, Reason.WITHIN_ENTITLEMENT))
+
+    def _candidates(
+        self, jobs: Iterable[Job], refs_of: Callable[[Job], list[str]], in_use: list[AccountUse], now: float
+    ) -> Iterator[_Candidate]:
+        """The jobs of which admission decides; adds those that count although it does not to ``in_use``."""
+        kinds, usage, capacity = self._working_state.kinds, self._working_state.usage, self._working_state.capacity
+        for job in jobs:
+            leaf, is_ours = kinds.of(job).leaf, job.hold is not Hold.NONE and is_held_by_us(job)
+            if job.hold is not Hold.NONE and not is_ours:
+                continue
+            if job.deadline + _SETTLES < now:
+                # Slurm ends no job that is held, and starts none whose deadline has passed.
+                if is_ours:
+                    self.releases.append(HoldChange(job.ref, job.account, Reason.DEADLINE_PASSED))
+            elif leaf.owns_all:
+                if is_ours:
+                    self._release_owners(job, refs_of(job), now)
+            elif is_released_by_administrator(job):
+                if not _is_for_later(job, now):
+                    cpus = capacity.cpus_of(job.request) * len(refs_of(job))
+                    usage.add_non_preemptible(leaf, cpus)
+                    in_use.append(AccountUse(leaf.path, cpus, use_until(now, job.time_limit)))
+            elif is_ours and _is_for_later(job, now) and not is_held_since_submit(job):
+                # Released again only when it could start, so that it is not held and released by turns.
+                self._keep_held(job, now)
+            else:
+                cpus = capacity.most_cpus_of(job.request)
+                yield _Candidate(job, refs_of(job), leaf, cpus, _is_for_later(job, now))
+
+    def _release_owners(self, job: Job, refs: list[str], now: float) -> None:
+        """A job of an account that owns all CPUs, so that there is nobody for whom to hold it."""
+        self._admitted.update(refs)
+        if job.request.unplaced:
+            self._keep_held(job, now)
+        else:
+            self.releases.append(HoldChange(job.ref, job.account, Reason.WITHIN_ENTITLEMENT))
+
+    def _in_use(self, now: float) -> Iterator[AccountUse]:
+        """The non-preemptible jobs that run, and those that nodes are being freed for."""
+        kinds, job_arrays, history = (
+            self._working_state.kinds,
+            self._working_state.job_arrays,
+            self._working_state.history,
+        )
+        running, first = job_arrays.running, job_arrays.patterns.first
+        numbers = [number for number in np.unique(running.alike).tolist() if kinds.of(first[number]).non_preemptible]
+        for job in running.jobs[np.isin(running.alike, numbers)].tolist():
+            yield AccountUse(kinds.of(job).leaf.path, cpus_held(job), use_until(now, job.remaining()))
+        known = job_arrays.find(preemption.preemptor for preemption in history.under_way)
+        for preemption in history.under_way:
+            preemptor = known.get(preemption.preemptor)
+            if preemptor is not None and not preemptor.runs and kinds.of(preemptor).non_preemptible:
+                cpus = sum(allocation.cpus for allocation in preemption.allocations)
+                until = use_until(now, preemptor.remaining())
+                yield AccountUse(kinds.of(preemptor).leaf.path, cpus, until)
+
+    def _why_not(self, leaf: AccountNode, cpus: int, later: bool) -> Reason:
+        if later:
+            return Reason.WAITS_FOR_OTHER
+        fits = self._working_state.usage.admits_non_preemptible(leaf, cpus)
+        return Reason.ACCOUNT_ORDER if fits else Reason.NON_PREEMPTIBLE_BEYOND
+
+    # -- holds ---------------------------------------------------------------------------------------------
+    def _keep_held(self, job: Job, now: float | None = None) -> None:
+        """The owner could release a hold set at submission, but not an administrator's."""
+        if is_held_by_us(job):
+            self._held.append(job)
+        if is_held(job) and may_hold(job):
+            self.holds.append(self._change(job, job.ref, now))
+
+    def _hold(self, job: Job, refs: list[str], now: float) -> None:
+        self._beyond.append(job)
+        self.to_hold.update(refs)
+        self.holds.append(self._change(job, joined(job, refs), now))
+
+    def _change(self, job: Job, ref: str, now: float | None) -> HoldChange:
+        if job.request.unplaced and job.hold is not Hold.NONE:
+            return HoldChange(ref, job.account, Reason.UNPLACED)
+        if now is not None and self._working_state.rules.keeps_account_order and _is_for_later(job, now):
+            return HoldChange(ref, job.account, Reason.WAITS_FOR_OTHER, waits_for(job, now))
+        return HoldChange(ref, job.account, self.reason_of(job))
 
     def changes(self, preemptors: Iterable[str]) -> tuple[tuple[HoldChange, ...], tuple[HoldChange, ...]]:
         """Holds and releases, without holds of jobs that this plan starts."""
@@ -94,10 +257,10 @@ class AdmissionHolds:
             claim = found.get(leaf.index, 0)
             if claim == inf or job.ref in released or not kinds.of(job).non_preemptible:
                 continue
-            cpus = capacity.cpus_of(job.request)
-            if all(cpus <= entitled[index] for index in leaf.path):
-                is_for_later = job.eligible is not None and job.eligible > now
-                found[leaf.index] = claim + cpus * job.tasks if is_for_later else inf
+            tasks = sum(ref not in released for ref in task_refs(job))
+            cpus = capacity.most_cpus_of(job.request)
+            if tasks and all(cpus <= entitled[index] for index in leaf.path):
+                found[leaf.index] = claim + cpus * tasks if _is_for_later(job, now) else inf
         return found
 
     def kept(self, refs_of: Callable[[Job], list[str]]) -> tuple[str, ...]:
@@ -112,6 +275,11 @@ class AdmissionHolds:
             elif job.ref not in released:
                 kept.append(job.ref)
         return tuple(kept)
+
+
+def _is_for_later(job: Job, now: float) -> bool:
+    """Whether the job has a dependency or a begin time."""
+    return job.eligible is not None and job.eligible > now
 
 
 def joined(job: Job, refs: list[str]) -> str:

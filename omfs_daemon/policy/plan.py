@@ -32,6 +32,9 @@ class Reason(StrEnum):
     OWN_CPUS_TAKEN = "own_cpus_taken"
     UNPLACED = "nodes_not_chosen_yet"
     WOULD_NOT_START = "slurm_would_not_start_it"
+    ACCOUNT_ORDER = "account_order"
+    WAITS_FOR_OTHER = "waits_for_other"
+    DEADLINE_PASSED = "deadline_passed"
 
 
 TEXT: Mapping[Reason, str] = {
@@ -50,6 +53,9 @@ TEXT: Mapping[Reason, str] = {
     Reason.OWN_CPUS_TAKEN: "others have, or are about to get, the CPUs on which it was suspended",
     Reason.UNPLACED: "it requests node licenses, so the daemon chooses its nodes first",
     Reason.WOULD_NOT_START: "Slurm would not start it",
+    Reason.ACCOUNT_ORDER: "a job of its account that comes first would start later",
+    Reason.WAITS_FOR_OTHER: "it cannot start yet, and others use its account's entitlement meanwhile",
+    Reason.DEADLINE_PASSED: "its deadline has passed, so Slurm ends it",
 }
 
 
@@ -107,11 +113,16 @@ class PlannedResume:
 
 @dataclass(frozen=True, slots=True)
 class HoldChange:
-    """A hold or a release."""
+    """A hold or a release. ``waits_for``: Slurm's reason, which Slurm does not show of a held job."""
 
     ref: str
     account: str
     reason: Reason
+    waits_for: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.waits_for}: {TEXT[self.reason]}" if self.waits_for else TEXT[self.reason]
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,15 +156,13 @@ class _Pass:
 
     def _update_holds(self, jobs: Iterable[Job]) -> None:
         """Hold and release: non-preemptible jobs, and all held jobs."""
-        unheld = []
+        non_preemptible = []
         for job in jobs:
-            if not self.working_state.kinds.of(job).non_preemptible:
-                self.admission_holds.release(job)
-            elif job.hold is not Hold.NONE:
-                self.admission_holds.hold_as_admin(job)
+            if self.working_state.kinds.of(job).non_preemptible:
+                non_preemptible.append(job)
             else:
-                unheld.append(job)
-        self.admission_holds.admit(unheld, self._refs, self.now)
+                self.admission_holds.release(job)
+        self.admission_holds.admit(non_preemptible, self._refs, self.now)
 
     def _add_group(self, number: int, job: Job, tasks: int) -> JobKind:
         """Most accounts are full, so most groups are known from the start to be beyond the entitlement."""
@@ -233,13 +231,13 @@ class _Pass:
         need = group.need(self.working_state, job)
         for at, ref in enumerate(self._refs(job)):
             if ref in self.admission_holds.to_hold:
-                self._wait(job, ref, Reason.NON_PREEMPTIBLE_BEYOND)
+                self._wait(job, ref, self.admission_holds.reason_of(job))
                 return None
             if not self.usage.entitles(need.leaf, need.cpus):
                 group.beyond = True
                 return at
-            if self._is_beyond_for_good(job, group):
-                self._wait(job, ref, Reason.NON_PREEMPTIBLE_BEYOND)
+            if self._is_beyond_for_good(job, ref, group):
+                self._wait(job, ref, group.blocked or Reason.NON_PREEMPTIBLE_BEYOND)
                 return None
             if self._is_refused(job, ref, self.start_checks.for_good(job)):
                 return None
@@ -261,11 +259,11 @@ class _Pass:
             if ref in self.history.preempted:
                 self.ranking.put(job, ref, Band.PREEMPTED_BORROWER)
             if ref in self.admission_holds.to_hold:
-                self._wait(job, ref, Reason.NON_PREEMPTIBLE_BEYOND)
+                self._wait(job, ref, self.admission_holds.reason_of(job))
                 return
             if self._is_refused(job, ref, self.start_checks.answer(job)):
                 return
-            if group.blocked is None and not self._is_beyond_for_good(job, group):
+            if group.blocked is None and not self._is_beyond_for_good(job, ref, group):
                 need = group.need(self.working_state, job)
                 allocations = need.place(self.capacity.now)
                 if allocations is not None:
@@ -276,13 +274,13 @@ class _Pass:
             self._wait(job, ref, group.blocked or Reason.BEYOND_ENTITLEMENT)
             return
 
-    def _is_beyond_for_good(self, job: Job, group: JobGroup) -> bool:
-        """Whether a held non-preemptible job does not fit besides those that run or may start at any moment.
-
-        A job without a hold was counted already.
-        """
+    def _is_beyond_for_good(self, job: Job, ref: str, group: JobGroup) -> bool:
+        """Whether a held non-preemptible job does not fit besides those that run or may start at any moment."""
         if not group.kind.non_preemptible or job.hold is Hold.NONE:
             return False
+        if self.admission_holds.is_counted(job):
+            group.blocked = self.admission_holds.why_held(job, ref) or group.blocked
+            return self.admission_holds.why_held(job, ref) is not None
         need = group.need(self.working_state, job)
         if self.usage.admits_non_preemptible(need.leaf, need.cpus):
             return False
@@ -303,7 +301,7 @@ class _Pass:
         if allocations is not None:
             self.start_checks.count(job, allocations)
             self.promises.append(Start(ref, job.account, Reason.BEING_FREED, allocations, len(self.preemptions)))
-            self.working_state.promise(need, allocations, job.hold is not Hold.NONE)
+            self.working_state.promise(need, allocations, not self.admission_holds.is_counted(job))
             self._wait(job, ref, Reason.BEING_FREED)
             return True
         if self._backs_off(job, ref):
@@ -341,9 +339,10 @@ class _Pass:
             self.resumes.append(PlannedResume(ref, job.account, allocations, len(self.preemptions)))
         else:
             self.starts.append(Start(ref, job.account, reason, allocations, len(self.preemptions)))
-            if job.hold is not Hold.NONE and (need.non_preemptible or job.request.unplaced):
+            is_released_here = need.non_preemptible and not self.admission_holds.is_counted(job)
+            if job.hold is not Hold.NONE and (is_released_here or job.request.unplaced):
                 self.admission_holds.releases.append(HoldChange(ref, job.account, Reason.WITHIN_ENTITLEMENT))
-        self.working_state.start(need, allocations, job.hold is not Hold.NONE)
+        self.working_state.start(need, allocations, not self.admission_holds.is_counted(job))
 
     def _victims_for(self, need: ResourceNeed) -> tuple[VictimChoice | None, Reason]:
         if self._preemptions_left <= 0:
@@ -386,7 +385,7 @@ class _Pass:
             )
         )
         self.working_state.preempt(victims)
-        self.working_state.promise(need, choice.allocations, job.hold is not Hold.NONE)
+        self.working_state.promise(need, choice.allocations, not self.admission_holds.is_counted(job))
         self.candidates.remove(cpus)
         self._preemptions_left -= len(victims)
 

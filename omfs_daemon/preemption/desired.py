@@ -127,9 +127,8 @@ def _admit(desired: Desired, plan: Plan, observation: Observation, now: float, i
     for change in () if is_paused else plan.holds:
         job = observation.job(change.ref)
         if job is not None:
-            text = TEXT[change.reason]
-            desired.hold(job, change.ref, WantedHold(MarkWord.HELD, f"[omfs] {text}"))
-            desired.holding[change.ref] = JobEvent(now, change.ref, job.user, change.account, "held", text)
+            desired.hold(job, change.ref, WantedHold(MarkWord.HELD, f"[omfs] {change.text}"))
+            desired.holding[change.ref] = JobEvent(now, change.ref, job.user, change.account, "held", change.text)
     for change in plan.releases:
         job = observation.job(change.ref)
         if job is not None:

@@ -129,6 +129,7 @@ def findings(settings: SlurmSettings, facts: SiteFacts) -> list[Finding]:
         _version(settings.version),
         _permissions(values, facts),
         _priority(values),
+        _priority_flags(values),
         _credential(values),
         _requeue(values),
         _kill_wait(values),
@@ -194,6 +195,14 @@ def _priority(values: dict[str, str]) -> Finding:
         "and nice wraps round",
         "PriorityType=priority/multifactor",
     )
+
+
+def _priority_flags(values: dict[str, str]) -> Finding:
+    flags = values.get("PriorityFlags", "")
+    if "ACCRUE_ALWAYS" in flags.upper().split(","):
+        return Finding(Level.OK, "PriorityFlags", flags)
+    what = "jobs do not age while they are held, so their priority does not rise with the time that they wait"
+    return Finding(Level.WARN, "PriorityFlags", what, "PriorityFlags=ACCRUE_ALWAYS (besides what is there)")
 
 
 def _credential(values: dict[str, str]) -> Finding:

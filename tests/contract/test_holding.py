@@ -294,3 +294,14 @@ def test_an_ended_job_is_refused_a_rank(world: World) -> None:
 
 def test_no_references_are_no_orders(world: World) -> None:
     assert world.gateway.hold([], HELD) == world.gateway.release([], RELEASED) == world.gateway.set_nice([], 1) == []
+
+
+def test_a_deadline_that_passes_while_a_job_is_held_ends_it_once_it_is_released(world: World) -> None:
+    job = world.submit(Submission(JobRequest(1), deadline=3, hold=Hold.USER))
+    deadline = world.now() + 4
+    assert world.job(job).deadline < inf
+    world.until(lambda: world.now() > deadline)
+    assert world.job(job).hold is Hold.USER, "Slurm ends no job that is held"
+    assert world.user_release(job)
+    world.until(lambda: world.is_in(job, JobState.ENDED))
+    assert not world.job(job).allocations

@@ -329,6 +329,7 @@ def _arguments(what: Submission) -> list[str]:
         f"--nodelist={','.join(sorted(request.required_nodes))}": bool(request.required_nodes),
         f"--exclude={','.join(sorted(request.excluded_nodes))}": bool(request.excluded_nodes),
         f"--time={ceil(what.time_limit / 60) if what.time_limit < inf else 0}": what.time_limit < inf,
+        f"--deadline=now+{what.deadline:g}seconds": what.deadline < inf,
         f"--comment={what.comment}": bool(what.comment),
         f"--job-name={what.name}": bool(what.name),
         "--hold": what.hold is Hold.USER,

@@ -11,6 +11,7 @@ from omfs_daemon.cluster.holds import (
     is_held_by_us,
     is_held_for_owner,
     is_released_by_administrator,
+    waits_for,
 )
 from omfs_daemon.cluster.job_refs import brief_ref, share_tasks
 from omfs_daemon.cluster.jobs import Job, JobState
@@ -177,7 +178,7 @@ def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str
     if is_held(job) and not is_held_by_us(job):
         return f"waits in a hold that is not ours ({job.reason})"
     if not could_start(job, now):
-        return f"waits: Slurm would not start it ({job.reason})"
+        return f"waits: Slurm would not start it ({waits_for(job, now)})"
     return "waits"
 
 

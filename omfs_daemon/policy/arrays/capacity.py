@@ -134,6 +134,10 @@ class Capacity:
         """The CPUs for which the request counts: whole nodes if it is exclusive."""
         return self.node_arrays.cpus_of(request)
 
+    def most_cpus_of(self, request: JobRequest) -> int:
+        """The CPUs for which it counts if it gets as many nodes as it may have."""
+        return self.node_arrays.most_cpus_of(request)
+
 
 def size_of(node_arrays: NodeArrays, job_arrays: JobArrays) -> int:
     """The CPUs to which entitlements apply: those of nodes that are up, and those still in use on other nodes."""

@@ -103,6 +103,16 @@ class NodeArrays:
         most = max(request.nodes * largest, request.cpus + largest - 1)
         return min(most, request.max_nodes * largest) if request.max_nodes else most
 
+    def most_cpus_of(self, request: JobRequest) -> int:
+        """As ``cpus_of``, on as many nodes as Slurm may give it: a job that leaves the number of its tasks open
+        (``--nodes=2-4``) gets CPUs on each."""
+        is_open = request.cpus <= request.nodes * request.min_cpus_per_node
+        if not is_open or request.max_nodes <= request.nodes:
+            return self.cpus_of(request)
+        count = max((len(suitable.nodes) for suitable in self.suitable(self.normalized(request))), default=0)
+        most = max(request.nodes, min(request.max_nodes, count))
+        return self.cpus_of(replace(request, nodes=most, cpus=most * request.min_cpus_per_node))
+
     def suitable(self, request: JobRequest) -> tuple[SuitableNodes, ...]:
         """The nodes that suit a (normalized) request, for each of its partitions."""
         key = (request.partitions, request.features, request.excluded_nodes)

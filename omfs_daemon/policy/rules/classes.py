@@ -92,6 +92,8 @@ class Rules:
     urgent_may_take_entitled   whether an urgent job may preempt jobs of accounts at or below their entitlement when
                                the borrowers' jobs are not enough
     rank_depth                 the most waiting jobs that we rank; the others keep Slurm's priority
+    keeps_account_order        whether non-preemptible jobs of an account are admitted in order, with backfill; else
+                               whatever fits, as published
     methods                    the installed methods, by name
     speeds                     the speed of each method; a method without one takes no time
     unmatched                  the rule for jobs that match none of the classes
@@ -105,6 +107,7 @@ class Rules:
     max_preemptions_per_cycle: int = 64
     urgent_may_take_entitled: bool = True
     rank_depth: int = 200
+    keeps_account_order: bool = True
     methods: Mapping[str, MethodTraits] = field(kw_only=True)
     speeds: Mapping[str, MethodSpeed] = field(default_factory=dict)
     unmatched: JobClassRule = field(kw_only=True)

@@ -30,7 +30,7 @@ class Cluster:
 
     def __init__(self, scenario: Scenario, case: OmfsCase) -> None:
         self.scenario, self.case = scenario, case
-        self.rules: Rules = replace(scenario.rules, classes=CLASSES, methods=BUILT_IN_TRAITS)
+        self.rules: Rules = replace(scenario.rules, classes=CLASSES, methods=BUILT_IN_TRAITS, keeps_account_order=False)
         machine = scenario.machine
         count = machine.nodes or 1
         self._per_node = machine.cpus // count

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from math import inf
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.limits import SiteLicense, SiteLimits
@@ -256,6 +257,8 @@ class FakeSlurm(NodeFailures, Restarts):
 
     # -- parts of orders (called after catch_up) ---------------------------------------------------
     def set_hold(self, record: Record, hold: Hold) -> None:
+        if hold is not Hold.NONE and record.eligible is not None and record.eligible <= self.now:
+            record.eligible = None  # Slurm sets it anew when it looks at the released job
         record.hold = hold
         if hold is Hold.NONE:
             record.held_text, record.reason, record.special_exit = "", "None", False
@@ -324,6 +327,12 @@ class FakeSlurm(NodeFailures, Restarts):
             record.reason = "BeginTime"
             self._at(record.eligible, record, self.reconsider)
             return
+        if record.deadline < inf:  # Slurm does not look at it while anything else keeps the job from starting
+            latest = record.deadline - (record.what.time_limit if record.what.time_limit < inf else 0.0)
+            if latest < self.now:
+                self.end(record, "DEADLINE")
+                return
+            self._at(latest + 1, record, self.reconsider)
         if not self._scheduler.can_ever_run(record):
             record.hold, record.held_text = Hold.USER, BAD_CONSTRAINTS
             return

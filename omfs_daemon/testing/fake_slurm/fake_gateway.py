@@ -118,6 +118,7 @@ class FakeGateway:
         shown = {
             "ClusterName": "fake",
             "BOOT_TIME": self.slurm.booted,
+            "PriorityFlags": "ACCRUE_ALWAYS",
             "PriorityType": "priority/multifactor",
             "SelectType": "select/cons_tres",
             "SelectTypeParameters": "CR_CORE_MEMORY",

@@ -22,7 +22,8 @@ class Submission:
 
     ``run_time`` is the work in seconds; a requeued job starts its work anew, except for what it had done when it
     last got the signal ``saves_on``. ``open_tasks``: without --ntasks, so it gets as many nodes as there are, up to its
-    most, with their least CPUs. ``priority`` is what Slurm's own factors give. ``begin`` is an absolute time,
+    most, with their least CPUs. ``priority`` is what Slurm's own factors give. ``deadline``: seconds after the
+    submission. ``begin`` is an absolute time,
     ``after`` are jobs that must have ended (afterany). ``array`` are task ids. A job that
     ``ignores_term`` ends only by SIGKILL. ``licenses`` by name; ``launched``: its batch script runs under omfs-run.
     ``heterogeneous``: the job is the first part of a heterogeneous one. ``interactive``: salloc or srun, not sbatch:
@@ -35,6 +36,7 @@ class Submission:
     account: str = ""
     run_time: float = inf
     time_limit: float = inf
+    deadline: float = inf
     qos: str = ""
     comment: str = ""
     admin_comment: str = ""
@@ -125,6 +127,10 @@ class Record:
         return tasks_ref(self.array_id, self.tasks if self.state is JobState.PENDING else self.tasks[:1])
 
     @property
+    def deadline(self) -> float:
+        return self.submitted + self.what.deadline
+
+    @property
     def active(self) -> bool:
         """Its processes exist: it has nodes and is not completing."""
         return self.state in (JobState.RUNNING, JobState.SUSPENDED)
@@ -171,6 +177,7 @@ class Record:
             start=None if waiting else self.started,
             run_time=self.ran_until(now),
             time_limit=self.what.time_limit,
+            deadline=self.deadline,
             allocations=tuple(taken.allocation for taken in self.taken),
             licenses=self.licenses,
             array_id=self.array_id,

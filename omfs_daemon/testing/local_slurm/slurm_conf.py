@@ -116,6 +116,7 @@ def _defaults(directory: Path, base_port: int) -> dict[str, str]:
         "SelectTypeParameters": "CR_Core_Memory",
         "DefMemPerCPU": "100",
         "PriorityType": "priority/multifactor",
+        "PriorityFlags": "ACCRUE_ALWAYS",
         "PreemptType": "preempt/none",
         "SchedulerParameters": "batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1",
         "JobRequeue": "1",

@@ -217,6 +217,39 @@ def test_non_preemptible_jobs_are_held_and_released() -> None:
     assert why_waiting(suggested) == {"2": "NON_PREEMPTIBLE_BEYOND"}
 
 
+def test_an_open_number_of_nodes_counts_with_the_most_that_it_may_get() -> None:
+    def waits_for_nodes(most: int) -> dict[str, str]:
+        job = held(1, "bio", request=request(2, nodes=2, max_nodes=most))
+        return why_waiting(decide(nodes(4, cpus=1), [job], HALVES))
+
+    assert waits_for_nodes(2) == {}
+    assert waits_for_nodes(3) == {"1": "NON_PREEMPTIBLE_BEYOND"}
+
+
+def test_a_job_behind_the_first_of_its_account_waits_unless_it_ends_in_time() -> None:
+    begun = running(1, "bio", 1, comment="", time_limit=600.0, start=NOW)
+    late = [held(number, "bio", 1, time_limit=limit) for number, limit in ((3, 900.0), (4, 500.0))]
+    suggested = decide(nodes(1), [begun, held(2, "bio", 2, time_limit=60.0), *late], HALVES)
+    assert [release.ref for release in suggested.releases] == ["4"]
+    assert why_waiting(suggested) == {"2": "NON_PREEMPTIBLE_BEYOND", "3": "ACCOUNT_ORDER"}
+    greedy = decide(nodes(1), [begun, *late], replace(HALVES, keeps_account_order=False))
+    assert [release.ref for release in greedy.releases] == ["3"]
+
+
+def test_nothing_is_released_in_the_place_of_a_job_that_is_still_to_be_held() -> None:
+    """Slurm may start it until it is held."""
+    unheld = waiting(2, "bio", 1, non_preemptible=True)
+    suggested = decide(nodes(1), [held(1, "bio", 2), unheld], HALVES)
+    assert [hold.ref for hold in suggested.holds] == ["2"] and not suggested.releases
+    assert "1" in suggested.kept
+
+
+def test_a_held_job_whose_deadline_has_passed_is_released() -> None:
+    late = held(2, "bio", 1, deadline=NOW - 2)
+    suggested = decide(nodes(1), [running(1, "bio", 2, comment=""), late, held(3, "bio", deadline=NOW)], HALVES)
+    assert [release.ref for release in suggested.releases] == ["2"] and suggested.kept == ("3",)
+
+
 def test_a_hold_that_the_owner_could_release_becomes_an_administrators() -> None:
     jobs = [running(1, "bio", 2, comment=""), held(2, "bio", 1, hold=Hold.USER)]
     assert [hold.ref for hold in decide(nodes(1), jobs, HALVES).holds] == ["2"]

@@ -24,6 +24,7 @@ GOOD = {
     "JobSubmitPlugins": "lua",
     "KillWait": "5 sec",
     "PreemptType": "preempt/none",
+    "PriorityFlags": "ACCRUE_ALWAYS,FAIR_TREE",
     "PriorityType": "priority/multifactor",
     "SchedulerParameters": "batch_sched_delay=0,sched_interval=1,bf_interval=1",
     "SelectType": "select/cons_tres",
@@ -74,6 +75,8 @@ def test_what_is_not_right_has_a_fix() -> None:
     ("subject", "level", "values"),
     [
         ("PriorityType", Level.FAIL, {"PriorityType": "priority/basic"}),
+        ("PriorityFlags", Level.WARN, {"PriorityFlags": ""}),
+        ("PriorityFlags", Level.WARN, {"PriorityFlags": "NO_FAIR_TREE"}),
         ("AuthInfo cred_expire", Level.WARN, {"AuthInfo": "(null)"}),
         ("AuthInfo cred_expire", Level.WARN, {"AuthInfo": "socket=/x,cred_expire=1"}),
         ("AuthInfo cred_expire", Level.OK, {"AuthInfo": "socket=/x,cred_expire=6"}),
