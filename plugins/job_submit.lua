@@ -275,104 +275,90 @@ local function default_partition(partitions)
   end
 end
 
--- What omfsd has written about the room of accounts: text, and what it says; nil if it is missing, cut, or anything else.
+-- What omfsd has written about the room of accounts (omfs_daemon/daemon/admission_file.py); nil if it is missing, cut, or
+-- anything else. There may be thousands of lines, of which a job needs a few: they are read when they are needed.
 local MOST_READ = 2 ^ 20
 local room = {}
 
--- "3,0": the third level and the topmost one; nil without any.
-local function path_of(text)
+local function parsed(text)
+  local taken = text:sub(-5) == "\nend\n" and text:match("^omfs admission 1 (%d+%.?%d*)\n")
+  local levels, accounts = text:find("\nlevel ", 1, true), text:find("\naccounts\n", 1, true)
+  if not (taken and accounts) then
+    return nil
+  end
+  return { text = text, taken = tonumber(taken), seen = text:sub(1, levels or 0), accounts = text:sub(accounts) }
+end
+
+-- The rest of the line that begins with these words; nil without it.
+local function line(found, ...)
+  local _, last = found.text:find("\n" .. table.concat({ ... }, " ") .. " ", 1, true)
+  return last and found.text:match("^[^\n]+", last + 1)
+end
+
+local function level_of(found, level)
+  return tonumber(line(found, "level", level))
+end
+
+-- "all", or the levels "2,0" of an account, from itself to its top account; nil if they are not whole.
+local function path_of(found, text)
   local path = {}
   if text == "all" then
     return text
   end
-  for level in text:gmatch("%d+") do
-    path[#path + 1] = tonumber(level) + 1
+  for level in (text or ""):gmatch("[^,]+") do
+    if not level_of(found, level) then
+      return nil
+    end
+    path[#path + 1] = level
   end
   return #path > 0 and path or nil
 end
 
--- The lines of the file (omfs_daemon/daemon/admission_file.py).
-local READ = {
-  ["^levels ([%d ]*)$"] = function(found, numbers)
-    for number in numbers:gmatch("%d+") do
-      found.levels[#found.levels + 1] = tonumber(number)
-    end
-  end,
-  ["^threads (%d+)$"] = function(found, threads)
-    found.threads = tonumber(threads)
-  end,
-  ["^limits (%l+)$"] = function(found, enforced)
-    found.are_limits_enforced = enforced == "enforced"
-  end,
-  ["^account (%S+) (.+)$"] = function(found, path, name)
-    found.accounts[name] = path_of(path) or {}
-  end,
-  ["^others (%S+)$"] = function(found, path)
-    found.others = path_of(path)
-  end,
-  ["^nodes (%d+) (%d+) (%d+) (.+)$"] = function(found, number, cpus, memory, name)
-    found.nodes[name] = { number = tonumber(number), cpus = tonumber(cpus), memory = tonumber(memory) }
-  end,
-}
-
-local function read_line(found, line)
-  for pattern, put in pairs(READ) do
-    local a, b, c, d = line:match(pattern)
-    if a then
-      put(found, a, b, c, d)
-      return true
-    end
-  end
-  return false
-end
-
-local function is_known(found, path)
-  if path == "all" then
-    return true
-  end
-  for _, level in ipairs(path or {}) do
-    if not found.levels[level] then
-      return false
-    end
-  end
-  return path ~= nil and #path > 0
-end
-
-local function is_whole(found)
-  for _, path in pairs(found.accounts) do
-    if not is_known(found, path) then
-      return false
-    end
-  end
-  return is_known(found, found.others) and found.threads ~= 0
-end
-
-local function parsed(text)
-  local taken, body = text:match("^omfs admission 1 (%d+%.?%d*)\n(.*)end\n$")
-  if not taken then
-    return nil
-  end
-  local found = { taken = tonumber(taken), levels = {}, accounts = {}, nodes = {}, shape = {} }
-  for line in body:gmatch("([^\n]*)\n") do
-    if not read_line(found, line) then
-      return nil
-    end
-    if line:find("^account ") or line:find("^others ") then
-      found.shape[#found.shape + 1] = line
-    end
-  end
-  found.shape = table.concat(found.shape, "\n")
-  return is_whole(found) and found or nil
-end
-
--- The CPUs that jobs have taken by the second of their submit and by level of the account tree. One counts until omfsd
--- has looked at Slurm so many whole seconds later: between this script and the job list, slurmctld waits for locks.
+-- What jobs have taken: second of submit, path, CPUs, and whose job. One counts until omfsd has seen it, or has looked at
+-- Slurm so many whole seconds later: between this script and the job list, slurmctld waits for locks.
 local SETTLES = 2
 local taken = {}
 local uncounted_until = os.time() -- what was let in before is not known here
+local seen_before = {} -- second of submit by job
 
 local function is_observed(found, second)
   return found.taken >= second + 1 + SETTLES
+end
+
+-- Nothing tells which of its owner's jobs one is that omfsd has seen: the smallest that it could be.
+local function forget_seen(one)
+  local smallest
+  for at, entry in ipairs(taken) do
+    local could_be = entry.uid == one.uid and entry.path[1] == one.level and entry.second <= one.second
+    if could_be and (not smallest or entry.cpus < taken[smallest].cpus) then
+      smallest = at
+    end
+  end
+  if smallest then
+    table.remove(taken, smallest)
+  end
+end
+
+local function forget_all_seen(found)
+  for id, uid, second, level in found.seen:gmatch("\nseen (%d+) (%d+) (%d+) (%d+)") do
+    if not seen_before[id] then
+      seen_before[id] = tonumber(second)
+      forget_seen({ uid = tonumber(uid), second = tonumber(second), level = level })
+    end
+  end
+  for id, second in pairs(seen_before) do
+    if second < found.taken - 60 then
+      seen_before[id] = nil
+    end
+  end
+end
+
+local function forget_observed(found)
+  for at = #taken, 1, -1 do
+    if is_observed(found, taken[at].second) then
+      table.remove(taken, at)
+    end
+  end
 end
 
 -- What the file says, and whether it is as fresh as the heartbeat of a daemon that lives.
@@ -384,48 +370,53 @@ local function admission(conf, gently)
   end
   if text ~= room.text then
     local found = parsed(text)
-    if found and room.shape and found.shape ~= room.shape then
-      uncounted_until = os.time() -- levels have other numbers now
+    if found and room.accounts and found.accounts ~= room.accounts then
+      uncounted_until = os.time() -- levels may have other numbers now
     end
-    room = { text = text, found = found, shape = found and found.shape or room.shape }
+    room = { text = text, found = found, accounts = found and found.accounts or room.accounts }
+    if found then
+      forget_all_seen(found)
+    end
   end
   local found = room.found
   if not found then
     return nil, false
   end
-  for second in pairs(taken) do
-    if is_observed(found, second) then
-      taken[second] = nil
-    end
-  end
+  forget_observed(found)
   return found, math.abs(os.time() - found.taken) <= max_age(conf)
 end
 
 local function left_at(found, level)
-  local left = found.levels[level]
-  for _, by_level in pairs(taken) do
-    left = left - (by_level[level] or 0)
+  local left = level_of(found, level)
+  for _, entry in ipairs(taken) do
+    for _, here in ipairs(entry.path) do
+      left = left - (here == level and entry.cpus or 0)
+    end
   end
   return left
 end
 
-local function take(path, cpus)
-  local second = os.time()
-  taken[second] = taken[second] or {}
-  for _, level in ipairs(path) do
-    taken[second][level] = (taken[second][level] or 0) + cpus
-  end
+local function take(path, cpus, uid)
+  taken[#taken + 1] = { second = os.time(), path = path, cpus = cpus, uid = uid }
 end
 
 local function path_in(found, account)
-  return found.accounts[account or ""] or found.others
+  account = account or ""
+  if account:find("%s") then
+    return nil
+  end
+  return path_of(found, account ~= "" and line(found, "account", account) or line(found, "others"))
+end
+
+local function is_same(path, other)
+  return path == other or type(path) == "table" and type(other) == "table" and path[1] == other[1]
 end
 
 -- The levels at which jobs of the account count, up to its top account; "all" if it owns all CPUs. nil if that is not
 -- certain: with slurmdbd, Slurm stores an account in lower case.
 local function levels_of(found, account)
   local path = path_in(found, account)
-  return path == path_in(found, (account or ""):lower()) and path or nil
+  return is_same(path, path_in(found, (account or ""):lower())) and path or nil
 end
 
 -- omfsd will release a job that is held as soon as it can. So until omfsd has seen it, it has all that its account has
@@ -436,8 +427,9 @@ local function give_to_held(conf, account, gently)
     uncounted_until = os.time()
     return
   end
-  for _, path in ipairs({ path_in(found, account), path_in(found, (account or ""):lower()) }) do
-    if path ~= "all" then
+  for _, name in ipairs({ account or "", (account or ""):lower() }) do
+    local path = path_in(found, name)
+    if type(path) == "table" then
       take(path, math.max(0, left_at(found, path[1])))
     end
   end
@@ -475,16 +467,17 @@ end
 local function largest(found, asked, partitions)
   local most = { nodes = 0, total = 0, cpus = 0, memory = 0, exclusive = false, known = true }
   for name in names(asked.partition) do
-    local partition, here = partitions[name], found.nodes[name]
-    if not partition or not here then
+    local partition = partitions[name]
+    local number, cpus, memory = (line(found, "nodes", name) or ""):match("^(%d+) (%d+) (%d+)$")
+    if not partition or not number then
       return nil
     end
     most.nodes = math.max(most.nodes, partition.total_nodes)
     most.total = math.max(most.total, partition.total_cpus)
-    most.cpus = math.max(most.cpus, here.cpus)
-    most.memory = math.max(most.memory, here.memory)
+    most.cpus = math.max(most.cpus, tonumber(cpus))
+    most.memory = math.max(most.memory, tonumber(memory))
     most.exclusive = most.exclusive or partition.max_share == 0
-    most.known = most.known and here.number == partition.total_nodes
+    most.known = most.known and tonumber(number) == partition.total_nodes
     most.by_memory = most.by_memory or (partition.max_mem_per_cpu or 0) > 0
   end
   return most.nodes > 0 and most or nil
@@ -494,7 +487,7 @@ end
 local function is_refused_by_slurm(found, job, asked, most)
   local nodes, cpus = number_of(job.min_nodes) or 1, number_of(job.min_cpus) or 1
   if nodes > most.nodes or cpus > most.total then
-    return job.immediate == 1 or found.are_limits_enforced or asked.partition:find(",", 1, true) ~= nil
+    return job.immediate == 1 or line(found, "limits") or asked.partition:find(",", 1, true) ~= nil
   end
   local most_nodes = math.min(number_of(job.max_nodes) or most.nodes, most.nodes)
   local memory = math.max(number_of(job.min_mem_per_node) or 0, number_of(job.min_mem_per_cpu) or 0)
@@ -527,11 +520,11 @@ end
 
 -- The most CPUs that the job could be allocated, with all its tasks of an array; nil if that is not certain.
 local function most_cpus(found, job, most)
-  local tasks_of_array = array_tasks(job.array_inx)
-  if not found.threads or most.by_memory or not tasks_of_array or is_uncertain(job) then
+  local threads, tasks_of_array = tonumber(line(found, "threads")), array_tasks(job.array_inx)
+  if (threads or 0) < 1 or most.by_memory or not tasks_of_array or is_uncertain(job) then
     return nil
   end
-  local threads, shared = found.threads, job.shared
+  local shared = job.shared
   local least_nodes, most_nodes = number_of(job.min_nodes) or 1, number_of(job.max_nodes)
   local tasks, min_cpus = number_of(job.num_tasks) or 1, number_of(job.min_cpus) or 1
   local by_task = tonumber((job.tres_per_task or ""):match("%d+")) or 1
@@ -591,7 +584,7 @@ local function needs_no_hold(conf, asked, job, partitions)
       return false
     end
   end
-  take(path, cpus)
+  take(path, cpus, job.user_id)
   return true
 end
 

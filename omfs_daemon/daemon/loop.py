@@ -160,7 +160,7 @@ class Loop:
         try:
             if is_new and snapshot is not None and plan is not None:
                 path = daemon.run_dir / ADMISSION_FILE
-                write_admission(path, snapshot, report.rules.tree, plan.room, self._cycle.slurm_settings)
+                write_admission(path, snapshot, report.rules, plan.room, self._cycle.slurm_settings)
             beat(daemon.heartbeat, self._clock())
         except OSError as error:
             self._log.error("heartbeat_not_written", error=str(error), message="new jobs are not held at submission")

@@ -21,7 +21,7 @@ from tests.support.waiting import LIMIT, wait_until
 pytestmark = pytest.mark.slurm
 
 GATE = "omfs:held:0"
-NODES = "nodes 4 4 8000 main\nnodes 4 4 8000 urgent\nnodes 4 4 8000 whole\n"
+NODES = "nodes main 4 4 8000\nnodes urgent 4 4 8000\nnodes whole 4 4 8000\n"
 OBSERVED, NOT_OBSERVED = 1000, 2
 """Seconds from now to the observation in the file: what is submitted until then has been seen or not."""
 
@@ -42,7 +42,7 @@ class Site:
 
     def tell_room(self, *levels: int, path: str = "0", ahead: float = OBSERVED, more: str = "threads 1\n") -> None:
         """That the account bio has this room."""
-        self.tell(f"levels {' '.join(map(str, levels))}\n{more}account {path} bio\nothers {path}\n{NODES}", ahead)
+        self.tell(f"{more}{left(*levels)}{NODES}accounts\naccount bio {path}\nothers {path}\n", ahead)
 
     def begin_to_count(self) -> None:
         """What was submitted before the file of now counts no longer; what follows does, under ``NOT_OBSERVED``."""
@@ -68,6 +68,10 @@ class Site:
         what = ["--wrap=true"] if program == "sbatch" else ["true"]
         output = self.slurm.command(program, *arguments, *what, check=False, uid=OWNER)
         return " ".join(line for line in output.stderr.splitlines() if "error" in line) if output.code else ""
+
+
+def left(*levels: int) -> str:
+    return "".join(f"level {level} {cpus}\n" for level, cpus in enumerate(levels))
 
 
 def wait_for_next_second() -> None:
@@ -187,6 +191,35 @@ def test_what_was_let_in_counts_until_it_is_observed(site: Site) -> None:
     assert site.is_let_in("-n2")
 
 
+@pytest.mark.parametrize(
+    ("uid", "level", "second", "is_free"),
+    [(0, 0, 0, True), (1, 0, 0, False), (0, 1, 0, False), (0, 0, -60, False)],
+    ids=["seen", "another-user", "another-account", "older"],
+)
+def test_a_job_that_was_seen_counts_no_longer(site: Site, uid: int, level: int, second: int, is_free: bool) -> None:
+    site.tell_room(5, 5)
+    site.begin_to_count()
+    site.tell_room(5, 5, ahead=NOT_OBSERVED)
+    job = site.submit("-n3")
+    assert job.hold is Hold.NONE
+    seen = f"seen {job.id} {job.uid + uid} {int(job.submit) + second} {level}\n"
+    site.tell_room(2, 5, ahead=NOT_OBSERVED, more=f"threads 1\n{seen}")
+    assert site.is_let_in("-n2") == is_free
+
+
+def test_a_job_that_was_seen_is_subtracted_once(site: Site) -> None:
+    site.tell_room(6)
+    site.begin_to_count()
+    site.tell_room(6, ahead=NOT_OBSERVED)
+    first, second = site.submit("-n2"), site.submit("-n2")
+    assert second.hold is Hold.NONE
+    more = f"threads 1\nseen {first.id} {first.uid} {int(second.submit)} 0\n"
+    site.tell_room(4, ahead=NOT_OBSERVED, more=more)
+    assert site.is_let_in("-n2")
+    site.tell_room(3, ahead=NOT_OBSERVED, more=more)
+    assert not site.is_let_in("-n1")
+
+
 def test_nobody_passes_a_job_that_is_held(site: Site) -> None:
     site.tell_room(5)
     site.begin_to_count()
@@ -208,13 +241,13 @@ def test_a_job_that_its_owner_has_released_at_the_gate_has_the_room(site: Site) 
 
 
 def test_children_of_one_account_share_its_room(site: Site) -> None:
-    lines = f"threads 1\naccount 1,0 genes\naccount 2,0 cells\nothers 3\n{NODES}"
-    site.tell(f"levels 5 4 4 8\n{lines}")
+    lines = f"threads 1\n{left(5, 4, 4, 8)}{NODES}accounts\naccount genes 1,0\naccount cells 2,0\nothers 3\n"
+    site.tell(lines)
     site.begin_to_count()
-    site.tell(f"levels 5 4 4 8\n{lines}", NOT_OBSERVED)
+    site.tell(lines, NOT_OBSERVED)
     assert site.is_let_in("-n3", account="genes")
     assert not site.is_let_in("-n3", account="cells"), "two are left of five"
-    site.tell(f"levels 5 4 4 8\n{lines}")
+    site.tell(lines)
     assert site.is_let_in("-n3", account="cells")
 
 
@@ -244,9 +277,15 @@ def test_an_owner_of_an_account_that_owns_all_may_change_and_release(site: Site)
 
 
 def test_an_account_in_upper_case_is_not_another_account(site: Site) -> None:
-    site.tell(f"levels 0\nthreads 1\naccount 0 bio\nothers all\n{NODES}")
+    site.tell(f"threads 1\n{left(0)}{NODES}accounts\naccount bio 0\nothers all\n")
     assert not site.is_let_in(account="BIO")
     assert site.is_let_in(account="chem")
+
+
+@pytest.mark.parametrize("account", ["bio 0\nothers", "bio\n", "s\naccount bio", "%a+", "bio 0"])
+def test_an_account_that_is_no_name_finds_no_room(site: Site, account: str) -> None:
+    site.tell(f"threads 1\n{left(0, 16)}{NODES}accounts\naccount bio 0\nothers 1\naccount last 1\n")
+    assert not site.is_let_in(account=account) or account == "%a+"
 
 
 def test_urgent_jobs_are_held_as_before(site: Site) -> None:
@@ -258,34 +297,25 @@ def test_urgent_jobs_are_held_as_before(site: Site) -> None:
     "text",
     [
         "",
-        "omfs admission 1 {now}\nlevels 16\nthreads 1\naccount 0 bio\nothers all\n",
-        "omfs admission 1 {now}\nlevels 16\nthreads 1\naccount 0 bio\nend\n",
-        "omfs admission 1 {now}\nlevels 16\nthreads 0\naccount 0 bio\nothers all\nend\n",
-        "omfs admission 1 {now}\nlevels 16\naccount 0,1 bio\nothers all\nend\n",
-        "omfs admission 1 {now}\nlevels 16\naccount x bio\nothers all\nend\n",
-        "omfs admission 1 {now}\nlevels 16\naccount all bio\nothers all\nsurprise\nend\n",
-        "omfs admission 2 {now}\nlevels 16\naccount all bio\nothers all\nend\n",
-        "omfs admission 1 {old}\nlevels 16\naccount all bio\nothers all\nend\n",
-        "omfs admission 1 {now}\nlevels 16\naccount all bio\nothers all\n" + "nodes 1 1 1 x\n" * 100_000 + "end\n",
+        "omfs admission 1 {now}\nthreads 1\n{body}accounts\naccount bio 0\nothers all\n",
+        "omfs admission 1 {now}\nthreads 1\n{body}accounts\naccount bi 0\nend\n",
+        "omfs admission 1 {now}\nthreads 0\n{body}accounts\naccount bio 0\nothers all\nend\n",
+        "omfs admission 1 {now}\nthreads x\n{body}accounts\naccount bio 0\nothers all\nend\n",
+        "omfs admission 1 {now}\nthreads 1\n{body}accounts\naccount bio 0,1\nothers all\nend\n",
+        "omfs admission 1 {now}\nthreads 1\n{body}accounts\naccount bio x\nothers all\nend\n",
+        "omfs admission 1 {now}\nthreads 1\n{body}accounts\naccount bio ,\nothers all\nend\n",
+        "omfs admission 2 {now}\nthreads 1\n{body}accounts\naccount bio all\nothers all\nend\n",
+        "omfs admission 1 {old}\nthreads 1\n{body}accounts\naccount bio all\nothers all\nend\n",
+        "omfs admission 1 {now}\n" + "nodes x 1 1 1\n" * 100_000 + "accounts\naccount bio all\nothers all\nend\n",
         "\x00\xff",
     ],
-    ids=[
-        "empty",
-        "cut",
-        "no-others",
-        "no-threads",
-        "unknown-level",
-        "no-level",
-        "unknown-line",
-        "version",
-        "stale",
-        "huge",
-        "binary",
-    ],
+    ids=range(12),
 )
 def test_a_file_that_is_not_whole_and_fresh_lets_nothing_in(site: Site, text: str) -> None:
     now = time.time() + OBSERVED
-    site.admission.write_text(text.format(now=f"{now:.3f}", old=f"{now - 5000 - OBSERVED:.3f}"), encoding="latin-1")
+    site.admission.write_text(
+        text.format(now=f"{now:.3f}", old=f"{now - 5000 - OBSERVED:.3f}", body=left(16) + NODES), encoding="latin-1"
+    )
     assert not site.is_let_in()
     site.tell_room(16)
     assert site.is_let_in(), "a whole one does"
@@ -297,7 +327,7 @@ def test_no_file_lets_nothing_in(site: Site) -> None:
 
 
 def test_a_job_in_a_partition_that_is_not_in_the_file_is_held(site: Site) -> None:
-    site.tell(f"levels {'9' * 400}\nthreads 1\naccount 0 bio\nothers 0\nnodes 4 4 8000 mai\n")
+    site.tell("threads 1\nlevel 0 16\nnodes mai 4 4 8000\naccounts\naccount bio 0\nothers 0\n")
     assert not site.is_let_in()
 
 
