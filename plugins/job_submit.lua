@@ -741,6 +741,30 @@ local function hold_unless_room(conf, asked, job, partitions)
   return slurm.SUCCESS
 end
 
+-- Whether omfsd's root process asks by this request if Slurm would start a job of this owner (slurm/question.py). The
+-- nonce is good once; the copy is ranked before all other jobs, for else Slurm would not say.
+local FIRST = 2147483648 - 1500000000 -- slurm.h: NICE_OFFSET; beyond every band of omfsd's
+local function takes_question(conf, job, uid)
+  local nonce = (job.wckey or ""):match("^omfs:(%x+)$")
+  if not nonce then
+    return false
+  end
+  job.wckey = ""
+  local path = conf.wake:gsub("[^/]*$", "") .. "questions/" .. nonce
+  local file = io.open(path, "r")
+  local permit = file and file:read(1024) or ""
+  if file then
+    file:close()
+    os.remove(path)
+  end
+  local owner, nodes, last = permit:match("^(%d+) (%S+) (%d+)\n$")
+  if owner ~= uid or nodes ~= job.req_nodes or os.time() > tonumber(last) or job.immediate ~= 1 or job.script then
+    return false
+  end
+  job.nice = FIRST
+  return true
+end
+
 local function submit(job, partitions, conf, living)
   -- Only the gate and omfsd may write these.
   if mark_of(job.admin_comment) ~= "" then
@@ -1038,9 +1062,15 @@ local function now(gently)
   return conf, alive(conf, gently)
 end
 
-function slurm_job_submit(job, partitions, _uid)
+function slurm_job_submit(job, partitions, uid)
   local fine, conf, living = pcall(now)
   local code = conf
+  if fine and living then
+    local _, is_question = pcall(takes_question, conf, job, string.format("%d", uid))
+    if is_question == true then
+      return slurm.SUCCESS -- nobody's job to hold, and omfsd knows of it
+    end
+  end
   if fine then
     fine, code = pcall(submit, job, partitions, conf, living)
   end

@@ -158,6 +158,12 @@ class PolicySection(Section):
         description="How long nobody is preempted for jobs like a preemptor that did not start; doubled each time.",
         examples=[900.0],
     )
+    ask_slurm: Switch = Field(
+        True,
+        description="Whether Slurm is asked, by a request in the name of an urgent job's owner, if it would start the "
+        "job; only where that is not certain.",
+        examples=[False],
+    )
     rank_depth: Count = Field(
         200,
         description="How many pending jobs at most get a rank from omfsd; the rest keep Slurm's priority.",

@@ -16,6 +16,7 @@ from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue, NoNodeWorkQueue
 from omfs_daemon.daemon.observer import Observer
 from omfs_daemon.daemon.poll_schedule import PollKind
+from omfs_daemon.daemon.questions import Question, Questions
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import GatewayError, OmfsError
@@ -31,6 +32,7 @@ from omfs_daemon.preemption.restart import after_restart, odd_jobs, of_other_boo
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import PreemptionChanged, Record, State
 from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.question import answers_questions
 
 DECISION_KEEPS = 30.0
 """Seconds for which a decision to preempt holds; afterwards no job that still runs is preempted on it."""
@@ -52,11 +54,13 @@ class Cycle:
         clock: Callable[[], float],
         work_queue: NodeWorkQueue | None = None,
         facts: Callable[[], NodeObservations] = NodeObservations,
+        questions: Questions | None = None,
     ) -> None:
         self._journal = journal
         self._settings = settings
         self._clock = clock
         self._work_queue = work_queue or NoNodeWorkQueue()
+        self._questions = questions
         self._observer = Observer(gateway, clock, lambda: settings().node_licenses, facts)
         self._runner = EffectsRunner(gateway, self._work_queue, journal, history_database, metrics, clock)
         self._away_since: float | None = None
@@ -113,11 +117,14 @@ class Cycle:
 
     def _decide(self, began: float, snapshot: Snapshot, poll: PollKind) -> CycleReport:
         """From what is observed to what is done. What is decided is pure; ``carry_out`` does it."""
-        settings = replace(self._settings(), scheduler_pass=self._observer.scheduler_pass)
+        settings = self._settings()
+        may_ask = settings.may_ask and answers_questions(self._observer.slurm_settings)
+        settings = replace(settings, scheduler_pass=self._observer.scheduler_pass, may_ask=may_ask)
         before, now = self._journal.state, self._clock()
         is_full = poll is PollKind.FULL
         # An urgent poll does not list waiting preemptors, and nothing is concluded about them then.
-        observation = Observation(snapshot, self._work_queue.seen)
+        answers = self._questions.answers() if self._questions is not None else {}
+        observation = Observation(snapshot, self._work_queue.seen, answers=answers)
         boot = self._observer.boot(odd_jobs(before, observation, now) if is_full else frozenset())
         if is_full:
             asked_for = {**_preemptors(before), **of_other_boots(before, boot)}
@@ -137,7 +144,8 @@ class Cycle:
             effects.events += self._refusals(verdict, now)
         else:
             # Other waiting jobs were not observed now: they are for the next full poll.
-            verdict = Verdict(tuple(planned for planned in verdict.preemptions if planned.urgent), (), ())
+            urgent = tuple(planned for planned in verdict.preemptions if planned.urgent)
+            verdict = verdict._replace(preemptions=urgent, resumes=(), refused=())
             suggested = replace(suggested, starts=(), holds=(), releases=(), kept=(), ranks=())
         decided = self._clock()
         if not settings.dry_run:
@@ -147,6 +155,8 @@ class Cycle:
             self._fresh &= set(state.preemptions)
             add_orders(effects, state, suggested, verdict, observation, now, settings, is_full)
             self._runner.carry_out(effects, observation, settings.nodes, boot)
+            if self._questions is not None:
+                self._questions.keep(_questions(self._journal.state, observation))
             self._journal.compact_if_large()
         if is_full:
             self._is_first, self._away_since = False, None
@@ -191,6 +201,16 @@ class Cycle:
 def _outage_forgiven(state: State, away: float) -> list[Record]:
     """Time in which Slurm did not answer does not count against victims or preemptors."""
     return [PreemptionChanged(with_clock_moved(preemption, away)) for preemption in state.preemptions.values()]
+
+
+def _questions(state: State, observation: Observation) -> dict[int, Question]:
+    """Those that preemptions wait for."""
+    found: dict[int, Question] = {}
+    for number, preemption in state.preemptions.items():
+        job = observation.job(preemption.preemptor.ref) if preemption.asks else None
+        if job is not None:
+            found[number] = Question(job.id, tuple(each.node for each in preemption.preemptor.allocations))
+    return found
 
 
 def _preemptors(state: State) -> dict[str, int | str]:

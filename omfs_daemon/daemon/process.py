@@ -27,6 +27,7 @@ from omfs_daemon.daemon.loop_events import LoopEvents
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.service import open_nodes, options, slurm_on_nodes
 from omfs_daemon.daemon.poll_schedule import PollKind
+from omfs_daemon.daemon.questions import Questions
 from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
 from omfs_daemon.daemon.root_process.root_client import RootClient, node_transport
 from omfs_daemon.daemon.start_check import StartCheck, refuse_unfit
@@ -42,6 +43,7 @@ from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.slurm.call_counter import CallCounter
 from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.question import PERMITS
 
 KEEP_HISTORY = 400 * 86400.0
 """Seconds; older history is deleted when the daemon starts."""
@@ -126,6 +128,11 @@ class Service:
         connection = node_transport(self.config, self._root)
         nodes = open_nodes(connection, self.config, self._settings.methods, events.wake.set, self._nodes_up)
         self._open.callback(nodes.close)
+        questions = None
+        if self._root is not None:
+            (daemon.run_dir / PERMITS).mkdir(exist_ok=True)
+            questions = Questions(self._root.put_question, events.wake.set)
+            self._open.callback(questions.close)
         cycle = Cycle(
             gateway=self._gateway,
             journal=journal,
@@ -135,6 +142,7 @@ class Service:
             clock=clock,
             work_queue=nodes.work_queue,
             facts=nodes.facts,
+            questions=questions,
         )
         self._loop = Loop(
             cycle=cycle,
@@ -186,6 +194,7 @@ class Service:
             start_timeout=policy.start_timeout_seconds,
             preempt_timeout=policy.preempt_timeout_seconds,
             retry_after=policy.retry_after_seconds,
+            may_ask=policy.ask_slurm and self._root is not None,
             max_age=max(30.0, 3 * config.slurm.timeout_seconds),
             dry_run=self._always_dry or config.daemon.dry_run,
         )

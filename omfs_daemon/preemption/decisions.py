@@ -15,11 +15,10 @@ from omfs_daemon.preemption.desired import desired_state
 from omfs_daemon.preemption.effects import Effects, in_order, state_after
 from omfs_daemon.preemption.follow_up import follow_up, resume_preempted, waited_for_nodes
 from omfs_daemon.preemption.observation import Observation
-from omfs_daemon.preemption.preemption import Step
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import State
-from omfs_daemon.preemption.step import begin_preemption, step, transitions
+from omfs_daemon.preemption.step import Beginning, begin_preemption, step, transitions
 
 
 def go_on(state: State, observation: Observation, now: float, settings: Settings, fresh: Collection[int]) -> Effects:
@@ -44,8 +43,8 @@ def begin_preemptions(
     for planned in verdict.preemptions:
         number = state.next_preemption + len(effects.begun)
         nodes = {allocation.node for allocation in planned.allocations}
-        first = _first_step(planned, verdict.answers.get(planned.preemptor), state)
-        if first is Step.PROVING and not nodes.isdisjoint(waited_for):
+        first = _beginning(planned, verdict.answers.get(planned.preemptor), state, settings)
+        if first is Beginning.RELEASE and not nodes.isdisjoint(waited_for):
             continue
         begun = begin_preemption(planned, number, first, state, observation, now, settings)
         if begun is not None:
@@ -54,15 +53,19 @@ def begin_preemptions(
     return effects
 
 
-def _first_step(planned: PlannedPreemption, answer: Answer | None, state: State) -> Step:
+def _beginning(planned: PlannedPreemption, answer: Answer | None, state: State, settings: Settings) -> Beginning:
     """Slurm resumes suspended jobs whatever they lack. For an urgent job that is not certain to start others are
-    preempted once, for an entitled one never."""
+    preempted once, if Slurm cannot be asked; for an entitled one never."""
     if planned.suspended:
-        return Step.STOPPING
+        return Beginning.STOP
     unstarted = state.backoff.unstarted.get(planned.preemptor)
-    is_uncertain = answer is not None and answer.kind is AnswerKind.UNKNOWN and not planned.urgent
-    is_doubted = unstarted is not None and unstarted.in_vain
-    return Step.PROVING if is_uncertain or is_doubted else Step.STOPPING
+    if unstarted is not None and unstarted.in_vain:
+        return Beginning.RELEASE
+    if answer is None or answer.kind is not AnswerKind.UNKNOWN:
+        return Beginning.STOP
+    if not planned.urgent:
+        return Beginning.RELEASE
+    return Beginning.ASK if settings.may_ask else Beginning.STOP
 
 
 def add_orders(

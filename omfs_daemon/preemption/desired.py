@@ -192,7 +192,7 @@ def _keep_suspended(desired: Desired, state: State, observation: Observation, re
 def _want_preemptor(desired: Desired, preemption: Preemption, observation: Observation) -> None:
     preemptor = preemption.preemptor
     job = observation.job(preemptor.ref)
-    if job is None or preemptor.suspended or job.state is not JobState.PENDING:
+    if job is None or preemptor.suspended or job.state is not JobState.PENDING or preemption.asks:
         return
     values: list[tuple[JobField, Value]] = [
         (JobField.NODES, tuple(sorted(allocation.node for allocation in preemptor.allocations))),

@@ -10,7 +10,8 @@ from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step, VictimState
 from omfs_daemon.preemption.progress import MethodSettings, ObservedCluster, moving_in, progress_of, runs_still, seen_of
-from omfs_daemon.preemption.proof import Proof, is_asked, proof_of
+from omfs_daemon.preemption.proof import ASKED_FOR, Proof, is_asked, proof_by_answer, proof_of
+from omfs_daemon.slurm.question import GRANTED
 
 
 def next_state(
@@ -32,7 +33,7 @@ def next_state(
 
 
 def _enter(preemption: Preemption, step: Step, now: float, outcome: PreemptionOutcome | None = None) -> Preemption:
-    return replace(preemption, step=step, since=now, outcome=outcome or preemption.outcome)
+    return replace(preemption, step=step, since=now, outcome=outcome or preemption.outcome, asks=False)
 
 
 def _after_proving(
@@ -48,6 +49,8 @@ def _after_proving(
     job = view.job(preemptor.ref)
     if job is None or not is_fresh:
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.TOO_OLD)
+    if preemption.asks:
+        return _after_asking(preemption, job, view, now)
     if not is_asked(job, preemptor):
         is_late = now - preemption.since > method_settings.start
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_PROVEN) if is_late else preemption
@@ -61,6 +64,21 @@ def _after_proving(
         return replace(preemption, is_released=True, since=now)
     is_late = now - preemption.since > method_settings.proof
     return _enter(word, Step.UNDONE, now, PreemptionOutcome.NOT_PROVEN) if is_late else preemption
+
+
+def _after_asking(preemption: Preemption, job: Job, view: ObservedCluster, now: float) -> Preemption:
+    """Without an answer others are preempted once. A copy that would have started needs no victims: the job itself is
+    to start, then."""
+    answer = view.answers.get(preemption.id)
+    if answer is None:
+        return _enter(preemption, Step.STOPPING, now) if now - preemption.since > ASKED_FOR else preemption
+    if answer == GRANTED:
+        return replace(preemption, asks=False, since=now)
+    victims = [victim for each in preemption.victims if (victim := view.job(each.ref)) is not None]
+    if proof_by_answer(answer, job, victims) is not Proof.NO:
+        return _enter(preemption, Step.STOPPING, now)
+    word = replace(preemption, refused=(*preemption.refused, (preemption.preemptor.ref, answer)))
+    return _enter(word, Step.UNDONE, now, PreemptionOutcome.NOT_STARTABLE)
 
 
 def _after_stopping(

@@ -21,15 +21,18 @@ def _no_work(_ref: str) -> NodeWorkStatus | None:
 
 class Observation:
     """An :class:`~omfs_daemon.preemption.progress.ObservedCluster`. ``work``: the latest work on a job's nodes;
-    ``ended``: jobs that Slurm lists no longer and still remembers, by reference."""
+    ``ended``: jobs that Slurm lists no longer and still remembers, by reference; ``answers``: Slurm's to questions, by
+    preemption."""
 
     def __init__(
         self,
         snapshot: Snapshot,
         work: Callable[[str], NodeWorkStatus | None] = _no_work,
         ended: Mapping[str, Job] | None = None,
+        answers: Mapping[int, str] | None = None,
     ) -> None:
         self.snapshot = snapshot
+        self.answers = answers or {}
         self.work = work
         self._ended = ended or {}
         self._by_ref: dict[str, Job] = {}
@@ -41,7 +44,7 @@ class Observation:
 
     def with_jobs(self, changed: Iterable[Job]) -> Observation:
         """The same with these jobs as given."""
-        return Observation(self.snapshot.with_jobs(self.snapshot.taken, changed), self.work, self._ended)
+        return Observation(self.snapshot.with_jobs(self.snapshot.taken, changed), self.work, self._ended, self.answers)
 
     def with_ended(self, ended: Mapping[str, Job]) -> Observation:
         found = copy(self)

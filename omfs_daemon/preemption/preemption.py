@@ -17,8 +17,8 @@ from omfs_daemon.slurm.gateway import OrderRefusal
 class Step(StrEnum):
     """What is being done now (or was, when the daemon died).
 
-    PROVING: the preemptor is made the first one for its nodes, and no victim is touched until Slurm says that it lacks
-    nothing but resources. STOPPING: it is the first one, and the victims are preempted. STARTING: all victims have
+    PROVING: no victim is touched until Slurm says that the preemptor, the first one for its nodes, lacks nothing but
+    resources. STOPPING: it is the first one, and the victims are preempted. STARTING: all victims have
     freed their resources. DONE and UNDONE: nothing is wanted for it any more.
     """
 
@@ -106,7 +106,8 @@ class VictimState:
 class Preemption:
     """One preemption. ``since``: when its present step began; ``refused``: the orders that Slurm refused, and why.
 
-    ``is_released``: in PROVING, whether the preemptor was observed released, ranked, and pinned, and ``since`` is then.
+    In PROVING, ``asks``: Slurm is asked a question, and the preemptor is left as it is. ``is_released``: else, whether
+    it was observed released, ranked, and pinned, and ``since`` is then.
 
     ``started_at``: when the preemptor has started, as Slurm says (in whole seconds); of one that was suspended, when it
     was first observed running again, which Slurm does not say.
@@ -121,6 +122,7 @@ class Preemption:
     victims: tuple[VictimState, ...]
     started_at: float | None = None
     outcome: PreemptionOutcome | None = None
+    asks: bool = False
     is_released: bool = False
     refused: tuple[tuple[str, str], ...] = ()
 

@@ -19,6 +19,10 @@ class ObservedCluster(Protocol):
     def job(self, ref: str) -> Job | None:
         """The job, or one task of an array that is pending as a whole; None if Slurm lists it no longer."""
 
+    @property
+    def answers(self) -> Mapping[int, str]:
+        """Slurm's to the questions of preemptions, as ``put_question`` gives them; "" if one could not be asked."""
+
     def node(self, name: str) -> Node | None:
         """The node; None if Slurm does not list it."""
 

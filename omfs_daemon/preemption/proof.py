@@ -7,6 +7,7 @@ for a job at the top of the queue: of others it reads no limits. A change of ran
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, auto
 
 from omfs_daemon.cluster.holds import is_held
@@ -33,6 +34,24 @@ class Proof(Enum):
     YES = auto()
     NO = auto()
     OPEN = auto()
+
+
+ASKED_FOR = 1.5
+"""Seconds that the answer to a question is waited for."""
+
+_BUSY = "Requested nodes are busy"
+_NO_ANSWER = ("Immediate execution impossible", "partition not available")  # others come first, defer; a drained one
+_LIMIT = "violates accounting/QOS policy"
+
+
+def proof_by_answer(answer: str, job: Job, victims: Iterable[Job]) -> Proof:
+    """What Slurm's error proves for a copy of the job; "" is none. A limit may be the victims' own use."""
+    if _BUSY in answer:
+        return Proof.YES
+    mine = {job.account, job.qos, job.user} - {""}
+    shares = any(not mine.isdisjoint((other.account, other.qos, other.user)) for other in victims)
+    is_open = not answer or any(text in answer for text in _NO_ANSWER) or (_LIMIT in answer and shares)
+    return Proof.OPEN if is_open else Proof.NO
 
 
 def is_asked(job: Job, preemptor: Preemptor) -> bool:

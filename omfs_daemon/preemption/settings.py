@@ -19,7 +19,7 @@ _OBSERVED_WITHIN = 0.5
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Times in seconds; ``preempt_timeouts``: by method, where it has a timeout of its own. ``scheduler_pass``: within
-    which Slurm looks at a job that was released."""
+    which Slurm looks at a job that was released. ``may_ask``: whether Slurm can be asked a question."""
 
     rules: Rules = field(default_factory=lambda: Rules(methods={}, unmatched=REGULAR))
     methods: Mapping[str, PreemptMethod] = field(default_factory=installed)
@@ -30,6 +30,7 @@ class Settings:
     nodes: NodeWorkSettings = field(default_factory=NodeWorkSettings)
     retry_after: float = 300.0
     scheduler_pass: float = 1.0
+    may_ask: bool = False
     max_age: float = 30.0
     dry_run: bool = False
 

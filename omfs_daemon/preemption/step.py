@@ -6,6 +6,8 @@ Transitions are requeue, suspend, resume, signals, and work on nodes. How its jo
 
 from __future__ import annotations
 
+from enum import Enum, auto
+
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.cluster.run_report import RunState, run_report
@@ -36,17 +38,25 @@ from omfs_daemon.preemption.state import (
 from omfs_daemon.slurm import orders
 
 
+class Beginning(Enum):
+    """What is done first. STOP: the victims are preempted. RELEASE: the preemptor is released, and Slurm's reason is
+    read. ASK: Slurm is asked a question."""
+
+    STOP = auto()
+    RELEASE = auto()
+    ASK = auto()
+
+
 def begin_preemption(
     planned: PlannedPreemption,
     number: int,
-    first: Step,
+    first: Beginning,
     state: State,
     observation: Observation,
     now: float,
     settings: Settings,
 ) -> Effects | None:
-    """A preemption that the validator accepted; None if its jobs are no longer as planned. ``first``: its first step,
-    PROVING or STOPPING."""
+    """A preemption that the validator accepted; None if its jobs are no longer as planned."""
     preemptor = observation.job(planned.preemptor)
     victims = [(victim, observation.job(victim.ref)) for victim in planned.victims]
     present = [(victim, job) for victim, job in victims if job is not None and job.runs]
@@ -56,14 +66,15 @@ def begin_preemption(
     taken = {name for _, job in present for name, _ in job.request.gres}
     preemption = Preemption(
         id=number,
-        step=first,
+        step=Step.STOPPING if first is Beginning.STOP else Step.PROVING,
         begun=now,
         since=now,
         reason=planned.reason.value,
         preemptor=preemptor_of(planned, preemptor, state, taken, settings),
         victims=tuple(victim_of(victim, job, settings) for victim, job in present),
+        asks=first is Beginning.ASK,
     )
-    events = [] if first is Step.PROVING else [_started_event(preemption, now)]
+    events = [_started_event(preemption, now)] if first is Beginning.STOP else []
     return Effects(records=[PreemptionChanged(preemption)], events=events, begun=[preemption])
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.daemon import cycle
+from omfs_daemon.daemon.questions import Question, Questions
 from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
 from omfs_daemon.policy.validator import Verdict, validate
 from omfs_daemon.preemption.preemption import Step
+from omfs_daemon.slurm.question import GRANTED
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record
 from omfs_daemon.testing.fake_slurm.scheduler import RESERVED
@@ -266,3 +268,91 @@ def test_others_of_the_same_shape_wait_longer_each_time(tmp_path: Path) -> None:
     site.run_until(lambda: outcomes(site).count("not_started_in_time") > first, limit=8)
     assert str(other) in site.journal.state.backoff.until, "a job of another shape is tried"
     assert restarts(site, jobs) <= 5
+
+
+# -- the question ------------------------------------------------------------------------------------------------
+BUSY = "Unable to allocate resources: Requested nodes are busy"
+REFUSED = "Unable to allocate resources: Job violates accounting/QOS policy (job submit limit, user's size)"
+
+
+class FakeQuestions:
+    """Slurm's answer, if there is one; ``asked``: about which jobs, by preemption."""
+
+    def __init__(self, answer: str | None) -> None:
+        self.answer = answer
+        self.asked: dict[int, Question] = {}
+        self._present: dict[int, Question] = {}
+
+    def keep(self, wanted: Mapping[int, Question]) -> None:
+        self._present = dict(wanted)
+        self.asked |= wanted
+
+    def answers(self) -> dict[int, str]:
+        return {} if self.answer is None else dict.fromkeys(self._present, self.answer)
+
+
+def asking_site(directory: Path, answer: str | None, **settings: Any) -> tuple[Site, list[int], int, FakeQuestions]:
+    site, jobs = full_site(directory, may_ask=True, **settings)
+    questions = FakeQuestions(answer)
+    site.cycle._questions = cast(Questions, questions)
+    return site, jobs, site.submit("alarm", method="", urgent=True, run_time=5), questions
+
+
+@pytest.mark.parametrize("answer", [BUSY, "", "Immediate execution impossible, insufficient priority", None])
+def test_an_urgent_job_preempts_unless_slurm_says_that_it_would_not_start(answer: str | None, tmp_path: Path) -> None:
+    site, jobs, urgent, questions = asking_site(tmp_path, answer)
+    site.step(0.1)
+    assert site.runs(*jobs)
+    assert [question.job for question in questions.asked.values()] == [urgent]
+    assert not site.job(urgent).request.required_nodes, "it is left as it is"
+    site.run_until(lambda: site.runs(urgent), limit=5)
+    site.run_until(lambda: not site.journal.state.preemptions, limit=5)
+    assert len(questions.asked) == 1
+    assert outcomes(site) == ["started"]
+
+
+def test_nobody_is_preempted_for_an_urgent_job_that_slurm_would_not_start(tmp_path: Path) -> None:
+    site, jobs, urgent, questions = asking_site(tmp_path, REFUSED)
+    site.run(60)
+    assert site.runs(*jobs)
+    assert restarts(site, jobs) == 0
+    assert set(outcomes(site)) == {"not_startable"}
+    assert "violates accounting/QOS policy" in why(site, urgent)
+    assert len(questions.asked) <= 5, "ever less often"
+    questions.answer = BUSY
+    site.run_until(lambda: site.runs(urgent), limit=100)
+
+
+def test_a_limit_may_be_what_a_victim_uses(tmp_path: Path) -> None:
+    site, jobs = full_site(tmp_path, may_ask=True)
+    site.cycle._questions = cast(Questions, FakeQuestions(REFUSED))
+    urgent = site.submit("alarm", method="", urgent=True, run_time=5, user="bio")
+    site.run_until(lambda: site.runs(urgent), limit=10)
+    assert restarts(site, jobs) <= 1
+
+
+def test_a_copy_that_would_have_started_preempts_nobody(tmp_path: Path) -> None:
+    site, jobs, urgent, _ = asking_site(tmp_path, GRANTED)
+    site.step(0.1)
+    site.slurm.cancel(jobs.pop())
+    site.run_until(lambda: site.runs(urgent), limit=5)
+    assert restarts(site, jobs) == 0
+
+
+@pytest.mark.parametrize("setting", [{"PreemptType": "preempt/qos"}, {"SchedulerParameters": "sched_interval=1,defer"}])
+def test_without_a_question_an_urgent_job_preempts_once(setting: dict[str, str], tmp_path: Path) -> None:
+    site, _, urgent, questions = asking_site(tmp_path, REFUSED)
+    site.gateway._settings |= setting
+    site.run_until(lambda: site.runs(urgent), limit=60)
+    assert not questions.asked
+
+
+def test_a_question_from_before_a_crash_preempts_nobody(tmp_path: Path) -> None:
+    site, jobs, urgent, _ = asking_site(tmp_path, None)
+    site.step(0.1)
+    site.die()
+    site.start_daemon()
+    site.step(0.1)
+    assert outcomes(site) == ["decision_too_old"]
+    assert site.runs(*jobs)
+    site.run_until(lambda: site.runs(urgent), limit=10)

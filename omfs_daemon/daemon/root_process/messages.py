@@ -52,13 +52,24 @@ class WakeFileRequest(_Message):
     do: Literal["give_wake_file"]
 
 
+class QuestionRequest(_Message):
+    """Ask Slurm whether it would start a waiting job on these nodes; all else about the job is read from slurmctld."""
+
+    do: Literal["ask"]
+    job: Annotated[int, Field(gt=0, lt=1 << 32)]
+    nodes: tuple[str, ...]
+
+
 class ReloadRequest(_Message):
     """Read the options of the methods from the configuration file anew."""
 
     do: Literal["reload"]
 
 
-RootRequest = JobWorkRequest | ProbeRequest | WakeFileRequest | ReloadRequest
+RootRequest = JobWorkRequest | ProbeRequest | WakeFileRequest | QuestionRequest | ReloadRequest
+
+SLURM = "slurm"
+"""The key of Slurm's answer to a question among the answers: its ``message`` is as ``put_question`` returns it."""
 
 _REQUEST: TypeAdapter[RootRequest] = TypeAdapter(Annotated[RootRequest, Field(discriminator="do")])
 _ANSWERS = TypeAdapter(dict[str, Answer])

@@ -13,8 +13,10 @@ from omfs_daemon.daemon.node_client.node_answers import Answer, failed
 from omfs_daemon.daemon.node_client.service import transport
 from omfs_daemon.daemon.node_client.transport import Request, Transport
 from omfs_daemon.daemon.root_process.messages import (
+    SLURM,
     JobWorkRequest,
     ProbeRequest,
+    QuestionRequest,
     ReloadRequest,
     RootProcessError,
     RootRequest,
@@ -52,6 +54,11 @@ class RootClient:
     def give_wake_file(self) -> None:
         """Give the wake file to SlurmUser; RootProcessError if that fails."""
         self._ask(WakeFileRequest(do="give_wake_file"), _MORE_SECONDS)
+
+    def put_question(self, job: int, nodes: Sequence[str]) -> str:
+        """As ``slurm/question.py``'s; RootProcessError if the question could not be put."""
+        request = QuestionRequest(do="ask", job=job, nodes=tuple(nodes))
+        return self._ask(request, _MORE_SECONDS)[SLURM].message
 
     def reload(self) -> None:
         """Have the methods' options read from the configuration file anew; ConfigError if that fails."""

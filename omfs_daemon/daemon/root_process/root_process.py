@@ -24,8 +24,10 @@ from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes
 from omfs_daemon.daemon.node_client.transport import Request, Transport
 from omfs_daemon.daemon.root_process.messages import (
     MOST_BYTES,
+    SLURM,
     JobWorkRequest,
     ProbeRequest,
+    QuestionRequest,
     ReloadRequest,
     RootProcessError,
     WakeFileRequest,
@@ -39,6 +41,7 @@ from omfs_daemon.protocol.node_request import PROBE
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 from omfs_daemon.slurm.commands.parse_jobs import JobRow, row_nodes
 from omfs_daemon.slurm.commands.values import whole
+from omfs_daemon.slurm.question import PERMITS, give_permits, put_question
 from omfs_daemon.slurm.settings_check import slurm_user
 
 _AT_ONCE = 40  # more than omfsd's work queue and probes ask at a time
@@ -96,6 +99,8 @@ class RootProcess:
                 return self._run(nodes, known, request, timeout)
             case WakeFileRequest():
                 self._give_wake_file()
+            case QuestionRequest(job=job, nodes=nodes):
+                return {SLURM: Answer(ok=True, message=self._ask(job, nodes))}
             case ReloadRequest():
                 self._options = options(load(self._path), installed())
         return {}
@@ -118,6 +123,19 @@ class RootProcess:
         )
         return self._run(wanted.nodes, set(work.nodes), work.request(), wanted.timeout)
 
+    def _ask(self, job: int, nodes: Sequence[str]) -> str:
+        if not nodes:
+            raise RootProcessError("no nodes")
+        uid, permits = self._slurm_uid(), self._config.daemon.run_dir / PERMITS
+        give_permits(permits, self._user, uid)
+        return put_question(self._gateway, job, nodes, self._config.slurm.conf, permits, uid)
+
+    def _slurm_uid(self) -> int:
+        uid = slurm_user(self._gateway.settings().values)
+        if uid is None:
+            raise GatewayError("Slurm does not say who SlurmUser is")
+        return uid
+
     def _job(self, job_id: int) -> JobRow:
         rows = self._gateway.rows([job_id])
         for row in rows:  # an array's id gives its tasks as well
@@ -137,9 +155,7 @@ class RootProcess:
 
         omfsd's user owns the directory, so the file may be a link to any other: only one that is theirs is given away.
         """
-        uid = slurm_user(self._gateway.settings().values)
-        if uid is None:
-            raise GatewayError("Slurm does not say who SlurmUser is")
+        uid = self._slurm_uid()
         path = self._config.daemon.run_dir / WAKE_FILE
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -132,6 +132,10 @@ def client(stand: Stand) -> Iterator[RootClient]:
         b'{"do":"reload","path":"/tmp/mine.toml"}',
         b'{"do":"give_wake_file","uid":0}',
         b'{"do":"probe","nodes":"n1","timeout":5}',
+        b'{"do":"ask","job":"7","nodes":["n1"]}',
+        b'{"do":"ask","job":7,"nodes":["n1"],"uid":0}',
+        b'{"do":"ask","job":7,"nodes":["n1"],"options":["--qos=high"]}',
+        b'{"do":"ask","job":7}',
         *(
             json.dumps(OUT | wrong).encode()
             for wrong in (

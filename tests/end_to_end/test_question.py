@@ -1,0 +1,132 @@
+"""omfsd asks a real Slurm whether it would start an urgent job, before anybody is preempted for it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.config.schema import WAKE_FILE
+from omfs_daemon.slurm.commands.run_command import run_command
+from omfs_daemon.slurm.question import PERMITS, QUESTION_NAME
+from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate, as_user
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from tests.conftest import clear
+from tests.end_to_end.test_proving import UNCERTAIN, outcomes, restarts
+from tests.support.daemons import ROOT, Daemon
+from tests.support.waiting import LIMIT, wait_until
+
+pytestmark = pytest.mark.slurm
+
+OWNER = "nobody"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalSlurm]:
+    """Two nodes, one license, and our plug-in, which lets everybody in who can be preempted."""
+    directory = Path(tempfile.mkdtemp(prefix="omfs-question-"))
+    directory.chmod(0o755)
+    run = directory / "omfs" / "run"
+    settings = {
+        "heartbeat": f"{run}/heartbeat",
+        "wake": f"{run}/{WAKE_FILE}",
+        "class_1": "partition=urgent;urgent=yes",
+        "class_2": "methods=requeue",
+    }
+    shape = Shape(2, options={"Licenses": "matlab:1"})
+    gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings, daemon_program(shape.slurm_user).user)
+    try:
+        with LocalSlurm(directory / "slurm", shape, gate=gate, limit=LIMIT) as slurm:
+            yield slurm
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
+    """It lives in the directory that the plug-in knows."""
+    directory = cluster.directory.parent / "omfs"
+    directory.mkdir()
+    installation = Daemon(cluster, directory)
+    try:
+        yield installation
+    finally:
+        installation.kill()
+        clear(cluster)
+        shutil.rmtree(directory)
+
+
+def full(daemon: Daemon, *first: str) -> list[int]:
+    jobs = [daemon.submit("bio", *first, method="requeue"), daemon.submit("bio", method="requeue")]
+    daemon.wait_running(*jobs)
+    daemon.start(UNCERTAIN)
+    return jobs
+
+
+def copies(daemon: Daemon) -> list[str]:
+    """As Slurm shows what was asked."""
+    printed = daemon.slurm.command("scontrol", "--oneliner", "show", "jobs").stdout
+    return [line for line in printed.splitlines() if f"JobName={QUESTION_NAME}" in line]
+
+
+def test_an_urgent_job_that_lacks_only_resources_starts_after_a_question(daemon: Daemon) -> None:
+    before = len(copies(daemon))
+    bio = full(daemon)
+    urgent = daemon.submit("alarm", "-p", "urgent", uid=OWNER)
+    daemon.wait_running(urgent)
+    assert restarts(daemon, bio) <= 1
+    (copy,) = copies(daemon)[before:]
+    assert f"UserId={OWNER}(" in copy
+    assert "JobState=FAILED" in copy
+    assert "omfs:" not in copy, "the nonce is not stored"
+    assert not list((daemon.directory / "run" / PERMITS).iterdir())
+    daemon.let_end(urgent, *bio)
+    daemon.wait_rest()
+    assert outcomes(daemon) == ["started"]
+
+
+def test_nobody_is_preempted_for_an_urgent_job_that_slurm_says_lacks_something(daemon: Daemon) -> None:
+    holder, *_ = bio = full(daemon, "-L", "matlab:1")
+    urgent = daemon.submit("alarm", "-p", "urgent", "-L", "matlab:1", uid=OWNER)
+    wait_until(lambda: "not_startable" in outcomes(daemon), f"the answer; log: {daemon.tail()}")
+    assert restarts(daemon, bio) == 0
+    assert "would not start it" in daemon.why_text(urgent)
+    daemon.slurm.command("scontrol", "update", f"jobid={holder}", "licenses=")
+    daemon.wait_running(urgent)
+    daemon.let_end(urgent, *bio)
+    daemon.wait_rest()
+    assert outcomes(daemon).count("started") == 1
+
+
+def test_a_copy_that_starts_is_canceled_and_its_job_starts_without_victims(daemon: Daemon) -> None:
+    bio = full(daemon)
+    daemon.slurm.command("scontrol", "hold", str(bio[0]))
+    asked = len(copies(daemon))
+    urgent = daemon.submit("alarm", "-p", "urgent", uid=OWNER)
+    wait_until(lambda: len(copies(daemon)) > asked or daemon.runs(urgent), "the question")
+    daemon.slurm.command("scontrol", "release", str(bio[0]))
+    daemon.wait_running(urgent)
+    wait_until(lambda: all("JobState=RUNNING" not in copy for copy in copies(daemon)), "the copies to be canceled")
+    daemon.let_end(urgent, *bio)
+    daemon.wait_rest()
+
+
+def test_nobody_else_is_ranked_first_by_a_nonce(daemon: Daemon) -> None:
+    full(daemon)
+    urgent = daemon.submit("alarm", "-p", "urgent", "--begin=now+1hour", "--hold")
+    waiting = daemon.submit("bio", method="requeue")
+    wait_until(lambda: re.search("Resources|Priority", daemon.job(waiting).reason), "it to wait")
+    options = ("salloc", "--immediate", "--no-shell", "--chdir=/", "-A", "alarm", "-n4", "-w", "n1")
+    for nonce in ("omfs:00", "omfs:" + "0" * 32, "omfs:../../wake"):
+        done = run_command(
+            [*as_user(OWNER), *options], timeout=LIMIT, conf=daemon.slurm.conf, check=False,
+            variables={"SALLOC_WCKEY": nonce},
+        )  # fmt: skip
+        assert done.code != 0
+        assert re.search("insufficient priority|cannot start immediately", done.stderr), done.stderr
+    daemon.slurm.command("scancel", str(urgent), str(waiting))
