@@ -204,13 +204,13 @@ class AdmissionHolds:
         running, first = job_arrays.running, job_arrays.patterns.first
         numbers = [number for number in np.unique(running.alike).tolist() if kinds.of(first[number]).non_preemptible]
         for job in running.jobs[np.isin(running.alike, numbers)].tolist():
-            yield AccountUse(kinds.of(job).leaf.path, cpus_held(job), use_until(now, job.remaining()))
+            yield AccountUse(kinds.of(job).leaf.path, cpus_held(job), use_until(now, job.time_limit, job.run_time))
         known = job_arrays.find(preemption.preemptor for preemption in history.under_way)
         for preemption in history.under_way:
             preemptor = known.get(preemption.preemptor)
             if preemptor is not None and not preemptor.runs and kinds.of(preemptor).non_preemptible:
                 cpus = sum(allocation.cpus for allocation in preemption.allocations)
-                until = use_until(now, preemptor.remaining())
+                until = use_until(now, preemptor.time_limit, preemptor.run_time)
                 yield AccountUse(kinds.of(preemptor).leaf.path, cpus, until)
 
     def _why_not(self, leaf: AccountNode, cpus: int, later: bool) -> Reason:

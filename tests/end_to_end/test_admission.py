@@ -136,3 +136,42 @@ def test_a_daemon_that_is_dead_lets_everything_in(daemon: Daemon) -> None:
     heartbeat.write_text("1\n")
     (job,) = submit(daemon, 1, "-n", str(SHARE + 1))
     assert job.hold is Hold.NONE
+
+
+def shown(daemon: Daemon, jobs: list[Job]) -> list[Job]:
+    return [daemon.job(job.id) for job in jobs]
+
+
+def end(daemon: Daemon, jobs: list[Job]) -> None:
+    daemon.slurm.command("scancel", *(str(job.id) for job in jobs))
+
+
+def test_a_large_job_does_not_wait_behind_small_ones_of_its_account(daemon: Daemon) -> None:
+    daemon.start()
+    wait_for_room(daemon)
+    running = submit(daemon, SHARE)
+    (large,) = submit(daemon, 1, "-n", str(SHARE))
+    later = submit(daemon, SHARE // 2)
+    end(daemon, running[: SHARE // 2])
+    after = observed(daemon)
+    wait_until(lambda: observed(daemon) > after + 2, "some polls")
+    assert all(job.hold is Hold.ADMIN for job in shown(daemon, later)), "they fit, but the large one comes first"
+    assert "a job of its account that comes first" in daemon.why(later[0].id)["now"]
+    end(daemon, running[SHARE // 2 :])
+    wait_until(lambda: daemon.runs(large.id), "the large job to run")
+    assert all(job.state is JobState.PENDING for job in shown(daemon, later))
+
+
+def test_a_job_that_waits_for_another_is_held_only_where_its_account_needs_the_room(daemon: Daemon) -> None:
+    daemon.start()
+    wait_for_room(daemon)
+    (first,) = submit(daemon, 1)
+    (dependent,) = submit(daemon, 1, f"--dependency=afterany:{first.id}")
+    wait_until(lambda: daemon.job(dependent.id).reason == "Dependency", "Slurm's own reason")
+    others = submit(daemon, SHARE - 1)
+    wait_until(lambda: all(job.runs for job in shown(daemon, others)), "all that could start to run")
+    held = daemon.job(dependent.id)
+    assert held.hold is Hold.ADMIN and "[omfs] Dependency: " in held.admin_comment
+    assert daemon.why(dependent.id)["now"] == "waits for something else than nodes (Dependency)"
+    end(daemon, [first])
+    wait_until(lambda: daemon.runs(dependent.id), "it to run")

@@ -38,9 +38,9 @@ class AccountUse(NamedTuple):
     until: float
 
 
-def use_until(now: float, seconds: float) -> float:
-    """When a job that still may run so long has ended."""
-    return now + min(seconds, _UNLIMITED)
+def use_until(now: float, time_limit: float, run_time: float = 0.0) -> float:
+    """When a job that has run so long will have ended at the latest."""
+    return now + max(0.0, min(time_limit, _UNLIMITED) - run_time)
 
 
 def admit_in_order(
@@ -56,7 +56,8 @@ def admit_in_order(
         add_cpus(used, path, cpus)
     by_top: dict[int, dict[int, _Reservation]] = {}
     for job in waiting:
-        leaf, ends = job.path[0], use_until(now, job.time_limit)
+        leaf, until = job.path[0], use_until(now, job.time_limit)
+        ends = until if job.time_limit < _UNLIMITED else inf  # it passes nobody else who has no limit
         reservations = by_top.setdefault(job.path[-1], {})  # of leaves that share an entity with this one
         admitted = 0
         while admitted < job.tasks and admits_non_preemptible(used, entitled, job.path, job.cpus):
@@ -65,7 +66,7 @@ def admit_in_order(
             for other in reservations.values():
                 other.take(job, ends)
             add_cpus(used, job.path, job.cpus)
-            uses.append(AccountUse(job.path, job.cpus, ends))
+            uses.append(AccountUse(job.path, job.cpus, until))
             admitted += 1
         is_possible = all(entitled[index] >= job.cpus for index in job.path)
         if admitted < job.tasks and job.reserves and leaf not in reservations and is_possible:

@@ -8,7 +8,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omfs_daemon.policy.rules.account_order import AccountJob, AccountUse, admit_in_order
+from omfs_daemon.policy.rules.account_order import AccountJob, AccountUse, admit_in_order, use_until
 
 A, B = (0,), (1,)
 
@@ -36,8 +36,9 @@ def test_a_later_job_passes_if_enough_is_left() -> None:
 
 
 def test_without_time_limits_nothing_passes_the_first_unless_it_leaves_enough() -> None:
-    running = AccountUse(A, 1, until=100.0 + 365 * 86400 - 1)
-    assert admitted([4], AccountJob(A, 4), AccountJob(A, 1, inf), in_use=(running,)) == [0, 0]
+    for run_time in (0.0, 1.0):
+        running = AccountUse(A, 1, use_until(100.0, inf, run_time))
+        assert admitted([4], AccountJob(A, 4), AccountJob(A, 1, inf), in_use=(running,)) == [0, 0]
 
 
 def test_a_job_that_never_fits_and_one_that_could_not_start_hold_up_nobody() -> None:
