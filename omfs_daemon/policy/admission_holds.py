@@ -14,7 +14,7 @@ import numpy as np
 
 from omfs_daemon.cluster.accounts import AccountNode
 from omfs_daemon.cluster.holds import (
-    is_held,
+    could_start,
     is_held_by_us,
     is_held_since_submit,
     is_released_by_administrator,
@@ -24,11 +24,15 @@ from omfs_daemon.cluster.holds import (
 from omfs_daemon.cluster.job_refs import tasks_ref
 from omfs_daemon.cluster.jobs import Hold, Job
 from omfs_daemon.policy.arrays.job_arrays import cpus_held, task_refs
-from omfs_daemon.policy.plan import HoldChange, Reason
+from omfs_daemon.policy.plan import HoldChange, Reason, set_back_since
 from omfs_daemon.policy.rules.account_order import AccountJob, AccountUse, admit_in_order, use_until
 from omfs_daemon.policy.rules.laws import add_cpus, admits_non_preemptible
 from omfs_daemon.policy.rules.queue_order import own_nice
 from omfs_daemon.policy.working_state import WorkingState
+
+BELIEF = 300.0
+"""Seconds for which a job without a hold that waits for something else than nodes, a limit for instance, counts before
+jobs of its account that could start."""
 
 _SETTLES = 1.0  # by how much Slurm's clock may be behind
 
@@ -44,8 +48,11 @@ class _Candidate(NamedTuple):
 
     @property
     def order(self) -> tuple[bool, int, float, int]:
-        """As Slurm's queue, but without the priority, which Slurm does not give to held jobs."""
-        return self.later, own_nice(self.job), self.job.submit, self.job.id
+        """As Slurm's queue, but without the priority, which Slurm does not give to held jobs. A job that was held
+        because it waited for something else comes after those that it gave way to."""
+        job = self.job
+        since = job.submit if job.hold is Hold.NONE else max(job.submit, set_back_since(job.admin_comment))
+        return self.later, own_nice(job), since, job.id
 
 
 class AdmissionHolds:
@@ -151,7 +158,7 @@ class AdmissionHolds:
                 if count < len(refs):
                     self._hold(job, refs[count:], now)
                 continue
-            self._keep_held(job, now)
+            self._keep_held(job, now, is_ours=True)
             self._admitted.update(refs[:count])
             for ref in refs[:count] if not job.request.unplaced else ():
                 if admits_non_preemptible(standing, usage.entitled, leaf.path, cpus):
@@ -174,7 +181,7 @@ class AdmissionHolds:
             elif leaf.owns_all:
                 if is_ours:
                     self._release_owners(job, refs_of(job), now)
-            elif is_released_by_administrator(job):
+            elif not is_ours and is_released_by_administrator(job):
                 if not _is_for_later(job, now):
                     cpus = capacity.cpus_of(job.request) * len(refs_of(job))
                     usage.add_non_preemptible(leaf, cpus)
@@ -184,7 +191,8 @@ class AdmissionHolds:
                 self._keep_held(job, now)
             else:
                 cpus = capacity.most_cpus_of(job.request)
-                yield _Candidate(job, refs_of(job), leaf, cpus, _is_for_later(job, now))
+                later = _is_for_later(job, now) or _waits_too_long(job, now)
+                yield _Candidate(job, refs_of(job), leaf, cpus, later)
 
     def _release_owners(self, job: Job, refs: list[str], now: float) -> None:
         """A job of an account that owns all CPUs, so that there is nobody for whom to hold it."""
@@ -220,11 +228,11 @@ class AdmissionHolds:
         return Reason.ACCOUNT_ORDER if fits else Reason.NON_PREEMPTIBLE_BEYOND
 
     # -- holds ---------------------------------------------------------------------------------------------
-    def _keep_held(self, job: Job, now: float | None = None) -> None:
+    def _keep_held(self, job: Job, now: float | None = None, is_ours: bool = False) -> None:
         """The owner could release a hold set at submission, but not an administrator's."""
-        if is_held_by_us(job):
+        if is_ours or is_held_by_us(job):
             self._held.append(job)
-        if is_held(job) and may_hold(job):
+        if job.hold is Hold.USER and may_hold(job):
             self.holds.append(self._change(job, job.ref, now))
 
     def _hold(self, job: Job, refs: list[str], now: float) -> None:
@@ -237,6 +245,8 @@ class AdmissionHolds:
             return HoldChange(ref, job.account, Reason.UNPLACED)
         if now is not None and self._working_state.rules.keeps_account_order and _is_for_later(job, now):
             return HoldChange(ref, job.account, Reason.WAITS_FOR_OTHER, waits_for(job, now))
+        if now is not None and self._working_state.rules.keeps_account_order and _waits_too_long(job, now):
+            return HoldChange(ref, job.account, Reason.WAITS_TOO_LONG, waits_for(job, now), now)
         return HoldChange(ref, job.account, self.reason_of(job))
 
     def changes(self, preemptors: Iterable[str]) -> tuple[tuple[HoldChange, ...], tuple[HoldChange, ...]]:
@@ -280,6 +290,12 @@ class AdmissionHolds:
 def _is_for_later(job: Job, now: float) -> bool:
     """Whether the job has a dependency or a begin time."""
     return job.eligible is not None and job.eligible > now
+
+
+def _waits_too_long(job: Job, now: float) -> bool:
+    """Whether a job without a hold has waited for something else than nodes for longer than ``BELIEF``."""
+    since = job.submit if job.eligible is None else job.eligible
+    return job.hold is Hold.NONE and not could_start(job, now) and now - since > BELIEF
 
 
 def joined(job: Job, refs: list[str]) -> str:

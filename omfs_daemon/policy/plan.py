@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from operator import eq
 from typing import NamedTuple
@@ -34,6 +36,7 @@ class Reason(StrEnum):
     WOULD_NOT_START = "slurm_would_not_start_it"
     ACCOUNT_ORDER = "account_order"
     WAITS_FOR_OTHER = "waits_for_other"
+    WAITS_TOO_LONG = "waits_too_long"
     DEADLINE_PASSED = "deadline_passed"
 
 
@@ -55,6 +58,7 @@ TEXT: Mapping[Reason, str] = {
     Reason.WOULD_NOT_START: "Slurm would not start it",
     Reason.ACCOUNT_ORDER: "a job of its account that comes first would start later",
     Reason.WAITS_FOR_OTHER: "it cannot start yet, and others use its account's entitlement meanwhile",
+    Reason.WAITS_TOO_LONG: "it waits for more than nodes, so others of its account go first",
     Reason.DEADLINE_PASSED: "its deadline has passed, so Slurm ends it",
 }
 
@@ -113,16 +117,34 @@ class PlannedResume:
 
 @dataclass(frozen=True, slots=True)
 class HoldChange:
-    """A hold or a release. ``waits_for``: Slurm's reason, which Slurm does not show of a held job."""
+    """A hold or a release. ``waits_for``: Slurm's reason, which Slurm does not show of a held job; ``since``: from when
+    on others of its account go first (0: they do not)."""
 
     ref: str
     account: str
     reason: Reason
     waits_for: str = ""
+    since: float = 0.0
 
     @property
     def text(self) -> str:
-        return f"{self.waits_for}: {TEXT[self.reason]}" if self.waits_for else TEXT[self.reason]
+        """For people; ``set_back_since`` reads it again from the job's AdminComment."""
+        text = f"{self.waits_for}: {TEXT[self.reason]}" if self.waits_for else TEXT[self.reason]
+        if not self.since:
+            return text
+        return f"{text} (since {datetime.fromtimestamp(self.since, UTC).isoformat(timespec='seconds')})"
+
+
+_SINCE = re.compile(rf"{TEXT[Reason.WAITS_TOO_LONG]} \(since (\S{{1,40}})\)")
+
+
+def set_back_since(admin_comment: str) -> float:
+    """Since when other jobs of its account go before a held job, as its AdminComment says; 0.0 if they do not."""
+    found = _SINCE.search(admin_comment) if admin_comment else None
+    try:
+        return datetime.fromisoformat(found[1]).timestamp() if found else 0.0
+    except ValueError:
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.cluster.holds import admin_comment_of
 from omfs_daemon.cluster.jobs import Hold
 from omfs_daemon.cluster.marks import SUBMIT_MARK
+from omfs_daemon.policy.admission_holds import BELIEF
 from tests.support.fake_site import Site, site_rules
 
 HELD_AT_SUBMIT: Mapping[str, Any] = {"method": "", "hold": Hold.USER, "admin_comment": SUBMIT_MARK}
@@ -80,3 +81,28 @@ def test_a_deadline_that_passes_while_a_job_is_held_ends_it(site: Site) -> None:
     assert site.job(due).hold is Hold.ADMIN
     site.run(60)
     assert site.outcomes()[due] == "DEADLINE" and site.runs(first)
+
+
+def test_a_released_job_that_waits_for_a_limit_gives_way_after_a_while_and_comes_back(tmp_path: Path) -> None:
+    site = Site(tmp_path, licenses={"fluent": 1})
+    blocker = site.submit("bio", licenses=(("fluent", 1),), run_time=3000)
+    site.run(2)
+    share: Mapping[str, Any] = {"cpus": 8, "hosts": 2, **HELD_AT_SUBMIT}
+    stuck = site.submit("physics", licenses=(("fluent", 1),), run_time=20, **share)
+    site.run(3)
+    assert site.job(stuck).reason == "Licenses" and site.runs(blocker)
+    others = [site.submit("physics", run_time=100, **share) for _ in range(2)]
+    site.run(BELIEF - 100)
+    assert not site.runs(*others[:1])
+    site.run_until(lambda: site.runs(others[0]), limit=200)
+    assert admin_comment_of(site.job(stuck)).sentence.startswith("[omfs] Licenses: ")
+    later = site.submit("physics", run_time=100, **share)
+    site.run_until(lambda: site.runs(others[1]), limit=200)
+    site.run_until(lambda: site.job(stuck).hold is Hold.NONE, limit=200)
+    assert not site.runs(later), "it came after the job that was held"
+    site.run_until(lambda: site.runs(later), limit=BELIEF + 20)
+    site.slurm.cancel(blocker)
+    site.run_until(lambda: site.runs(stuck), limit=200)
+    held = [event for event in site.history_database.of_job(str(stuck)) if event.event == "held"]
+    assert len(held) == 2, "not by turns"
+    site.rest()

@@ -10,7 +10,8 @@ from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory, Snapshot
 from omfs_daemon.cluster.units import CPU, Unit
-from omfs_daemon.policy.plan import PlannedResume, Victim
+from omfs_daemon.policy.admission_holds import BELIEF
+from omfs_daemon.policy.plan import TEXT, HoldChange, PlannedResume, Reason, Victim, set_back_since
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.rules.queue_order import BAND_STEP, Band
 from omfs_daemon.policy.validator import REFUSAL_TEXT, RefusalReason, validate
@@ -409,3 +410,32 @@ def test_a_victim_cannot_preempt_its_preemptor(method: str) -> None:
     site.end("9")
     site.rest()
     assert site.used("bio") == 4
+
+
+def test_a_job_that_waits_for_a_limit_counts_for_a_while_and_then_comes_last() -> None:
+    def stuck(waited: float, **fields: object) -> Job:
+        usual = {"reason": "QOSMaxCpuPerUserLimit", "eligible": NOW - waited}
+        return waiting(1, "bio", 2, non_preemptible=True, **(usual | fields))
+
+    other = held(2, "bio", 1)
+    patient = decide(nodes(1), [stuck(BELIEF), other], HALVES)
+    assert not patient.holds and why_waiting(patient) == {"2": "NON_PREEMPTIBLE_BEYOND"}
+    (hold,) = decide(nodes(1), [stuck(BELIEF + 1), other], HALVES).holds
+    assert (hold.ref, hold.reason) == ("1", Reason.WAITS_TOO_LONG) and hold.text.startswith("QOSMaxCpuPerUserLimit: ")
+    assert set_back_since(f"omfs:held:7 [omfs] {hold.text} | x") == NOW
+    assert not decide(nodes(1), [stuck(BELIEF + 1, reason="Resources"), other], HALVES).holds
+    assert not decide(nodes(1), [stuck(BELIEF + 1)], HALVES).holds, "nobody else needs its place"
+
+
+def test_a_job_that_was_held_for_others_comes_after_those_that_waited_then() -> None:
+    text = HoldChange("1", "bio", Reason.WAITS_TOO_LONG, "Licenses", 5.0).text
+    set_back = replace(held(1, "bio", 2), admin_comment=f"omfs:held:7 [omfs] {text}")
+    before, after = held(3, "bio", 2, submit=4.0), held(4, "bio", 2, submit=6.0)
+    assert [one.ref for one in decide(nodes(1), [set_back, before, after], HALVES).releases] == ["3"]
+    assert [one.ref for one in decide(nodes(1), [set_back, after], HALVES).releases] == ["1"]
+
+
+@pytest.mark.parametrize("text", ["", "omfs:held:7", "x (since now)", "its turn (since 2026-01-01T00:00:00+00:00)"])
+def test_other_texts_set_no_job_back(text: str) -> None:
+    assert set_back_since(text) == 0.0
+    assert set_back_since(f"{TEXT[Reason.WAITS_TOO_LONG]} (since {text})") == 0.0
