@@ -29,6 +29,7 @@ from benchmarks.printed_site import NOW, SECRET, Answers, PrintedSite
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
+from omfs_daemon.daemon.garbage import collect_garbage_seldom
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import make_plan
@@ -139,6 +140,7 @@ def timed(call: Callable[[], Result]) -> tuple[float, Result]:
 
 def measure(case: Case) -> dict[str, Any]:
     """All figures of one case; to be called in its own process."""
+    collect_garbage_seldom()
     site, times, refused = site_of(case), dict[str, list[float]](), 0
     answers, rules = Answers(site), rules_of(case)
 

@@ -22,6 +22,7 @@ from omfs_daemon.daemon.api.callers import operators
 from omfs_daemon.daemon.api.control_socket import ControlServer
 from omfs_daemon.daemon.api.cycle_report import CycleReport, LatestPoll
 from omfs_daemon.daemon.cycle import Cycle
+from omfs_daemon.daemon.garbage import collect_garbage_seldom
 from omfs_daemon.daemon.loop import Loop
 from omfs_daemon.daemon.loop_events import LoopEvents
 from omfs_daemon.daemon.metrics import Metrics
@@ -314,6 +315,7 @@ def run_daemon(config: Config, config_path: Path, once: bool, dry_run: bool) -> 
     """Run the daemon on the cluster that the configuration names; returns the exit code."""
     from omfs_daemon.config.open_gateway import open_gateway
 
+    collect_garbage_seldom()
     with own_user(config, config_path, make=True) as root, open_gateway(config.slurm) as (gateway, why):
         structlog.get_logger("omfsd").info("gateway_selected", gateway=gateway.name, message=why)
         cluster = ""

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.jobs import Hold, Job, JobState, with_run_time
 from omfs_daemon.policy.arrays.job_arrays import JobArrays
 from omfs_daemon.policy.arrays.node_arrays import NodeArrays
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
@@ -46,13 +46,20 @@ def contents(job_arrays: JobArrays, cluster: NodeArrays) -> dict[str, object]:
     return tables
 
 
-@given(st.lists(st.tuples(st.lists(any_job(), max_size=4), st.sets(st.integers(1, 9), max_size=3)), max_size=6))
-def test_updated_arrays_equal_new_ones(steps: list[tuple[list[Job], set[int]]]) -> None:
+numbers = st.sets(st.integers(1, 9), max_size=3)
+
+
+@given(st.lists(st.tuples(st.lists(any_job(), max_size=4), numbers, numbers), max_size=6))
+def test_updated_arrays_equal_new_ones(steps: list[tuple[list[Job], set[int], set[int]]]) -> None:
     seen = snapshot(nodes(2), [])
     cluster = NodeArrays(seen.nodes, seen.partitions)
     arrays = SnapshotArrays(seen)
     job_arrays = arrays.job_arrays
-    for number, (changed, removed) in enumerate(steps):
+    for number, (changed, removed, ran) in enumerate(steps):
+        again = {job.id for job in changed} | removed
+        for job in seen.jobs.values():
+            if job.id in ran and job.id not in again:
+                changed.append(with_run_time(job, number) if job.id % 2 else replace(job, priority=job.priority + 1))
         before, stayed = contents(job_arrays, cluster), job_arrays.running
         seen = seen.with_jobs(float(number), changed, removed)
         later = JobArrays(seen.jobs, job_arrays)

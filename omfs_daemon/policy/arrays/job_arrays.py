@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omfs_daemon.cluster.holds import ready_from
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.jobs import Hold, Job, JobState, differ_in_run_time_only
 from omfs_daemon.policy.arrays.node_arrays import Bools, Ints, NodeArrays
 from omfs_daemon.policy.rules.queue_order import has_band, own_priorities, sorted_indices
 
@@ -101,6 +101,14 @@ class RunningJobs(NamedTuple):
             cpus=np.array([cpus_held(job) for job in jobs], dtype=np.int64),
         )
 
+    def with_jobs(self, jobs: Sequence[Job]) -> RunningJobs:
+        """These jobs in place of those with the same ids, from which they differ in their run time only."""
+        if not jobs:
+            return self
+        objects = self.jobs.copy()
+        objects[np.searchsorted(self.ids, [job.id for job in jobs])] = jobs
+        return self._replace(jobs=objects)
+
 
 class RunningAllocations(NamedTuple):
     """The allocations of running jobs: index of node and of job, CPUs, bytes; those on unknown nodes are left out."""
@@ -130,7 +138,9 @@ class JobArrays:
         self._jobs = jobs
         self.patterns: JobPatterns = before.patterns if before is not None else JobPatterns()
         old: Mapping[int, Job] = before._jobs if before is not None else {}
-        new = [number for number, job in jobs.items() if old.get(number) is not job]
+        changed = [number for number, job in jobs.items() if old.get(number) is not job]
+        ran_on = [number for number in changed if number in old and _ran_on(old[number], jobs[number])]
+        new = [*set(changed).difference(ran_on)]
         gone = [number for number in new if number in old]
         if len(old) - len(gone) + len(new) != len(jobs):
             gone += old.keys() - jobs.keys()
@@ -151,21 +161,21 @@ class JobArrays:
             if job.state is not JobState.PENDING or not job.set_aside:
                 by_state[job.state].append(job)
         self.waiting = WaitingJobs.of(waiting, self.patterns)
-        self.running = RunningJobs.of(running, self.patterns)
-        self._allocations: tuple[NodeArrays, RunningJobs, RunningAllocations] | None = None
+        begun = self.running = RunningJobs.of(running, self.patterns)
+        self._allocations: _KnownAllocations | None = None
         if before is not None:
             self.waiting = _merged(before.waiting, gone, self.waiting)
-            self.running = _merged(before.running, gone, self.running)
+            self.running = _merged(before.running, gone, begun).with_jobs([jobs[number] for number in ran_on])
             self.suspended = _same(before.suspended, jobs, self.suspended)
             self.completing = _same(before.completing, jobs, self.completing)
-            self._allocations = before._allocations
+            self._allocations = _merged_allocations(before, gone, begun, self.running)
 
     def allocations_on(self, node_arrays: NodeArrays) -> RunningAllocations:
         """The allocations of the running jobs; kept for as long as neither nodes nor running jobs change."""
         known = self._allocations
-        if known is None or known[0] is not node_arrays or known[1] is not self.running:
-            known = self._allocations = (node_arrays, self.running, RunningAllocations.of(self.running, node_arrays))
-        return known[2]
+        if known is None or known[0] is not node_arrays:
+            known = self._allocations = node_arrays, RunningAllocations.of(self.running, node_arrays)
+        return known[1]
 
     @property
     def others(self) -> list[Job]:
@@ -190,6 +200,7 @@ class JobArrays:
         return found
 
 
+_KnownAllocations = tuple[NodeArrays, RunningAllocations]
 Columns = TypeVar("Columns", WaitingJobs, RunningJobs)
 
 
@@ -203,6 +214,32 @@ def _merged(old: Columns, gone: Sequence[int], new: Columns) -> Columns:
     at = np.searchsorted(old.ids[kept], new.ids)
     columns = (np.insert(column[kept], at, more) for column, more in zip(old, new, strict=True))
     return type(old)(*columns)
+
+
+def _ran_on(old: Job, job: Job) -> bool:
+    """Whether a running job is as before, but for its run time: most are, in every poll."""
+    return old.allocations is job.allocations and job.runs and differ_in_run_time_only(old, job)
+
+
+def _merged_allocations(
+    before: JobArrays, gone: Sequence[int], begun: RunningJobs, running: RunningJobs
+) -> _KnownAllocations | None:
+    """The allocations of ``running``, from those known before: without those of ``gone``, with those of ``begun``."""
+    known, old = before._allocations, before.running
+    if known is None or running.cpus is old.cpus:
+        return known
+    node_arrays, allocations = known
+    kept = ~np.isin(old.ids, np.array(gone, dtype=np.int64))[allocations.owners]
+    parts = [RunningAllocations(*(column[kept] for column in allocations)), RunningAllocations.of(begun, node_arrays)]
+    owners = [
+        np.searchsorted(running.ids, ids[part.owners]) for ids, part in zip((old.ids, begun.ids), parts, strict=True)
+    ]
+    columns = [
+        np.concatenate(column)
+        for column in zip(*(part._replace(owners=at) for part, at in zip(parts, owners, strict=True)), strict=True)
+    ]
+    order = np.argsort(columns[1], kind="stable")
+    return node_arrays, RunningAllocations(*(column[order] for column in columns))
 
 
 def _same(old: Iterable[Job], jobs: Mapping[int, Job], new: Sequence[Job]) -> list[Job]:

@@ -9,19 +9,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 from omfs_daemon.cluster.job_refs import lists_of, split_ref
-from omfs_daemon.cluster.jobs import Allocation, Job, JobState, with_run_time
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.units import Units
-from omfs_daemon.errors import GatewayError, ParseError
+from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands.ask_limits import ask_limits
 from omfs_daemon.slurm.commands.job_details import JobDetails
-from omfs_daemon.slurm.commands.job_rows import JobRows, is_same_but_for_time_used, new_secret
+from omfs_daemon.slurm.commands.job_rows import JobRows, new_secret
+from omfs_daemon.slurm.commands.known_jobs import KnownJobs
 from omfs_daemon.slurm.commands.refusals import parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput, Runner, failure, run_command
 from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRefusal, SlurmSettings, WaitingFilter
@@ -32,7 +32,6 @@ _CHUNK = 100  # refs in one command
 # its own of each task where an order names not all tasks of an array.
 _MOST_BYTES = 96 * 1024
 _ADMIN_COMMENT_KEPT = 60_000  # a command takes no argument of more than 128 KiB
-_REQUESTS_PER_JOB = 3  # that are kept: one by its text and one by its value for each job, and some of other polls
 _SHOWN = 120
 _REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,-]+\]))?")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -41,15 +40,6 @@ _TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
 
 # squeue's states, except "pending", in which a job has not ended.
 _BEGUN = "configuring,running,suspended,completing,stopped,signaling,stage_out,resizing,special_exit"
-
-_MadeOf = tuple[parse.JobRow, str, bool, tuple[Allocation, ...] | None]
-
-
-class _KnownJob(NamedTuple):
-    """A job and the arguments of ``parse.job`` that it was made of."""
-
-    made_of: _MadeOf
-    job: Job
 
 
 class CommandGateway:
@@ -66,10 +56,8 @@ class CommandGateway:
         self._release: SlurmRelease | None = None
         self._settings: SlurmSettings | None = None
         self._job_rows = JobRows()
-        self._known: dict[str, _KnownJob] = {}
-        self._requests: parse.Requests = {}
+        self._known = KnownJobs()
         self._details = JobDetails(self._run)
-        self._seen: set[str] = set()
 
     @property
     def name(self) -> str:
@@ -85,11 +73,10 @@ class CommandGateway:
             asked = aside.submit(self._excluded)
             rows = self._job_rows.read(self._print(self._job_rows), self._known_release())
             excluded = asked.result()
-        unseen = [row for row in rows if row.job_id not in excluded and row.job_id not in self._seen]
+        unseen = [row for row in rows if row.job_id not in excluded and row.job_id not in self._known]
         new = [row for row in unseen if parse.row_state(row) is JobState.PENDING]
         if new:  # submitted between the two answers
             excluded |= self._excluded(*_naming(row.job_id for row in new))
-        self._seen = {row.job_id for row in rows}
         return self.jobs_of(rows, excluded)
 
     def jobs_at_once(self, waiting: Sequence[WaitingFilter]) -> list[Job]:
@@ -117,24 +104,9 @@ class CommandGateway:
         return self._jobs(parse_dependencies.dependencies(rows), excluded)
 
     def _jobs(self, rows: Sequence[parse.JobRow], excluded: Mapping[str, str], is_all: bool = True) -> list[Job]:
-        """The jobs of these rows, the same objects as before where nothing has changed; ``is_all``: these are all."""
         memory_counts = self._memory_counts()
         spread = self._details.allocations(rows, memory_counts, forget=is_all)
-        known: dict[str, _KnownJob] = {}
-        for row in rows:
-            job_id = row.job_id
-            made_of = row, excluded.get(job_id, ""), memory_counts, spread.get(job_id, ())
-            old = self._known.get(job_id)
-            if old is not None and old.made_of == made_of:
-                known[job_id] = old
-            else:
-                job = (old and _ran_on(old, made_of)) or parse.job(*made_of, self._requests)
-                known[job_id] = _KnownJob(made_of, job)
-        if is_all:
-            self._known = known
-            if len(self._requests) > _REQUESTS_PER_JOB * len(known):
-                self._requests = {}
-        return [one.job for one in known.values()]
+        return self._known.of(rows, excluded, memory_counts, spread, is_all)
 
     def find(self, job: int | str) -> Job | None:
         try:
@@ -350,17 +322,6 @@ class CommandGateway:
 
 class _NoSuchJobError(GatewayError):
     """squeue was asked for a job that Slurm does not know."""
-
-
-def _ran_on(known: _KnownJob, made_of: _MadeOf) -> Job | None:
-    """The job with a new run time; None if anything else has changed, or a field cannot be read."""
-    (old, *others), (row, *now) = known.made_of, made_of
-    if others != now or known.job.set_aside or not is_same_but_for_time_used(old, row):
-        return None
-    try:
-        return with_run_time(known.job, parse.run_time(row.time_used))
-    except ParseError:
-        return None
 
 
 def _is_named(row: parse.JobRow, job: str) -> bool:

@@ -27,22 +27,22 @@ def new_secret() -> str:
 
 
 class _Known(NamedTuple):
-    """A row with its text before and after TimeUsed."""
+    """A row with its text; ``time_at``: where TimeUsed begins in it."""
 
-    head: str
-    tail: str
+    text: str
+    time_at: int
     row: JobRow
 
     def again(self, text: str, secret: str) -> _Known | None:
         """The same with the TimeUsed of this text; itself if that is the same, None if anything else has changed."""
-        if not (text.startswith(self.head) and text.endswith(self.tail)):
-            return None
-        used = text[len(self.head) : len(text) - len(self.tail)]
-        if used == self.row.time_used:
+        known, begin, row = self
+        if text == known:
             return self
-        if not used or secret in used:
+        end = begin + len(row.time_used) - len(known)  # from the end
+        if text[:begin] != known[:begin] or text[end:] != known[end:]:
             return None
-        return _Known(self.head, self.tail, with_time_used(self.row, used))
+        used = text[begin:end]
+        return None if not used or secret in used else _Known(text, begin, with_time_used(row, used))
 
 
 class _Array(NamedTuple):
@@ -119,12 +119,11 @@ def _new(text: str, secret: str, release: SlurmRelease) -> _Known | None:
         return None
     if len(fields) > _WIDTH:
         raise ParseError(f"squeue printed more than a job: {text[-_SHOWN:]!r}")
-    row = JobRow(*fields)
+    row = JobRow._make(fields)
     shared = release.over_subscribe(row.over_subscribe)
     if shared != row.over_subscribe:
         row = row._replace(over_subscribe=shared)
-    head, tail = secret.join((*fields[:_TIME], "")), secret.join(("", *fields[_TIME + 1 :]))
-    return _Known(head, tail, row)
+    return _Known(text, len(secret.join(fields[:_TIME])) + len(secret), row)
 
 
 def with_time_used(row: JobRow, time_used: str) -> JobRow:

@@ -41,9 +41,11 @@ def _without_names(row: JobRow) -> str:
 
 
 def _may_be_stale(row: JobRow) -> bool:
+    if UNFULFILLED not in row.dependency:
+        return False
     # Of a job that nothing holds Slurm says "Dependency" once it has looked; right after a release it says "None".
     looked_at = row.priority != "0" and row.reason.startswith("Dependency")
-    if UNFULFILLED not in row.dependency or looked_at or row_state(row) is not JobState.PENDING:
+    if looked_at or row_state(row) is not JobState.PENDING:
         return False
     never = FAILED in row.dependency and "?" not in row.dependency
     return not never

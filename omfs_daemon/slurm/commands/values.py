@@ -15,7 +15,8 @@ from omfs_daemon.errors import ParseError
 _NOTHING = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "none", "Unknown"})
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 # The policy counts in 64 bits, so a number that does not fit is none.
-_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_DIGITS = 18
+_WHOLE = re.compile(r"-[0-9]{1,18}")
 _AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)[nc]?")
 _DURATION = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{1,9})")
 _NODE_LIST = re.compile(r"[\w.,\[\]-]+", re.ASCII)
@@ -28,6 +29,7 @@ _NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "Partition_Limit", "INVALID"})
 _GRES_PREFIX = re.compile(r"(?:gres[:/])*")  # "gres:" until 23.02, "gres/" later; users may write it once more
 _IN_PARENTHESES = re.compile(r"\([^)]*\)")
 _NODES_KEPT = 4096
+_TIMES_KEPT = 16384
 # No node has more; users may ask for 18446744073709551610 devices, and the policy counts in 64 bits.
 _MOST_MEMORY = 2**50
 _MOST_GRES = 2**31 - 1
@@ -40,6 +42,8 @@ def text(value: str) -> str:
 
 def whole(value: str) -> int:
     """A whole number."""
+    if value.isdecimal() and value.isascii() and len(value) <= _DIGITS:
+        return int(value)
     if not _WHOLE.fullmatch(value):
         raise ParseError(f"not a whole number: {value[:80]!r}")
     return int(value)
@@ -58,6 +62,7 @@ def epoch(value: str) -> float | None:
     return None if value in _NOTHING else float(whole(value))
 
 
+@lru_cache(maxsize=_TIMES_KEPT)
 def duration(value: str) -> float:
     """``1-02:03:04``, ``2:03:04`` or ``3:04`` in seconds; infinite for UNLIMITED."""
     if value in _NO_LIMIT:
