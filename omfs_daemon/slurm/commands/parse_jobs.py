@@ -33,12 +33,6 @@ SINGLETON = "singleton"
 
 _CPU = "cpu"  # of tres-per-task
 
-# What _request reads.
-_REQUESTED = attrgetter(
-    *("partition", "tres", "cpus", "tasks", "min_cpus", "nodes", "max_nodes", "min_memory", "tres_per_job"),
-    *("tres_per_node", "tres_per_socket", "tres_per_task", "over_subscribe", "features", "required_nodes"),
-)
-
 Value = TypeVar("Value")
 Requests = dict[Hashable, JobRequest]
 """Requests by the text of which they were made, and by themselves: equal ones are one object."""
@@ -130,6 +124,15 @@ _STATES = {
     **dict.fromkeys(("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"), JobState.ENDED),
     **dict.fromkeys(("RECONFIG_FAIL", "REVOKED", "UPDATE_DB"), JobState.ENDED),
 }
+
+
+# What a request does not depend on; the other fields may be the same for many jobs.
+_NOT_REQUESTED = {
+    *("job_id", "array_job_id", "array_task_id", "het_job_id", "reason", "user", "uid", "account", "qos", "licenses"),
+    *("node_list", "priority", "nice", "submit", "eligible", "dependency", "reservation", "start", "time_used"),
+    *("time_limit", "deadline", "restarts", "requeue", "batch", "name", "comment", "admin_comment"),
+}
+_requested = attrgetter(*(name for name in JobRow._fields if name not in _NOT_REQUESTED))
 
 
 def job_format(secret: str, release: SlurmRelease) -> str:
@@ -302,7 +305,7 @@ def _hold(row: JobRow) -> Hold:
 
 
 def _shared_request(row: JobRow, excluded_nodes: str, memory_counts: bool, known: Requests) -> JobRequest:
-    key = (excluded_nodes, memory_counts, _REQUESTED(row))
+    key = (excluded_nodes, memory_counts, _requested(row))
     found = known.get(key)
     if found is None:
         request = _request(row, excluded_nodes, memory_counts)
