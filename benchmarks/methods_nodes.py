@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks import methods_common as common
 from benchmarks.methods_common import MB, USER, WHERE, Place, Times
-from omfs_daemon.daemon.node_client.node_answers import Answer
+from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer
 from omfs_daemon.daemon.node_client.transport import Local
 from omfs_daemon.omfs_node.movers import system_calls
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
@@ -53,7 +53,7 @@ class OnNodes:
         self._slurm.command("scancel", str(job), check=False)
         common.until(lambda: not self._slurm.command("squeue", "-h", "-j", str(job), check=False).stdout, "its end")
 
-    def order(self, job: int, do: str, **more: object) -> tuple[float, Answer]:
+    def order(self, job: int, do: str, **more: object) -> tuple[float, OmfsNodeAnswer]:
         """Have omfs-node do it; seconds with all that belongs to it, and its answer."""
         request = {"do": do, "method": self.method, "job": job, "uid": USER, "options": self.options()}
         request |= {"slurm": {"conf": str(self._slurm.conf)}, **more}

@@ -8,7 +8,7 @@ from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.config.build import node_licenses
 from omfs_daemon.config.job_submit_conf import plugin_settings
 from omfs_daemon.config.schema import Config
-from omfs_daemon.daemon.node_client.node_answers import Answer
+from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer
 from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes, transport
 from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.errors import ConfigError, OmfsError
@@ -76,12 +76,12 @@ def _on_nodes(config: Config, methods: Sequence[str], nodes: Sequence[str]) -> l
     return node_findings(methods, answers, config.nodes.command)
 
 
-def _probed(config: Config, nodes_transport: Transport, nodes: Sequence[str]) -> dict[str, Answer]:
+def _probed(config: Config, nodes_transport: Transport, nodes: Sequence[str]) -> dict[str, OmfsNodeAnswer]:
     request = {"do": PROBE, "options": options(config, installed()), "slurm": slurm_on_nodes(config)}
     return nodes_transport.run(nodes, request, _PROBE_SECONDS) if nodes else {}
 
 
-def _checked(answer: Answer) -> NodeAnswer:
+def _checked(answer: OmfsNodeAnswer) -> NodeAnswer:
     failure = "" if answer.ok else answer.message or answer.why or "no reason given"
     why_not = {name: "" if one.usable else one.why or "no reason given" for name, one in answer.methods.items()}
     return NodeAnswer(failure, why_not)

@@ -56,9 +56,11 @@ def test_what_slurmctld_forgets_is_ordered_again(restarted: Daemon, method: str,
     daemon.slurm.kill_controller()
     daemon.slurm.start_controller()
     wait_until(lambda: daemon.ask("status", check=False).get("last_poll"), "omfsd to look at Slurm")
-    wait_until(lambda: not daemon.ask("status")["preemptions_under_way"], f"the preemption to end: {daemon.tail()}")
+    wait_until(
+        lambda: not daemon.ask("status")["preemptions_under_way"], lambda: f"the preemption to end: {daemon.tail()}"
+    )
     # What Slurm does with a job that it had just started is not ours: it may hold it ("launch failed").
     daemon.slurm.command("scancel", str(urgent))
     daemon.let_end(*bio)
-    wait_until(lambda: has_rest(daemon), f"all jobs to end: {daemon.observation()}; log: {daemon.tail()}")
+    wait_until(lambda: has_rest(daemon), lambda: f"all jobs to end: {daemon.observation()}; log: {daemon.tail()}")
     assert daemon.completed(bio), daemon.tail()

@@ -11,7 +11,7 @@ import pytest
 
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.config.load import parse_config
-from omfs_daemon.daemon.node_client.node_answers import Answer
+from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer
 from omfs_daemon.daemon.node_client.transport import Request
 from omfs_daemon.daemon.root_process.messages import RootProcessError, read_reply
 from omfs_daemon.daemon.root_process.root_process import RootProcess
@@ -31,9 +31,9 @@ class Asked:
     def __init__(self) -> None:
         self.requests: list[tuple[tuple[str, ...], object]] = []
 
-    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, Answer]:
+    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, OmfsNodeAnswer]:
         self.requests.append((tuple(nodes), request.get("uid")))
-        return {node: Answer(ok=True) for node in nodes}
+        return {node: OmfsNodeAnswer(ok=True) for node in nodes}
 
 
 class Stand:
@@ -52,7 +52,7 @@ class Stand:
 
         return wait_until(run, "the job to run")
 
-    def out(self, job: int, *nodes: str) -> dict[str, Answer]:
+    def out(self, job: int, *nodes: str) -> dict[str, OmfsNodeAnswer]:
         request = {"do": "out", "job": job, "method": "pageout", "nodes": nodes, "timeout": 5}
         return read_reply(self.root.reply(json.dumps(request).encode()))
 

@@ -14,7 +14,7 @@ from math import inf
 
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.snapshot import NodeObservations, NodeRoom
-from omfs_daemon.daemon.node_client.node_answers import Answer, failed
+from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer, failed
 from omfs_daemon.daemon.node_client.work_queue import _failed, _may_be_out, _undo, combined_status
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork, NodeWorkState, NodeWorkStatus
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
@@ -28,7 +28,7 @@ _CONNECT = 5.0  # seconds until a node that cannot be reached is given up
 _AT_ONCE = 0.05  # seconds until omfs-node refuses
 _PART_FOR_OUT = 0.8  # of its time; the rest is for putting things back
 
-Answered = Callable[[Answer], None]
+Answered = Callable[[OmfsNodeAnswer], None]
 Request = Mapping[str, object]
 
 
@@ -198,7 +198,7 @@ class Nodes:
     def _begin(
         self, node: str, job: int, request: Request, timeout: float, deadline: float, answered: Answered
     ) -> None:
-        def done(answer: Answer) -> None:
+        def done(answer: OmfsNodeAnswer) -> None:
             self._unlock((job, node))
             if node in self._cut:
                 self._in(max(0.0, deadline + _CONNECT - self.slurm.now), lambda: answered(failed("timeout", "none")))
@@ -209,7 +209,7 @@ class Nodes:
         if self.slurm.now >= deadline:
             done(failed("busy", "another omfs-node works on this job"))
         elif not record.active or all(taken.node != node for taken in record.taken):
-            done(Answer(ok=True, state="none"))
+            done(OmfsNodeAnswer(ok=True, state="none"))
         elif request["do"] == NodeAction.OUT:
             self._out(record, self._part(record, node), request, timeout, done)
         else:
@@ -220,7 +220,7 @@ class Nodes:
         part.stopped = True
         self.slurm.stand_still(record)
         if part.out:
-            self._in(_AT_ONCE, lambda: done(Answer(ok=True, state="out", processes=1)))
+            self._in(_AT_ONCE, lambda: done(OmfsNodeAnswer(ok=True, state="out", processes=1)))
             return
         why = self._trouble(NodeAction.OUT, part.node)
         seconds, most = part.size / self.rate, _PART_FOR_OUT * timeout
@@ -234,7 +234,7 @@ class Nodes:
 
         def moved() -> None:
             if part.moving is not NodeAction.OUT or not self._is_there(record, part):
-                done(Answer(ok=True, state="none"))
+                done(OmfsNodeAnswer(ok=True, state="none"))
                 return
             part.moving = None
             if why or self._room(part.node, method) < part.size:
@@ -247,7 +247,7 @@ class Nodes:
                 self._violated(f"job {record.id} computes on {part.node} while its memory is out")
             took = part.size / self.rate
             size = part.size
-            done(Answer(True, "", "", "out", 1, 1, moved=size, freed=size, seconds=took, slowest=took))
+            done(OmfsNodeAnswer(True, "", "", "out", 1, 1, moved=size, freed=size, seconds=took, slowest=took))
 
         self._in(seconds, moved)
 
@@ -258,7 +258,7 @@ class Nodes:
 
         def moved() -> None:
             if not self._is_there(record, part):
-                done(Answer(ok=True, state="none"))
+                done(OmfsNodeAnswer(ok=True, state="none"))
                 return
             part.moving = None
             others = sum(other.size for _, other in self._resident(part.node) if other is not part)
@@ -270,7 +270,7 @@ class Nodes:
                 self._continue(record, part, "omfs-node")
             took = size / self.rate
             state = "out" if part.stopped else "running"
-            done(Answer(True, "", "", state, 1, 1, moved=size, seconds=took, slowest=took))
+            done(OmfsNodeAnswer(True, "", "", state, 1, 1, moved=size, seconds=took, slowest=took))
 
         self._in(part.size / self.rate if part.out else _AT_ONCE, moved)
 
@@ -382,10 +382,10 @@ class FakeNodeWorkQueue:
         self._now[work.ref] = work
         self._call(work, partial(self._answered, work))
 
-    def _call(self, work: NodeWork, then: Callable[[dict[str, Answer]], None]) -> None:
-        answers: dict[str, Answer] = {}
+    def _call(self, work: NodeWork, then: Callable[[dict[str, OmfsNodeAnswer]], None]) -> None:
+        answers: dict[str, OmfsNodeAnswer] = {}
 
-        def got(node: str, answer: Answer) -> None:
+        def got(node: str, answer: OmfsNodeAnswer) -> None:
             answers[node] = answer
             if len(answers) == len(work.nodes) and not self._is_closed:
                 then(answers)
@@ -393,13 +393,13 @@ class FakeNodeWorkQueue:
         for node in work.nodes:
             self._nodes.ask(node, work.request(), work.timeout, partial(got, node))
 
-    def _answered(self, work: NodeWork, answers: dict[str, Answer]) -> None:
+    def _answered(self, work: NodeWork, answers: dict[str, OmfsNodeAnswer]) -> None:
         seen = combined_status(work, answers, self._time)
         if seen.state is not NodeWorkState.FAILED or work.do is not NodeAction.OUT:
             self._give_back(work, seen)
             return
 
-        def undone(back: dict[str, Answer]) -> None:
+        def undone(back: dict[str, OmfsNodeAnswer]) -> None:
             left = [node for node, answer in answers.items() if _may_be_out(answer) and not back[node].ok]
             message = f"{seen.message}; may still be stopped on {left[0]}" if left else seen.message
             self._give_back(work, _failed(work, seen.why, message, self._time))
@@ -422,8 +422,8 @@ class FakeTransport:
         self._nodes = nodes
         self._pass_time = pass_time
 
-    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, Answer]:
-        answers: dict[str, Answer] = {}
+    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, OmfsNodeAnswer]:
+        answers: dict[str, OmfsNodeAnswer] = {}
         self._nodes.slurm.catch_up()
         for node in nodes:
             self._nodes.ask(node, request, timeout, partial(answers.__setitem__, node))

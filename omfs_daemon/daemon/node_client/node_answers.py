@@ -49,7 +49,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OmfsNodeAnswer:
     """One node's answer. Where ``ok`` is false, only ``why`` (a code), ``message`` (a line), and ``state`` count.
 
     Codes set here: unreachable, timeout, bad_answer; others are omfs-node's. ``moved`` and ``freed`` are bytes,
@@ -70,9 +70,9 @@ class Answer:
     jobs: Mapping[int, Held] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def failed(why: str, message: str) -> Answer:
+def failed(why: str, message: str) -> OmfsNodeAnswer:
     """Stands for an answer that did not come."""
-    return Answer(ok=False, why=why, message=printable_line(message))
+    return OmfsNodeAnswer(ok=False, why=why, message=printable_line(message))
 
 
 def printable_line(text: str) -> str:
@@ -80,7 +80,7 @@ def printable_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in " ".join(text.split()))[:_LINE]
 
 
-def read_answer(printed: bytes) -> Answer:
+def read_answer(printed: bytes) -> OmfsNodeAnswer:
     """The answer in what omfs-node printed; ``bad_answer`` if it is anything but one."""
     if len(printed) > LIMIT:
         return failed("bad_answer", f"more than {LIMIT} bytes")
@@ -91,12 +91,12 @@ def read_answer(printed: bytes) -> Answer:
         return failed("bad_answer", str(error)[:200])
 
 
-def _answer(raw: dict[str, object]) -> Answer:
+def _answer(raw: dict[str, object]) -> OmfsNodeAnswer:
     ok = _flag(raw, "ok")
     state = _one_of(raw, "state", ("", *STATES))
     if not ok:
-        return Answer(False, _code(raw, "why") or "bad_answer", printable_line(_text(raw, "message")), state)
-    return Answer(
+        return OmfsNodeAnswer(False, _code(raw, "why") or "bad_answer", printable_line(_text(raw, "message")), state)
+    return OmfsNodeAnswer(
         ok=True,
         state=state,
         processes=_whole(raw, "processes", _MOST_COUNT),

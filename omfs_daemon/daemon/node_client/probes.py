@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import structlog
 
-from omfs_daemon.daemon.node_client.node_answers import Answer, Held, MethodFacts
+from omfs_daemon.daemon.node_client.node_answers import Held, MethodFacts, OmfsNodeAnswer
 from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.protocol.node_request import PROBE
 
@@ -54,7 +54,7 @@ class Probes:
             "slurm": dict(slurm or {}),
         }
         self._facts: Mapping[str, ProbedNode] = MappingProxyType({})
-        self._unseen: Mapping[str, Answer] = MappingProxyType({})
+        self._unseen: Mapping[str, OmfsNodeAnswer] = MappingProxyType({})
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         if options:
@@ -67,7 +67,7 @@ class Probes:
         facts = self._facts
         return MappingProxyType({node: found for node, found in facts.items() if found.at >= oldest})
 
-    def unseen(self) -> Mapping[str, Answer]:
+    def unseen(self) -> Mapping[str, OmfsNodeAnswer]:
         """The nodes that did not answer the last time, and why."""
         return self._unseen
 
@@ -105,4 +105,4 @@ class Probed(NamedTuple):
 
     methods: frozenset[str] | None = None
     facts: Mapping[str, ProbedNode] = {}
-    unseen: Mapping[str, Answer] = {}
+    unseen: Mapping[str, OmfsNodeAnswer] = {}

@@ -13,7 +13,7 @@ from ClusterShell.Worker.EngineClient import EngineClientEOF
 from ClusterShell.Worker.Rsh import WorkerRsh
 from ClusterShell.Worker.Ssh import WorkerSsh
 
-from omfs_daemon.daemon.node_client.node_answers import LIMIT, Answer, failed
+from omfs_daemon.daemon.node_client.node_answers import LIMIT, OmfsNodeAnswer, failed
 from omfs_daemon.daemon.node_client.transport import (
     GRACE,
     STDERR_BYTES,
@@ -96,13 +96,13 @@ class Remote:
         self._settings: dict[str, object] = {name: value for name, value in settings.items() if value}
         self._settings |= {"fanout": fanout, "connect_timeout": connect_timeout}
 
-    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, Answer]:
+    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, OmfsNodeAnswer]:
         nodes, answers = valid_names(nodes)
         if nodes:
             answers |= _in_own_thread(lambda: self._run(nodes, request, timeout), len(nodes))
         return {node: answers.get(node, failed("unreachable", "nothing came back")) for node in (*nodes, *answers)}
 
-    def _run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, Answer]:
+    def _run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, OmfsNodeAnswer]:
         limit = timeout + self._grace + self._connect_timeout
         task = task_self()
         try:
@@ -147,7 +147,7 @@ class _Listener(EventHandler):  # type: ignore[misc]
     def ev_close(self, worker: Any, timedout: bool) -> None:
         self._timed_out = timedout
 
-    def answer(self) -> Answer:
+    def answer(self) -> OmfsNodeAnswer:
         if self._received > _MOST:
             return failed("bad_answer", f"more than {_MOST} bytes")
         if self._timed_out:
@@ -155,9 +155,9 @@ class _Listener(EventHandler):  # type: ignore[misc]
         return answer_of(self._code, bytes(self._printed), bytes(self._errors))
 
 
-def _in_own_thread(work: Any, count: int) -> dict[str, Answer]:
+def _in_own_thread(work: Any, count: int) -> dict[str, OmfsNodeAnswer]:
     """ClusterShell keeps a task, with its state, for each thread forever: a thread of its own leaves none."""
-    done: list[dict[str, Answer]] = []
+    done: list[dict[str, OmfsNodeAnswer]] = []
     errors: list[Exception] = []
 
     def run() -> None:

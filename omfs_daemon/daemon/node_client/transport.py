@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from omfs_daemon.daemon.node_client.node_answers import Answer, failed, printable_line, read_answer
+from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer, failed, printable_line, read_answer
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.protocol.node_request import VERSION
 
@@ -34,7 +34,7 @@ _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
 class Transport(Protocol):
     """Sends one request to several nodes. Thread-safe."""
 
-    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, Answer]:
+    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, OmfsNodeAnswer]:
         """The answer of each node, whatever happens; ``timeout``: seconds that omfs-node itself may take.
 
         ``node`` and ``timeout`` are put into the request here.
@@ -54,14 +54,14 @@ class Local:
         self._grace = grace
         self._environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", **(variables or {})}
 
-    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, Answer]:
+    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, OmfsNodeAnswer]:
         nodes, answers = valid_names(nodes)
         if nodes:
             with ThreadPoolExecutor(min(self._fanout, len(nodes)), thread_name_prefix="omfs-node") as pool:
                 answers |= zip(nodes, pool.map(lambda node: self._one(node, request, timeout), nodes), strict=True)
         return answers
 
-    def _one(self, node: str, request: Request, timeout: float) -> Answer:
+    def _one(self, node: str, request: Request, timeout: float) -> OmfsNodeAnswer:
         try:
             process = subprocess.Popen(
                 self._command,
@@ -86,7 +86,7 @@ class Local:
         return answer_of(process.returncode, printed, errors)
 
 
-def valid_names(nodes: Sequence[str]) -> tuple[list[str], dict[str, Answer]]:
+def valid_names(nodes: Sequence[str]) -> tuple[list[str], dict[str, OmfsNodeAnswer]]:
     """The valid node names; the others are answered at once."""
     invalid = {node: failed("unreachable", f"{node!r} is no name of a node") for node in nodes if not _NODE.match(node)}
     return [node for node in dict.fromkeys(nodes) if node not in invalid], invalid
@@ -96,7 +96,7 @@ def request_text(request: Request, node: str, timeout: float) -> bytes:
     return json.dumps({"version": VERSION, **request, "node": node, "timeout": timeout}).encode()
 
 
-def answer_of(code: int | None, printed: bytes, errors: bytes) -> Answer:
+def answer_of(code: int | None, printed: bytes, errors: bytes) -> OmfsNodeAnswer:
     """Exit code 0 means that an answer was printed; ssh uses 255 for its own failures."""
     if code == 0:
         return read_answer(printed)

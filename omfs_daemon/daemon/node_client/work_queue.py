@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from omfs_daemon.daemon.node_client.node_answers import Answer, failed, printable_line
+from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer, failed, printable_line
 from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork, NodeWorkState, NodeWorkStatus, with_costs_of
 from omfs_daemon.protocol.node_request import MIXED, MOVED_OUT, NO_PROCESS
@@ -135,7 +135,7 @@ class ThreadedWorkQueue:
                 return _failed(work, seen.why, message, self._clock())
         return seen
 
-    def _call(self, work: NodeWork) -> dict[str, Answer]:
+    def _call(self, work: NodeWork) -> dict[str, OmfsNodeAnswer]:
         try:
             answers = self._transport.run(work.nodes, work.request(), work.timeout)
         except Exception as error:  # a thread that dies would leave the job under way forever
@@ -143,7 +143,7 @@ class ThreadedWorkQueue:
         return {node: answers.get(node, failed("unreachable", "no answer")) for node in work.nodes}
 
 
-def combined_status(work: NodeWork, answers: Mapping[str, Answer], now: float) -> NodeWorkStatus:
+def combined_status(work: NodeWork, answers: Mapping[str, OmfsNodeAnswer], now: float) -> NodeWorkStatus:
     """Work is done when every node has done it; "out" only if there was a process to move out."""
     bad = [(node, answer) for node, answer in answers.items() if not answer.ok]
     if bad or not answers:
@@ -156,7 +156,7 @@ def combined_status(work: NodeWork, answers: Mapping[str, Answer], now: float) -
             return _failed(work, "not_verified", f"{still[0]}: {answers[still[0]].state} after it was moved out", now)
         if not any(answer.processes for answer in answers.values()):
             return _failed(work, "no_process", "no node has a process of this job", now)
-    every: Sequence[Answer] = list(answers.values())
+    every: Sequence[OmfsNodeAnswer] = list(answers.values())
     return NodeWorkStatus(
         work.do,
         work.method,
@@ -192,7 +192,7 @@ def _undo(work: NodeWork) -> NodeWork:
     )
 
 
-def _may_be_out(answer: Answer) -> bool:
+def _may_be_out(answer: OmfsNodeAnswer) -> bool:
     """omfs-node undoes what it could not complete; so only if it was done, or if that is unknown."""
     return answer.ok or answer.why in ("timeout", "unreachable", "bad_answer", "fault") or answer.state == MIXED
 

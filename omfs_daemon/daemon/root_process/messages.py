@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from omfs_daemon.daemon.node_client.node_answers import Answer
+from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer
 from omfs_daemon.errors import OmfsError
 
 MOST_BYTES = 1 << 20
@@ -72,7 +72,7 @@ SLURM = "slurm"
 """The key of Slurm's answer to a question among the answers: its ``message`` is as ``put_question`` returns it."""
 
 _REQUEST: TypeAdapter[RootRequest] = TypeAdapter(Annotated[RootRequest, Field(discriminator="do")])
-_ANSWERS = TypeAdapter(dict[str, Answer])
+_ANSWERS = TypeAdapter(dict[str, OmfsNodeAnswer])
 
 
 def request_bytes(request: RootRequest) -> bytes:
@@ -90,12 +90,12 @@ def read_root_request(text: bytes) -> RootRequest:
         raise RootProcessError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def reply_bytes(answers: Mapping[str, Answer], refusal: str = "") -> bytes:
+def reply_bytes(answers: Mapping[str, OmfsNodeAnswer], refusal: str = "") -> bytes:
     """``refusal``: why nothing was done, "" if it was."""
     return json.dumps({"refusal": refusal, "answers": answers}, default=_plain).encode()
 
 
-def read_reply(text: bytes) -> dict[str, Answer]:
+def read_reply(text: bytes) -> dict[str, OmfsNodeAnswer]:
     """The nodes' answers, none where no node was asked; RootProcessError with the refusal, or if there is no reply."""
     if not text:
         raise RootProcessError("the root process has ended: restart omfsd")
@@ -106,7 +106,7 @@ def read_reply(text: bytes) -> dict[str, Answer]:
 
 
 def _plain(value: object) -> object:
-    """For json: an Answer and its parts."""
+    """For json: an OmfsNodeAnswer and its parts."""
     if isinstance(value, Mapping):
         return dict(value)
     if dataclasses.is_dataclass(value):

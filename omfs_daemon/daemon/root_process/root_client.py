@@ -9,7 +9,7 @@ from math import ceil
 import structlog
 
 from omfs_daemon.config.schema import Config
-from omfs_daemon.daemon.node_client.node_answers import Answer, failed
+from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer, failed
 from omfs_daemon.daemon.node_client.service import transport
 from omfs_daemon.daemon.node_client.transport import Request, Transport
 from omfs_daemon.daemon.root_process.messages import (
@@ -43,7 +43,7 @@ class RootClient:
         self._fanout = fanout
         self._has_ended = False
 
-    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, Answer]:
+    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, OmfsNodeAnswer]:
         rounds = ceil(len(nodes) / self._fanout)
         try:
             answers = self._ask(_root_request(nodes, request, timeout), rounds * (timeout + _MORE_SECONDS))
@@ -73,7 +73,7 @@ class RootClient:
         self._has_ended = True
         self._requests.close()
 
-    def _ask(self, request: RootRequest, limit: float) -> dict[str, Answer]:
+    def _ask(self, request: RootRequest, limit: float) -> dict[str, OmfsNodeAnswer]:
         ours, theirs = socket.socketpair()
         with ours:
             try:

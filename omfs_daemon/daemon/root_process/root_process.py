@@ -19,7 +19,7 @@ import structlog
 
 from omfs_daemon.config.load import load
 from omfs_daemon.config.schema import WAKE_FILE, Config
-from omfs_daemon.daemon.node_client.node_answers import Answer, failed
+from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer, failed
 from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes
 from omfs_daemon.daemon.node_client.transport import Request, Transport
 from omfs_daemon.daemon.root_process.messages import (
@@ -89,7 +89,7 @@ class RootProcess:
             self._log.exception("root_request_failed")
             return reply_bytes({}, f"{type(error).__name__}: {error}")
 
-    def _do(self, text: bytes) -> dict[str, Answer]:
+    def _do(self, text: bytes) -> dict[str, OmfsNodeAnswer]:
         match read_root_request(text):
             case JobWorkRequest() as work:
                 return self._work(work)
@@ -100,12 +100,12 @@ class RootProcess:
             case WakeFileRequest():
                 self._give_wake_file()
             case QuestionRequest(job=job, nodes=nodes):
-                return {SLURM: Answer(ok=True, message=self._ask(job, nodes))}
+                return {SLURM: OmfsNodeAnswer(ok=True, message=self._ask(job, nodes))}
             case ReloadRequest():
                 self._options = options(load(self._path), installed())
         return {}
 
-    def _work(self, wanted: JobWorkRequest) -> dict[str, Answer]:
+    def _work(self, wanted: JobWorkRequest) -> dict[str, OmfsNodeAnswer]:
         if wanted.method not in self._options:
             raise RootProcessError(f"{wanted.method[:40]!r} is no method on nodes that a class names")
         job = self._job(wanted.job)
@@ -143,7 +143,9 @@ class RootProcess:
                 return row
         raise RootProcessError(f"Slurm has no job {job_id} that has not ended")
 
-    def _run(self, nodes: Sequence[str], known: set[str], request: Request, timeout: float) -> dict[str, Answer]:
+    def _run(
+        self, nodes: Sequence[str], known: set[str], request: Request, timeout: float
+    ) -> dict[str, OmfsNodeAnswer]:
         if self._nodes is None:
             raise RootProcessError("no worker for the nodes is configured")
         strange = {node: failed("not_on_node", "Slurm does not show it there") for node in nodes if node not in known}

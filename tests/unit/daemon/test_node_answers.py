@@ -27,7 +27,7 @@ PROBE: dict[str, Any] = {
 }
 
 
-def read(raw: object) -> answers.Answer:
+def read(raw: object) -> answers.OmfsNodeAnswer:
     return answers.read_answer(json.dumps(raw).encode())
 
 

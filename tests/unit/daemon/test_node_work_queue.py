@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from omfs_daemon.daemon.node_client.node_answers import Answer, Held, MethodFacts, failed
+from omfs_daemon.daemon.node_client.node_answers import Held, MethodFacts, OmfsNodeAnswer, failed
 from omfs_daemon.daemon.node_client.probes import Probes
 from omfs_daemon.daemon.node_client.transport import Request
 from omfs_daemon.daemon.node_client.work_queue import NodeAction, NodeWork, NodeWorkState, ThreadedWorkQueue
@@ -17,8 +17,8 @@ from tests.support.waiting import LIMIT, wait_until
 
 OUT = NodeWork("7", 7, 1000, ("n1", "n2"), NodeAction.OUT, "pageout", timeout=5)
 IN = replace(OUT, do=NodeAction.IN, resume=True)
-GONE_OUT = Answer(True, state="out", processes=2, stopped=2, moved=100, freed=90, seconds=2.0, slowest=1.0)
-RUNS = Answer(True, state="running", processes=2)
+GONE_OUT = OmfsNodeAnswer(True, state="out", processes=2, stopped=2, moved=100, freed=90, seconds=2.0, slowest=1.0)
+RUNS = OmfsNodeAnswer(True, state="running", processes=2)
 
 
 class FakeTransport:
@@ -27,11 +27,11 @@ class FakeTransport:
     def __init__(self) -> None:
         self.calls: list[tuple[tuple[str, ...], dict[str, Any]]] = []
         self.gates: dict[int, threading.Event] = {}
-        self.answer: Callable[[str, Mapping[str, Any]], Answer] = lambda _, request: (
+        self.answer: Callable[[str, Mapping[str, Any]], OmfsNodeAnswer] = lambda _, request: (
             GONE_OUT if request["do"] == "out" else RUNS
         )
 
-    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, Answer]:
+    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, OmfsNodeAnswer]:
         asked: dict[str, Any] = dict(request)
         self.calls.append((tuple(nodes), asked))
         gate = self.gates.get(asked.get("job", 0))
@@ -93,7 +93,7 @@ def test_one_node_fails_so_all_are_brought_back(work_queue: ThreadedWorkQueue, t
     assert transport.calls[1][1]["continue"] is True
 
 
-def default_answer(request: Mapping[str, Any]) -> Answer:
+def default_answer(request: Mapping[str, Any]) -> OmfsNodeAnswer:
     return GONE_OUT if request["do"] == "out" else RUNS
 
 
@@ -115,13 +115,13 @@ def test_a_node_that_cannot_be_brought_back_is_named(work_queue: ThreadedWorkQue
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (Answer(True, state="none"), "no_process"),
-        (Answer(True, state="mixed", processes=3), "not_verified"),
-        (Answer(True, state="", processes=3), "not_verified"),
+        (OmfsNodeAnswer(True, state="none"), "no_process"),
+        (OmfsNodeAnswer(True, state="mixed", processes=3), "not_verified"),
+        (OmfsNodeAnswer(True, state="", processes=3), "not_verified"),
     ],
 )
 def test_an_ok_that_proves_nothing_is_a_failure(
-    work_queue: ThreadedWorkQueue, transport: FakeTransport, answer: Answer, why: str
+    work_queue: ThreadedWorkQueue, transport: FakeTransport, answer: OmfsNodeAnswer, why: str
 ) -> None:
     transport.answer = lambda _, request: answer if request["do"] == "out" else RUNS
     work_queue.ask(OUT)
@@ -230,7 +230,7 @@ def test_one_at_a_time_for_a_job_also_when_it_was_forgotten_and_asked_again(
 
 
 def test_a_broken_transport_is_a_failure(work_queue: ThreadedWorkQueue, transport: FakeTransport) -> None:
-    def broken(*_: object) -> Answer:
+    def broken(*_: object) -> OmfsNodeAnswer:
         raise RuntimeError("no\nmore sockets")
 
     transport.answer = broken
@@ -254,7 +254,7 @@ class Clock:
         return self.now
 
 
-FACTS = Answer(True, methods={"pageout": MethodFacts(True, "", 9)}, jobs={7: Held(5)})
+FACTS = OmfsNodeAnswer(True, methods={"pageout": MethodFacts(True, "", 9)}, jobs={7: Held(5)})
 
 
 def test_probes_keep_the_last_facts_for_three_intervals(transport: FakeTransport) -> None:

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import WAKE_FILE
-from omfs_daemon.daemon.node_client.node_answers import Answer, MethodFacts
+from omfs_daemon.daemon.node_client.node_answers import MethodFacts, OmfsNodeAnswer
 from omfs_daemon.daemon.node_client.transport import Request
 from omfs_daemon.daemon.root_process import own_user
 from omfs_daemon.daemon.root_process.messages import MOST_BYTES, RootProcessError, read_reply, read_root_request
@@ -69,13 +69,13 @@ class Nodes:
         self.asked: list[tuple[list[str], Request]] = []
         self.slow: dict[str, threading.Event] = {}
 
-    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, Answer]:
+    def run(self, nodes: Sequence[str], request: Request, timeout: float) -> dict[str, OmfsNodeAnswer]:
         for node in nodes:
             if node in self.slow:
                 assert self.slow[node].wait(LIMIT)
         self.asked.append((list(nodes), request))
         facts = {"pageout": MethodFacts(True, free=5)}
-        return {node: Answer(ok=True, state="out", processes=3, methods=facts) for node in nodes}
+        return {node: OmfsNodeAnswer(ok=True, state="out", processes=3, methods=facts) for node in nodes}
 
 
 def row(job_id: int, uid: str = OWNER, nodes: str = "n1") -> JobRow:
@@ -96,7 +96,7 @@ class Stand:
     def configure(self, minimum: int) -> None:
         self.path.write_text(CONFIG.format(run_dir=self.path.parent, minimum=minimum))
 
-    def ask(self, **request: object) -> dict[str, Answer]:
+    def ask(self, **request: object) -> dict[str, OmfsNodeAnswer]:
         return read_reply(self.root.reply(json.dumps(request).encode()))
 
 
@@ -271,7 +271,7 @@ def test_nothing_else_is_given_away(stand: Stand, planted: str, tmp_path: Path) 
 def test_requests_do_not_wait_for_each_other(stand: Stand, client: RootClient) -> None:
     stand.nodes.slow["n1"] = threading.Event()
     request = {"do": "out", "job": 7, "method": "pageout", "uid": 0, "options": {"minimum_bytes": 0}}
-    answers: dict[str, Answer] = {}
+    answers: dict[str, OmfsNodeAnswer] = {}
     slow = threading.Thread(target=lambda: answers.update(client.run(["n1"], request, 5)))
     slow.start()
     assert client.run(["n2"], request, 5)["n2"].ok
