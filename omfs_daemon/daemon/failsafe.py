@@ -38,11 +38,13 @@ from omfs_daemon.policy.rules.queue_order import Band, band_of, own_nice
 from omfs_daemon.preemption.desired import RANK, Desired, WantedField, WantedHold
 from omfs_daemon.preemption.effects import state_after
 from omfs_daemon.preemption.follow_up import found_in_slurm, waits_after_checkpoint
+from omfs_daemon.preemption.methods.base import NodeOrder
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, licenses_of
 from omfs_daemon.preemption.reconcile import reconcile
+from omfs_daemon.preemption.restart import after_restart, of_other_boots
 from omfs_daemon.preemption.state import State
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Gateway, OrderRefusal
@@ -190,6 +192,7 @@ class _Failsafe:
 
     def release_everything(self) -> int:
         """The exit code."""
+        self._repeat_forgotten()
         first = self.observe()
         stopped = [job for job in first.stopped if not self._nodes.bring_in(job, _method(first, job), resume=True)]
         fitting = first.observation.fit_together(first.suspended)
@@ -214,6 +217,19 @@ class _Failsafe:
             refused=[f"{brief_ref(refusal.ref)}: {refusal.message}" for refusal in refusals],
         )
         return int(left.is_anything_left)
+
+    def _repeat_forgotten(self) -> None:
+        """What slurmctld has forgotten since the daemon died: a job whose processes have stopped or ended is shown as
+        running, for ever. Nobody wants these jobs to stay preempted, so they go on or wait."""
+        boot, observer = self._gateway.settings().values.get("BOOT_TIME", ""), Observer(self._gateway, self._clock)
+        if not (asked_for := of_other_boots(self._state, boot)):
+            return
+        observation = Observation(observer.poll())
+        observation = observation.with_ended(observer.ended(observation, asked_for))
+        unwanted = replace(self._state, preempted={}, preemptions={})
+        effects = after_restart(unwanted, observation, boot, self._clock()).effects
+        self._send(order for chain in effects.chains for order in chain.transitions if not isinstance(order, NodeOrder))
+        self._state = state_after(self._state, effects.records)
 
     def observe(self) -> _Left:
         """Nothing is wanted any more: what is missing for that."""

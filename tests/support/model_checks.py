@@ -80,9 +80,12 @@ def _unfair(site: ModelSite) -> list[str]:
         cpus = sum(allocation.cpus for allocation in job.allocations) if job.holds_cpus else 0
         for index in tree.leaf(job.account).path:
             used[index] += cpus
-    for preemption in site.journal.state.preemptions.values():
-        for index in tree.leaf(preemption.preemptor.account).path:
-            used[index] += sum(allocation.cpus for allocation in preemption.preemptor.allocations)
+    starting = [(one.preemptor.account, one.preemptor.allocations) for one in site.journal.state.preemptions.values()]
+    if report.plan is not None:
+        starting += [(start.account, start.allocations) for start in (*report.plan.starts, *report.plan.promises)]
+    for account, allocations in starting:
+        for index in tree.leaf(account).path:
+            used[index] += sum(allocation.cpus for allocation in allocations)
     entitled = tree.entitled(sum(node.cpus for node in report.snapshot.nodes.values() if node.up))
     return [
         f"job {victim.ref} of {victim.account} gives to {planned.preemptor} of {planned.account}"
