@@ -483,16 +483,15 @@ local function largest(found, asked, partitions)
   return most.nodes > 0 and most or nil
 end
 
--- Whether Slurm refuses the job at submit, or does not let it wait, since no nodes of its partitions could run it.
-local function is_refused_by_slurm(found, job, asked, most)
-  local nodes, cpus = number_of(job.min_nodes) or 1, number_of(job.min_cpus) or 1
-  if nodes > most.nodes or cpus > most.total then
-    return job.immediate == 1 or line(found, "limits") or asked.partition:find(",", 1, true) ~= nil
-  end
-  local most_nodes = math.min(number_of(job.max_nodes) or most.nodes, most.nodes)
+-- Whether no nodes of its partitions could run the job. Slurm refuses it then, or lets it wait for more nodes, as its
+-- release does.
+local function is_impossible(job, most)
+  local cpus, most_nodes = number_of(job.min_cpus) or 1, math.min(number_of(job.max_nodes) or most.nodes, most.nodes)
   local memory = math.max(number_of(job.min_mem_per_node) or 0, number_of(job.min_mem_per_cpu) or 0)
   local on_node = number_of(job.pn_min_cpus, NO_VAL16) or 1
-  return most.known and (on_node > most.cpus or cpus > most_nodes * most.cpus or memory > most.memory)
+  return (number_of(job.min_nodes) or 1) > most.nodes
+    or cpus > most.total
+    or most.known and (on_node > most.cpus or cpus > most_nodes * most.cpus or memory > most.memory)
 end
 
 -- Whether the number of CPUs cannot be told from the request: they may be rounded up to sockets, or come with devices.
@@ -558,14 +557,14 @@ local function is_for_later(job)
   return is_given(job.dependency) or (job.begin_time or 0) > os.time()
 end
 
--- Whether the job needs no hold: Slurm refuses it, or its account has room for it, where it counts from now on.
+-- Whether the job needs no hold: it is Slurm's to refuse, or its account has room for it, where it counts from now on.
 local function needs_no_hold(conf, asked, job, partitions)
   local found, is_fresh = admission(conf)
   if not is_fresh then
     return false
   end
   local most = largest(found, asked, partitions)
-  if most and is_refused_by_slurm(found, job, asked, most) then
+  if most and is_impossible(job, most) then
     return true
   elseif asked.urgent then
     return false

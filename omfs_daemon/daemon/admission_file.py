@@ -3,7 +3,6 @@ heartbeat. job_submit.lua lets in what fits without a hold, and counts it until 
 
     omfs admission 1 1700000000.123     when Slurm was asked; the rest is as of then
     threads 2                           most threads of a core; absent where a request does not tell the CPUs
-    limits enforced                     EnforcePartLimits
     seen 812 1000 1700000000 2          of a job that the plug-in may count still: id, uid, submit, level of its account
     level 0 12                          CPUs left at a level: an entity of the account tree
     nodes main 4 64 256000              of a partition: nodes, most CPUs and most MB of one node
@@ -53,8 +52,6 @@ def admission_text(snapshot: Snapshot, rules: Rules, room: Iterable[int], settin
     tree, lines = rules.tree, [f"omfs admission 1 {snapshot.taken:.3f}"]
     if does_request_tell_cpus(settings):
         lines.append(f"threads {max((node.threads for node in snapshot.nodes.values()), default=1)}")
-    if settings.get("EnforcePartLimits", "NO").upper() != "NO":
-        lines.append("limits enforced")
     lines += [f"seen {job.id} {job.uid} {int(job.submit)} {level}" for job, level in _let_in(snapshot, rules)]
     lines += [f"level {level} {cpus}" for level, cpus in enumerate(room)]
     for name, partition in snapshot.partitions.items():

@@ -15,7 +15,6 @@ from tests.support.policy_builders import array, held, nodes, rules, running, sn
 SETTINGS = {
     "SelectTypeParameters": "CR_CORE_MEMORY",
     "AllowSpecResourcesUsage": "No",
-    "EnforcePartLimits": "NO",
     "JobSubmitPlugins": "lua",
 }
 
@@ -45,10 +44,6 @@ def test_the_text() -> None:
 def test_an_account_that_owns_all_cpus_has_no_levels() -> None:
     assert "account bio all\n" in text(rules(bio=100))
     assert "others all\n" in text(rules())
-
-
-def test_limits_of_partitions_that_slurm_enforces() -> None:
-    assert "limits enforced\n" in text(rules(), EnforcePartLimits="ANY")
 
 
 @pytest.mark.parametrize("name", ["a\nothers all", "a\rb", "\x00", "a b"])
