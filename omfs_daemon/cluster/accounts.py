@@ -92,6 +92,11 @@ class AccountTree:
         """Each entity's CPUs of ``cpus``, by index: floor(entitlement * cpus) (OMFS, Algorithm 1, line 22)."""
         return [floor(entity.entitlement * cpus) for entity in self.entities]
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether no account is below another."""
+        return all(entity.is_leaf for entity in self.entities)
+
     def entity(self, name: str) -> AccountNode | None:
         return next((entity for entity in self.entities if entity.name == name), None)
 

@@ -23,6 +23,9 @@ from omfs_daemon.policy.rules.job_kinds import JobKind, JobKinds
 from omfs_daemon.policy.victims.eligibility import has_preemptions_left, is_mature
 from omfs_daemon.policy.victims.method_availability import MethodAvailability
 
+SEARCHES = 64
+"""How many needs of one plan may be searched for any fair set of victims; others wait for the next cycle."""
+
 
 class Candidates:
     """The candidates, by index in the order of OMFS: lowest priority first (Algorithm 1, line 33), among equals the job
@@ -66,8 +69,10 @@ class Candidates:
         self.alive: Bools = np.ones(len(self.jobs), dtype=bool)
         self.has_choice = any(self._most_freeing(names) != names[0] for names in set(self.methods))
         self._node_arrays = node_arrays
-        self._allocations = _selected(job_arrays.allocations_on(node_arrays), order, len(running.jobs))
+        self.searches = SEARCHES
+        self.allocations = _selected(job_arrays.allocations_on(node_arrays), order, len(running.jobs))
         self._freed: dict[tuple[int, str], JobResources] = {}
+        self._gres: dict[str, Ints] = {}
         self._touching: dict[tuple[int, ...], tuple[tuple[SuitableNodes, ...], Bools]] = {}
 
     @cached_property
@@ -81,7 +86,7 @@ class Candidates:
     def on(self, mask: Bools) -> Bools:
         """Which jobs are on at least one of these nodes."""
         on: Bools = np.zeros(len(self.jobs), dtype=bool)
-        on[self._allocations.owners[mask[self._allocations.nodes]]] = True
+        on[self.allocations.owners[mask[self.allocations.nodes]]] = True
         return on
 
     def on_suitable(self, suitable: tuple[SuitableNodes, ...]) -> Bools:
@@ -99,12 +104,28 @@ class Candidates:
         found: Bools = np.isin(self._ids, np.array(ids, dtype=np.int64))
         return found
 
-    def cpus_by_node(self, chosen: Bools) -> Ints:
-        """The CPUs of these jobs, by node."""
-        held: Ints = np.zeros(len(self._node_arrays.names), dtype=np.int64)
-        of_chosen = chosen[self._allocations.owners]
-        np.add.at(held, self._allocations.nodes[of_chosen], self._allocations.cpus[of_chosen])
-        return held
+    def places(self, urgent: bool) -> Ints:
+        """By candidate: its place in the order of OMFS, or of UJFB."""
+        if not urgent:
+            return np.arange(len(self.jobs))
+        places: Ints = np.empty(len(self.jobs), dtype=np.int64)
+        places[self.by_remaining] = np.arange(len(self.jobs))
+        return places
+
+    def leave(self, pick: Callable[[int], str]) -> Bools:
+        """By candidate: whether it leaves its nodes if it is preempted by this choice of methods."""
+        if not self.has_choice and all(self._methods[name].leaves for name in {names[0] for names in self.methods}):
+            return np.ones(len(self.jobs), dtype=bool)
+        return np.array([self._methods[pick(at)].leaves for at in range(len(self.jobs))], dtype=bool)
+
+    def gres(self, name: str) -> Ints:
+        """By candidate: how many of this generic resource it has on each of its nodes."""
+        known = self._gres.get(name)
+        if known is None:
+            same = {other for other in self._node_arrays.gres if name in self._node_arrays.same_gres(other)} | {name}
+            counts = [sum(count for own, count in job.request.gres if own in same) for job in self.jobs]
+            known = self._gres[name] = np.array(counts, dtype=np.int64)
+        return known
 
     def freed_by(self, at: int, method: str) -> JobResources:
         """What preempting the job by this method frees."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, combinations, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +16,17 @@ from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.victims.candidates import Candidates
 from omfs_daemon.policy.victims.eligibility import are_borrowers, may_take_all
 from omfs_daemon.policy.victims.need import ResourceNeed
-from omfs_daemon.policy.victims.order import eligible_accounts, victims_in_order, victims_in_order_for_urgent
+from omfs_daemon.policy.victims.node_order import TakingOrder, nodes_in_order
+from omfs_daemon.policy.victims.order import ANY_CPUS, surplus_by_account, victims_in_order, victims_in_order_for_urgent
 
 WINDOWS = 16
-"""The most groups of nodes to try when the victims are scattered; this bounds the time."""
+"""The most groups of neighbors in the order of the nodes that are tried for one need."""
+COMBINATIONS = 70
+"""The most other groups of nodes that are tried for one need: all of 4 nodes among 8."""
+SETS = 256
+"""The most sets of victims that are looked at on one group of nodes when the first one is not fair."""
+MOST_JOBS = 64
+"""The most jobs among which such a set is searched."""
 
 Pick = Callable[[int], str]
 
@@ -38,8 +45,17 @@ def choose_victims(
     jobs may be preempted.
 
     First with each victim's preferred method; if that frees too little (a suspended job keeps its memory), with the
-    method that frees most. First over all nodes in the order of the rules; if those jobs are so scattered that the
-    accounts reach their entitlement before the preemptor fits, by groups of nodes, the emptiest first.
+    method that frees most. For each, until victims are found:
+
+    1. Where the number of nodes is fixed and accounts bound what may be taken: by groups of nodes, first those whose
+       last victim comes first in the order of the rules. So no account reaches its entitlement by giving jobs on nodes
+       that do not help.
+    2. Over all nodes, in the order of the rules.
+    3. By the same groups, any set of victims that is fair: the first in order may bring an account to its entitlement
+       although fewer, larger ones are enough.
+
+    The amount of work is bounded by the constants above and ``Candidates.searches``, never by time, so that the same
+    input gives the same plan.
     """
     node_arrays = free.node_arrays
     least = need.cpus if need.allocations else need.request.cpus
@@ -50,13 +66,21 @@ def choose_victims(
     else:
         touching = candidates.on_suitable(node_arrays.suitable(node_arrays.normalized(need.request)))
     eligible = candidates.alive & touching
+    surplus = surplus_by_account(need, usage, rules)[candidates.leaf]
+    eligible &= surplus > 0
     if not need.urgent:
-        eligible &= candidates.mature & eligible_accounts(need, usage)[candidates.leaf]
+        eligible &= candidates.mature
     if least > free.total + int(candidates.cpus[eligible].sum()):
         return None
     for pick in (candidates.preferred, candidates.most_freeing) if candidates.has_choice else (candidates.preferred,):
         search = _Search(need, candidates, free, usage, rules, pick)
-        choice = search.for_own_cpus(eligible) or search.over(eligible) or search.by_windows(eligible)
+        taking = TakingOrder(candidates.places(need.urgent), eligible, surplus)
+        choice = (
+            search.for_own_cpus(eligible)
+            or search.first_of(search.over, search.groups(taking), eligible)
+            or search.over(eligible)
+            or search.any_fair(taking)
+        )
         if choice is not None:
             return choice
     return None
@@ -70,6 +94,7 @@ class _Search:
     ) -> None:
         self.need, self.candidates, self.free = need, candidates, free
         self.usage, self.rules, self.pick = usage, rules, pick
+        self.is_bounded = not (need.urgent and rules.urgent_may_take_entitled)
 
     def for_own_cpus(self, eligible: Bools) -> VictimChoice | None:
         """The victims for a suspended job among those that have its own CPUs; others would be preempted in vain."""
@@ -79,39 +104,109 @@ class _Search:
 
     def over(self, eligible: Bools, only: Ints | None = None) -> VictimChoice | None:
         """The victims in order among the eligible ones, for a placement on these nodes only (None: anywhere)."""
-        if self.need.urgent:
-            order = victims_in_order_for_urgent(self.candidates, self.usage, self.rules, eligible)
-        else:
-            order = victims_in_order(self.need, self.candidates, self.usage, eligible)
         trial = self.free.copy()
-        taken = self._shortest_prefix(trial, order, only)
+        taken = self._shortest_prefix(trial, self._in_order(eligible), only)
         return self._without_needless(trial, taken, only) if taken is not None else None
 
-    def by_windows(self, eligible: Bools) -> VictimChoice | None:
-        """The same on groups of nodes, starting where the fewest CPUs must be freed."""
+    def groups(self, taking: TakingOrder) -> list[Ints]:
+        """Groups of nodes (their indices, ascending) on which the need might fit, the best ones first; none if
+        nothing bounds what may be taken, since the order over all nodes is then as good."""
         need, node_arrays = self.need, self.free.node_arrays
         request = node_arrays.normalized(need.request)
-        unbounded = need.urgent and self.rules.urgent_may_take_entitled
-        if unbounded or need.allocations or not eligible.any():
-            return None
-        cpus_per_node = -(-request.cpus // request.nodes)
-        by_node = self.candidates.cpus_by_node(eligible)
+        if not self.is_bounded or need.allocations:
+            return []
+        frees_memory = self.candidates.leave(self.pick)
+        found: dict[tuple[int, ...], None] = {}
         for suitable in node_arrays.suitable(request):
-            nodes = suitable.nodes
-            wanted = (
-                node_arrays.cpus[nodes] if request.exclusive else np.full(len(nodes), cpus_per_node, dtype=np.int64)
-            )
-            missing = np.maximum(0, wanted - self.free.cpus[nodes])
-            hopeful = missing <= by_node[nodes]
-            nodes = nodes[hopeful][np.argsort(missing[hopeful], kind="stable")]
-            for first in range(min(WINDOWS, len(nodes) - request.nodes + 1)):
-                window = np.sort(nodes[first : first + request.nodes])
-                mask = np.zeros(len(node_arrays.names), dtype=bool)
-                mask[window] = True
-                choice = self.over(eligible & self.candidates.on(mask), window)
-                if choice is not None:
-                    return choice
+            nodes = nodes_in_order(request, suitable, self.candidates, self.free, taking, frees_memory).tolist()
+            windows = (nodes[at : at + request.nodes] for at in range(len(nodes) - request.nodes + 1))
+            others = combinations(nodes, request.nodes) if request.nodes > 1 else ()
+            for group in chain(islice(windows, WINDOWS), islice(others, COMBINATIONS)):
+                found[tuple(sorted(group))] = None
+        return [np.array(group, dtype=np.int64) for group in found]
+
+    def first_of(
+        self,
+        search: Callable[[Bools, Ints | None], VictimChoice | None],
+        groups: Iterable[Ints | None],
+        eligible: Bools,
+    ) -> VictimChoice | None:
+        """What the search finds on the first group (None: all nodes) on which it finds anything."""
+        for group in groups:
+            mask: Bools | None = None
+            if group is not None:
+                mask = np.zeros(len(self.free.node_arrays.names), dtype=bool)
+                mask[group] = True
+            choice = search(eligible if mask is None else eligible & self.candidates.on(mask), group)
+            if choice is not None:
+                return choice
         return None
+
+    def any_fair(self, taking: TakingOrder) -> VictimChoice | None:
+        """The same by any set that is fair, in whatever order the jobs are given."""
+        if not self.is_bounded or self.candidates.searches <= 0 or not taking.eligible.any():
+            return None
+        self.candidates.searches -= 1
+        groups = self.groups(taking._replace(surplus=np.full(len(taking.surplus), ANY_CPUS)))
+        return self.first_of(self.among_all_sets, [*groups, None], taking.eligible)
+
+    def among_all_sets(self, eligible: Bools, only: Ints | None) -> VictimChoice | None:
+        """The first set of victims that is fair, of all without needless ones; jobs late in the order are spared first.
+
+        Bounded by ``MOST_JOBS`` and ``SETS``.
+        """
+        order = list(self._in_order(eligible))
+        order += [int(at) for at in np.flatnonzero(eligible) if at not in set(order)]
+        order = order[:MOST_JOBS]
+        trial = self.free.copy()
+        for given in self._freed(order):
+            trial.give(given)
+        if self.need.place(trial, only=only) is None:
+            return None
+        tries = iter(range(SETS))
+        keep = self._fair_set(trial, order, (), only, tries)
+        return self._placed(trial, keep, only) if keep is not None else None
+
+    def _fair_set(
+        self, trial: FreeResources, left: Sequence[int], keep: tuple[int, ...], only: Ints | None, tries: Iterator[int]
+    ) -> tuple[int, ...] | None:
+        """``keep`` and some of those ``left``, a fair set without needless ones, and ``trial`` with what they free."""
+        if next(tries, None) is None:
+            return None
+        if not left:
+            return keep if self._is_fair(keep) and not self._has_needless(trial, keep, only) else None
+        last, given = left[-1], self.candidates.freed_by(left[-1], self.pick(left[-1]))
+        trial.take(given)
+        if self.need.place(trial, only=only) is not None:
+            found = self._fair_set(trial, left[:-1], keep, only, tries)
+            if found is not None:
+                return found
+        trial.give(given)
+        kept = (*keep, last)
+        if self.usage.tree.is_flat and not self._is_fair(kept):  # more victims of other accounts do not help
+            return None
+        return self._fair_set(trial, left[:-1], kept, only, tries)
+
+    def _has_needless(self, trial: FreeResources, keep: Sequence[int], only: Ints | None) -> bool:
+        for given in self._freed(keep):
+            trial.take(given)
+            fits = self.need.place(trial, only=only) is not None
+            trial.give(given)
+            if fits:
+                return True
+        return False
+
+    def _placed(self, trial: FreeResources, keep: Sequence[int], only: Ints | None) -> VictimChoice | None:
+        """These victims, if there is room for what they move out; ``trial``: with what they free."""
+        allocations = self.need.place(trial, self.free, only)
+        if allocations is None or not self.candidates.have_room(keep, self.pick):
+            return None
+        return VictimChoice(tuple((at, self.pick(at)) for at in keep), allocations)
+
+    def _in_order(self, eligible: Bools) -> Iterator[int]:
+        if self.need.urgent:
+            return victims_in_order_for_urgent(self.candidates, self.usage, self.rules, eligible)
+        return victims_in_order(self.need, self.candidates, self.usage, eligible)
 
     def _freed(self, taken: Sequence[int]) -> list[JobResources]:
         return [self.candidates.freed_by(at, self.pick(at)) for at in taken]
@@ -171,10 +266,7 @@ class _Search:
                 trial.give(given)
             else:
                 keep.remove(at)
-        final = need.place(trial, self.free, wanted)
-        if final is None or not self._is_fair(keep) or not self.candidates.have_room(keep, self.pick):
-            return None
-        return VictimChoice(tuple((at, self.pick(at)) for at in keep), final)
+        return self._placed(trial, keep, wanted) if self._is_fair(keep) else None
 
     def _is_fair(self, keep: Sequence[int]) -> bool:
         givers = [(self.candidates.leaves[at], int(self.candidates.cpus[at])) for at in keep]

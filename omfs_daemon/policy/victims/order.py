@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from omfs_daemon.policy.arrays.node_arrays import Bools
+from omfs_daemon.policy.arrays.node_arrays import Bools, Ints
 from omfs_daemon.policy.arrays.usage import Usage
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.policy.rules.account_paths import path_sides
@@ -19,14 +19,20 @@ from omfs_daemon.policy.rules.laws import all_over, reaches_at_most
 from omfs_daemon.policy.victims.candidates import Candidates
 from omfs_daemon.policy.victims.need import ResourceNeed
 
+ANY_CPUS = 1 << 62
+"""More than any account has: nothing bounds what it gives."""
 
-def eligible_accounts(need: ResourceNeed, usage: Usage) -> Bools:
-    """By entity: whether its jobs may be victims. All accounts on its side must be above their entitlement."""
+
+def surplus_by_account(need: ResourceNeed, usage: Usage, rules: Rules) -> Ints:
+    """By entity: by how many CPUs it and all accounts on its side are above their entitlements; its jobs may be victims
+    only if that is more than 0."""
+    count, entitled = len(usage.entitled), usage.entitled
+    if need.urgent:
+        no_bound = rules.urgent_may_take_entitled
+        return np.array([ANY_CPUS if no_bound else usage.all[i] - entitled[i] for i in range(count)], dtype=np.int64)
     trial, path = _with(need, usage), need.leaf.path
-    return np.array(
-        [e.is_leaf and all_over(trial, usage.entitled, path_sides(path, e.path).givers) for e in usage.tree.entities],
-        dtype=bool,
-    )
+    sides = [path_sides(path, e.path).givers if e.is_leaf else () for e in usage.tree.entities]
+    return np.array([min((trial[i] - entitled[i] for i in side), default=0) for side in sides], dtype=np.int64)
 
 
 def _with(need: ResourceNeed, usage: Usage) -> list[int]:
