@@ -37,6 +37,7 @@ class NodeArrays:
         self.cpus: Ints = np.array([node.cpus for node in all_nodes], dtype=np.int64)
         self.memory: Ints = np.array([node.memory for node in all_nodes], dtype=np.int64)
         self.cpus_taken: Ints = np.array([node.cpus_taken for node in all_nodes], dtype=np.int64)
+        self._threads = max((node.threads for node in all_nodes), default=1)
         self.gres: dict[str, Ints] = {}
         for i, node in enumerate(all_nodes):
             for name, count in node.gres:
@@ -88,9 +89,9 @@ class NodeArrays:
         return known
 
     def cpus_of(self, request: JobRequest) -> int:
-        """The most CPUs that a job with this request may be allocated: whole nodes if it is exclusive."""
+        """The most CPUs that a job with this request may be allocated: whole cores, whole nodes if it is exclusive."""
         if not request.exclusive and not self._is_exclusive(request.partitions):
-            return request.cpus
+            return request.cpus if self._threads == 1 else self._whole_cores(request)
         request = self.normalized(request)
         sizes = [self.cpus[suitable.nodes] for suitable in self.suitable(request) if len(suitable.nodes)]
         if not sizes:
@@ -102,6 +103,12 @@ class NodeArrays:
             return -(-request.cpus // largest) * largest
         most = max(request.nodes * largest, request.cpus + largest - 1)
         return min(most, request.max_nodes * largest) if request.max_nodes else most
+
+    def _whole_cores(self, request: JobRequest) -> int:
+        """Spread evenly, as Slurm does it where it can."""
+        each, more = divmod(request.cpus, request.nodes)
+        few, many = (-(-cpus // self._threads) * self._threads for cpus in (each, each + 1))
+        return few * (request.nodes - more) + many * more
 
     def most_cpus_of(self, request: JobRequest) -> int:
         """As ``cpus_of``, on as many nodes as Slurm may give it: a job that leaves the number of its tasks open

@@ -98,10 +98,16 @@ def _node(fields: dict[str, str]) -> Node:
             partitions=tuple(values.names(fields.get("Partitions", ""))),
             cpus_taken=values.whole(fields["CPUAlloc"]),
             memory_taken=values.memory(fields["AllocMem"]),
-            threads=values.whole(fields.get("ThreadsPerCore", "1")),
+            threads=_cpus_of_a_core(fields),
         )
     except KeyError as error:
         raise ParseError(f"scontrol show node {fields.get('NodeName')}: no {error}") from None
+
+
+def _cpus_of_a_core(fields: dict[str, str]) -> int:
+    """A site may count cores as CPUs, whatever threads they have."""
+    cores = values.whole(fields.get("Sockets", "1")) * values.whole(fields.get("CoresPerSocket", fields["CPUTot"]))
+    return max(1, values.whole(fields["CPUTot"]) // max(1, cores))
 
 
 def _node_words(state: str) -> set[str]:

@@ -11,6 +11,7 @@ from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory, Snapshot
 from omfs_daemon.cluster.units import CPU, Unit
 from omfs_daemon.policy.admission_holds import BELIEF
+from omfs_daemon.policy.arrays.node_arrays import NodeArrays
 from omfs_daemon.policy.plan import TEXT, HoldChange, PlannedResume, Reason, Victim, set_back_since
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.rules.queue_order import BAND_STEP, Band
@@ -439,3 +440,18 @@ def test_a_job_that_was_held_for_others_comes_after_those_that_waited_then() -> 
 def test_other_texts_set_no_job_back(text: str) -> None:
     assert set_back_since(text) == 0.0
     assert set_back_since(f"{TEXT[Reason.WAITS_TOO_LONG]} (since {text})") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("cpus", "count", "expected"), [(1, 1, 2), (3, 1, 4), (2, 2, 4), (5, 2, 6), (4, 3, 6), (3, 2, 4)]
+)
+def test_a_job_counts_with_whole_cores(cpus: int, count: int, expected: int) -> None:
+    """As 22.05 allocates them on nodes of two cores with two threads each."""
+    arrays = NodeArrays({node.name: node for node in nodes(4, threads=2)}, {})
+    wanted = request(cpus, nodes=count, partitions=())
+    assert arrays.cpus_of(wanted) == arrays.most_cpus_of(wanted) == expected
+
+
+def test_no_more_jobs_are_released_than_their_cores_fit() -> None:
+    jobs = [held(number, "bio", 1) for number in range(1, 5)]
+    assert [release.ref for release in decide(nodes(2, threads=2), jobs, HALVES).releases] == ["1", "2"]

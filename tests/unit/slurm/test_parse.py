@@ -499,6 +499,12 @@ class TestNodes:
     def test_silent(self, state: str, silent: bool) -> None:
         assert parse_cluster.parse_nodes(NODE.format(state=state))[0].silent is silent
 
+    @pytest.mark.parametrize(("cores", "expected"), [(4, 1), (2, 2), (1, 4), (8, 1)])
+    def test_cpus_of_a_core(self, cores: int, expected: int) -> None:
+        """Whatever ThreadsPerCore says: a site may count cores as CPUs."""
+        text = NODE.format(state="IDLE").replace("CoresPerSocket=4", f"CoresPerSocket={cores}")
+        assert parse_cluster.parse_nodes(text)[0].threads == expected
+
     @pytest.mark.parametrize("text", ["rubbish\n", "NodeName=n1 State=IDLE\n"])
     def test_what_is_not_understood_is_an_error(self, text: str) -> None:
         with pytest.raises(ParseError):
