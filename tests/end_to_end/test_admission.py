@@ -172,6 +172,6 @@ def test_a_job_that_waits_for_another_is_held_only_where_its_account_needs_the_r
     wait_until(lambda: all(job.runs for job in shown(daemon, others)), "all that could start to run")
     held = daemon.job(dependent.id)
     assert held.hold is Hold.ADMIN and "[omfs] Dependency: " in held.admin_comment
-    assert daemon.why(dependent.id)["now"] == "waits for something else than nodes (Dependency)"
+    assert daemon.why(dependent.id)["now"] == "waits: Slurm would not start it (Dependency)"
     end(daemon, [first])
     wait_until(lambda: daemon.runs(dependent.id), "it to run")
