@@ -94,6 +94,8 @@ class Rules:
     rank_depth                 the most waiting jobs that we rank; the others keep Slurm's priority
     keeps_account_order        whether non-preemptible jobs of an account are admitted in order, with backfill; else
                                whatever fits, as published
+    fair_set_searches          jobs for which one plan searches any fair set of victims where none in order is fair
+                               (others wait for the next plan); 0: victims in order only, as published
     methods                    the installed methods, by name
     speeds                     the speed of each method; a method without one takes no time
     unmatched                  the rule for jobs that match none of the classes
@@ -108,6 +110,7 @@ class Rules:
     urgent_may_take_entitled: bool = True
     rank_depth: int = 200
     keeps_account_order: bool = True
+    fair_set_searches: int = 64
     methods: Mapping[str, MethodTraits] = field(kw_only=True)
     speeds: Mapping[str, MethodSpeed] = field(default_factory=dict)
     unmatched: JobClassRule = field(kw_only=True)

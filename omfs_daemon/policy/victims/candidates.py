@@ -23,9 +23,6 @@ from omfs_daemon.policy.rules.job_kinds import JobKind, JobKinds
 from omfs_daemon.policy.victims.eligibility import has_preemptions_left, is_mature
 from omfs_daemon.policy.victims.method_availability import MethodAvailability
 
-SEARCHES = 64
-"""How many needs of one plan may be searched for any fair set of victims; others wait for the next cycle."""
-
 
 class Candidates:
     """The candidates, by index in the order of OMFS: lowest priority first (Algorithm 1, line 33), among equals the job
@@ -69,7 +66,7 @@ class Candidates:
         self.alive: Bools = np.ones(len(self.jobs), dtype=bool)
         self.has_choice = any(self._most_freeing(names) != names[0] for names in set(self.methods))
         self._node_arrays = node_arrays
-        self.searches = SEARCHES
+        self.searches = kinds.rules.fair_set_searches
         self.allocations = _selected(job_arrays.allocations_on(node_arrays), order, len(running.jobs))
         self._freed: dict[tuple[int, str], JobResources] = {}
         self._gres: dict[str, Ints] = {}

@@ -30,7 +30,14 @@ class Cluster:
 
     def __init__(self, scenario: Scenario, case: OmfsCase) -> None:
         self.scenario, self.case = scenario, case
-        self.rules: Rules = replace(scenario.rules, classes=CLASSES, methods=BUILT_IN_TRAITS, keeps_account_order=False)
+        # Of the live rules, those of the published algorithm alone: the kernels have no others.
+        self.rules: Rules = replace(
+            scenario.rules,
+            classes=CLASSES,
+            methods=BUILT_IN_TRAITS,
+            keeps_account_order=False,
+            fair_set_searches=0,
+        )
         machine = scenario.machine
         count = machine.nodes or 1
         self._per_node = machine.cpus // count
