@@ -14,6 +14,7 @@ from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.limits import SiteLicense, SiteLimits
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.testing.fake_slurm.events import Timing
+from omfs_daemon.testing.fake_slurm.fake_admission import FakeAdmission
 from omfs_daemon.testing.fake_slurm.fake_job_submit import (
     is_refused_to_operator,
     is_refused_to_owner,
@@ -47,8 +48,9 @@ class FakeSlurm(NodeFailures, Restarts):
         licenses: Mapping[str, int] | None = None,
         plugin: bool = False,
     ) -> None:
-        """``plugin``: with what job_submit.lua does about marks."""
+        """``plugin``: with what job_submit.lua does about marks; with ``admission``, also with its holds at submit."""
         self.plugin = plugin
+        self.admission: FakeAdmission | None = None
         nodes = list(nodes)
         parts = list(partitions) or [Partition("main", frozenset(node.name for node in nodes))]
         self.partitions: Mapping[str, Partition] = {part.name: part for part in parts}
@@ -112,6 +114,8 @@ class FakeSlurm(NodeFailures, Restarts):
         )
         if what.array:
             record.array_id = record.id
+        if self.admission is not None and what.hold is Hold.NONE and not may_start_by_itself(record):
+            record.hold, record.admin_comment = self.admission.hold_and_mark(what, uid, self.now)
         self._jobs.add(record)
         self.consider(record)
         self._schedule()
