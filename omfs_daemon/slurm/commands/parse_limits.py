@@ -159,6 +159,8 @@ def _blocks(lines: list[str], first: str) -> Iterator[_Block]:
         elif line.strip() in ("Account Limits", "User Limits"):
             titled = block.per_account if line.strip() == "Account Limits" else block.per_user
             continue
+        elif line.strip() in ("No Accounts", "No Users"):
+            continue
         elif titled is not None and "=" not in line:
             here = titled.setdefault(line.strip(), {})
             continue

@@ -158,3 +158,11 @@ def test_what_is_not_understood_is_an_error(bad: str) -> None:
     ]
     with pytest.raises(ParseError):
         parse_limits.parse_association_manager("\n".join(lines))
+
+
+def test_qos_that_nobody_uses() -> None:
+    title = "    Account Limits\n"
+    lines = printed("assoc_mgr").partition("QOS=high")
+    unused = lines[2].partition(title)[0] + title + "        No Accounts\n    User Limits\n        No Users\n"
+    high = parse_limits.parse_association_manager(lines[0] + lines[1] + unused).qos["high"]
+    assert (high.by_user, high.by_account, high.limits.jobs) == ({}, {}, 7)
