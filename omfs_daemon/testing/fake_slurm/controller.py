@@ -27,6 +27,7 @@ from omfs_daemon.testing.fake_slurm.fake_job_submit import (
 )
 from omfs_daemon.testing.fake_slurm.fake_jobs import BAD_CONSTRAINTS, History, Record, Submission
 from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts, sorted_licenses
+from omfs_daemon.testing.fake_slurm.fake_limits import limit_reached
 from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode
 from omfs_daemon.testing.fake_slurm.node_failures import NodeFailures
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
@@ -73,6 +74,10 @@ class FakeSlurm(NodeFailures, Restarts):
             self.licenses,
         )
         self._queue = self._scheduler.queue
+        self._site_limits = SiteLimits()
+        self._scheduler.limit_reached = lambda record: limit_reached(
+            record, (one for one in self._jobs.live.values() if one.active), self._site_limits
+        )
 
     def let_lack(self, lacks: Callable[[Record], str]) -> None:
         """From now on jobs lack something that only Slurm knows (a limit, for instance): its word, "" for nothing.
@@ -257,7 +262,14 @@ class FakeSlurm(NodeFailures, Restarts):
 
     def site_limits(self) -> SiteLimits:
         """What ``scontrol`` and ``sacctmgr`` show of limits."""
-        return SiteLimits(licenses={row.name: SiteLicense(row.total) for row in self.licenses.rows()})
+        licenses = {row.name: SiteLicense(row.total) for row in self.licenses.rows()}
+        return replace(self._site_limits, licenses=licenses)
+
+    def set_limits(self, site: SiteLimits) -> None:
+        """What an administrator changes with sacctmgr; those that ``limit_reached`` names are enforced."""
+        self.catch_up()
+        self._site_limits = site
+        self.wake()
 
     # -- parts of orders (called after catch_up) ---------------------------------------------------
     def set_hold(self, record: Record, hold: Hold) -> None:

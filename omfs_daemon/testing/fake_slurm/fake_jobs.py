@@ -23,9 +23,9 @@ class Submission:
     ``run_time`` is the work in seconds; a requeued job starts its work anew, except for what it had done when it
     last got the signal ``saves_on``. ``open_tasks``: without --ntasks, so it gets as many nodes as there are, up to its
     most, with their least CPUs. ``priority`` is what Slurm's own factors give. ``deadline``: seconds after the
-    submission. ``begin`` is an absolute time,
-    ``after`` are jobs that must have ended (afterany). ``array`` are task ids. A job that
-    ``ignores_term`` ends only by SIGKILL. ``licenses`` by name; ``launched``: its batch script runs under omfs-run.
+    submission. ``begin`` is an absolute time, ``after`` are jobs that must have ended (afterany). ``array`` are task
+    ids, of which ``array_throttle`` may run at a time (0: all). A job that ``ignores_term`` ends only by SIGKILL.
+    ``licenses`` by name; ``launched``: its batch script runs under omfs-run.
     ``heterogeneous``: the job is the first part of a heterogeneous one. ``interactive``: salloc or srun, not sbatch:
     Slurm never requeues it.
     """
@@ -48,6 +48,7 @@ class Submission:
     begin: float = 0.0
     after: tuple[int, ...] = ()
     array: tuple[int, ...] = ()
+    array_throttle: int = 0
     ignores_term: bool = False
     requeue: bool = True
     saves_on: str = ""
@@ -182,6 +183,7 @@ class Record:
             licenses=self.licenses,
             array_id=self.array_id,
             task_ids=self.tasks,
+            array_throttle=self.what.array_throttle,
             restarts=self.restarts,
             special_exit=waiting and self.special_exit,
             failed=self.state is JobState.ENDED and self.history.outcome == "FAILED",

@@ -93,6 +93,7 @@ class Scheduler:
         self._bf_max_tested = bf_max_tested
         self._licenses = licenses
         self.lacks: Callable[[Record], str] = lambda _: ""
+        self.limit_reached: Callable[[Record], str] = lambda _: ""
         self._nodes = fake_nodes
         self._nodes_of = {
             name: [node for node in fake_nodes.values() if node.name in partition.nodes]
@@ -115,7 +116,7 @@ class Scheduler:
                 _wait(record, "Priority")
             if not open_ones or not self._may_start(record):
                 continue
-            if self._all_started(record, open_ones, free, kept) or not self._has_licenses(record):
+            if self._all_started(record, open_ones, free, kept) or not self._may_start(record):
                 continue
             _wait(record, RESERVED if required & kept else "Resources")
             if len(required) >= max(1, record.request.nodes):
@@ -171,7 +172,7 @@ class Scheduler:
         """Start a job, or as many tasks of an array as fit; whether nothing of it is left."""
         for name in names:
             nodes = [node for node in free[name] if node.name not in kept] if kept else free[name]
-            while record in self.queue and self._has_licenses(record):
+            while record in self.queue and self._may_start(record):
                 placements = self._place(record, nodes, name)
                 if placements is None:
                     break
@@ -197,7 +198,11 @@ class Scheduler:
             return False
         required = record.request.required_nodes
         down = [name for name in sorted(required) if not self._nodes[name].starts_jobs]
-        lacks = self.lacks(record) or (f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}" if down else "")
+        lacks = (
+            self.lacks(record)
+            or self.limit_reached(record)
+            or (f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}" if down else "")
+        )
         if lacks:
             _wait(record, lacks)
         return not lacks
