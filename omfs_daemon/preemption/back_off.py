@@ -41,6 +41,9 @@ def preemptor_backoff(
     in_vain = outcome is PreemptionOutcome.NOT_STARTED and not preemptor.suspended
     if not in_vain and outcome not in _ASKED:
         return PreemptorBackoff(preemptor.ref, now + retry_after)
+    if preemptor.doubted and not in_vain:
+        # It alone waits on: others like it may lack nothing, and must get their turn.
+        return PreemptorBackoff(preemptor.ref, now + retry_after)
     before = state.backoff.shapes.get(preemptor.shape)
     times = before.times + 1 if before is not None else 1
     longer = 2.0 ** min(times - 1, MOST_DOUBLINGS)
