@@ -131,7 +131,7 @@ class Cycle:
             observation = observation.with_ended(self._observer.ended(observation, asked_for))
         effects = Effects()
         if is_full and not settings.dry_run:
-            effects, observation = after_restart(before, observation, boot, now)
+            effects, observation = after_restart(before, observation, boot, now, self._observer.unregistered)
             snapshot = observation.snapshot
             effects.add(self._go_on(began, before, observation, now, settings))
         state = state_after(before, effects.records)

@@ -43,6 +43,7 @@ class Observer:
         self._shown: Mapping[str, Node] = {}
         self._partitions: Mapping[str, Partition] = {}
         self._nodes_again_at = float("-inf")
+        self._boot_of_nodes = ""
         self.slurm_settings: Mapping[str, str] = {}
         """Slurm's, as of the last poll of the nodes."""
         self._registered_at = float("-inf")
@@ -55,8 +56,9 @@ class Observer:
         """Everything, as of the time when Slurm was *asked*. ``resumed``: jobs that may share CPUs with others."""
         taken = self._clock()
         jobs = self._gateway.jobs()
-        if taken >= self._nodes_again_at:
+        if taken >= self._nodes_again_at or taken < self._registered_at:
             self._ask_settings()
+            self._boot_of_nodes = self._boot
             self._nodes = {node.name: self._if_registered(node, taken) for node in self._gateway.nodes()}
             self._partitions = {partition.name: partition for partition in self._gateway.partitions()}
             now = self._clock()
@@ -113,6 +115,12 @@ class Observer:
         """Nodes that do not respond to a slurmctld that has just started count as up, so that no preemption is undone
         for them."""
         return replace(node, up=True, works=True) if node.silent and taken < self._registered_at else node
+
+    @property
+    def unregistered(self) -> frozenset[str]:
+        """Nodes that have not answered the present slurmctld yet, as far as is known."""
+        is_old = self._boot_of_nodes != self._boot
+        return frozenset(name for name, node in self._nodes.items() if is_old or node.silent)
 
     def has_urgent_polls(self, rules: Rules) -> bool:
         """Whether polls for urgent jobs alone are possible and useful."""

@@ -8,7 +8,7 @@ it must have saved it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,7 +28,8 @@ SAVED_WITHIN = 10.0
 
 
 _STATE = {Verb.REQUEUE: JobState.COMPLETING, Verb.SUSPEND: JobState.SUSPENDED}
-"""What jobs are shown as whose orders are repeated: nobody may take them for running."""
+"""What jobs are shown as whose orders are repeated: nobody may take them for running. Those whose orders still wait
+are shown as COMPLETING, so that nobody resumes them either."""
 
 
 class Forgotten(NamedTuple):
@@ -68,8 +69,11 @@ def of_other_boots(state: State, boot: str) -> dict[str, int]:
     return {ref: order.id for ref, order in state.unsaved.items() if order.boot != boot}
 
 
-def after_restart(state: State, observation: Observation, boot: str, now: float) -> Forgotten:
-    """``boot``: when the present slurmctld has started, as it says itself."""
+def after_restart(
+    state: State, observation: Observation, boot: str, now: float, unregistered: Set[str] = frozenset()
+) -> Forgotten:
+    """``boot``: when the present slurmctld has started, as it says itself. ``unregistered``: nodes that have not
+    answered it yet. It would send orders there later, maybe after the next ones, so these wait."""
     effects = Effects()
     wanted = _wanted(state)
     saved: list[str] = []
@@ -93,13 +97,16 @@ def after_restart(state: State, observation: Observation, boot: str, now: float)
         if again is None:
             saved.append(ref)
             continue
+        if job is not None and not unregistered.isdisjoint(job.on_nodes):
+            leaving.append(replace(job, state=JobState.COMPLETING))
+            continue
+        if job is not None and (order.verb is Verb.REQUEUE or ref in wanted):
+            leaving.append(replace(job, state=_STATE[order.verb]))
         effects.chains.append(again)
         known = job or observation.ended(ref)
         if known is not None:
             text = f"slurmctld was restarted and had forgotten that it was to {order.verb} the job: ordered again"
             effects.events.append(JobEvent(now, ref, known.user, known.account, "ordered_again", text))
-        if job is not None and (order.verb is Verb.REQUEUE or ref in wanted):
-            leaving.append(replace(job, state=_STATE[order.verb]))
     if saved:
         effects.records.append(OrdersSaved(tuple(saved)))
     if repeated:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Job, JobRequest, JobState
+from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest, JobState
 from omfs_daemon.cluster.snapshot import PreemptedJob, Snapshot
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.restart import SAVED_WITHIN, after_restart, odd_jobs, of_other_boots
@@ -45,6 +45,18 @@ def test_a_requeued_job_that_is_shown_failed_is_queued_again() -> None:
     ended = replace(RUNNING, state=JobState.ENDED, failed=True)
     assert again(ordered(Verb.REQUEUE), observed(ended=ended)) == [RequeueEndedJobs(("7",))]
     assert again(ordered(Verb.REQUEUE), observed(ended=replace(ended, failed=False))) == []
+
+
+@pytest.mark.parametrize("verb", [Verb.REQUEUE, Verb.SUSPEND])
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_orders_wait_until_the_nodes_have_registered(verb: Verb, is_wanted: bool) -> None:
+    running = replace(RUNNING, allocations=(Allocation("n1", 1, 0),))
+    effects, observation = after_restart(ordered(verb, is_wanted=is_wanted), observed(running), "after", NOW, {"n1"})
+    assert effects.chains == [] and effects.records == []
+    job = observation.job("7")
+    assert job is not None and job.state is JobState.COMPLETING, "neither running nor to be resumed"
+    others, _ = after_restart(ordered(verb, is_wanted=is_wanted), observed(running), "after", NOW, {"n2"})
+    assert others.chains
 
 
 def test_a_suspended_job_that_is_shown_running_is_suspended_again_or_set_going() -> None:
