@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.config.schema import WAKE_FILE
 from omfs_daemon.daemon.admission_file import ADMISSION_FILE
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
-from omfs_daemon.testing.local_slurm.slurm_conf import Shape
-from tests.conftest import clear
-from tests.support.daemons import ROOT, Daemon
-from tests.support.waiting import LIMIT, wait_until
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from tests.support.daemons import Daemon
+from tests.support.gated_clusters import gated_cluster, gated_daemon
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -28,30 +23,15 @@ SHARE = 8
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalSlurm]:
-    directory = Path(tempfile.mkdtemp(prefix="omfs-admission-"))
-    directory.chmod(0o755)
-    run = directory / "omfs" / "run"
-    settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/{WAKE_FILE}", "class_1": "partition=urgent;urgent=yes"}
-    settings["class_2"] = "methods=requeue,suspend"
-    gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings, "slurm")
-    try:
-        with LocalSlurm(directory / "slurm", Shape(), gate=gate, limit=LIMIT) as slurm:
-            yield slurm
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    classes = {"class_1": "partition=urgent;urgent=yes", "class_2": "methods=requeue,suspend"}
+    with gated_cluster("admission", classes) as slurm:
+        yield slurm
 
 
 @pytest.fixture
 def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
-    directory = cluster.directory.parent / "omfs"
-    directory.mkdir()
-    installation = Daemon(cluster, directory)
-    try:
+    with gated_daemon(cluster) as installation:
         yield installation
-    finally:
-        installation.kill()
-        clear(cluster)
-        shutil.rmtree(directory)
 
 
 def observed(daemon: Daemon) -> float:

@@ -10,14 +10,9 @@ from tests.support.waiting import LIMIT, wait_until
 pytestmark = pytest.mark.slurm
 
 UNCERTAIN = """
-from omfs_daemon.daemon import cycle
 from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
-validate = cycle.validate
-def uncertain(*arguments, **options):
-    verdict = validate(*arguments, **options)
-    answers = {planned.preemptor: Answer(AnswerKind.UNKNOWN) for planned in verdict.preemptions}
-    return verdict._replace(answers=answers)
-cycle.validate = uncertain
+from omfs_daemon.policy.start_checks.static_rules import StartChecks
+StartChecks.answer = lambda *arguments, **options: Answer(AnswerKind.UNKNOWN)
 from omfs_daemon.cli.omfsd import run
 run()
 """

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from omfs_daemon.config.schema import WAKE_FILE
 from omfs_daemon.slurm.commands.run_command import run_command
 from omfs_daemon.slurm.question import PERMITS, QUESTION_NAME
-from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate, as_user
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, as_user
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
-from tests.conftest import clear
 from tests.end_to_end.test_proving import UNCERTAIN, outcomes, restarts
-from tests.support.daemons import ROOT, Daemon
+from tests.support.daemons import Daemon
+from tests.support.gated_clusters import gated_cluster, gated_daemon
 from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
@@ -29,36 +24,15 @@ OWNER = "nobody"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalSlurm]:
     """Two nodes, one license, and our plug-in, which lets everybody in who can be preempted."""
-    directory = Path(tempfile.mkdtemp(prefix="omfs-question-"))
-    directory.chmod(0o755)
-    run = directory / "omfs" / "run"
-    settings = {
-        "heartbeat": f"{run}/heartbeat",
-        "wake": f"{run}/{WAKE_FILE}",
-        "class_1": "partition=urgent;urgent=yes",
-        "class_2": "methods=requeue",
-    }
-    shape = Shape(2, options={"Licenses": "matlab:1"})
-    gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings, daemon_program(shape.slurm_user).user)
-    try:
-        with LocalSlurm(directory / "slurm", shape, gate=gate, limit=LIMIT) as slurm:
-            yield slurm
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    classes = {"class_1": "partition=urgent;urgent=yes", "class_2": "methods=requeue"}
+    with gated_cluster("question", classes, Shape(2, options={"Licenses": "matlab:1"})) as slurm:
+        yield slurm
 
 
 @pytest.fixture
 def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
-    """It lives in the directory that the plug-in knows."""
-    directory = cluster.directory.parent / "omfs"
-    directory.mkdir()
-    installation = Daemon(cluster, directory)
-    try:
+    with gated_daemon(cluster) as installation:
         yield installation
-    finally:
-        installation.kill()
-        clear(cluster)
-        shutil.rmtree(directory)
 
 
 def full(daemon: Daemon, *first: str) -> list[int]:

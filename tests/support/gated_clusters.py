@@ -1,0 +1,47 @@
+"""A private real Slurm with our submit plug-in, which watches the omfsd that lives beside it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from omfs_daemon.config.schema import WAKE_FILE
+from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from tests.conftest import clear
+from tests.support.daemons import ROOT, Daemon
+from tests.support.waiting import LIMIT
+
+
+@contextmanager
+def gated_cluster(name: str, classes: Mapping[str, str], shape: Shape | None = None) -> Iterator[LocalSlurm]:
+    """``classes``: as in omfs_job_submit.conf."""
+    directory = Path(tempfile.mkdtemp(prefix=f"omfs-{name}-"))
+    directory.chmod(0o755)
+    run = directory / "omfs" / "run"
+    settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/{WAKE_FILE}", **classes}
+    shape = shape or Shape()
+    gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings, daemon_program(shape.slurm_user).user)
+    try:
+        with LocalSlurm(directory / "slurm", shape, gate=gate, limit=LIMIT) as slurm:
+            yield slurm
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def gated_daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
+    """It lives in the directory that the plug-in knows; not started yet. Its jobs end with it."""
+    directory = cluster.directory.parent / "omfs"
+    directory.mkdir()
+    installation = Daemon(cluster, directory)
+    try:
+        yield installation
+    finally:
+        installation.kill()
+        clear(cluster)
+        shutil.rmtree(directory)
