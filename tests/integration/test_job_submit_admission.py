@@ -358,7 +358,9 @@ def test_a_job_larger_than_its_partition_is_answered_as_without_us(site: Site, c
 
     def answer() -> list[str]:
         done = site.slurm.command(program, "--account=bio", *arguments.split(), *more, check=False, uid=OWNER)
-        waits = site.slurm.command("squeue", "--noheader", "--format=%t %r").stdout.split()
+        shown = site.slurm.command("squeue", "--noheader", "--format=%t %r").stdout.split()
+        # The scheduler's next pass puts PartitionNodeLimit in the place of PartitionConfig.
+        waits = [word.replace("PartitionNodeLimit", "PartitionConfig") for word in shown]
         clear(site.slurm)
         return [line for line in done.stderr.splitlines() if "error" in line] + waits
 
