@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from omfs_daemon.cluster.holds import is_held, is_held_by_us
@@ -54,7 +54,7 @@ class Stress:
         self.touched: set[int] = set()  # held, requeued, or suspended by people: a hold or a suspension may be theirs
         self.faults: list[str] = []
         self.counts: Counter[str] = Counter()
-        self.acts: deque[str] = deque(maxlen=40)
+        self.acts: list[tuple[int, str]] = []
 
     # -- the trial ---------------------------------------------------------------------------------
     def run(self, seconds: float) -> None:
@@ -82,7 +82,7 @@ class Stress:
         for job in self.submitted:
             wanted = ("COMPLETED", "CANCELLED") if job in self.canceled else ("COMPLETED",)
             if outcomes.get(job) not in wanted:
-                self.faults.append(f"job {job}: {outcomes.get(job, 'lost')}")
+                self.faults.append(f"job {job}: {outcomes.get(job, 'lost')}\n{self._story_of(job)}")
 
     # -- what happens ------------------------------------------------------------------------------
     def _submit(self) -> None:
@@ -135,7 +135,16 @@ class Stress:
 
     def _note(self, what: str, job: int, about: str, is_taken: bool) -> None:
         self.counts[what + ("" if is_taken else " refused")] += 1
-        self.acts.append(f"{time.time():.1f} {what} {job or ''} {about}{'' if is_taken else ': refused'}")
+        self.acts.append((job, f"{time.time():.1f} {what} {job or ''} {about}{'' if is_taken else ': refused'}"))
+
+    def _last_acts(self) -> list[str]:
+        return [text for _, text in self.acts[-LAST_ACTS:]]
+
+    def _story_of(self, job: int) -> str:
+        """What was done to it, and to the daemons meanwhile; what omfsd and Slurm say of it."""
+        acts = [text for about, text in self.acts if about in (0, job)]
+        shown = self.slurm.command("scontrol", "-o", "show", "job", str(job), check=False).stdout
+        return "\n".join([*acts, self.daemon.why_text(job), shown])
 
     # -- the judge ---------------------------------------------------------------------------------
     def _check(self) -> None:
@@ -153,7 +162,7 @@ class Stress:
         try:
             wait_until(is_right, "all to be as somebody wants it", SETTLES)
         except AssertionError:
-            self.faults += ["\n".join([*wrong, *self.acts])]
+            self.faults += ["\n".join([*wrong, *self._last_acts()])]
         self.touched -= {job.id for job in self._jobs() if is_free(job)}
 
     def _wrongs(self) -> Iterator[str]:
@@ -202,7 +211,7 @@ class Stress:
             wait_until(lambda: self._tend() and condition(), what)
         except AssertionError as error:
             seen = [f"{job.id} {job.state} {job.hold} {job.reason} {job.admin_comment}" for job in self._jobs()]
-            raise AssertionError("\n".join([str(error), *seen, *self.acts, self.daemon.tail()])) from None
+            raise AssertionError("\n".join([str(error), *seen, *self._last_acts(), self.daemon.tail()])) from None
 
     def _tend(self) -> bool:
         """What Slurm breaks of its own when it is killed: it drains nodes, holds jobs that it had just started, and
@@ -236,6 +245,9 @@ class Stress:
         shown = self.slurm.command("scontrol", "-o", "show", "jobs").stdout
         return {int(job): state for job, state in re.findall(r"(?m)^JobId=(\d+) .*? JobState=(\w+)", shown)}
 
+
+LAST_ACTS = 40
+"""How many acts a fault tells."""
 
 SETTLES = 30.0
 """Seconds in which two jobs may have the same CPUs after somebody has resumed one by hand."""
