@@ -203,7 +203,11 @@ end
 
 -- Whether omfsd may preempt a job of this class. requeues: Slurm would requeue it (no --no-requeue).
 local function is_preemptible(class, job, requeues)
-  for name in names(value_of(job.comment, METHOD) or class.default) do
+  local chosen = value_of(job.comment, METHOD) or class.default
+  if listed(chosen or "", "none") then
+    return false
+  end
+  for name in names(chosen) do
     if listed(class.methods or "", name) and (requeues or name ~= LOSES_WORK) then
       return true
     end

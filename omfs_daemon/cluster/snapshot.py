@@ -104,6 +104,7 @@ class PreemptionHistory:
     preempted         jobs that we preempted and that have not run again yet
     running_since     when we last resumed a job (otherwise its start time counts)
     preemption_times  when each job was preempted, for the limit on preemptions per job and hour
+    preemption_counts how often each job was preempted in its life, for the quantum that grows with it
     backoff           preemptors that did not start although others were preempted, and until when not to try again
     shapes            shapes of jobs (``shape_of``) that Slurm did not start, and until when not to try again
     spared            victims that could not be preempted, and until when not to try again
@@ -114,6 +115,7 @@ class PreemptionHistory:
     preempted: Mapping[str, PreemptedJob] = field(default_factory=dict)
     running_since: Mapping[str, float] = field(default_factory=dict)
     preemption_times: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    preemption_counts: Mapping[str, int] = field(default_factory=dict)
     backoff: Mapping[str, float] = field(default_factory=dict)
     shapes: Mapping[str, float] = field(default_factory=dict)
     spared: Mapping[str, float] = field(default_factory=dict)

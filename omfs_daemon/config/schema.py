@@ -134,7 +134,7 @@ class PolicySection(Section):
     )
     max_preemptions_per_hour: Count = Field(
         4,
-        description="How often one job may be preempted within an hour.",
+        description="How often one job may be preempted within an hour, except for urgent jobs.",
         examples=[2],
     )
     urgent_may_take_entitled: Switch = Field(

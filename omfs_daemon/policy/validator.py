@@ -265,7 +265,7 @@ class _Validation:
             return RefusalReason.NOT_ALLOWED
         if method not in self.working_state.availability.usable(job, job_class):
             return RefusalReason.NOT_POSSIBLE
-        if not has_preemptions_left(job.ref, self.history, self.rules, self.now):
+        if not urgent and not has_preemptions_left(job.ref, self.history, self.rules, self.now):
             return RefusalReason.PREEMPTED_TOO_OFTEN
         if not urgent and not is_mature(job, job_class, self.history, self.now):
             return RefusalReason.IN_QUANTUM

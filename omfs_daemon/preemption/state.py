@@ -187,6 +187,13 @@ class PauseEnded:
     at: float
 
 
+class PastPreemptions(NamedTuple):
+    """``times``: how often a job was preempted in its life; ``recent``: when, in the hour before the last time."""
+
+    times: int = 0
+    recent: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """``cluster``: ClusterName, "" as long as Slurm has not answered; ``preemptions``: those under way; ``owned``: the
@@ -207,7 +214,7 @@ class State:
     unsaved: dict[str, UnsavedOrder] = field(default_factory=dict)
     preempted: dict[str, PreemptedJob] = field(default_factory=dict)
     running_since: dict[str, float] = field(default_factory=dict)
-    preemption_times: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    past_preemptions: dict[str, PastPreemptions] = field(default_factory=dict)
     backoff: PreemptorBackoffs = field(default_factory=PreemptorBackoffs)
     spared: dict[str, float] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
@@ -217,7 +224,8 @@ class State:
         return PreemptionHistory(
             preempted=self.preempted,
             running_since=self.running_since,
-            preemption_times=self.preemption_times,
+            preemption_times={ref: past.recent for ref, past in self.past_preemptions.items()},
+            preemption_counts={ref: past.times for ref, past in self.past_preemptions.items()},
             backoff=self.backoff.until,
             shapes={shape: one.until for shape, one in self.backoff.shapes.items()},
             spared=self.spared,
@@ -228,7 +236,7 @@ class State:
     def known_refs(self) -> frozenset[str]:
         """Every job of which the state holds something."""
         by_ref = (
-            self.preempted, self.running_since, self.preemption_times, self.backoff.until, self.backoff.unstarted,
+            self.preempted, self.running_since, self.past_preemptions, self.backoff.until, self.backoff.unstarted,
             self.spared, self.failures, self.held, self.releasing, self.owned,
         )  # fmt: skip
         return frozenset().union(*by_ref)
@@ -303,12 +311,13 @@ def apply(state: State, record: Record) -> State:
         case OrdersSaved(refs):
             return replace(state, unsaved=_without(state.unsaved, *refs))
         case JobPreempted(ref, at, method, preemptor, gres):
-            recent = tuple(t for t in state.preemption_times.get(ref, ()) if t > at - HOUR)
+            past = state.past_preemptions.get(ref, PastPreemptions())
+            recent = tuple(t for t in past.recent if t > at - HOUR)
             return replace(
                 state,
                 preempted={**state.preempted, ref: PreemptedJob(at, method, preemptor, gres)},
                 failures=_without(state.failures, ref),
-                preemption_times={**state.preemption_times, ref: (*recent, at)},
+                past_preemptions={**state.past_preemptions, ref: PastPreemptions(past.times + 1, (*recent, at))},
             )
         case JobRunsAgain(ref, at, resumed):
             since = {**state.running_since, ref: at} if resumed else state.running_since
@@ -344,7 +353,7 @@ def _forget(state: State, refs: frozenset[str]) -> State:
         state,
         preempted=_without(state.preempted, *refs),
         running_since=_without(state.running_since, *refs),
-        preemption_times=_without(state.preemption_times, *refs),
+        past_preemptions=_without(state.past_preemptions, *refs),
         backoff=state.backoff.without(refs),
         spared=_without(state.spared, *refs),
         failures=_without(state.failures, *refs),

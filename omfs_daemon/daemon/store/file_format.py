@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-JOURNAL_FORMAT = 5
+JOURNAL_FORMAT = 6
 HISTORY_FORMAT = 2
 ENTITLEMENTS_FORMAT = 1
 

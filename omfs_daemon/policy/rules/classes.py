@@ -87,7 +87,7 @@ class Rules:
 
     quantum                    seconds that a job runs before it may be preempted for an entitled job (OMFS, II)
     min_runtime_max            most seconds that a job may request instead of a shorter quantum
-    max_preemptions_per_hour   preemptions of one job within an hour; more are refused
+    max_preemptions_per_hour   preemptions of one job within an hour; more only for urgent jobs
     max_preemptions_per_cycle  victims in one plan; the rest follow in the next
     urgent_may_take_entitled   whether an urgent job may preempt jobs of accounts at or below their entitlement when
                                the borrowers' jobs are not enough
@@ -165,8 +165,11 @@ def _quantum(rules: Rules, job: Job) -> float:
 
 
 def _methods(rule: JobClassRule, job: Job) -> tuple[str, ...]:
-    """The methods that the owner chose among the allowed ones; the default without any."""
-    allowed = tuple(name for name in methods_in_comment(job.comment) if name in rule.methods)
+    """The methods that the owner chose among the allowed ones; the default without any. ``none`` always means none."""
+    chosen = methods_in_comment(job.comment)
+    if "none" in chosen:
+        return ()
+    allowed = tuple(name for name in chosen if name in rule.methods)
     return allowed or rule.default
 
 

@@ -25,8 +25,15 @@ from omfs_daemon.policy.victims.method_availability import MethodAvailability
 
 
 class Candidates:
-    """The candidates, by index in the order of OMFS: lowest priority first (Algorithm 1, line 33), among equals the job
-    that started last, which has the least work to lose. Jobs that recently could not be preempted come last."""
+    """The candidates, by index in the order of OMFS. Who gives first:
+
+    1. A job that could be preempted the last time it was tried; then one that failed once, and so on.
+    2. The job of lowest priority (Algorithm 1, line 33).
+    3. The job that was preempted least often in its life.
+    4. The job that started last, which has the least work to lose; of several, the one with the highest id.
+
+    For urgent jobs see ``by_remaining``.
+    """
 
     def __init__(
         self,
@@ -42,9 +49,13 @@ class Candidates:
         kind_of = {number: kinds.of(alike[number]) for number in np.flatnonzero(np.bincount(running.alike)).tolist()}
         methods = {number: kind.job_class.methods for number, kind in kind_of.items()}
         self._methods, self._availability, self._blocks = kinds.rules.methods, availability, blocks
-        found = np.flatnonzero(_preemptible(running, methods, kinds, history, now))
-        failed = _failures(running, history)[found]
-        order = found[np.lexsort((-running.ids[found], -running.since[found], running.priority[found], failed))]
+        found = np.flatnonzero(_preemptible(running, methods, history, now))
+        failures = _by_job(running, history.failures)
+        failed = failures[found]
+        counts = _by_job(running, history.preemption_counts)
+        order = found[
+            np.lexsort((-running.ids[found], -running.since[found], counts[found], running.priority[found], failed))
+        ]
         usable = self._usable(running, order, kind_of)
         if not all(usable):
             order = order[np.array([bool(names) for names in usable], dtype=bool)]
@@ -55,13 +66,17 @@ class Candidates:
         self.leaf: Ints = np.array([leaf.index for leaf in self.leaves], dtype=np.int64)
         self.cpus = running.cpus[order]
         self._ids = running.ids[order]
-        self._failed = _failures(running, history)[order]
+        self._failed = failures[order]
         latest = {n: laws.latest_mature_start(now, kind.job_class.quantum) for n, kind in kind_of.items()}
         self.mature: Bools = running.since[order] <= np.array([latest[n] for n in numbers], dtype=np.float64)
-        if history.running_since:
+        known = history.running_since.keys() | history.preemption_counts.keys()
+        limited = {ref for ref in history.preemption_times if not has_preemptions_left(ref, history, kinds.rules, now)}
+        if known or limited:
             for at, (job, number) in enumerate(zip(self.jobs, numbers, strict=True)):
-                if job.ref in history.running_since:
+                if job.ref in known:
                     self.mature[at] = is_mature(job, kind_of[number].job_class, history, now)
+                if job.ref in limited:
+                    self.mature[at] = False
         self.mature_cpus = int(self.cpus[self.mature].sum())
         self.alive: Bools = np.ones(len(self.jobs), dtype=bool)
         self.has_choice = any(self._most_freeing(names) != names[0] for names in set(self.methods))
@@ -175,17 +190,16 @@ def _freeing(method: MethodTraits) -> tuple[bool, int]:
     return method.leaves, len(method.frees)
 
 
-def _failures(running: RunningJobs, history: PreemptionHistory) -> Ints:
-    """How often in a row each running job could not be preempted; others are tried before it."""
-    if not history.failures:
+def _by_job(running: RunningJobs, counts: Mapping[str, int]) -> Ints:
+    """The counts of the running jobs, 0 for others."""
+    if not counts:
         return np.zeros(len(running.jobs), dtype=np.int64)
-    return np.array([history.failures.get(job.ref, 0) for job in running.jobs.tolist()], dtype=np.int64)
+    return np.array([counts.get(job.ref, 0) for job in running.jobs.tolist()], dtype=np.int64)
 
 
 def _preemptible(
     running: RunningJobs,
     methods: Mapping[int, tuple[str, ...]],
-    kinds: JobKinds,
     history: PreemptionHistory,
     now: float,
 ) -> Bools:
@@ -195,7 +209,6 @@ def _preemptible(
     preemptible: Bools = by_number[running.alike]
     excluded = {ref for preemption in history.under_way for ref in (*preemption.victims, preemption.preemptor)}
     excluded.update(ref for ref, until in history.spared.items() if until > now)
-    excluded.update(ref for ref in history.preemption_times if not has_preemptions_left(ref, history, kinds.rules, now))
     if excluded:
         preemptible &= np.array([job.ref not in excluded for job in running.jobs.tolist()], dtype=bool)
     return preemptible

@@ -22,10 +22,22 @@ def running_since(job: Job, history: PreemptionHistory) -> float:
 
 def is_mature(job: Job, job_class: JobClass, history: PreemptionHistory, now: float) -> bool:
     """Whether the job has run uninterrupted for its quantum (OMFS, section II)."""
-    return bool(laws.latest_mature_start(now, job_class.quantum) >= running_since(job, history))
+    return bool(laws.latest_mature_start(now, grown_quantum(job, job_class, history)) >= running_since(job, history))
+
+
+def grown_quantum(job: Job, job_class: JobClass, history: PreemptionHistory) -> float:
+    """The quantum, doubled with each preemption of the job, up to its time limit: every job ends, however often others
+    take its CPUs."""
+    doublings = min(history.preemption_counts.get(job.ref, 0), _MOST_DOUBLINGS)
+    return max(job_class.quantum, min(job_class.quantum * 2.0**doublings, job.time_limit))
+
+
+_MOST_DOUBLINGS = 32
+"""Beyond any time limit, and still a number."""
 
 
 def has_preemptions_left(ref: str, history: PreemptionHistory, rules: Rules, now: float) -> bool:
+    """Whether the limit per hour still lets the job be preempted for one that is not urgent."""
     recent = [at for at in history.preemption_times.get(ref, ()) if laws.counts_in_hour(at, now)]
     return len(recent) < rules.max_preemptions_per_hour
 

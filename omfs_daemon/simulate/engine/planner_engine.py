@@ -24,6 +24,7 @@ from omfs_daemon.cluster.snapshot import PreemptionHistory
 from omfs_daemon.policy.plan import Plan, PlannedPreemption, PlannedResume, Start
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.validator import Conditions, Verdict, validate
+from omfs_daemon.policy.victims.eligibility import has_preemptions_left
 from omfs_daemon.preemption.decisions import add_orders, begin_preemptions, go_on
 from omfs_daemon.preemption.effects import Effects, state_after
 from omfs_daemon.preemption.methods.registry import BUILT_IN
@@ -161,16 +162,22 @@ class _Engine:
 
     def _history(self, state: State) -> PreemptionHistory:
         """What the daemon knows, with what the simulated costs say of victims: a preemption counts from its decision,
-        and a job is spared that the swap area has no room for."""
+        and a job is spared that the swap area has no room for.
+
+        Published results keep their rules: the limit per hour spares a job from urgent ones too, and no quantum grows.
+        """
         jobs, work, area = self.cluster.jobs, self.work, self.area
-        spared = [index for index, job in jobs.items() if job.runs and not area.takes(index)]
-        return replace(
+        spared = {str(index + 1): inf for index, job in jobs.items() if job.runs and not area.takes(index)}
+        history = replace(
             state.preemption_history(self.settings.rules.methods),
             preemption_times={
                 str(index + 1): tuple(work.preempted_at[index]) for index in jobs if work.preempted_at[index]
             },
-            spared={str(index + 1): inf for index in spared},
+            preemption_counts={},
         )
+        rules = self.cluster.rules
+        limited = [ref for ref in history.preemption_times if not has_preemptions_left(ref, history, rules, self._now)]
+        return replace(history, spared=spared | dict.fromkeys(limited, inf))
 
     def _start(self, plan: Plan, verdict: Verdict) -> Iterator[PlannedPreemption]:
         """What starts or resumes by itself, in the order of the plan; yields the preemptions up to the first one that

@@ -35,6 +35,8 @@ def test_a_default_counts_where_nothing_is_chosen() -> None:
         classes=(JobClassRule("r", methods=("requeue",), default=("requeue",)),),
     )
     assert classify(by, waiting(1, comment="")).preemptibility is Preemptibility.PREEMPTABLE
+    for never in ("omfs:method=none", "omfs:method=requeue,none"):
+        assert classify(by, waiting(1, comment=never)).preemptibility is Preemptibility.NON_PREEMPTIBLE
 
 
 def test_several_partitions_never_raise_a_class() -> None:
