@@ -56,9 +56,9 @@ def test_the_limit_per_hour_does_not_protect_from_urgent_jobs() -> None:
 
 
 @given(
-    st.lists(st.integers(10, 400), min_size=1, max_size=6),
+    st.lists(st.integers(10, 400), min_size=1, max_size=4),
     st.lists(st.integers(0, 3), min_size=1, max_size=30),
-    st.integers(5, 60),
+    st.integers(15, 60),
 )
 def test_every_job_ends_however_long_others_want_its_cpus(lengths: list[int], gaps: list[int], quantum: int) -> None:
     """Requeued jobs start over; an owner takes their CPUs as often as the rules let it, and never stops."""
@@ -69,8 +69,8 @@ def test_every_job_ends_however_long_others_want_its_cpus(lengths: list[int], ga
     now, cycle = NOW, 0
     while left:
         cycle += 1
-        assert cycle < 3_000
-        now += 5.0
+        assert cycle < 600
+        now += 15.0
         for number, at in list(since.items()):
             if now - at >= left[number]:
                 del left[number], since[number]
