@@ -40,6 +40,11 @@ class AccountNode:
     is_leaf: bool
 
     @property
+    def is_others(self) -> bool:
+        """Whether it stands for all accounts without an entitlement."""
+        return self.name == OTHERS
+
+    @property
     def owns_all(self) -> bool:
         """Whether it is entitled to every CPU, so that nobody else is to any."""
         return self.entitlement == 1

@@ -24,6 +24,7 @@ from omfs_daemon.cluster.holds import (
 from omfs_daemon.cluster.job_refs import tasks_ref
 from omfs_daemon.cluster.jobs import Hold, Job
 from omfs_daemon.policy.arrays.job_arrays import cpus_held, task_refs
+from omfs_daemon.policy.arrays.usage import not_yielding
 from omfs_daemon.policy.plan import HoldChange, Reason, set_back_since
 from omfs_daemon.policy.rules.account_order import AccountJob, AccountUse, admit_in_order, use_until
 from omfs_daemon.policy.rules.laws import add_cpus, admits_non_preemptible
@@ -211,7 +212,8 @@ class AdmissionHolds:
         )
         running, first = job_arrays.running, job_arrays.patterns.first
         numbers = [number for number in np.unique(running.alike).tolist() if kinds.of(first[number]).non_preemptible]
-        for job in running.jobs[np.isin(running.alike, numbers)].tolist():
+        found = running.jobs[np.isin(running.alike, numbers)].tolist()
+        for job in (*found, *not_yielding(job_arrays, history, kinds)):
             yield AccountUse(kinds.of(job).leaf.path, cpus_held(job), use_until(now, job.time_limit, job.run_time))
         known = job_arrays.find(preemption.preemptor for preemption in history.under_way)
         for preemption in history.under_way:

@@ -21,6 +21,7 @@ class Reason(StrEnum):
 
     URGENT = "urgent"
     ENTITLED = "entitled"
+    OWN_ACCOUNT = "own_account"
     BORROWS = "borrows"
     WITHIN_ENTITLEMENT = "within_entitlement"
     PREEMPTIBLE = "preemptible"
@@ -43,6 +44,7 @@ class Reason(StrEnum):
 TEXT: Mapping[Reason, str] = {
     Reason.URGENT: "an urgent job goes before all regular jobs",
     Reason.ENTITLED: "its account uses less than its entitlement",
+    Reason.OWN_ACCOUNT: "other jobs of its own account give way to it",
     Reason.BORROWS: "idle CPUs are lent to any account",
     Reason.WITHIN_ENTITLEMENT: "it fits into its account's entitlement",
     Reason.PREEMPTIBLE: "it is preemptible, so it may run on any idle CPUs",

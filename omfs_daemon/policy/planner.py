@@ -20,6 +20,7 @@ a blocked one of their group, are considered again in the next cycle only.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 
 import numpy as np
 
@@ -53,7 +54,7 @@ from omfs_daemon.policy.start_checks.static_rules import StartChecks, leaving_vi
 from omfs_daemon.policy.victims.candidates import Candidates
 from omfs_daemon.policy.victims.choice import VictimChoice, choose_victims
 from omfs_daemon.policy.victims.need import ResourceNeed
-from omfs_daemon.policy.waiting_groups import GroupedJobs, JobGroup, JobQueue
+from omfs_daemon.policy.waiting_groups import GroupedJobs, JobGroup, JobQueue, pending_cpus
 from omfs_daemon.policy.working_state import WorkingState
 
 
@@ -79,7 +80,7 @@ class _Pass:
         self._account_room: dict[int, int] = {}
         self._candidates: Candidates | None = None
         self._preemptions_left = rules.max_preemptions_per_cycle
-        self._insufficient: dict[tuple[int, bool], RefusedRequests] = {}
+        self._insufficient: dict[tuple[int, bool, float], RefusedRequests] = {}
         self.starts: list[Start] = []
         self.promises: list[Start] = []
         self.preemptions: list[PlannedPreemption] = []
@@ -110,7 +111,7 @@ class _Pass:
             kept=self.admission_holds.kept(self._refs),
             ranks=ranks,
             waits=waits,
-            accounts=account_rows(self.usage, self._pending()),
+            accounts=account_rows(self.usage, pending_cpus(self._groups.values(), len(self.usage.entitled))),
             promises=tuple(self.promises),
             room=room_without_hold(self.usage, self.admission_holds.claims(self.now)),
         )
@@ -192,14 +193,6 @@ class _Pass:
             if group.blocked is not None:
                 return
 
-    def _pending(self) -> list[int]:
-        """CPUs that waiting jobs request, by entity."""
-        pending = [0] * len(self.usage.entitled)
-        for group in self._groups.values():
-            for index in group.kind.leaf.path:
-                pending[index] += group.request.cpus * group.tasks
-        return pending
-
     def _regular(self, preempted: GroupedJobs, queue: JobQueue) -> None:
         borrowers: list[tuple[Job, JobGroup, int]] = []
         firsts: dict[int, int] = {}
@@ -254,7 +247,8 @@ class _Pass:
         return None
 
     def _borrow(self, job: Job, group: JobGroup, first: int) -> None:
-        """Idle CPUs are lent to any account (OMFS, Algorithm 1, line 26)."""
+        """Idle CPUs are lent to any account (OMFS, Algorithm 1, line 26). Without any, jobs of its own account may have
+        to give way."""
         for ref in self._refs(job)[first:]:
             if ref in self.history.preempted:
                 self.ranking.put(job, ref, Band.PREEMPTED_BORROWER)
@@ -270,7 +264,12 @@ class _Pass:
                     self._start(job, ref, need, allocations, Reason.BORROWS)
                     continue
                 is_taken = bool(self.capacity.now.blocked[need.ref])
-                group.blocked = Reason.OWN_CPUS_TAKEN if is_taken else Reason.BEYOND_ENTITLEMENT
+                otherwise = Reason.OWN_CPUS_TAKEN if is_taken else Reason.BEYOND_ENTITLEMENT
+                if need.own_since < inf:
+                    if self._preempt_others(job, ref, group, Reason.OWN_ACCOUNT, otherwise):
+                        continue
+                    return
+                group.blocked = otherwise
             self._wait(job, ref, group.blocked or Reason.BEYOND_ENTITLEMENT)
             return
 
@@ -304,13 +303,21 @@ class _Pass:
             self.working_state.promise(need, allocations, not self.admission_holds.is_counted(job))
             self._wait(job, ref, Reason.BEING_FREED)
             return True
+        return self._preempt_others(job, ref, group, reason)
+
+    def _preempt_others(
+        self, job: Job, ref: str, group: JobGroup, reason: Reason, otherwise: Reason = Reason.NOT_ENOUGH_VICTIMS
+    ) -> bool:
+        """False if the job must wait; ``otherwise``: why, if not enough jobs may be preempted for it."""
+        need = group.need(self.working_state, job)
         if self._backs_off(job, ref):
             self._wait(job, ref, Reason.TRIED_IN_VAIN)
             return False
-        choice, why_not = self._victims_for(need)
-        if choice is None:
-            group.blocked = why_not
-            self._wait(job, ref, why_not)
+        left = self._preemptions_left
+        choice = self._victims_for(need) if left > 0 else None
+        if choice is None or (len(choice.victims) > left and self.preemptions):
+            group.blocked = otherwise if choice is None and left > 0 else Reason.ENOUGH_PREEMPTIONS
+            self._wait(job, ref, group.blocked)
             return False
         jobs = self.candidates.jobs
         leaving = leaving_victims(((jobs[at], method) for at, method in choice.victims), self.rules)
@@ -344,20 +351,14 @@ class _Pass:
                 self.admission_holds.releases.append(HoldChange(ref, job.account, Reason.WITHIN_ENTITLEMENT))
         self.working_state.start(need, allocations, not self.admission_holds.is_counted(job))
 
-    def _victims_for(self, need: ResourceNeed) -> tuple[VictimChoice | None, Reason]:
-        if self._preemptions_left <= 0:
-            return None, Reason.ENOUGH_PREEMPTIONS
-        insufficient = self._insufficient.setdefault((need.leaf.index, need.urgent), RefusedRequests())
+    def _victims_for(self, need: ResourceNeed) -> VictimChoice | None:
+        insufficient = self._insufficient.setdefault((need.leaf.index, need.urgent, need.own_since), RefusedRequests())
         if not need.allocations and insufficient.covers(need.request):
-            return None, Reason.NOT_ENOUGH_VICTIMS
+            return None
         choice = choose_victims(need, self.candidates, self.capacity.then, self.usage, self.rules)
-        if choice is None:
-            if not need.allocations:
-                insufficient.add(need.request)
-            return None, Reason.NOT_ENOUGH_VICTIMS
-        if len(choice.victims) > self._preemptions_left and self.preemptions:
-            return None, Reason.ENOUGH_PREEMPTIONS
-        return choice, Reason.ENTITLED
+        if choice is None and not need.allocations:
+            insufficient.add(need.request)
+        return choice
 
     def _preempt(self, job: Job, ref: str, need: ResourceNeed, choice: VictimChoice, reason: Reason) -> None:
         """Add the preemption, and plan on as if the victims had freed their resources and the preemptor ran there."""

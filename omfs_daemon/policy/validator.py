@@ -23,7 +23,13 @@ from omfs_daemon.policy.plan import Plan, PlannedPreemption, PlannedResume, Star
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
 from omfs_daemon.policy.start_checks.static_rules import StartChecks, leaving_victims
-from omfs_daemon.policy.victims.eligibility import are_borrowers, has_preemptions_left, is_mature, may_take_all
+from omfs_daemon.policy.victims.eligibility import (
+    are_borrowers,
+    gives_way_to_own,
+    has_preemptions_left,
+    is_mature,
+    may_take_all,
+)
 from omfs_daemon.policy.victims.need import ResourceNeed
 from omfs_daemon.policy.working_state import WorkingState
 
@@ -277,9 +283,11 @@ class _Validation:
         if need.urgent:
             allowed = self.rules.urgent_may_take_entitled or are_borrowers(givers, self.usage)
             return None if allowed else RefusalReason.NOT_OVER
-        if not self.usage.entitles(need.leaf, need.cpus):
-            return RefusalReason.NOT_ENTITLED
         if need.non_preemptible and not self.usage.admits_non_preemptible(need.leaf, need.cpus):
+            return RefusalReason.NOT_ENTITLED
+        if all(gives_way_to_own(need, giver, job) for (giver, _), job in zip(givers, victims, strict=True)):
+            return None
+        if not self.usage.entitles(need.leaf, need.cpus):
             return RefusalReason.NOT_ENTITLED
         return None if may_take_all(need.leaf, need.cpus, givers, self.usage) else RefusalReason.NOT_OVER
 

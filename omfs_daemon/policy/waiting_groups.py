@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from omfs_daemon.cluster.jobs import Job, JobRequest
 from omfs_daemon.policy.arrays.job_arrays import WaitingJobs
 from omfs_daemon.policy.arrays.node_arrays import Bools, Ints
 from omfs_daemon.policy.plan import Reason
+from omfs_daemon.policy.rules import laws
 from omfs_daemon.policy.rules.job_kinds import JobKind
 from omfs_daemon.policy.victims.need import ResourceNeed
 from omfs_daemon.policy.working_state import WorkingState
@@ -48,6 +49,14 @@ class JobGroup:
         if self.known_need is None:
             self.known_need = working_state.need_of(job)
         return self.known_need
+
+
+def pending_cpus(groups: Iterable[JobGroup], entities: int) -> list[int]:
+    """CPUs that waiting jobs request, by entity of the account tree."""
+    pending = [0] * entities
+    for group in groups:
+        laws.add_cpus(pending, group.kind.leaf.path, group.request.cpus * group.tasks)
+    return pending
 
 
 GroupedJobs = list[tuple[Job, JobGroup]]

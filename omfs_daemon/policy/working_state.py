@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory
@@ -12,7 +13,7 @@ from omfs_daemon.policy.arrays.job_arrays import JobArrays, cpus_held
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.arrays.usage import Usage, count_running
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.policy.rules.job_kinds import JobKinds
+from omfs_daemon.policy.rules.job_kinds import JobKind, JobKinds
 from omfs_daemon.policy.victims.candidates import Candidates
 from omfs_daemon.policy.victims.method_availability import SETTLES, MethodAvailability
 from omfs_daemon.policy.victims.need import ResourceNeed
@@ -45,11 +46,21 @@ class WorkingState:
             cpus=cpus_held(job) if suspended else self.capacity.cpus_of(job.request),
             urgent=kind.job_class.urgent,
             non_preemptible=kind.non_preemptible,
+            own_since=self._own_since(job, kind),
             allocations=job.allocations if suspended else (),
             given_up=preempted.gres if preempted else (),
             ref=job.ref if suspended else "",
             blocks=self.blocks.by_job.get(job.id, frozenset()) if suspended else frozenset(),
         )
+
+    def _own_since(self, job: Job, kind: JobKind) -> float:
+        """An account's preemptible jobs give way to its non-preemptible ones, and those submitted later to a suspended
+        one, which can run on its own CPUs only."""
+        if not self.rules.own_jobs_give_way or kind.job_class.urgent or kind.leaf.is_others:
+            return inf
+        if job.state is JobState.SUSPENDED:
+            return job.submit
+        return -inf if kind.non_preemptible else inf
 
     def candidates(self, now: float) -> Candidates:
         """The jobs that may be preempted."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from omfs_daemon.cluster.accounts import AccountNode, AccountTree
-from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory
 from omfs_daemon.policy.arrays.job_arrays import JobArrays, cpus_held
 from omfs_daemon.policy.rules import laws
@@ -33,7 +33,8 @@ class Usage:
 
     real             used at this instant
     all              used once all preemptions under way are done: without their victims, with their preemptors
-    non_preemptible  of non-preemptible jobs: running, or waiting without a hold, since Slurm may start them any moment
+    non_preemptible  of non-preemptible jobs: running, or waiting without a hold, since Slurm may start them any moment;
+                     and of running jobs that could not be preempted when that was last tried
 
     A job counts at its account and at every account above.
     """
@@ -80,8 +81,20 @@ def count_running(usage: Usage, job_arrays: JobArrays, history: PreemptionHistor
         usage.add(entity, held[entity.index] + non_preemptible)
         usage.add_non_preemptible(entity, non_preemptible)
     usage.real[:] = usage.all
+    for job in not_yielding(job_arrays, history, kinds):
+        usage.add_non_preemptible(kinds.of(job).leaf, cpus_held(job))
     if history.under_way:
         _count_under_way(usage, job_arrays, history, kinds)
+
+
+def not_yielding(job_arrays: JobArrays, history: PreemptionHistory, kinds: JobKinds) -> list[Job]:
+    """The running jobs that are preemptible by their class, but could not be preempted when that was last tried: they
+    count as non-preemptible."""
+    return [
+        job
+        for job in job_arrays.find(history.failures).values()
+        if job.runs and not kinds.of(job).non_preemptible and not kinds.of(job).job_class.urgent
+    ]
 
 
 def _count_under_way(usage: Usage, job_arrays: JobArrays, history: PreemptionHistory, kinds: JobKinds) -> None:

@@ -94,6 +94,8 @@ class Rules:
     rank_depth                 the most waiting jobs that we rank; the others keep Slurm's priority
     keeps_account_order        whether non-preemptible jobs of an account are admitted in order, with backfill; else
                                whatever fits, as published
+    own_jobs_give_way          whether jobs of an account give way to its own non-preemptible and suspended jobs; else
+                               it takes from others only, as published
     fair_set_searches          jobs for which one plan searches any fair set of victims where none in order is fair
                                (others wait for the next plan); 0: victims in order only, as published
     methods                    the installed methods, by name
@@ -110,6 +112,7 @@ class Rules:
     urgent_may_take_entitled: bool = True
     rank_depth: int = 200
     keeps_account_order: bool = True
+    own_jobs_give_way: bool = True
     fair_set_searches: int = 64
     methods: Mapping[str, MethodTraits] = field(kw_only=True)
     speeds: Mapping[str, MethodSpeed] = field(default_factory=dict)

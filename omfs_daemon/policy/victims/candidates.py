@@ -23,14 +23,19 @@ from omfs_daemon.policy.rules.job_kinds import JobKind, JobKinds
 from omfs_daemon.policy.victims.eligibility import has_preemptions_left, is_mature
 from omfs_daemon.policy.victims.method_availability import MethodAvailability
 
+QUICK = 1.0
+"""Seconds within which a job should let go that is preempted for an urgent one."""
+
 
 class Candidates:
     """The candidates, by index in the order of OMFS. Who gives first:
 
     1. A job that could be preempted the last time it was tried; then one that failed once, and so on.
-    2. The job of lowest priority (Algorithm 1, line 33).
-    3. The job that was preempted least often in its life.
-    4. The job that started last, which has the least work to lose; of several, the one with the highest id.
+    2. The job of a user none of whose other running jobs failed to be preempted; then one of a user with one failure,
+       and so on.
+    3. The job of lowest priority (Algorithm 1, line 33).
+    4. The job that was preempted least often in its life.
+    5. The job that started last, which has the least work to lose; of several, the one with the highest id.
 
     For urgent jobs see ``by_remaining``.
     """
@@ -51,11 +56,10 @@ class Candidates:
         self._methods, self._availability, self._blocks = kinds.rules.methods, availability, blocks
         found = np.flatnonzero(_preemptible(running, methods, history, now))
         failures = _by_job(running, history.failures)
-        failed = failures[found]
+        of_user = _by_user(running, failures)
         counts = _by_job(running, history.preemption_counts)
-        order = found[
-            np.lexsort((-running.ids[found], -running.since[found], counts[found], running.priority[found], failed))
-        ]
+        keys = (-running.ids, -running.since, counts, running.priority, of_user, failures)
+        order = found[np.lexsort([key[found] for key in keys])]
         usable = self._usable(running, order, kind_of)
         if not all(usable):
             order = order[np.array([bool(names) for names in usable], dtype=bool)]
@@ -66,7 +70,7 @@ class Candidates:
         self.leaf: Ints = np.array([leaf.index for leaf in self.leaves], dtype=np.int64)
         self.cpus = running.cpus[order]
         self._ids = running.ids[order]
-        self._failed = failures[order]
+        self._failed, self._failed_of_user = failures[order], of_user[order]
         latest = {n: laws.latest_mature_start(now, kind.job_class.quantum) for n, kind in kind_of.items()}
         self.mature: Bools = running.since[order] <= np.array([latest[n] for n in numbers], dtype=np.float64)
         known = history.running_since.keys() | history.preemption_counts.keys()
@@ -89,10 +93,14 @@ class Candidates:
 
     @cached_property
     def by_remaining(self) -> Ints:
-        """Indices by remaining time, longest first (UJFB, section IV); jobs that recently could not be preempted come
-        last."""
+        """Indices by remaining time, longest first (UJFB, section IV). Jobs that need longer than ``QUICK`` to let go
+        come behind all others; those that recently could not be preempted, or whose users' jobs could not, last."""
         remaining = np.array([job.remaining() for job in self.jobs], dtype=np.float64)
-        order: Ints = np.lexsort((-remaining, self._failed)).astype(np.int64)
+        slow: Bools = np.array(
+            [self._availability.cost(job, self.preferred(at)).preempt > QUICK for at, job in enumerate(self.jobs)],
+            dtype=bool,
+        )
+        order: Ints = np.lexsort((-remaining, slow, self._failed_of_user, self._failed)).astype(np.int64)
         return order
 
     def on(self, mask: Bools) -> Bools:
@@ -170,7 +178,7 @@ class Candidates:
         plain = {
             number: kind.job_class.methods
             for number, kind in kind_of.items()
-            if len(kind.job_class.methods) == 1 and _is_always_usable(self._methods.get(kind.job_class.methods[0]))
+            if len(kind.job_class.methods) == 1 and self._availability.is_always_usable(kind.job_class.methods[0])
         }
         availability = self._availability
         return [
@@ -182,10 +190,6 @@ class Candidates:
         return max(names, key=lambda name: _freeing(self._methods[name]))
 
 
-def _is_always_usable(method: MethodTraits | None) -> bool:
-    return method is not None and not method.launched and not method.on_nodes
-
-
 def _freeing(method: MethodTraits) -> tuple[bool, int]:
     return method.leaves, len(method.frees)
 
@@ -195,6 +199,19 @@ def _by_job(running: RunningJobs, counts: Mapping[str, int]) -> Ints:
     if not counts:
         return np.zeros(len(running.jobs), dtype=np.int64)
     return np.array([counts.get(job.ref, 0) for job in running.jobs.tolist()], dtype=np.int64)
+
+
+def _by_user(running: RunningJobs, counts: Ints) -> Ints:
+    """For each running job the sum of the counts of its user's jobs."""
+    found = np.flatnonzero(counts).tolist()
+    sums: Ints = np.zeros(len(counts), dtype=np.int64)
+    if found:
+        by_user: dict[int, int] = {}
+        for at in found:
+            uid = running.jobs[at].uid
+            by_user[uid] = by_user.get(uid, 0) + int(counts[at])
+        sums[:] = [by_user.get(job.uid, 0) for job in running.jobs.tolist()]
+    return sums
 
 
 def _preemptible(

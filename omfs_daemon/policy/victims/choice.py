@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, combinations, islice
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.cluster.accounts import AccountNode
 from omfs_daemon.cluster.jobs import Allocation
 from omfs_daemon.policy.arrays.free_resources import FreeResources, JobResources
 from omfs_daemon.policy.arrays.node_arrays import Bools, Ints
 from omfs_daemon.policy.arrays.usage import Usage
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.victims.candidates import Candidates
-from omfs_daemon.policy.victims.eligibility import are_borrowers, may_take_all
+from omfs_daemon.policy.victims.eligibility import are_borrowers, gives_way_to_own, may_take_all
 from omfs_daemon.policy.victims.need import ResourceNeed
 from omfs_daemon.policy.victims.node_order import TakingOrder, nodes_in_order
-from omfs_daemon.policy.victims.order import ANY_CPUS, surplus_by_account, victims_in_order, victims_in_order_for_urgent
+from omfs_daemon.policy.victims.order import (
+    ANY_CPUS,
+    surplus_by_account,
+    surplus_for_urgent,
+    victims_in_order,
+    victims_in_order_for_urgent,
+)
 
 WINDOWS = 16
 """The most groups of neighbors in the order of the nodes that are tried for one need."""
@@ -38,11 +46,77 @@ class VictimChoice(NamedTuple):
     allocations: tuple[Allocation, ...]
 
 
+class _Law(NamedTuple):
+    """Who may be preempted for a need, by candidate.
+
+    surplus     CPUs that its account may give; it is no victim if that is not more than 0
+    order       those of the eligible ones that may be taken, in the order in which they give
+    is_fair     whether all of these may be preempted
+    is_bounded  whether accounts bound what may be taken: what one job gives may keep another from being taken
+    """
+
+    surplus: Ints
+    order: Callable[[Bools], Iterator[int]]
+    is_fair: Callable[[Sequence[int]], bool]
+    is_bounded: bool
+
+
 def choose_victims(
     need: ResourceNeed, candidates: Candidates, free: FreeResources, usage: Usage, rules: Rules
 ) -> VictimChoice | None:
     """The victims for a need that does not fit on what will be ``free``, none of them needless; None if not enough
     jobs may be preempted.
+
+    An urgent job takes from all accounts that the rules let it take from. Another one takes from accounts above their
+    entitlement if its own account is not beyond its own, otherwise from jobs of its own account that give way to it.
+    """
+    if need.urgent:
+        return _choose(need, candidates, free, usage, _for_urgent(candidates, usage, rules))
+    choice = None
+    if usage.entitles(need.leaf, need.cpus):
+        choice = _choose(need, candidates, free, usage, _for_entitled(need, candidates, usage))
+    if choice is None and need.own_since < inf:
+        choice = _choose(need, candidates, free, usage, _for_own(need, candidates))
+    return choice
+
+
+def _for_urgent(candidates: Candidates, usage: Usage, rules: Rules) -> _Law:
+    takes_all = rules.urgent_may_take_entitled
+    return _Law(
+        surplus_for_urgent(usage, rules)[candidates.leaf],
+        lambda eligible: victims_in_order_for_urgent(candidates, usage, rules, eligible),
+        lambda chosen: takes_all or are_borrowers(_givers(candidates, chosen), usage),
+        is_bounded=not takes_all,
+    )
+
+
+def _for_entitled(need: ResourceNeed, candidates: Candidates, usage: Usage) -> _Law:
+    return _Law(
+        surplus_by_account(need, usage)[candidates.leaf],
+        lambda eligible: victims_in_order(need, candidates, usage, eligible),
+        lambda chosen: may_take_all(need.leaf, need.cpus, _givers(candidates, chosen), usage),
+        is_bounded=True,
+    )
+
+
+def _for_own(need: ResourceNeed, candidates: Candidates) -> _Law:
+    gives = [gives_way_to_own(need, leaf, job) for leaf, job in zip(candidates.leaves, candidates.jobs, strict=True)]
+    return _Law(
+        np.where(gives, ANY_CPUS, 0),
+        lambda eligible: iter(np.flatnonzero(eligible).tolist()),
+        lambda _: True,
+        is_bounded=False,
+    )
+
+
+def _givers(candidates: Candidates, chosen: Iterable[int]) -> list[tuple[AccountNode, int]]:
+    return [(candidates.leaves[at], int(candidates.cpus[at])) for at in chosen]
+
+
+def _choose(
+    need: ResourceNeed, candidates: Candidates, free: FreeResources, usage: Usage, law: _Law
+) -> VictimChoice | None:
+    """The victims that this law permits.
 
     First with each victim's preferred method; if that frees too little (a suspended job keeps its memory), with the
     method that frees most. For each, until victims are found:
@@ -66,15 +140,14 @@ def choose_victims(
     else:
         touching = candidates.on_suitable(node_arrays.suitable(node_arrays.normalized(need.request)))
     eligible = candidates.alive & touching
-    surplus = surplus_by_account(need, usage, rules)[candidates.leaf]
-    eligible &= surplus > 0
+    eligible &= law.surplus > 0
     if not need.urgent:
         eligible &= candidates.mature
     if least > free.total + int(candidates.cpus[eligible].sum()):
         return None
     for pick in (candidates.preferred, candidates.most_freeing) if candidates.has_choice else (candidates.preferred,):
-        search = _Search(need, candidates, free, usage, rules, pick)
-        taking = TakingOrder(candidates.places(need.urgent), eligible, surplus)
+        search = _Search(need, candidates, free, usage, law, pick)
+        taking = TakingOrder(candidates.places(need.urgent), eligible, law.surplus)
         choice = (
             search.for_own_cpus(eligible)
             or search.first_of(search.over, search.groups(taking), eligible)
@@ -90,11 +163,10 @@ class _Search:
     """The search for one need; ``pick`` chooses each victim's method."""
 
     def __init__(
-        self, need: ResourceNeed, candidates: Candidates, free: FreeResources, usage: Usage, rules: Rules, pick: Pick
+        self, need: ResourceNeed, candidates: Candidates, free: FreeResources, usage: Usage, law: _Law, pick: Pick
     ) -> None:
         self.need, self.candidates, self.free = need, candidates, free
-        self.usage, self.rules, self.pick = usage, rules, pick
-        self.is_bounded = not (need.urgent and rules.urgent_may_take_entitled)
+        self.usage, self.law, self.pick = usage, law, pick
 
     def for_own_cpus(self, eligible: Bools) -> VictimChoice | None:
         """The victims for a suspended job among those that have its own CPUs; others would be preempted in vain."""
@@ -105,7 +177,7 @@ class _Search:
     def over(self, eligible: Bools, only: Ints | None = None) -> VictimChoice | None:
         """The victims in order among the eligible ones, for a placement on these nodes only (None: anywhere)."""
         trial = self.free.copy()
-        taken = self._shortest_prefix(trial, self._in_order(eligible), only)
+        taken = self._shortest_prefix(trial, self.law.order(eligible), only)
         return self._without_needless(trial, taken, only) if taken is not None else None
 
     def groups(self, taking: TakingOrder) -> list[Ints]:
@@ -113,7 +185,7 @@ class _Search:
         nothing bounds what may be taken, since the order over all nodes is then as good."""
         need, node_arrays = self.need, self.free.node_arrays
         request = node_arrays.normalized(need.request)
-        if not self.is_bounded or need.allocations:
+        if not self.law.is_bounded or need.allocations:
             return []
         frees_memory = self.candidates.leave(self.pick)
         found: dict[tuple[int, ...], None] = {}
@@ -144,7 +216,7 @@ class _Search:
 
     def any_fair(self, taking: TakingOrder) -> VictimChoice | None:
         """The same by any set that is fair, in whatever order the jobs are given."""
-        if not self.is_bounded or self.candidates.searches <= 0 or not taking.eligible.any():
+        if not self.law.is_bounded or self.candidates.searches <= 0 or not taking.eligible.any():
             return None
         self.candidates.searches -= 1
         groups = self.groups(taking._replace(surplus=np.full(len(taking.surplus), ANY_CPUS)))
@@ -155,7 +227,7 @@ class _Search:
 
         Bounded by ``MOST_JOBS`` and ``SETS``.
         """
-        order = list(self._in_order(eligible))
+        order = list(self.law.order(eligible))
         order += [int(at) for at in np.flatnonzero(eligible) if at not in set(order)]
         order = order[:MOST_JOBS]
         trial = self.free.copy()
@@ -174,7 +246,7 @@ class _Search:
         if next(tries, None) is None:
             return None
         if not left:
-            return keep if self._is_fair(keep) and not self._has_needless(trial, keep, only) else None
+            return keep if self.law.is_fair(keep) and not self._has_needless(trial, keep, only) else None
         last, given = left[-1], self.candidates.freed_by(left[-1], self.pick(left[-1]))
         trial.take(given)
         if self.need.place(trial, only=only) is not None:
@@ -183,7 +255,7 @@ class _Search:
                 return found
         trial.give(given)
         kept = (*keep, last)
-        if self.usage.tree.is_flat and not self._is_fair(kept):  # more victims of other accounts do not help
+        if self.usage.tree.is_flat and not self.law.is_fair(kept):  # more victims of other accounts do not help
             return None
         return self._fair_set(trial, left[:-1], kept, only, tries)
 
@@ -202,11 +274,6 @@ class _Search:
         if allocations is None or not self.candidates.have_room(keep, self.pick):
             return None
         return VictimChoice(tuple((at, self.pick(at)) for at in keep), allocations)
-
-    def _in_order(self, eligible: Bools) -> Iterator[int]:
-        if self.need.urgent:
-            return victims_in_order_for_urgent(self.candidates, self.usage, self.rules, eligible)
-        return victims_in_order(self.need, self.candidates, self.usage, eligible)
 
     def _freed(self, taken: Sequence[int]) -> list[JobResources]:
         return [self.candidates.freed_by(at, self.pick(at)) for at in taken]
@@ -266,10 +333,4 @@ class _Search:
                 trial.give(given)
             else:
                 keep.remove(at)
-        return self._placed(trial, keep, wanted) if self._is_fair(keep) else None
-
-    def _is_fair(self, keep: Sequence[int]) -> bool:
-        givers = [(self.candidates.leaves[at], int(self.candidates.cpus[at])) for at in keep]
-        if not self.need.urgent:
-            return may_take_all(self.need.leaf, self.need.cpus, givers, self.usage)
-        return self.rules.urgent_may_take_entitled or are_borrowers(givers, self.usage)
+        return self._placed(trial, keep, wanted) if self.law.is_fair(keep) else None

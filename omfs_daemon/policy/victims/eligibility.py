@@ -12,6 +12,7 @@ from omfs_daemon.policy.arrays.usage import Usage
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.policy.rules.account_paths import path_sides
 from omfs_daemon.policy.rules.classes import JobClass, Rules
+from omfs_daemon.policy.victims.need import ResourceNeed
 
 
 def running_since(job: Job, history: PreemptionHistory) -> float:
@@ -56,6 +57,11 @@ def may_take_all(taker: AccountNode, cpus: int, givers: Iterable[tuple[AccountNo
         [leaf.path for leaf, _ in ordered],
         [cpus for _, cpus in ordered],
     )
+
+
+def gives_way_to_own(need: ResourceNeed, leaf: AccountNode, job: Job) -> bool:
+    """Whether a job that counts at this leaf may be preempted for a need of its own account."""
+    return leaf is need.leaf and job.submit > need.own_since
 
 
 def are_borrowers(givers: Iterable[tuple[AccountNode, int]], usage: Usage) -> bool:

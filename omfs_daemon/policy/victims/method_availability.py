@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.preempt_methods import MethodTraits, PreemptionCost
+from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits, PreemptionCost
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.cluster.snapshot import NodeRoom
 from omfs_daemon.policy.rules.classes import JobClass, Rules
@@ -83,6 +83,12 @@ class MethodAvailability:
             return tuple(option.method for option in usable)
         return (job_class.last_resort,) if job_class.last_resort else ()
 
+    def is_always_usable(self, name: str) -> bool:
+        """Whether every job to which this method is allowed can be preempted by it at any time."""
+        method = self._rules.methods.get(name)
+        takes_time = self._rules.speeds.get(name, MethodSpeed()) != MethodSpeed()
+        return method is not None and not (method.launched or method.on_nodes or takes_time)
+
     def all(self, job: Job, job_class: JobClass) -> list[MethodOption]:
         """Every method of the job's class, in the owner's order."""
         return [MethodOption(name, self.cost(job, name), self.why_not(job, name)) for name in job_class.methods]
@@ -95,9 +101,16 @@ class MethodAvailability:
             why_not = _why_not_launched(job, name)
         else:
             why_not = self._why_not_on_nodes(job, method) if method.on_nodes else None
-        if why_not is None and method.keeps_work and method.leaves:
-            return WhyUnavailable.ENDS_SOONER if job.remaining() <= self.cost(job, name).preempt else None
+        if why_not is None and self._ends_sooner(job, method):
+            return WhyUnavailable.ENDS_SOONER
         return why_not
+
+    def _ends_sooner(self, job: Job, method: MethodTraits) -> bool:
+        """Whether the job's time is up before it would have let go. One that Slurm lets run beyond its time limit
+        (OverTimeLimit) can be preempted, but its work may not be saved in time."""
+        remaining = job.remaining()
+        saves = method.keeps_work and method.leaves
+        return (saves or remaining > 0) and remaining <= self.cost(job, method.name).preempt
 
     def cost(self, job: Job, method: str) -> PreemptionCost:
         return self._rules.cost(method, job, self.size(job, method))

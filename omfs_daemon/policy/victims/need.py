@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import NamedTuple
 
 from omfs_daemon.cluster.accounts import AccountNode
@@ -15,7 +16,8 @@ from omfs_daemon.policy.arrays.placement import place
 class ResourceNeed(NamedTuple):
     """What a job needs: its ``request`` on any nodes, or exactly its ``allocations`` if it is suspended.
 
-    ``cpus``: the most that it may be allocated. Of a suspended job: ``given_up``: the generic resources per node that
+    ``cpus``: the most that it may be allocated. ``own_since``: jobs of its own account that were submitted later give
+    way to it (inf: none). Of a suspended job: ``given_up``: the generic resources per node that
     it gave up; ``ref``: its reference; ``blocks``: other suspended jobs that cannot be resumed while it runs.
     """
 
@@ -24,6 +26,7 @@ class ResourceNeed(NamedTuple):
     cpus: int
     urgent: bool
     non_preemptible: bool
+    own_since: float = inf
     allocations: tuple[Allocation, ...] = ()
     given_up: tuple[tuple[str, int], ...] = ()
     ref: str = ""

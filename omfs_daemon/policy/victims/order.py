@@ -23,14 +23,16 @@ ANY_CPUS = 1 << 62
 """More than any account has: nothing bounds what it gives."""
 
 
-def surplus_by_account(need: ResourceNeed, usage: Usage, rules: Rules) -> Ints:
+def surplus_for_urgent(usage: Usage, rules: Rules) -> Ints:
+    """By entity: how many CPUs its jobs may give to an urgent job."""
+    no_bound, above = rules.urgent_may_take_entitled, zip(usage.all, usage.entitled, strict=True)
+    return np.array([ANY_CPUS if no_bound else used - entitled for used, entitled in above], dtype=np.int64)
+
+
+def surplus_by_account(need: ResourceNeed, usage: Usage) -> Ints:
     """By entity: by how many CPUs it and all accounts on its side are above their entitlements; its jobs may be victims
     only if that is more than 0."""
-    count, entitled = len(usage.entitled), usage.entitled
-    if need.urgent:
-        no_bound = rules.urgent_may_take_entitled
-        return np.array([ANY_CPUS if no_bound else usage.all[i] - entitled[i] for i in range(count)], dtype=np.int64)
-    trial, path = _with(need, usage), need.leaf.path
+    trial, path, entitled = _with(need, usage), need.leaf.path, usage.entitled
     sides = [path_sides(path, e.path).givers if e.is_leaf else () for e in usage.tree.entities]
     return np.array([min((trial[i] - entitled[i] for i in side), default=0) for side in sides], dtype=np.int64)
 

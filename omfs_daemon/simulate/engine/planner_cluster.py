@@ -36,6 +36,7 @@ class Cluster:
             classes=CLASSES,
             methods=BUILT_IN_TRAITS,
             keeps_account_order=False,
+            own_jobs_give_way=False,
             fair_set_searches=0,
         )
         machine = scenario.machine

@@ -7,21 +7,27 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omfs_daemon.cluster.snapshot import PreemptionHistory
-from omfs_daemon.policy.rules.classes import classify
+from omfs_daemon.cluster.preempt_methods import MethodSpeed
+from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory
+from omfs_daemon.policy.rules.classes import JobClassRule, classify
 from omfs_daemon.policy.validator import RefusalReason, validate
 from omfs_daemon.policy.victims.eligibility import grown_quantum
 from tests.support.policy_builders import (
+    CLASSES,
     FRESH,
     NOW,
     decide,
+    held,
     nodes,
     rules,
     running,
     snapshot,
+    started,
+    suspended,
     urgent,
     victims_by_preemptor,
     waiting,
+    why_waiting,
 )
 
 HALVES = rules(bio=50, physics=50)
@@ -53,6 +59,74 @@ def test_the_limit_per_hour_does_not_protect_from_urgent_jobs() -> None:
         unlimited = decide(nodes(2), [*jobs, preemptor], by)
         refused = validate(unlimited, seen, often, by, NOW, FRESH).refused
         assert [one.reason for one in refused] == ([reason] if reason else [])
+
+
+def test_own_preemptible_jobs_give_way_to_non_preemptible_ones() -> None:
+    """The account is at its entitlement, and nobody else is above theirs."""
+    jobs = [running(1, cpus=2), running(3), running(4), running(5, "physics", 4, "n1")]
+    for wants, victims in ((held(9, cpus=2), {"9": {"3", "4"}}), (waiting(9, cpus=2), {})):
+        suggested = decide(nodes(2), [*jobs, wants], HALVES)
+        assert victims_by_preemptor(suggested) == victims
+        verdict = validate(suggested, snapshot(nodes(2), [*jobs, wants]), PreemptionHistory(), HALVES, NOW, FRESH)
+        assert verdict.preemptions == suggested.preemptions
+    assert decide(nodes(2), [*jobs, held(9)], replace(HALVES, own_jobs_give_way=False)).preemptions == ()
+    in_quantum = decide(nodes(2), [*jobs, held(9)], replace(HALVES, quantum=2 * NOW))
+    assert why_waiting(in_quantum) == {"9": "BEYOND_ENTITLEMENT"}
+    strangers = [running(1, "a", 4), held(9, "b")]
+    assert decide(nodes(1), strangers, rules(physics=0)).preemptions == ()  # two accounts in one entity
+
+
+def test_own_jobs_give_no_more_than_non_preemptible_jobs_may_have() -> None:
+    jobs = [running(1, cpus=3, non_preemptible=True), running(2), running(5, "physics", 4, "n1")]
+    assert victims_by_preemptor(decide(nodes(2), [*jobs, held(9)], HALVES)) == {"9": {"2"}}
+    assert why_waiting(decide(nodes(2), [*jobs, held(9, cpus=2)], HALVES)) == {"9": "NON_PREEMPTIBLE_BEYOND"}
+
+
+def test_a_suspended_job_does_not_wait_behind_newer_jobs_of_its_account() -> None:
+    preempted = PreemptionHistory(preempted={"2": PreemptedJob(NOW - 9, "suspend", "8")})
+    others = [running(5, "physics", 4, "n1")]
+    for other, victims in ((running(3, cpus=4), {"2": {"3"}}), (running(1, cpus=4), {})):
+        suggested = decide(nodes(2), [suspended(2, cpus=4), other, *others], HALVES, preempted)
+        assert victims_by_preemptor(suggested) == victims
+
+
+def test_a_job_that_could_not_be_preempted_counts_as_non_preemptible() -> None:
+    jobs = [running(1, cpus=3), running(5, "physics", 4, "n1")]
+    stuck = PreemptionHistory(failures={"1": 1})
+    assert started(decide(nodes(2), [*jobs, held(9)], HALVES, stuck)) == ["9"]
+    for history, reason in ((stuck, {"9": "NON_PREEMPTIBLE_BEYOND"}), (PreemptionHistory(), {})):
+        assert why_waiting(decide(nodes(3), [*jobs, held(9, cpus=4)], HALVES, history)) == reason
+
+
+def test_others_give_before_jobs_and_users_that_did_not() -> None:
+    jobs = [replace(running(n), uid=uid) for n, uid in ((1, 10), (2, 11), (3, 10), (4, 12))]
+    stuck = PreemptionHistory(failures={"3": 1})
+    for cpus, victims in ((1, {"4"}), (2, {"4", "2"}), (3, {"4", "2", "1"})):
+        for wants in (waiting(9, "physics", cpus), urgent(9, "physics", cpus)):
+            by = rules(physics=100)
+            assert victims_by_preemptor(decide(nodes(1), [*jobs, wants], by, stuck)) == {"9": victims}
+
+
+def test_for_urgent_jobs_those_give_that_let_go_quickly() -> None:
+    """The job with more time left would need ten seconds."""
+    dmtcp = "omfs:method=dmtcp omfs:run=0:ready:method=dmtcp"
+    by = replace(
+        rules(physics=100),
+        classes=(CLASSES[0], JobClassRule("regular", methods=("requeue", "dmtcp"))),
+        speeds={"dmtcp": MethodSpeed(preempt_seconds=10.0)},
+    )
+    jobs = [running(1, time_limit=3600.0, cpus=2, comment=dmtcp), running(2, time_limit=60.0, cpus=2)]
+    assert victims_by_preemptor(decide(nodes(1), [*jobs, urgent(9)], by)) == {"9": {"2"}}
+    both = victims_by_preemptor(decide(nodes(1), [*jobs, urgent(9, cpus=3)], by))
+    assert both == {"9": {"1", "2"}}
+
+
+def test_no_job_is_preempted_that_ends_before_it_would_have_let_go() -> None:
+    slow = replace(HALVES, speeds={"requeue": MethodSpeed(preempt_seconds=10.0)})
+    for left, victims in ((9.0, {}), (11.0, {"9": {"1"}}), (0.0, {"9": {"1"}})):
+        job = running(1, cpus=4, time_limit=100.0, run_time=100.0 - left)
+        suggested = decide(nodes(1), [job, waiting(9, "physics")], slow)
+        assert victims_by_preemptor(suggested) == victims
 
 
 @given(
