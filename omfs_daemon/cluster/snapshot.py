@@ -107,6 +107,7 @@ class PreemptionHistory:
     preemption_counts how often each job was preempted in its life, for the quantum that grows with it
     backoff           preemptors that did not start although others were preempted, and until when not to try again
     shapes            shapes of jobs (``shape_of``) that Slurm did not start, and until when not to try again
+    users             users for whose jobs others were preempted, and which ended at once: until when not for another
     spared            victims that could not be preempted, and until when not to try again
     failures          how often in a row a job could not be preempted
     under_way         preemptions under way
@@ -118,6 +119,7 @@ class PreemptionHistory:
     preemption_counts: Mapping[str, int] = field(default_factory=dict)
     backoff: Mapping[str, float] = field(default_factory=dict)
     shapes: Mapping[str, float] = field(default_factory=dict)
+    users: Mapping[str, float] = field(default_factory=dict)
     spared: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, int] = field(default_factory=dict)
     under_way: tuple[PreemptionUnderWay, ...] = ()

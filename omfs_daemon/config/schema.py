@@ -134,7 +134,8 @@ class PolicySection(Section):
     )
     max_preemptions_per_hour: Count = Field(
         4,
-        description="How often one job may be preempted within an hour, except for urgent jobs.",
+        description="How often one job may be preempted within an hour, except for urgent jobs; and for how many of "
+        "a user's jobs that end at once others are preempted without a wait (docs/policy.md).",
         examples=[2],
     )
     urgent_may_take_entitled: Switch = Field(

@@ -73,7 +73,17 @@ class AdmissionHolds:
         self._admitted: set[str] = set()
         self._reasons: dict[int, Reason] = {}
 
-    def release(self, job: Job) -> None:
+    def update(self, jobs: Iterable[Job], refs_of: Callable[[Job], list[str]], now: float) -> None:
+        """Hold and release: non-preemptible jobs, and all held jobs."""
+        non_preemptible = []
+        for job in jobs:
+            if self._working_state.kinds.of(job).non_preemptible:
+                non_preemptible.append(job)
+            else:
+                self._release(job)
+        self._admit(non_preemptible, refs_of, now)
+
+    def _release(self, job: Job) -> None:
         """A preemptible or urgent job: it may start at once, unless we must choose its nodes first."""
         if job.request.unplaced:
             self._keep_held(job)
@@ -82,7 +92,7 @@ class AdmissionHolds:
             reason = Reason.URGENT if urgent else Reason.PREEMPTIBLE
             self.releases.append(HoldChange(job.ref, job.account, reason))
 
-    def admit(self, jobs: Iterable[Job], refs_of: Callable[[Job], list[str]], now: float) -> None:
+    def _admit(self, jobs: Iterable[Job], refs_of: Callable[[Job], list[str]], now: float) -> None:
         """Count the non-preemptible jobs that fit into the entitlement, and release them; hold the others.
 
         What an administrator has released is not held again: it counts, whether it fits or not.

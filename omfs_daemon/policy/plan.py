@@ -30,6 +30,7 @@ class Reason(StrEnum):
     NOT_ENOUGH_VICTIMS = "not_enough_victims"
     BEING_FREED = "being_freed"
     TRIED_IN_VAIN = "tried_in_vain"
+    BRIEF_JOBS = "brief_jobs"
     ENOUGH_PREEMPTIONS = "enough_preemptions"
     CPUS_FREE_AGAIN = "cpus_free_again"
     OWN_CPUS_TAKEN = "own_cpus_taken"
@@ -53,6 +54,7 @@ TEXT: Mapping[Reason, str] = {
     Reason.NOT_ENOUGH_VICTIMS: "preempting all jobs that may be preempted for it would not free enough",
     Reason.BEING_FREED: "nodes are already being freed for it",
     Reason.TRIED_IN_VAIN: "Slurm did not start it, or would not have, when jobs were last to be preempted for it",
+    Reason.BRIEF_JOBS: "too many jobs of its user for which others were preempted ended at once",
     Reason.ENOUGH_PREEMPTIONS: "this cycle preempts as many jobs as allowed; its turn comes in the next",
     Reason.CPUS_FREE_AGAIN: "the CPUs on which it was suspended are free again",
     Reason.OWN_CPUS_TAKEN: "others have, or are about to get, the CPUs on which it was suspended",

@@ -19,7 +19,6 @@ a blocked one of their group, are considered again in the next cycle only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
 
 import numpy as np
@@ -130,7 +129,8 @@ class _Pass:
                 if kind.non_preemptible or patterns[number].hold is not Hold.NONE:
                     needs_hold_check[number] = True
         left = ~self._entirely_busy(waiting)
-        self._update_holds(waiting.jobs[left & needs_hold_check[waiting.alike]].tolist())
+        changing = waiting.jobs[left & needs_hold_check[waiting.alike]].tolist()
+        self.admission_holds.update(changing, self._refs, self.now)
         ready = left & (waiting.ready <= self.now)
         urgent = ready & is_urgent[waiting.alike]
         preempted: Bools = np.zeros(len(ready), dtype=bool)
@@ -154,16 +154,6 @@ class _Pass:
         """Which waiting jobs are part of a preemption with all their tasks."""
         known = self.working_state.job_arrays.find(self.busy).values()
         return np.isin(waiting.ids, [job.id for job in known if not self._refs(job)])
-
-    def _update_holds(self, jobs: Iterable[Job]) -> None:
-        """Hold and release: non-preemptible jobs, and all held jobs."""
-        non_preemptible = []
-        for job in jobs:
-            if self.working_state.kinds.of(job).non_preemptible:
-                non_preemptible.append(job)
-            else:
-                self.admission_holds.release(job)
-        self.admission_holds.admit(non_preemptible, self._refs, self.now)
 
     def _add_group(self, number: int, job: Job, tasks: int) -> JobKind:
         """Most accounts are full, so most groups are known from the start to be beyond the entitlement."""
@@ -310,8 +300,9 @@ class _Pass:
     ) -> bool:
         """False if the job must wait; ``otherwise``: why, if not enough jobs may be preempted for it."""
         need = group.need(self.working_state, job)
-        if self._backs_off(job, ref):
-            self._wait(job, ref, Reason.TRIED_IN_VAIN)
+        backs_off = self._backs_off(job, ref, need.urgent)
+        if backs_off is not None:
+            self._wait(job, ref, backs_off)
             return False
         left = self._preemptions_left
         choice = self._victims_for(need) if left > 0 else None
@@ -333,10 +324,12 @@ class _Pass:
             self._wait(job, ref, Reason.WOULD_NOT_START, answer)
         return answer.kind is AnswerKind.NO
 
-    def _backs_off(self, job: Job, ref: str) -> bool:
-        shapes = self.history.shapes
-        until = shapes.get(shape_of(job), 0.0) if shapes else 0.0
-        return max(until, self.history.backoff.get(ref, 0.0)) > self.now
+    def _backs_off(self, job: Job, ref: str, urgent: bool) -> Reason | None:
+        history = self.history
+        until = history.shapes.get(shape_of(job), 0.0) if history.shapes else 0.0
+        if max(until, history.backoff.get(ref, 0.0)) > self.now:
+            return Reason.TRIED_IN_VAIN
+        return Reason.BRIEF_JOBS if not urgent and history.users.get(job.user, 0.0) > self.now else None
 
     def _start(
         self, job: Job, ref: str, need: ResourceNeed, allocations: tuple[Allocation, ...], reason: Reason

@@ -13,18 +13,23 @@ from dataclasses import replace
 from omfs_daemon.cluster.holds import is_held
 from omfs_daemon.cluster.job_shape import shape_of
 from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.policy.rules import laws
+from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, OwnedField, licenses_of, nodes_of
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome
-from omfs_daemon.preemption.preemptor_backoffs import ShapeBackoff, Unstarted
+from omfs_daemon.preemption.preemptor_backoffs import ShapeBackoff, Unstarted, UserBackoff
 from omfs_daemon.preemption.proof import RESOURCES
-from omfs_daemon.preemption.state import BackoffOver, PreemptorBackoff, Record, State
+from omfs_daemon.preemption.state import BackoffOver, PreemptorBackoff, Record, State, UsersBackOff
 
 MOST_DOUBLINGS = 6
 """How often a back-off is doubled at most."""
 
 ASK_AGAIN = 5.0
 """Seconds until Slurm is asked again for the first time whether it would start a job."""
+
+BRIEF = 60.0
+"""Seconds that a job should run for which others were preempted."""
 
 _FORGOTTEN_AFTER = 86400.0
 """Seconds after its end when a shape's back-off is forgotten."""
@@ -51,6 +56,25 @@ def preemptor_backoff(
     if job is not None and (in_vain or unstarted is None or not unstarted.in_vain):
         unstarted = Unstarted(preemptor.shape, job.reason or "None", in_vain)
     return PreemptorBackoff(preemptor.ref, until, ShapeBackoff(preemptor.shape, until, times, now), unstarted)
+
+
+def users_back_off(
+    state: State, observation: Observation, now: float, retry_after: float, rules: Rules
+) -> list[Record]:
+    """Jobs for which others were preempted, and that ended at once, count against their user. Each beyond the number
+    that the rules allow in an hour costs the user a wait, doubled each time, and at most the quantum."""
+    watched, users = state.backoff.served, dict(state.backoff.users)
+    left = [ref for ref, job in watched.items() if observation.job(ref) is None or now - job.at >= BRIEF]
+    for ref in left:
+        user, at = watched[ref]
+        if now - at < BRIEF:
+            brief = (*users.get(user, UserBackoff((), 0.0)).brief, now)
+            recent = tuple(time for time in brief if laws.counts_in_hour(time, now))
+            beyond = len(recent) - rules.max_preemptions_per_hour
+            longer = retry_after * 2.0 ** min(beyond - 1, MOST_DOUBLINGS)
+            users[user] = UserBackoff(recent, now + min(longer, rules.quantum) if beyond > 0 else now)
+    users = {user: one for user, one in users.items() if laws.counts_in_hour(one.brief[-1], now)}
+    return [UsersBackOff(tuple(sorted(left)), users)] if left else []
 
 
 def back_offs_over(state: State, observation: Observation, now: float) -> list[Record]:

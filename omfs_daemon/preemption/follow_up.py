@@ -22,7 +22,7 @@ from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.policy.plan import Plan, Reason
 from omfs_daemon.policy.rules.job_kinds import JobKinds
 from omfs_daemon.policy.validator import Verdict
-from omfs_daemon.preemption.back_off import back_offs_over
+from omfs_daemon.preemption.back_off import back_offs_over, users_back_off
 from omfs_daemon.preemption.effects import Chain, Effects, state_after
 from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptMethod
 from omfs_daemon.preemption.methods.checkpoint import WHY_TEXT
@@ -52,6 +52,7 @@ def follow_up(state: State, observation: Observation, now: float, settings: Sett
     effects = Effects()
     doubtful = under_way.union(state.unsaved)
     effects.records += back_offs_over(state, observation, now)
+    effects.records += users_back_off(state, observation, now, settings.retry_after, settings.rules)
     gone = sorted(ref for ref in state.known_refs() - doubtful if observation.job(ref) is None)
     if gone:
         effects.records.append(JobsGone(tuple(gone)))

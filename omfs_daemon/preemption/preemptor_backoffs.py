@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from omfs_daemon.cluster.snapshot import PreemptedJob
+from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome
 
 
 class Unstarted(NamedTuple):
@@ -26,25 +29,58 @@ class ShapeBackoff(NamedTuple):
     since: float
 
 
+class ServedJob(NamedTuple):
+    """A job for which others were preempted; ``at``: when it has started, or was gone."""
+
+    user: str
+    at: float
+
+
+class UserBackoff(NamedTuple):
+    """``brief``: when jobs of a user, for which others had been preempted, ended soon after their start; for no other
+    one are any preempted before ``until``."""
+
+    brief: tuple[float, ...]
+    until: float
+
+
 @dataclass(frozen=True, slots=True)
 class PreemptorBackoffs:
     """``until``: by job, when others may be preempted for it again; ``unstarted``: why Slurm does not start it.
-    ``shapes``: by shape."""
+    ``shapes``: by shape. ``served``: jobs that have started lately; ``users``: by user."""
 
     until: dict[str, float] = field(default_factory=dict)
     unstarted: dict[str, Unstarted] = field(default_factory=dict)
     shapes: dict[str, ShapeBackoff] = field(default_factory=dict)
+    served: dict[str, ServedJob] = field(default_factory=dict)
+    users: dict[str, UserBackoff] = field(default_factory=dict)
 
     def add(self, ref: str, until: float, shape: ShapeBackoff | None, unstarted: Unstarted | None) -> PreemptorBackoffs:
-        return PreemptorBackoffs(
-            {**self.until, ref: until},
-            {**self.unstarted, ref: unstarted} if unstarted is not None else self.unstarted,
-            {**self.shapes, shape.shape: shape} if shape is not None else self.shapes,
+        return replace(
+            self,
+            until={**self.until, ref: until},
+            unstarted={**self.unstarted, ref: unstarted} if unstarted is not None else self.unstarted,
+            shapes={**self.shapes, shape.shape: shape} if shape is not None else self.shapes,
         )
 
     def without(self, refs: Collection[str], shapes: Collection[str] = ()) -> PreemptorBackoffs:
-        return PreemptorBackoffs(
-            {ref: until for ref, until in self.until.items() if ref not in refs},
-            {ref: why for ref, why in self.unstarted.items() if ref not in refs},
-            {shape: one for shape, one in self.shapes.items() if shape not in shapes},
+        return replace(
+            self,
+            until={ref: until for ref, until in self.until.items() if ref not in refs},
+            unstarted={ref: why for ref, why in self.unstarted.items() if ref not in refs},
+            shapes={shape: one for shape, one in self.shapes.items() if shape not in shapes},
         )
+
+    def with_served(self, preemption: Preemption, preempted: Mapping[str, PreemptedJob]) -> PreemptorBackoffs:
+        """After a preemption; urgent jobs are not watched, nor those for which no job was preempted."""
+        preemptor = preemption.preemptor
+        victims = [preempted[victim.ref] for victim in preemption.victims if victim.ref in preempted]
+        is_served = any(victim.preemptor == preemptor.ref for victim in victims) and not preemptor.urgent
+        if not is_served or preemption.outcome not in (PreemptionOutcome.STARTED, PreemptionOutcome.PREEMPTOR_GONE):
+            return self
+        served = ServedJob(preemptor.user, preemption.started_at or preemption.since)
+        return replace(self, served={**self.served, preemptor.ref: served})
+
+    def with_users(self, refs: Collection[str], users: dict[str, UserBackoff]) -> PreemptorBackoffs:
+        """These jobs need not be watched any longer, and these are the users with brief ones."""
+        return replace(self, served={ref: job for ref, job in self.served.items() if ref not in refs}, users=users)

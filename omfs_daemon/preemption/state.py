@@ -21,7 +21,7 @@ from omfs_daemon.errors import JournalError
 from omfs_daemon.policy.rules.laws import HOUR
 from omfs_daemon.preemption.ownership import JobField, OwnedField
 from omfs_daemon.preemption.preemption import Preemption
-from omfs_daemon.preemption.preemptor_backoffs import PreemptorBackoffs, ShapeBackoff, Unstarted
+from omfs_daemon.preemption.preemptor_backoffs import PreemptorBackoffs, ShapeBackoff, Unstarted, UserBackoff
 
 Key = TypeVar("Key")
 Anything = TypeVar("Anything")
@@ -164,6 +164,14 @@ class BackoffOver:
 
 
 @dataclass(frozen=True, slots=True)
+class UsersBackOff:
+    """Those of the served jobs that have ended or run long enough, and all users whose jobs were too brief."""
+
+    refs: tuple[str, ...]
+    users: dict[str, UserBackoff]
+
+
+@dataclass(frozen=True, slots=True)
 class VictimBackoff:
     """This job could not be preempted, ``times`` times now; not again before ``until``."""
 
@@ -228,6 +236,7 @@ class State:
             preemption_counts={ref: past.times for ref, past in self.past_preemptions.items()},
             backoff=self.backoff.until,
             shapes={shape: one.until for shape, one in self.backoff.shapes.items()},
+            users={user: one.until for user, one in self.backoff.users.items()},
             spared=self.spared,
             failures=self.failures,
             under_way=tuple(preemption.commitment(methods) for _, preemption in sorted(self.preemptions.items())),
@@ -264,6 +273,7 @@ Record = (
     | JobsGone
     | PreemptorBackoff
     | BackoffOver
+    | UsersBackOff
     | VictimBackoff
     | Pause
     | PauseEnded
@@ -328,6 +338,8 @@ def apply(state: State, record: Record) -> State:
             return replace(state, backoff=state.backoff.add(ref, until, shape, unstarted))
         case BackoffOver(refs, shapes):
             return replace(state, backoff=state.backoff.without(refs, shapes))
+        case UsersBackOff(refs, users):
+            return replace(state, backoff=state.backoff.with_users(refs, users))
         case VictimBackoff(ref, until, times):
             return replace(state, spared={**state.spared, ref: until}, failures={**state.failures, ref: times})
         case Pause():
@@ -337,10 +349,12 @@ def apply(state: State, record: Record) -> State:
 
 
 def _with_preemption(state: State, preemption: Preemption) -> State:
-    preemptions = {**state.preemptions, preemption.id: preemption}
+    preemptions, backoff = {**state.preemptions, preemption.id: preemption}, state.backoff
     if preemption.step.is_over:
         del preemptions[preemption.id]
-    return replace(state, preemptions=preemptions, next_preemption=max(state.next_preemption, preemption.id + 1))
+        backoff = backoff.with_served(preemption, state.preempted)
+    following = max(state.next_preemption, preemption.id + 1)
+    return replace(state, preemptions=preemptions, backoff=backoff, next_preemption=following)
 
 
 def _without(mapping: dict[Key, Anything], *keys: Key) -> dict[Key, Anything]:

@@ -14,7 +14,13 @@ from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import JournalError
 from omfs_daemon.preemption.ownership import JobField, OwnedField
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step, VictimState
-from omfs_daemon.preemption.preemptor_backoffs import PreemptorBackoffs, ShapeBackoff, Unstarted
+from omfs_daemon.preemption.preemptor_backoffs import (
+    PreemptorBackoffs,
+    ServedJob,
+    ShapeBackoff,
+    Unstarted,
+    UserBackoff,
+)
 from omfs_daemon.preemption.state import (
     BackoffOver,
     ClusterNamed,
@@ -30,6 +36,7 @@ from omfs_daemon.preemption.state import (
     PreemptionChanged,
     PreemptorBackoff,
     State,
+    UsersBackOff,
     VictimBackoff,
     WholeState,
     from_json,
@@ -48,6 +55,14 @@ PREEMPTION = Preemption(
     victims=(VictimState("1", "bio", "alice", "requeue", 4, 0.25),),
     refused=(("1", 'said "no"\n'),),
 )
+SERVED = replace(
+    PREEMPTION,
+    id=8,
+    step=Step.DONE,
+    preemptor=replace(PREEMPTION.preemptor, urgent=False),
+    started_at=5.0,
+    outcome=PreemptionOutcome.STARTED,
+)
 NICE = FieldSet("5", JobField.NICE, OwnedField(-7, 3, "rank", 4.0))
 NODES = FieldSet("5", JobField.NODES, OwnedField(("n1", "n2"), (), "preemption 7", 4.0))
 RECORDS = (
@@ -61,6 +76,8 @@ RECORDS = (
     PreemptorBackoff("11", 900.0, ShapeBackoff("others", 900.0, 2, 3.0), Unstarted("others", "Licenses", True)),
     BackoffOver(("10",), ("same",)),
     VictimBackoff("8", 300.0),
+    PreemptionChanged(SERVED),
+    UsersBackOff(("0",), {"alice": UserBackoff((1.0, 2.0), 3.0)}),
     OrdersNumbered(12, holds=("5", "6_[1-3]"), releases=("4",)),
     FieldsSet((NICE, NODES)),
     FieldsLeft((("5", JobField.NICE),)),
@@ -84,7 +101,11 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert (state.sequence, state.held, state.releasing) == (12, {"6_[1-3]": 12}, {"4": 12})
     (others,) = state.backoff.shapes.values()
     assert state.backoff == PreemptorBackoffs(
-        {"9": 300.0, "11": 900.0}, {"11": Unstarted("others", "Licenses", True)}, {"others": others}
+        {"9": 300.0, "11": 900.0},
+        {"11": Unstarted("others", "Licenses", True)},
+        {"others": others},
+        {"3_4": ServedJob("bob", 5.0)},
+        {"alice": UserBackoff((1.0, 2.0), 3.0)},
     )
     assert Journal(tmp_path / "journal").state == state
 

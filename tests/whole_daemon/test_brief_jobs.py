@@ -1,0 +1,71 @@
+"""A user who submits and cancels jobs again and again does not keep others from their work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.policy.plan import Reason
+from tests.support.fake_site import Site, site_rules
+
+QUANTUM = 600.0
+ALLOWED = 4
+NEVER = 100_000.0
+
+
+@pytest.fixture(autouse=True)
+def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fdatasync", lambda _: None)
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+def borrowed_site(directory: Path) -> Site:
+    """Every CPU is lent to bio, whose jobs are past their quantum."""
+    site = Site(directory, site_rules(QUANTUM, max_preemptions_per_hour=ALLOWED))
+    for _ in range(16):
+        site.submit("bio", cpus=1, run_time=NEVER)
+    site.run(2)
+    site.run(QUANTUM, step=10.0)
+    return site
+
+
+def serve(site: Site, run_time: float, times: int, pause: float = 6.0, **more: bool) -> int:
+    """So many jobs of a user one after the other, each canceled or ended after so many seconds; returns for how many
+    of them others were preempted."""
+    before = len(site.history_database.preemptions(1000, 0.0))
+    for _ in range(times):
+        job = site.submit("physics", cpus=1, run_time=run_time, **more)  # type: ignore[arg-type]
+        site.run(pause)
+        site.slurm.cancel(job)
+        site.run(1)
+    return len(site.history_database.preemptions(1000, 0.0)) - before
+
+
+@pytest.mark.parametrize("run_time", [NEVER, 3.0])
+def test_brief_jobs_of_one_user_cost_others_little(run_time: float, tmp_path: Path) -> None:
+    site = borrowed_site(tmp_path)
+    assert serve(site, run_time, 10) == ALLOWED + 1
+    waiting = site.submit("physics", cpus=1, run_time=NEVER)
+    site.run(2)
+    assert {wait.ref: wait.reason for wait in site.reports[-1].plan.waits}[str(waiting)] is Reason.BRIEF_JOBS
+    other = site.submit("physics", cpus=1, run_time=NEVER, user="another")
+    site.run_until(lambda: site.runs(other), limit=10)
+    site.run_until(lambda: site.runs(waiting), limit=QUANTUM, step=5.0)
+
+
+def test_urgent_jobs_and_jobs_that_stay_do_not_count(tmp_path: Path) -> None:
+    site = borrowed_site(tmp_path)
+    assert serve(site, NEVER, ALLOWED + 2, urgent=True) == ALLOWED + 2
+    (tmp_path / "stay").mkdir()
+    site = borrowed_site(tmp_path / "stay")
+    assert serve(site, NEVER, ALLOWED + 2, pause=70.0) == ALLOWED + 2
+
+
+def test_it_is_forgotten_after_an_hour(tmp_path: Path) -> None:
+    site = borrowed_site(tmp_path)
+    serve(site, NEVER, 6)
+    site.run(3700, step=20.0)
+    assert serve(site, NEVER, 1) == 1
+    (backoff,) = site.journal.state.backoff.users.values()
+    assert len(backoff.brief) == 1
