@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+import numpy as np
+
 from omfs_daemon.cluster.holds import could_start
 from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.preempt_methods import PreemptionCost
@@ -25,7 +27,7 @@ from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
 from omfs_daemon.policy.start_checks.static_rules import StartChecks, leaving_victims
 from omfs_daemon.policy.victims.eligibility import (
     are_borrowers,
-    gives_way_to_own,
+    give_way_to_own,
     has_preemptions_left,
     is_mature,
     may_take_all,
@@ -285,7 +287,8 @@ class _Validation:
             return None if allowed else RefusalReason.NOT_OVER
         if need.non_preemptible and not self.usage.admits_non_preemptible(need.leaf, need.cpus):
             return RefusalReason.NOT_ENTITLED
-        if all(gives_way_to_own(need, giver, job) for (giver, _), job in zip(givers, victims, strict=True)):
+        leaves, submitted = np.array([leaf.index for leaf, _ in givers]), np.array([job.submit for job in victims])
+        if give_way_to_own(need, leaves, submitted).all():
             return None
         if not self.usage.entitles(need.leaf, need.cpus):
             return RefusalReason.NOT_ENTITLED

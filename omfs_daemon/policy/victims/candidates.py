@@ -16,7 +16,7 @@ from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptionHistory
 from omfs_daemon.cluster.units import ResumeBlocks
 from omfs_daemon.policy.arrays.free_resources import JobResources, freed_resources
-from omfs_daemon.policy.arrays.job_arrays import JobArrays, RunningAllocations, RunningJobs
+from omfs_daemon.policy.arrays.job_arrays import Floats, JobArrays, RunningAllocations, RunningJobs
 from omfs_daemon.policy.arrays.node_arrays import Bools, Ints, NodeArrays, SuitableNodes
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.policy.rules.job_kinds import JobKind, JobKinds
@@ -102,6 +102,11 @@ class Candidates:
         )
         order: Ints = np.lexsort((-remaining, slow, self._failed_of_user, self._failed)).astype(np.int64)
         return order
+
+    @cached_property
+    def submitted(self) -> Floats:
+        """By candidate: when it was submitted."""
+        return np.array([job.submit for job in self.jobs], dtype=np.float64)
 
     def on(self, mask: Bools) -> Bools:
         """Which jobs are on at least one of these nodes."""

@@ -16,7 +16,7 @@ from omfs_daemon.policy.arrays.node_arrays import Bools, Ints
 from omfs_daemon.policy.arrays.usage import Usage
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.victims.candidates import Candidates
-from omfs_daemon.policy.victims.eligibility import are_borrowers, gives_way_to_own, may_take_all
+from omfs_daemon.policy.victims.eligibility import are_borrowers, give_way_to_own, may_take_all
 from omfs_daemon.policy.victims.need import ResourceNeed
 from omfs_daemon.policy.victims.node_order import TakingOrder, nodes_in_order
 from omfs_daemon.policy.victims.order import (
@@ -100,9 +100,8 @@ def _for_entitled(need: ResourceNeed, candidates: Candidates, usage: Usage) -> _
 
 
 def _for_own(need: ResourceNeed, candidates: Candidates) -> _Law:
-    gives = [gives_way_to_own(need, leaf, job) for leaf, job in zip(candidates.leaves, candidates.jobs, strict=True)]
     return _Law(
-        np.where(gives, ANY_CPUS, 0),
+        np.where(give_way_to_own(need, candidates.leaf, candidates.submitted), ANY_CPUS, 0),
         lambda eligible: iter(np.flatnonzero(eligible).tolist()),
         lambda _: True,
         is_bounded=False,

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from omfs_daemon.cluster.accounts import AccountNode
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.snapshot import PreemptionHistory
-from omfs_daemon.policy.arrays.job_arrays import start_time
+from omfs_daemon.policy.arrays.job_arrays import Floats, start_time
+from omfs_daemon.policy.arrays.node_arrays import Bools, Ints
 from omfs_daemon.policy.arrays.usage import Usage
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.policy.rules.account_paths import path_sides
@@ -59,9 +60,10 @@ def may_take_all(taker: AccountNode, cpus: int, givers: Iterable[tuple[AccountNo
     )
 
 
-def gives_way_to_own(need: ResourceNeed, leaf: AccountNode, job: Job) -> bool:
-    """Whether a job that counts at this leaf may be preempted for a need of its own account."""
-    return leaf is need.leaf and job.submit > need.own_since
+def give_way_to_own(need: ResourceNeed, leaves: Ints, submitted: Floats) -> Bools:
+    """Which jobs (by the index of the leaf, and the submit time) give way to a job of their own account."""
+    gives: Bools = (leaves == need.leaf.index) & (submitted > need.own_since)
+    return gives
 
 
 def are_borrowers(givers: Iterable[tuple[AccountNode, int]], usage: Usage) -> bool:
