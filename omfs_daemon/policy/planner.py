@@ -47,7 +47,7 @@ from omfs_daemon.policy.plan import (
 from omfs_daemon.policy.ranking import Ranking
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.rules.job_kinds import JobKind
-from omfs_daemon.policy.rules.queue_order import Band, queue_order
+from omfs_daemon.policy.rules.queue_order import Band, band_of, queue_order
 from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
 from omfs_daemon.policy.start_checks.static_rules import StartChecks, leaving_victims
 from omfs_daemon.policy.victims.candidates import Candidates
@@ -148,6 +148,9 @@ class _Pass:
                 kind = self.working_state.kinds.of(job)
                 queues[0].append((job, JobGroup(kind, job.request, beyond=bool(job.set_aside))))
         first, second = ([queue[at] for at in queue_order([job for job, _ in queue])] for queue in queues)
+        # A new rank makes Slurm compute a job's age anew, so jobs of equal priority would take each other's rank again
+        # and again.
+        first.sort(key=lambda queued: -band_of(queued[0]))
         return first, second, JobQueue(waiting, np.flatnonzero(ready & ~urgent & ~preempted), groups)
 
     def _entirely_busy(self, waiting: WaitingJobs) -> Bools:

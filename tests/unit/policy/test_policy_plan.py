@@ -400,6 +400,18 @@ def test_preempted_jobs_come_first_in_their_band() -> None:
     assert [(rank.ref, rank.band) for rank in suggested.ranks] == [("9", Band.PREEMPTED_ENTITLED), ("8", Band.ENTITLED)]
 
 
+def test_preempted_jobs_of_almost_equal_priority_keep_their_ranks() -> None:
+    """There is room for one more in their account's entitlement."""
+    history = PreemptionHistory(preempted={ref: PreemptedJob(NOW, "requeue", "1") for ref in ("8", "9")})
+    bands = {8: Band.NONE, 9: Band.PREEMPTED_ENTITLED}
+    ranked = [
+        waiting(number, "physics", nice=-band * BAND_STEP, priority=band * BAND_STEP + 110 - number)
+        for number, band in bands.items()
+    ]
+    jobs = [*full(comment="", count=3), running(4, "physics", comment=""), *ranked]
+    assert decide(nodes(1), jobs, HALVES, history).ranks == ()
+
+
 @pytest.mark.parametrize("method", ["requeue", "suspend"])
 def test_a_victim_cannot_preempt_its_preemptor(method: str) -> None:
     borrowers = [waiting(i, "bio", comment=f"omfs:method={method}") for i in range(1, 5)]
