@@ -110,6 +110,7 @@ class PreemptionHistory:
     users             users for whose jobs others were preempted, and which ended at once: until when not for another
     spared            victims that could not be preempted, and until when not to try again
     failures          how often in a row a job could not be preempted
+    set_apart         jobs that preempted each other by turns, and until when not to preempt them but for urgent jobs
     under_way         preemptions under way
     """
 
@@ -122,6 +123,7 @@ class PreemptionHistory:
     users: Mapping[str, float] = field(default_factory=dict)
     spared: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, int] = field(default_factory=dict)
+    set_apart: Mapping[str, float] = field(default_factory=dict)
     under_way: tuple[PreemptionUnderWay, ...] = ()
 
 

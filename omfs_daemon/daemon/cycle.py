@@ -69,6 +69,7 @@ class Cycle:
         self._fresh: set[int] = set()
         self._refused_before: frozenset[tuple[str, str]] = frozenset()
         self._set_aside_before: frozenset[int] = frozenset()
+        self._set_apart_before: frozenset[str] = frozenset()
         self._log = structlog.get_logger("cycle")
 
     @property
@@ -137,6 +138,7 @@ class Cycle:
         state = state_after(before, effects.records)
         arrays = self._arrays[poll] = SnapshotArrays(snapshot, self._arrays.get(poll))
         history = state.preemption_history(settings.rules.methods)
+        self._note_set_apart(frozenset(history.set_apart))
         suggested = make_plan(snapshot, history, settings.rules, now, arrays)
         conditions = Conditions(settings.max_age, paused=state.pause is not None)
         verdict = validate(suggested, snapshot, history, settings.rules, now, conditions, arrays)
@@ -178,6 +180,13 @@ class Cycle:
         """The preemptions that this process has decided itself, lately and without an outage since."""
         keeps = {p.id: DECISION_KEEPS + settings.method_settings.patience(p) for p in state.preemptions.values()}
         return {number for number in self._fresh & set(keeps) if now - state.preemptions[number].begun <= keeps[number]}
+
+    def _note_set_apart(self, refs: frozenset[str]) -> None:
+        """Jobs that are set apart are logged once."""
+        fresh, self._set_apart_before = refs - self._set_apart_before, refs
+        if fresh:
+            text = "these jobs preempted each other by turns: for an hour they are preempted for urgent jobs only"
+            self._log.error("jobs_set_apart", jobs=sorted(fresh), message=text)
 
     def _note_set_aside(self, snapshot: Snapshot) -> None:
         """Jobs that are set aside are logged once."""

@@ -18,8 +18,8 @@ from omfs_daemon.cluster.job_refs import numbers_without
 from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory
 from omfs_daemon.errors import JournalError
-from omfs_daemon.policy.rules.laws import HOUR
 from omfs_daemon.preemption.ownership import JobField, OwnedField
+from omfs_daemon.preemption.past_preemptions import PastPreemptions, set_apart
 from omfs_daemon.preemption.preemption import Preemption
 from omfs_daemon.preemption.preemptor_backoffs import PreemptorBackoffs, ShapeBackoff, Unstarted, UserBackoff
 
@@ -195,13 +195,6 @@ class PauseEnded:
     at: float
 
 
-class PastPreemptions(NamedTuple):
-    """``times``: how often a job was preempted in its life; ``recent``: when, in the hour before the last time."""
-
-    times: int = 0
-    recent: tuple[float, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class State:
     """``cluster``: ClusterName, "" as long as Slurm has not answered; ``preemptions``: those under way; ``owned``: the
@@ -232,13 +225,14 @@ class State:
         return PreemptionHistory(
             preempted=self.preempted,
             running_since=self.running_since,
-            preemption_times={ref: past.recent for ref, past in self.past_preemptions.items()},
+            preemption_times={ref: tuple(at for at, _ in past.recent) for ref, past in self.past_preemptions.items()},
             preemption_counts={ref: past.times for ref, past in self.past_preemptions.items()},
             backoff=self.backoff.until,
             shapes={shape: one.until for shape, one in self.backoff.shapes.items()},
             users={user: one.until for user, one in self.backoff.users.items()},
             spared=self.spared,
             failures=self.failures,
+            set_apart=set_apart(self.past_preemptions),
             under_way=tuple(preemption.commitment(methods) for _, preemption in sorted(self.preemptions.items())),
         )
 
@@ -321,13 +315,12 @@ def apply(state: State, record: Record) -> State:
         case OrdersSaved(refs):
             return replace(state, unsaved=_without(state.unsaved, *refs))
         case JobPreempted(ref, at, method, preemptor, gres):
-            past = state.past_preemptions.get(ref, PastPreemptions())
-            recent = tuple(t for t in past.recent if t > at - HOUR)
+            past = state.past_preemptions.get(ref, PastPreemptions()).and_now(at, preemptor)
             return replace(
                 state,
                 preempted={**state.preempted, ref: PreemptedJob(at, method, preemptor, gres)},
                 failures=_without(state.failures, ref),
-                past_preemptions={**state.past_preemptions, ref: PastPreemptions(past.times + 1, (*recent, at))},
+                past_preemptions={**state.past_preemptions, ref: past},
             )
         case JobRunsAgain(ref, at, resumed):
             since = {**state.running_since, ref: at} if resumed else state.running_since

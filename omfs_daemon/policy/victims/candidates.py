@@ -74,7 +74,8 @@ class Candidates:
         latest = {n: laws.latest_mature_start(now, kind.job_class.quantum) for n, kind in kind_of.items()}
         self.mature: Bools = running.since[order] <= np.array([latest[n] for n in numbers], dtype=np.float64)
         known = history.running_since.keys() | history.preemption_counts.keys()
-        limited = {ref for ref in history.preemption_times if not has_preemptions_left(ref, history, kinds.rules, now)}
+        recent = history.preemption_times.keys() | history.set_apart.keys()
+        limited = {ref for ref in recent if not has_preemptions_left(ref, history, kinds.rules, now)}
         if known or limited:
             for at, (job, number) in enumerate(zip(self.jobs, numbers, strict=True)):
                 if job.ref in known:

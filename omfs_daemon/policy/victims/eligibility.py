@@ -39,7 +39,9 @@ _MOST_DOUBLINGS = 32
 
 
 def has_preemptions_left(ref: str, history: PreemptionHistory, rules: Rules, now: float) -> bool:
-    """Whether the limit per hour still lets the job be preempted for one that is not urgent."""
+    """Whether the job may be preempted once more for one that is not urgent."""
+    if history.set_apart.get(ref, 0.0) > now:
+        return False
     recent = [at for at in history.preemption_times.get(ref, ()) if laws.counts_in_hour(at, now)]
     return len(recent) < rules.max_preemptions_per_hour
 

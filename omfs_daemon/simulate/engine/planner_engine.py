@@ -164,7 +164,8 @@ class _Engine:
         """What the daemon knows, with what the simulated costs say of victims: a preemption counts from its decision,
         and a job is spared that the swap area has no room for.
 
-        Published results keep their rules: the limit per hour spares a job from urgent ones too, and no quantum grows.
+        Published results keep their rules: the limit per hour spares a job from urgent ones too, no quantum grows, no
+        user waits for having had brief jobs, and no jobs are set apart.
         """
         jobs, work, area = self.cluster.jobs, self.work, self.area
         spared = {str(index + 1): inf for index, job in jobs.items() if job.runs and not area.takes(index)}
@@ -174,6 +175,8 @@ class _Engine:
                 str(index + 1): tuple(work.preempted_at[index]) for index in jobs if work.preempted_at[index]
             },
             preemption_counts={},
+            users={},
+            set_apart={},
         )
         rules = self.cluster.rules
         limited = [ref for ref in history.preemption_times if not has_preemptions_left(ref, history, rules, self._now)]
