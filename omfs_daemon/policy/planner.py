@@ -258,7 +258,7 @@ class _Pass:
                     continue
                 is_taken = bool(self.capacity.now.blocked[need.ref])
                 otherwise = Reason.OWN_CPUS_TAKEN if is_taken else Reason.BEYOND_ENTITLEMENT
-                if need.own_since < inf:
+                if need.own_since < inf and need.place(self.capacity.then) is None:
                     if self._preempt_others(job, ref, group, Reason.OWN_ACCOUNT, otherwise):
                         continue
                     return

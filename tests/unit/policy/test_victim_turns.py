@@ -24,6 +24,7 @@ from tests.support.policy_builders import (
     snapshot,
     started,
     suspended,
+    under_way,
     urgent,
     victims_by_preemptor,
     waiting,
@@ -88,6 +89,14 @@ def test_a_suspended_job_does_not_wait_behind_newer_jobs_of_its_account() -> Non
     for other, victims in ((running(3, cpus=4), {"2": {"3"}}), (running(1, cpus=4), {})):
         suggested = decide(nodes(2), [suspended(2, cpus=4), other, *others], HALVES, preempted)
         assert victims_by_preemptor(suggested) == victims
+
+
+def test_own_jobs_are_spared_where_cpus_are_being_freed() -> None:
+    """Another job of the account is preempted already, and the node that it leaves is promised to nobody."""
+    jobs = [running(1, cpus=4), running(2, cpus=4, on="n1"), running(3, "physics", 8, ("n2", "n3"))]
+    leaving = PreemptionHistory(under_way=(under_way("99", "physics", [], "1"),))
+    suggested = decide(nodes(4), [*jobs, held(9, cpus=4)], rules(bio=40, physics=60), leaving)
+    assert suggested.preemptions == ()
 
 
 def test_a_job_that_could_not_be_preempted_counts_as_non_preemptible() -> None:
