@@ -222,7 +222,10 @@ class LocalSlurm:
         """MariaDB and slurmdbd, which knows all accounts before slurmctld asks for them."""
         database = self.directory / "database"
         shutil.rmtree(database, ignore_errors=True)
-        self._database = slurmdbd.start_database(database, self.shape.slurm_user)
+        try:
+            self._database = slurmdbd.start_database(database, self.shape.slurm_user)
+        except subprocess.CalledProcessError as error:
+            raise LocalSlurmError(f"MariaDB cannot be set up: {self._log_tail('mariadbd')}") from error
         self.wait_until(slurmdbd.database_socket(database).is_socket, "MariaDB")
         self._slurmdbd = self._daemon("slurmdbd", "-D", environment=slurmdbd.database_environment(database))
         self.wait_until(lambda: self.command("sacctmgr", "show", "cluster", check=False).code == 0, "slurmdbd")
