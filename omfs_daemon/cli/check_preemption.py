@@ -22,6 +22,7 @@ from omfs_daemon.slurm.preemption_check import (
     node_license_findings,
     plug_in_findings,
     requeue_exit_hold,
+    suspended_memory,
     unknown_licenses,
 )
 from omfs_daemon.slurm.settings_check import Finding
@@ -35,6 +36,8 @@ def preemption_findings(
     """``plug_in``: the settings of job_submit.lua. Probes the nodes if a way to reach them is configured."""
     methods = {name: installed()[name].traits for name in in_use(config)}
     found = requeue_exit_hold(settings.values, [name for name, m in methods.items() if m.launched])
+    defaults = {section.name: [methods[name] for name in section.default] for section in config.classes}
+    found += suspended_memory(settings.values, defaults)
     on_nodes = [name for name, method in methods.items() if method.on_nodes]
     if "lua" in settings.values.get("JobSubmitPlugins", "").split(","):
         found += _plug_in(config, plug_in)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
 from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.protocol.exit_codes import HOLD_CODES, REQUEUE_EXIT_HOLD
 from omfs_daemon.slurm.gateway import LicenseRow
 from omfs_daemon.slurm.node_licenses import NodeLicense
@@ -116,17 +117,35 @@ def _memory(
     methods = _that_free(_MEMORY, frees)
     if not methods:
         return []
-    subject, counts = "memory of preempted jobs", "memory" in values.get("SelectTypeParameters", "").lower()
-    counts_memory = any(node_license.kind == _MEMORY for node_license in node_licenses)
-    if counts:
+    subject = "memory of preempted jobs"
+    is_licensed = any(node_license.kind == _MEMORY for node_license in node_licenses)
+    if _counts_memory(values):
         what = f"SelectTypeParameters counts memory: what {methods} moves out stays allocated"
         fix = "SelectTypeParameters=CR_Core, node licenses for memory (docs/node-licenses.md)"
         fix += " and ConstrainRAMSpace in cgroup.conf"
         return [Finding(Level.WARN, subject, what, fix)]
-    if counts_memory:
+    if is_licensed:
         return [Finding(Level.OK, subject, f"other jobs get what {methods} moves out through node licenses")]
     what = f"no node license counts memory: jobs beside one preempted by {methods} may need more than a node has"
     return [Finding(Level.WARN, subject, what, f"a [[node_license]] of kind {_MEMORY!r} (docs/node-licenses.md)")]
+
+
+def suspended_memory(values: Mapping[str, str], defaults: Mapping[str, Sequence[MethodTraits]]) -> list[Finding]:
+    """``defaults``: by class, the methods by which its jobs are preempted unless their owners choose others."""
+    if not _counts_memory(values):
+        return []
+    staying = [
+        name
+        for name, methods in defaults.items()
+        if methods and not any(method.leaves or _MEMORY in method.frees for method in methods)
+    ]
+    what = "SelectTypeParameters counts memory, and a suspended job keeps its own: others cannot be given it"
+    fix = "a default with requeue or a checkpoint, or leave the choice to the owners"
+    return [Finding(Level.WARN, f"default of class {name}", what, fix) for name in staying]
+
+
+def _counts_memory(values: Mapping[str, str]) -> bool:
+    return "memory" in values.get("SelectTypeParameters", "").lower()
 
 
 def _devices(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.slurm import preemption_check
 from omfs_daemon.slurm.gateway import LicenseRow
 from omfs_daemon.slurm.node_licenses import NodeLicense
@@ -17,6 +18,15 @@ ROWS = [LicenseRow("ve_n1", 2, 0), LicenseRow("ve_n2", 2, 1), LicenseRow("ve", 9
 
 def row(name: str, total: int, used: int = 0) -> list[LicenseRow]:
     return [one for one in ROWS if one.name != name] + [LicenseRow(name, total, used)]
+
+
+def test_a_default_that_leaves_memory_to_suspended_jobs_is_warned_of() -> None:
+    suspend, requeue, pageout = (BUILT_IN_TRAITS[name] for name in ("suspend", "requeue", "pageout"))
+    defaults = {"idle": [suspend], "any": [suspend, requeue], "out": [pageout], "none": []}
+    counted = {"SelectTypeParameters": "CR_CORE_MEMORY"}
+    (found,) = preemption_check.suspended_memory(counted, defaults)
+    assert (found.level, found.subject) == (Level.WARN, "default of class idle")
+    assert preemption_check.suspended_memory({"SelectTypeParameters": "CR_CORE"}, defaults) == []
 
 
 @pytest.mark.parametrize(
