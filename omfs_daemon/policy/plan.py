@@ -66,6 +66,13 @@ TEXT: Mapping[Reason, str] = {
     Reason.DEADLINE_PASSED: "its deadline has passed, so Slurm ends it",
 }
 
+WHY_FIRST: Mapping[Reason, str] = {
+    Reason.URGENT: "urgent",
+    Reason.ENTITLED: "entitled",
+    Reason.OWN_ACCOUNT: "first in its account",
+}
+"""Why others are preempted for a job, in a word or two."""
+
 
 @dataclass(frozen=True, slots=True)
 class Start:

@@ -22,7 +22,7 @@ from omfs_daemon.cluster.holds import is_held, may_hold
 from omfs_daemon.cluster.job_refs import without_task
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
-from omfs_daemon.policy.plan import TEXT, Plan, Reason
+from omfs_daemon.policy.plan import TEXT, WHY_FIRST, Plan, Reason
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, Value, licenses_of, licenses_value, nodes_of
 from omfs_daemon.preemption.preemption import Preemption, Step, VictimState
@@ -237,5 +237,5 @@ def _present(preemption: Preemption, observation: Observation) -> Iterable[tuple
 
 def sentence_of(preemption: Preemption) -> str:
     """What the owner of a victim reads."""
-    kind = "urgent" if preemption.preemptor.urgent else "entitled"
-    return f"[omfs] preempted for job {preemption.preemptor.ref} ({kind}, account {preemption.preemptor.account})"
+    preemptor, why = preemption.preemptor, WHY_FIRST[Reason(preemption.reason)]
+    return f"[omfs] preempted for job {preemptor.ref} ({why}, account {preemptor.account})"

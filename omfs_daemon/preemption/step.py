@@ -11,7 +11,7 @@ from enum import Enum, auto
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.cluster.run_report import RunState, run_report
-from omfs_daemon.policy.plan import TEXT, PlannedPreemption, Reason
+from omfs_daemon.policy.plan import TEXT, WHY_FIRST, PlannedPreemption, Reason
 from omfs_daemon.preemption.back_off import MOST_DOUBLINGS, preemptor_backoff
 from omfs_daemon.preemption.begin import preemptor_of, victim_of
 from omfs_daemon.preemption.effects import Effects, PreemptionEnd, preempted_record
@@ -332,8 +332,8 @@ def _tell_preempted(
     settings: Settings,
 ) -> None:
     preemptor = preemption.preemptor
-    kind = "urgent" if preemptor.urgent else "entitled"
-    text = f"preempted ({victim.method}) for job {preemptor.ref} of account {preemptor.account}, which is {kind}"
+    why = WHY_FIRST[Reason(preemption.reason)]
+    text = f"preempted ({victim.method}) for job {preemptor.ref} of account {preemptor.account}, which is {why}"
     paid = _paid(preemption, victim, job, observation, now, settings)
     data: dict[str, object] = {
         "preemptor": preemptor.ref,

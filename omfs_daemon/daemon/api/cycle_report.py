@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.errors import GatewayError, GatewayTimeout, ParseError
-from omfs_daemon.policy.plan import Plan, PlannedPreemption
+from omfs_daemon.policy.plan import WHY_FIRST, Plan, PlannedPreemption
 from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.policy.validator import Verdict
 from omfs_daemon.preemption.state import State
@@ -46,10 +46,9 @@ def cycle_summary(plan: Plan, verdict: Verdict, state: State, dry_run: bool = Fa
 
 
 def _reclaim(planned: PlannedPreemption, dry_run: bool) -> str:
-    kind = "urgent" if planned.urgent else "entitled"
     victims = _names(f"{victim.ref} ({victim.account}, {victim.method})" for victim in planned.victims)
     verb = "would preempt" if dry_run else "preempting"
-    return f"{verb} {victims} for job {planned.preemptor} ({planned.account}, {kind})"
+    return f"{verb} {victims} for job {planned.preemptor} ({planned.account}, {WHY_FIRST[planned.reason]})"
 
 
 def _names(names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from omfs_daemon.cluster.preempt_methods import MethodSpeed
 from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory
+from omfs_daemon.policy.plan import Reason
 from omfs_daemon.policy.rules.classes import JobClassRule, classify
 from omfs_daemon.policy.validator import RefusalReason, validate
 from omfs_daemon.policy.victims.eligibility import grown_quantum
@@ -70,6 +71,7 @@ def test_own_preemptible_jobs_give_way_to_non_preemptible_ones() -> None:
         assert victims_by_preemptor(suggested) == victims
         verdict = validate(suggested, snapshot(nodes(2), [*jobs, wants]), PreemptionHistory(), HALVES, NOW, FRESH)
         assert verdict.preemptions == suggested.preemptions
+        assert [planned.reason for planned in suggested.preemptions] == [Reason.OWN_ACCOUNT for _ in victims]
     assert decide(nodes(2), [*jobs, held(9)], replace(HALVES, own_jobs_give_way=False)).preemptions == ()
     in_quantum = decide(nodes(2), [*jobs, held(9)], replace(HALVES, quantum=2 * NOW))
     assert why_waiting(in_quantum) == {"9": "BEYOND_ENTITLEMENT"}
