@@ -98,6 +98,24 @@ def test_a_non_preemptible_job_waits_beyond_its_entitlement(daemon: Daemon) -> N
     assert daemon.completed([*first, *filler, third])
 
 
+def test_preemptible_jobs_give_way_to_a_protected_one_of_their_account(daemon: Daemon) -> None:
+    """Both accounts are at their entitlement, so nobody else would give."""
+    daemon.start()
+    bio = [daemon.submit("bio", method="requeue") for _ in range(2)]
+    physics = [daemon.submit("physics") for _ in range(2)]
+    daemon.wait_running(*bio, *physics)
+    protected = daemon.submit("bio")
+    daemon.wait_running(protected)
+    (victim,) = [job for job in bio if not daemon.runs(job)]
+    assert all(daemon.runs(job) for job in physics)
+    assert "first in its account" in daemon.job(victim).admin_comment
+    daemon.let_end(protected)
+    daemon.wait_running(victim)
+    daemon.let_end(*bio, *physics)
+    daemon.wait_rest()
+    assert daemon.completed([*bio, *physics, protected])
+
+
 def test_all_of_forty_jobs_that_wait_for_another_run(daemon: Daemon) -> None:
     """On an idle machine that one account owns; omfsd holds them while they wait."""
     entitlements = "[entitlements.bio]\npercent = 50\n[entitlements.physics]\npercent = 50"
