@@ -90,11 +90,10 @@ def count_running(usage: Usage, job_arrays: JobArrays, history: PreemptionHistor
 def not_yielding(job_arrays: JobArrays, history: PreemptionHistory, kinds: JobKinds) -> list[Job]:
     """The running jobs that are preemptible by their class, but could not be preempted when that was last tried: they
     count as non-preemptible."""
-    return [
-        job
-        for job in job_arrays.find(history.failures).values()
-        if job.runs and not kinds.of(job).non_preemptible and not kinds.of(job).job_class.urgent
-    ]
+    if not history.failures:
+        return []
+    failed = (job for job in job_arrays.running.jobs.tolist() if job.ref in history.failures)
+    return [job for job in failed if not kinds.of(job).non_preemptible and not kinds.of(job).job_class.urgent]
 
 
 def _count_under_way(usage: Usage, job_arrays: JobArrays, history: PreemptionHistory, kinds: JobKinds) -> None:
