@@ -18,8 +18,10 @@ from omfs_daemon.cluster.jobs import Allocation, Job
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.policy.arrays.job_arrays import cpus_held
+from omfs_daemon.policy.arrays.usage import Usage
 from omfs_daemon.policy.plan import PlannedPreemption, Reason, Victim
 from omfs_daemon.policy.planner import make_plan
+from omfs_daemon.policy.rules.account_paths import may_take
 from omfs_daemon.policy.rules.classes import REGULAR, Rules, classify
 from omfs_daemon.policy.validator import validate
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
@@ -93,7 +95,9 @@ def preemptors(draw: st.DrawFn) -> Job:
         features=draw(st.sampled_from(("", "", "fast"))),
     )
     account = draw(st.sampled_from(("bio", "bio", "physics", "genes")))
-    return (urgent if draw(st.integers(0, 3)) == 0 else waiting)(99, account, request=wanted)
+    if draw(st.integers(0, 3)) == 0:
+        return urgent(99, account, request=wanted)
+    return waiting(99, account, request=wanted, non_preemptible=draw(st.booleans()))
 
 
 def all_sets(seen: Snapshot, by: Rules) -> Iterator[PlannedPreemption]:
@@ -134,7 +138,9 @@ def test_victims_are_found_whenever_some_set_of_victims_is_possible(site: Site, 
 
 @given(full_sites(), preemptors())
 def test_no_other_set_on_one_node_ends_earlier_in_the_order(site: Site, job: Job) -> None:
-    """The cost of a set is the place of its last victim in the order of the rules: the factor to the best is 1."""
+    """The cost of a set is the place of its last victim in the order of the rules: the factor to the best is 1, among
+    the sets that are fair if every job on their node gives in that order. The account itself gives only if no other
+    account can."""
     cluster, jobs, by = site
     seen = snapshot(cluster, [*jobs, job])
     plan = make_plan(seen, PreemptionHistory(), by, NOW)
@@ -144,7 +150,34 @@ def test_no_other_set_on_one_node_ends_earlier_in_the_order(site: Site, job: Job
     def last(planned: PlannedPreemption) -> tuple[float, int]:
         return max((seen.jobs[int(victim.ref)].priority, -int(victim.ref)) for victim in planned.victims)
 
-    assert last(plan.preemptions[0]) == min(map(last, all_sets(seen, by)))
+    def gives_itself(planned: PlannedPreemption) -> bool:
+        return {victim.account for victim in planned.victims} == {job.account}
+
+    chosen, possible = plan.preemptions[0], [*all_sets(seen, by)]
+    others = [planned for planned in possible if not gives_itself(planned)]
+    assert gives_itself(chosen) == (not others)
+    in_order = [planned for planned in others if gives_in_order(seen, by, planned)]
+    assert all(last(chosen) <= last(planned) for planned in (in_order if others else possible))
+
+
+def gives_in_order(seen: Snapshot, by: Rules, planned: PlannedPreemption) -> bool:
+    """Whether these jobs are among those that give if all jobs on their node are asked in the order of the rules, each
+    only if its account is above its entitlement then."""
+    usage = Usage(by.tree, sum(node.cpus for node in seen.nodes.values()))
+    for job in seen.jobs.values():
+        if job.runs:
+            usage.add(by.tree.leaf(job.account), cpus_held(job))
+    taker = by.tree.leaf(planned.account)
+    usage.add(taker, sum(allocation.cpus for allocation in planned.allocations))
+    (node,) = {allocation.node for allocation in planned.allocations}
+    asked = [job for job in seen.jobs.values() if node in job.on_nodes and classify(by, job).methods]
+    given = set()
+    for job in sorted(asked, key=lambda job: (job.priority, -job.id)):
+        leaf = by.tree.leaf(job.account)
+        if may_take(usage.all, usage.entitled, taker.path, leaf.path):
+            usage.remove(leaf, cpus_held(job))
+            given.add(job.ref)
+    return given.issuperset(victim.ref for victim in planned.victims)
 
 
 def test_an_account_does_not_give_where_it_does_not_help() -> None:
