@@ -153,6 +153,18 @@ def test_a_fulfilled_dependency_is_none(slurm: LocalSlurm) -> None:
     assert {job.id: job.eligible for job in slurm.gateway().jobs()}[held] is None
 
 
+def test_held_tasks_wait_for_the_tasks_of_their_numbers(slurm: LocalSlurm) -> None:
+    first = slurm.submit("true", "--hold", "--array=1-2")
+    held = slurm.submit("true", "--hold", "--array=1-2", f"--dependency=aftercorr:{first}")
+
+    def eligible() -> dict[int, float | None]:
+        return {task: job.eligible for job in slurm.gateway().jobs() if job.array_id == held for task in job.task_ids}
+
+    assert eligible() == {1: inf, 2: inf}
+    assert slurm.gateway().release([f"{first}_1"], RELEASED) == []
+    wait_until(lambda: eligible() == {1: None, 2: inf}, "the first task to end")
+
+
 # What Slurm takes from a user, held or not, on nodes of 4 CPUs; what it does not take is no danger.
 UNUSUAL = [
     *("--mem=0", "--mem=1", "--mem-per-cpu=3T", "--mem=999999999999", "--mem-per-cpu=0"),

@@ -10,7 +10,8 @@ from omfs_daemon.slurm.commands.parse_jobs import FAILED, SINGLETON, UNFULFILLED
 
 # "afterok:7(unfulfilled),after:8_3+5(unfulfilled)"; what is fulfilled Slurm takes off the list.
 _NAMED = re.compile(
-    r"(?P<kind>after|afterany|afterok|afternotok):(?P<id>\d+)(?:_\*|(?P<task>_\d+))?(?:\+\d+)?\(unfulfilled\)"
+    r"(?P<kind>after|afterany|afterok|afternotok|aftercorr):(?P<id>\d+)(?:_\*|(?P<task>_\d+))?(?:\+\d+)?"
+    r"\(unfulfilled\)"
 )
 
 
@@ -25,13 +26,13 @@ def dependencies(rows: Sequence[JobRow], others: Iterable[JobRow] | None = None)
     if not stale:
         return list(rows)
     active = _active(rows if others is None else others)
-    over = {row.job_id for row in stale if not _still_depends(row.dependency, active)}
+    over = {row.job_id for row in stale if not _still_depends(row, active)}
     return [row._replace(dependency=_without_names(row)) if row.job_id in over else row for row in rows]
 
 
 def awaited_jobs(row: JobRow) -> list[str]:
     """The ids of the jobs (or arrays) that a held or just released job waits for, as far as they tell ("singleton"
-    names none, tasks wait for tasks with "aftercorr"); none of others, whose dependency Slurm keeps up to date."""
+    names none); none of others, whose dependency Slurm keeps up to date."""
     return [match["id"] for match in _NAMED.finditer(row.dependency)] if _may_be_stale(row) else []
 
 
@@ -64,11 +65,17 @@ def _active(rows: Iterable[JobRow]) -> dict[str, bool]:
     return active
 
 
-def _still_depends(dependency: str, active: dict[str, bool]) -> bool:
+def _still_depends(row: JobRow, active: dict[str, bool]) -> bool:
     outstanding = []
-    for entry in re.split(r"[,?]", dependency):
+    for entry in re.split(r"[,?]", row.dependency):
         found = _NAMED.fullmatch(entry)
-        name = found["id"] + (found["task"] or "") if found else ""
-        waits = active.get(name)
-        outstanding.append(waits is not None and (waits or (found is not None and found["kind"] != "after")))
-    return all(outstanding) if "?" in dependency else any(outstanding)
+        outstanding.append(found is not None and _is_outstanding(found, row, active))
+    return all(outstanding) if "?" in row.dependency else any(outstanding)
+
+
+def _is_outstanding(found: re.Match[str], row: JobRow, active: dict[str, bool]) -> bool:
+    """Whether all tasks of the row wait. With "aftercorr" each waits for the task of its own number; with "after" they
+    wait for a start only."""
+    own = [f"_{task}" for task in row_tasks(row)] if found["kind"] == "aftercorr" else []
+    named = [active.get(found["id"] + task) for task in own or [found["task"] or ""]]
+    return all(waits is not None and (waits or found["kind"] != "after") for waits in named)

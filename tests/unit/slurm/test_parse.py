@@ -215,6 +215,18 @@ class TestJob:
         looked_at = released._replace(reason="Dependency")
         assert parse_dependencies.dependencies([looked_at, *others])[0] == looked_at
 
+    @pytest.mark.parametrize(
+        ("tasks", "kept"), [("2", True), ("5", False), ("2-3", True), ("2-5", False), ("N/A", True)]
+    )
+    def test_a_task_waits_for_the_task_of_its_number(self, tasks: str, kept: bool) -> None:
+        others = [
+            WAITING._replace(job_id="4", array_job_id="4", array_task_id="3"),
+            ROW._replace(job_id="6", array_job_id="4", array_task_id="2"),
+            ROW._replace(job_id="8", array_job_id="4", array_task_id="5", state="COMPLETED"),
+        ]
+        held = WAITING._replace(priority="0", array_task_id=tasks, dependency="aftercorr:4_*(unfulfilled)")
+        assert parse_dependencies.dependencies([held, *others])[0].dependency == (held.dependency if kept else "")
+
     def test_every_state_of_the_manual(self) -> None:
         states = """BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PENDING
             PREEMPTED RUNNING RESV_DEL_HOLD REQUEUE_FED REQUEUE_HOLD REQUEUED RESIZING REVOKED SIGNALING SPECIAL_EXIT
