@@ -11,11 +11,13 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from math import ceil, inf
 from typing import cast
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.limits import SiteReservation
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 from omfs_daemon.slurm.gateway import Gateway
@@ -47,6 +49,7 @@ SHAPE = Shape(
     },
 )
 OWNER = "nobody"
+_PARTITION_DEFAULTS = {"State": "UP", "MaxTime": "UNLIMITED", "PriorityTier": "1"}
 
 
 class World(ABC):
@@ -86,6 +89,17 @@ class World(ABC):
 
     @abstractmethod
     def undrain(self, node: str) -> None: ...
+
+    @abstractmethod
+    def update_partition(self, name: str, option: str, value: str) -> None:
+        """An option of a partition, as ``scontrol update`` names it: State, MaxTime (minutes), or PriorityTier."""
+
+    @abstractmethod
+    def reserve(self, name: str, node: str, is_now: bool) -> None:
+        """A node for root, from now on or from tomorrow on, for ten minutes."""
+
+    @abstractmethod
+    def end_reservation(self, name: str) -> None: ...
 
     @abstractmethod
     def now(self) -> float:
@@ -189,6 +203,30 @@ class FakeWorld(World):
     def undrain(self, node: str) -> None:
         self._slurm.node_up(node)
 
+    def update_partition(self, name: str, option: str, value: str) -> None:
+        match option:
+            case "State":
+                self._slurm.update_partition(name, up=value in ("UP", "DRAIN"), state=value)
+            case "MaxTime":
+                self._slurm.update_partition(name, max_time=inf if value == "UNLIMITED" else 60.0 * float(value))
+            case "PriorityTier":
+                self._slurm.update_partition(name, priority_tier=int(value))
+
+    def reserve(self, name: str, node: str, is_now: bool) -> None:
+        start = self._now if is_now else self._now + 86400
+        made = SiteReservation(name, start, start + 600, frozenset([node]), frozenset(["root"]))
+        self._set_reservations([*self._reservations, made])
+
+    def end_reservation(self, name: str) -> None:
+        self._set_reservations([one for one in self._reservations if one.name != name])
+
+    @property
+    def _reservations(self) -> tuple[SiteReservation, ...]:
+        return self._slurm.site_limits().reservations or ()
+
+    def _set_reservations(self, reservations: list[SiteReservation]) -> None:
+        self._slurm.set_limits(replace(self._slurm.site_limits(), reservations=tuple(reservations)))
+
     def now(self) -> float:
         return self._now
 
@@ -206,6 +244,8 @@ class RealWorld(World):
     def __init__(self, slurm: LocalSlurm) -> None:
         self._slurm = slurm
         self._drained: set[str] = set()
+        self._reserved: set[str] = set()
+        self._changed: dict[tuple[str, str], str] = {}
         self.gateway = slurm.gateway()
 
     def through_pyslurm(self, process: PySlurmProcess) -> None:
@@ -255,10 +295,28 @@ class RealWorld(World):
         self._drained.discard(node)
         self._slurm.command("scontrol", "update", f"nodename={node}", "state=resume")
 
+    def update_partition(self, name: str, option: str, value: str) -> None:
+        self._changed[name, option] = _PARTITION_DEFAULTS[option]
+        self._slurm.command("scontrol", "update", f"partitionname={name}", f"{option}={value}")
+
+    def reserve(self, name: str, node: str, is_now: bool) -> None:
+        start = "now" if is_now else "now+1day"
+        self._reserved.add(name)
+        words = (f"reservationname={name}", f"nodes={node}", "users=root", f"starttime={start}", "duration=10")
+        self._slurm.command("scontrol", "create", *words)
+
+    def end_reservation(self, name: str) -> None:
+        self._reserved.discard(name)
+        self._slurm.command("scontrol", "delete", f"reservationname={name}")
+
     def clear(self) -> None:
         """Make the cluster empty again for the next test."""
         for node in sorted(self._drained):
             self.undrain(node)
+        for name in sorted(self._reserved):
+            self.end_reservation(name)
+        for (name, option), value in self._changed.items():
+            self._slurm.command("scontrol", "update", f"partitionname={name}", f"{option}={value}")
         self.until(self._nothing_left)
         self.until(lambda: all(node.up and not node.cpus_taken for node in self.gateway.nodes()))
 
@@ -313,6 +371,11 @@ while true; do sleep 0.1; done
 """
 
 
+def _array(what: Submission) -> str:
+    tasks = ",".join(map(str, what.array))
+    return f"{tasks}%{what.array_throttle}" if what.array_throttle else tasks
+
+
 def _arguments(what: Submission) -> list[str]:
     request = what.request
     nodes = f"{request.nodes}-{request.max_nodes}" if request.max_nodes else str(request.nodes)
@@ -335,7 +398,7 @@ def _arguments(what: Submission) -> list[str]:
         "--hold": what.hold is Hold.USER,
         f"--nice={what.nice}": what.nice != 0,
         f"--dependency=afterany:{':'.join(map(str, what.after))}": bool(what.after),
-        f"--array={','.join(map(str, what.array))}": bool(what.array),
+        f"--array={_array(what)}": bool(what.array),
         f"--licenses={','.join(f'{name}:{number}' for name, number in what.licenses)}": bool(what.licenses),
         "--requeue" if what.requeue else "--no-requeue": True,
         "--output=/dev/null": True,

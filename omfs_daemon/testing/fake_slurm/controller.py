@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.limits import SiteLicense, SiteLimits
@@ -27,7 +28,7 @@ from omfs_daemon.testing.fake_slurm.fake_job_submit import (
 )
 from omfs_daemon.testing.fake_slurm.fake_jobs import BAD_CONSTRAINTS, History, Record, Submission
 from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts, sorted_licenses
-from omfs_daemon.testing.fake_slurm.fake_limits import limit_reached
+from omfs_daemon.testing.fake_slurm.fake_limits import FakeLimits
 from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode
 from omfs_daemon.testing.fake_slurm.node_failures import NodeFailures
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
@@ -54,7 +55,7 @@ class FakeSlurm(NodeFailures, Restarts):
         self.admission: FakeAdmission | None = None
         nodes = list(nodes)
         parts = list(partitions) or [Partition("main", frozenset(node.name for node in nodes))]
-        self.partitions: Mapping[str, Partition] = {part.name: part for part in parts}
+        self.partitions = {part.name: part for part in parts}
         fake_nodes = {
             node.name: FakeNode.empty(replace(node, partitions=tuple(p.name for p in parts if node.name in p.nodes)))
             for node in nodes
@@ -64,20 +65,9 @@ class FakeSlurm(NodeFailures, Restarts):
         self.booted = f"{clock():.0f}"
         """When slurmctld has started; a test may set it."""
         self._unlooked: list[Record] = []
-        self._scheduler = Scheduler(
-            self.fake_nodes,
-            self.partitions,
-            self._start,
-            timing.bf_window,
-            timing.bf_max_blocked,
-            timing.bf_max_tested,
-            self.licenses,
-        )
+        self._limits = FakeLimits(lambda: [one for one in self._jobs.live.values() if one.active], lambda: self.now)
+        self._scheduler = Scheduler(self.fake_nodes, self.partitions, self._start, timing, self.licenses, self._limits)
         self._queue = self._scheduler.queue
-        self._site_limits = SiteLimits()
-        self._scheduler.limit_reached = lambda record: limit_reached(
-            record, (one for one in self._jobs.live.values() if one.active), self._site_limits
-        )
 
     def let_lack(self, lacks: Callable[[Record], str]) -> None:
         """From now on jobs lack something that only Slurm knows (a limit, for instance): its word, "" for nothing.
@@ -263,12 +253,22 @@ class FakeSlurm(NodeFailures, Restarts):
     def site_limits(self) -> SiteLimits:
         """What ``scontrol`` and ``sacctmgr`` show of limits."""
         licenses = {row.name: SiteLicense(row.total) for row in self.licenses.rows()}
-        return replace(self._site_limits, licenses=licenses)
+        return replace(self._limits.site, licenses={**licenses, **(self._limits.site.licenses or {})})
 
     def set_limits(self, site: SiteLimits) -> None:
-        """What an administrator changes with sacctmgr; those that ``limit_reached`` names are enforced."""
+        """What an administrator changes with sacctmgr, and reservations; ``FakeLimits`` enforces them."""
         self.catch_up()
-        self._site_limits = site
+        self._limits.site = site
+        for reservation in site.reservations or ():
+            self._events.plan(reservation.end, self.wake)
+        self.wake()
+
+    def update_partition(self, name: str, **changes: Any) -> None:
+        """``scontrol update partitionname=``; ``changes``: of the fields of ``Partition``."""
+        self.catch_up()
+        self.partitions[name] = replace(self.partitions[name], **changes)
+        for record in self._queue:
+            self._queue.put(record)
         self.wake()
 
     # -- parts of orders (called after catch_up) ---------------------------------------------------

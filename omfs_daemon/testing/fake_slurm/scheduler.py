@@ -1,8 +1,8 @@
 """Which waiting job the fake starts when: Slurm's main scheduler and a plain model of its backfill.
 
-Main (slurmctld, job_scheduler.c): in order of priority; a job that does not fit closes its partition, one with
-required nodes only those nodes. Backfill (sched/backfill): a lower job may start on nodes that no blocked higher one
-will need, or if it ends before that one can start.
+Main (slurmctld, job_scheduler.c): in order of priority; a job that does not fit closes its partition with all its
+nodes, one with required nodes only those nodes. Backfill (sched/backfill): a lower job may start on nodes that no
+blocked higher one will need, or if it ends before that one can start.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import JobRequest
 from omfs_daemon.cluster.nodes import Partition
+from omfs_daemon.testing.fake_slurm.events import Timing
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record
 from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts
+from omfs_daemon.testing.fake_slurm.fake_limits import FakeLimits, partition_refuses
 from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode, Placement, place_job
 
 UNLIMITED = 365 * 86400.0
@@ -28,6 +30,12 @@ QUEUE_DEPTH = 100
 RESERVED = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 """Slurm's text for a job behind another one on its nodes, whatever else it lacks."""
 
+UNAVAILABLE = "ReqNodeNotAvail, UnavailableNodes:"
+"""Before the names of the nodes, which are down, or in a partition whose first job waits."""
+
+RESOURCES = "Resources"
+RESERVED_FOR_OTHERS = "ReqNodeNotAvail, May be reserved for other job"
+
 Start = Callable[[Record, str, list[Placement]], None]
 Key = tuple[int, int, float, int]
 
@@ -35,8 +43,8 @@ Key = tuple[int, int, float, int]
 class PendingQueue:
     """The jobs that may start, best first: tier, priority, then the order of submission (job id)."""
 
-    def __init__(self, tiers: Mapping[str, int]) -> None:
-        self._tiers = tiers
+    def __init__(self, partitions: Mapping[str, Partition]) -> None:
+        self._partitions = partitions
         self._order: list[Key] = []
         self._keys: dict[int, Key] = {}
         self._records: dict[int, Record] = {}
@@ -53,7 +61,7 @@ class PendingQueue:
     def put(self, record: Record) -> None:
         """Add a job, or put it where its priority now says."""
         self.drop(record)
-        tier = max(self._tiers[name] for name in record.partitions)
+        tier = max(self._partitions[name].priority_tier for name in record.partitions)
         key = (-tier, -record.priority, record.submitted, record.id)
         self._keys[record.id], self._records[record.id] = key, record
         insort(self._order, key)
@@ -80,20 +88,17 @@ class Scheduler:
         fake_nodes: Mapping[str, FakeNode],
         partitions: Mapping[str, Partition],
         start: Start,
-        bf_window: float,
-        bf_max_blocked: int,
-        bf_max_tested: int,
+        timing: Timing,
         licenses: LicenseCounts,
+        limits: FakeLimits,
     ) -> None:
-        self.queue = PendingQueue({name: partition.priority_tier for name, partition in partitions.items()})
+        self.queue = PendingQueue(partitions)
         self._partitions = partitions
         self._start = start
-        self._bf_window = bf_window
-        self._bf_max_blocked = bf_max_blocked
-        self._bf_max_tested = bf_max_tested
+        self._timing = timing
         self._licenses = licenses
         self.lacks: Callable[[Record], str] = lambda _: ""
-        self.limit_reached: Callable[[Record], str] = lambda _: ""
+        self._limits = limits
         self._nodes = fake_nodes
         self._nodes_of = {
             name: [node for node in fake_nodes.values() if node.name in partition.nodes]
@@ -107,22 +112,28 @@ class Scheduler:
         free = self._free_nodes()
         closed = {name for name, partition in self._partitions.items() if not partition.up}
         kept: set[str] = set()
+        closed_nodes: set[str] = set()
         for tested, record in enumerate(self.queue):
             if len(closed) == len(self._partitions) and tested >= QUEUE_DEPTH:
                 return
-            open_ones = [name for name in record.partitions if name not in closed]
+            allowed = self._open_partitions(record)
+            open_ones = [name for name in allowed if name not in closed]
             required = record.request.required_nodes
-            if not open_ones:
+            if allowed and not open_ones:
                 _wait(record, "Priority")
             if not open_ones or not self._may_start(record):
                 continue
-            if self._all_started(record, open_ones, free, kept) or not self._may_start(record):
+            if self._all_started(record, open_ones, free, kept | closed_nodes) or not self._may_start(record):
                 continue
-            _wait(record, RESERVED if required & kept else "Resources")
+            if unavailable := sorted(required & closed_nodes):
+                _wait(record, f"{UNAVAILABLE}{','.join(unavailable)}")
+            else:
+                _wait(record, RESERVED if required & kept else RESOURCES)
             if len(required) >= max(1, record.request.nodes):
                 kept |= required
             else:
                 closed.update(open_ones)
+                closed_nodes = closed_nodes.union(*(self._partitions[name].nodes for name in open_ones))
 
     def backfill_pass(self, now: float, running: Iterable[Record]) -> None:
         """Start lower jobs that delay no blocked higher one."""
@@ -133,10 +144,12 @@ class Scheduler:
         blocked: dict[JobRequest, Record] = {}
         refused: set[tuple[JobRequest, float]] = set()
         reserved: dict[JobRequest, Reservation | None] = {}
-        for record in islice(self.queue, self._bf_max_tested):
+        for record in islice(self.queue, self._timing.bf_max_tested):
             if not self._may_start(record):
                 continue
             names = self._open_partitions(record)
+            if not names:
+                continue
             trial = (record.request, record.what.time_limit)
             if record.request in blocked or trial in refused:
                 continue
@@ -147,7 +160,7 @@ class Scheduler:
             for request, other in blocked.items():
                 if request not in reserved:
                     reserved[request] = self._reserve(other, now, ends)
-            if len(blocked) >= self._bf_max_blocked:
+            if len(blocked) >= self._timing.bf_max_blocked:
                 return
             done_by = now + min(record.what.time_limit, UNLIMITED)
             kept = {node for one in reserved.values() if one and one.at < done_by for node in one.nodes}
@@ -182,6 +195,8 @@ class Scheduler:
     def _place(self, record: Record, nodes: Sequence[FakeNode], name: str) -> list[Placement] | None:
         """Where the job fits now; one that leaves its tasks open gets as many nodes as it may have."""
         request, exclusive = record.request, self._exclusive(record, name)
+        if reserved := self._limits.reserved_nodes(record):
+            nodes = [node for node in nodes if node.name not in reserved]
         if not record.what.open_tasks:
             return place_job(request, nodes, exclusive)
         counts = range(request.max_nodes, request.nodes - 1, -1)
@@ -200,8 +215,9 @@ class Scheduler:
         down = [name for name in sorted(required) if not self._nodes[name].starts_jobs]
         lacks = (
             self.lacks(record)
-            or self.limit_reached(record)
-            or (f"ReqNodeNotAvail, UnavailableNodes:{','.join(down)}" if down else "")
+            or self._limits.reached(record)
+            or (f"{UNAVAILABLE}{','.join(down)}" if down else "")
+            or (RESERVED_FOR_OTHERS if not required.isdisjoint(self._limits.reserved_nodes(record)) else "")
         )
         if lacks:
             _wait(record, lacks)
@@ -215,7 +231,12 @@ class Scheduler:
         return False
 
     def _open_partitions(self, record: Record) -> list[str]:
-        return [name for name in record.partitions if self._partitions[name].up]
+        """Those that let it start. One that none does waits and blocks nobody."""
+        refusals = {name: partition_refuses(record, self._partitions[name]) for name in record.partitions}
+        found = [name for name, refusal in refusals.items() if not refusal]
+        if not found:
+            _wait(record, next(iter(refusals.values())))
+        return found
 
     def _fits(self, record: Record, names: Iterable[str], free: Mapping[str, list[FakeNode]]) -> bool:
         return any(self._place(record, free[name], name) for name in names)
@@ -225,7 +246,7 @@ class Scheduler:
 
         Equal requests share one reservation, where Slurm would find each a place of its own.
         """
-        ends = [end for end in ends if end[0] < now + self._bf_window]
+        ends = [end for end in ends if end[0] < now + self._timing.bf_window]
         for name in self._open_partitions(record):
             best = self._fits_after(record, name, ends)
             if best is None:
