@@ -32,8 +32,8 @@ from omfs_daemon.policy.rules.queue_order import own_nice
 from omfs_daemon.policy.working_state import WorkingState
 
 BELIEF = 300.0
-"""Seconds for which a job without a hold that waits for something else than nodes, a limit for instance, counts before
-jobs of its account that could start."""
+"""Seconds for which a job without a hold that waits for something else than nodes, a limit for instance, or that was
+tried in vain, counts before jobs of its account that could start."""
 
 _SETTLES = 1.0  # by how much Slurm's clock may be behind
 
@@ -202,8 +202,15 @@ class AdmissionHolds:
                 self._keep_held(job, now)
             else:
                 cpus = capacity.most_cpus_of(job.request)
-                later = _is_for_later(job, now) or _waits_too_long(job, now)
+                later = _is_for_later(job, now) or self._waits_too_long(job, now)
                 yield _Candidate(job, refs_of(job), leaf, cpus, later)
+
+    def _waits_too_long(self, job: Job, now: float) -> bool:
+        """Whether a job without a hold has waited for longer than ``BELIEF``, and not for nodes: Slurm says so, or did
+        not start it where they were free."""
+        since = job.submit if job.eligible is None else job.eligible
+        is_stuck = not could_start(job, now) or job.ref in self._working_state.history.backoff
+        return job.hold is Hold.NONE and is_stuck and now - since > BELIEF
 
     def _release_owners(self, job: Job, refs: list[str], now: float) -> None:
         """A job of an account that owns all CPUs, so that there is nobody for whom to hold it."""
@@ -257,7 +264,7 @@ class AdmissionHolds:
             return HoldChange(ref, job.account, Reason.UNPLACED)
         if now is not None and self._working_state.rules.keeps_account_order and _is_for_later(job, now):
             return HoldChange(ref, job.account, Reason.WAITS_FOR_OTHER, waits_for(job, now))
-        if now is not None and self._working_state.rules.keeps_account_order and _waits_too_long(job, now):
+        if now is not None and self._working_state.rules.keeps_account_order and self._waits_too_long(job, now):
             return HoldChange(ref, job.account, Reason.WAITS_TOO_LONG, waits_for(job, now), now)
         return HoldChange(ref, job.account, self.reason_of(job))
 
@@ -302,12 +309,6 @@ class AdmissionHolds:
 def _is_for_later(job: Job, now: float) -> bool:
     """Whether the job has a dependency or a begin time."""
     return job.eligible is not None and job.eligible > now
-
-
-def _waits_too_long(job: Job, now: float) -> bool:
-    """Whether a job without a hold has waited for something else than nodes for longer than ``BELIEF``."""
-    since = job.submit if job.eligible is None else job.eligible
-    return job.hold is Hold.NONE and not could_start(job, now) and now - since > BELIEF
 
 
 def joined(job: Job, refs: list[str]) -> str:

@@ -28,7 +28,7 @@ from omfs_daemon.testing.fake_slurm.fake_job_submit import (
 )
 from omfs_daemon.testing.fake_slurm.fake_jobs import BAD_CONSTRAINTS, History, Record, Submission
 from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts, sorted_licenses
-from omfs_daemon.testing.fake_slurm.fake_limits import FakeLimits
+from omfs_daemon.testing.fake_slurm.fake_limits import FakeLimits, partition_refuses
 from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode
 from omfs_daemon.testing.fake_slurm.node_failures import NodeFailures
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
@@ -212,6 +212,12 @@ class FakeSlurm(NodeFailures, Restarts):
         record.taken = tuple(taken for taken in record.taken if taken.node in keep)
         record.shown = None
         self.wake()
+
+    def refusal(self, record: Record, nodes: frozenset[str] = frozenset()) -> str:
+        """Slurm's word for what besides resources keeps a job from starting (on these nodes), "" for nothing."""
+        pinned = replace(record, request=replace(record.request, required_nodes=nodes)) if nodes else record
+        refusals = [partition_refuses(record, self.partitions[name]) for name in record.partitions]
+        return self._scheduler.lacking(pinned) if "" in refusals else refusals[0]
 
     # -- for assertions ----------------------------------------------------------------------------
     @property

@@ -207,31 +207,27 @@ class Scheduler:
         return record.request.exclusive or self._partitions[name].exclusive
 
     def _may_start(self, record: Record) -> bool:
-        """A job whose required node is down, or that lacks something else than nodes, waits and blocks nobody. What it
-        lacks is looked at before its nodes are."""
-        if not self._has_licenses(record):
-            return False
+        """A job that lacks something else than resources waits and blocks nobody."""
+        if lacking := self.lacking(record):
+            _wait(record, lacking)
+        return not lacking
+
+    def lacking(self, record: Record) -> str:
+        """Slurm's word for what a job lacks besides resources, "" for nothing; partitions are not looked at. Slurm
+        looks at it before it looks for nodes."""
+        if record.licenses and not self._licenses.free(record.licenses):
+            return "Licenses"
         required = record.request.required_nodes
         down = [name for name in sorted(required) if not self._nodes[name].starts_jobs]
-        lacks = (
+        return (
             self.lacks(record)
             or self._limits.reached(record)
             or (f"{UNAVAILABLE}{','.join(down)}" if down else "")
             or (RESERVED_FOR_OTHERS if not required.isdisjoint(self._limits.reserved_nodes(record)) else "")
         )
-        if lacks:
-            _wait(record, lacks)
-        return not lacks
-
-    def _has_licenses(self, record: Record) -> bool:
-        """A job that lacks a license waits and blocks nobody."""
-        if not record.licenses or self._licenses.free(record.licenses):
-            return True
-        _wait(record, "Licenses")
-        return False
 
     def _open_partitions(self, record: Record) -> list[str]:
-        """Those that let it start. One that none does waits and blocks nobody."""
+        """Those that let it start. A job without any waits and blocks nobody."""
         refusals = {name: partition_refuses(record, self._partitions[name]) for name in record.partitions}
         found = [name for name, refusal in refusals.items() if not refusal]
         if not found:
