@@ -89,6 +89,8 @@ class _Pass:
     # -- the pass ---------------------------------------------------------------------------------------
     def run(self) -> Plan:
         preempted, urgent, queue = self._sort_jobs()
+        accounts = {group.kind.leaf.index for group in self._groups.values()}
+        self.ranking.is_one_account = self.rules.keeps_account_order and len(accounts) == 1
         for job, group in urgent:
             self._urgent(job, group)
         self._regular(preempted, queue)

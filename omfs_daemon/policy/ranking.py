@@ -20,6 +20,9 @@ class Ranking:
         self._expected = list(usage.all)
         self._depth = depth
         self._bands: dict[str, tuple[Job, Band]] = {}
+        self.is_one_account = False
+        """Whether all jobs that wait are of one account: their order is Slurm's then, in which the first gets its nodes
+        however large it is. Here the small ones behind it would come first, as they fit into the entitlement."""
 
     @property
     def is_full(self) -> bool:
@@ -32,6 +35,8 @@ class Ranking:
     def expect(self, job: Job, ref: str, need: ResourceNeed, is_preempted: bool) -> bool:
         """Rank the job among those to start next, unless such jobs already fill its account's entitlement."""
         path = need.leaf.path
+        if self.is_one_account and not is_preempted:
+            return False
         if not any(self._expected[index] + need.cpus <= self._entitled[index] for index in path):
             return False
         self.put(job, ref, Band.PREEMPTED_ENTITLED if is_preempted else Band.ENTITLED)

@@ -388,14 +388,24 @@ def test_ranks_only_when_somebody_waits() -> None:
 
 
 def test_ranks_are_as_many_as_could_start_soon() -> None:
-    jobs = [*full(comment=""), *(waiting(10 + i, "physics") for i in range(5))]
+    jobs = [*full(comment=""), *(waiting(10 + i, "physics") for i in range(5)), waiting(20, "bio")]
     assert len(decide(nodes(1), jobs, HALVES).ranks) == 2  # as many as the account owns
     assert len(decide(nodes(1), jobs, replace(HALVES, rank_depth=1)).ranks) == 1
 
 
+def test_a_large_job_is_not_overtaken_by_small_ones_where_only_its_account_waits() -> None:
+    large, small = waiting(8, "physics", cpus=2), waiting(9, "physics")
+    running_jobs = [*full("bio", 3, comment=""), running(4, "physics", comment="")]
+    assert decide(nodes(1), [*running_jobs, large, small], HALVES).ranks == ()
+    (rank,) = decide(nodes(1), [*running_jobs, large, small, waiting(20, "bio")], HALVES).ranks
+    assert (rank.ref, rank.band) == ("9", Band.ENTITLED)
+    published = replace(HALVES, keeps_account_order=False)
+    assert [rank.ref for rank in decide(nodes(1), [*running_jobs, large, small], published).ranks] == ["9"]
+
+
 def test_preempted_jobs_come_first_in_their_band() -> None:
     history = PreemptionHistory(preempted={"9": PreemptedJob(NOW, "requeue", "1")})
-    jobs = [*full(comment=""), waiting(8, "physics", priority=5), waiting(9, "physics")]
+    jobs = [*full(comment=""), waiting(8, "physics", priority=5), waiting(9, "physics"), waiting(20, "bio")]
     suggested = decide(nodes(1), jobs, HALVES, history)
     assert [(rank.ref, rank.band) for rank in suggested.ranks] == [("9", Band.PREEMPTED_ENTITLED), ("8", Band.ENTITLED)]
 
