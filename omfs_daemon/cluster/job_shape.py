@@ -14,6 +14,11 @@ def shape_of(job: Job) -> str:
     return _shape(job.account, job.qos, job.request, job.licenses, job.time_limit)
 
 
+def shape_of_user(shape: str, user: str) -> str:
+    """The same for jobs of a user that have this shape: for them Slurm's limits are the same, too."""
+    return f"{shape} {user}"
+
+
 @lru_cache(maxsize=4096)
 def _shape(
     account: str, qos: str, request: JobRequest, licenses: tuple[tuple[str, int], ...], time_limit: float

@@ -106,7 +106,8 @@ class PreemptionHistory:
     preemption_times  when each job was preempted, for the limit on preemptions per job and hour
     preemption_counts how often each job was preempted in its life, for the quantum that grows with it
     backoff           preemptors that did not start although others were preempted, and until when not to try again
-    shapes            shapes of jobs (``shape_of``) that Slurm did not start, and until when not to try again
+    shapes            shapes of jobs (``shape_of``, ``shape_of_user``) that Slurm did not start, and until when not to
+                      try again
     users             users for whose jobs others were preempted, and which ended at once: until when not for another
     spared            victims that could not be preempted, and until when not to try again
     failures          how often in a row a job could not be preempted

@@ -23,7 +23,7 @@ from math import inf
 
 import numpy as np
 
-from omfs_daemon.cluster.job_shape import shape_of
+from omfs_daemon.cluster.job_shape import shape_of, shape_of_user
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.policy.admission_holds import AdmissionHolds
@@ -331,8 +331,9 @@ class _Pass:
 
     def _backs_off(self, job: Job, ref: str, urgent: bool) -> Reason | None:
         history = self.history
-        until = history.shapes.get(shape_of(job), 0.0) if history.shapes else 0.0
-        if max(until, history.backoff.get(ref, 0.0)) > self.now:
+        shape = shape_of(job) if history.shapes else ""
+        alike = (history.shapes.get(one, 0.0) for one in (shape, shape_of_user(shape, job.user)))
+        if max(*alike, history.backoff.get(ref, 0.0)) > self.now:
             return Reason.TRIED_IN_VAIN
         return Reason.BRIEF_JOBS if not urgent and history.users.get(job.user, 0.0) > self.now else None
 

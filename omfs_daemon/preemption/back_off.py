@@ -1,7 +1,8 @@
 """For which jobs nobody is preempted for a while, because Slurm did not start them or would not. Pure.
 
-The first back-off is short where nobody was preempted, for asking Slurm again costs little. Each further one of jobs of
-the same account and shape is twice as long, up to a bound, until one of them starts. A job for which others were
+The first back-off is short where nobody was preempted, for asking Slurm again costs little; it is for jobs of the same
+user and shape. After a preemption in vain it is for those of the same account and shape. Each further one is twice as
+long, up to a bound, until one of them starts. A job for which others were
 preempted in vain waits until its request changes, or Slurm names another reason for which it waits.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from omfs_daemon.cluster.holds import is_held
-from omfs_daemon.cluster.job_shape import shape_of
+from omfs_daemon.cluster.job_shape import shape_of, shape_of_user
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.policy.rules.classes import Rules
@@ -49,13 +50,15 @@ def preemptor_backoff(
     if preemptor.doubted and not in_vain:
         # It alone waits on: others like it may lack nothing, and must get their turn.
         return PreemptorBackoff(preemptor.ref, now + retry_after)
-    before = state.backoff.shapes.get(preemptor.shape)
+    # What Slurm refuses one user's job it may grant another's. What is tried in vain costs others their work.
+    shape = preemptor.shape if in_vain else shape_of_user(preemptor.shape, preemptor.user)
+    before = state.backoff.shapes.get(shape)
     times = before.times + 1 if before is not None else 1
     longer = 2.0 ** min(times - 1, MOST_DOUBLINGS)
     until = now + (retry_after * longer if in_vain else min(ASK_AGAIN * longer, retry_after))
     if job is not None and (in_vain or unstarted is None or not unstarted.in_vain):
         unstarted = Unstarted(preemptor.shape, job.reason or "None", in_vain)
-    return PreemptorBackoff(preemptor.ref, until, ShapeBackoff(preemptor.shape, until, times, now), unstarted)
+    return PreemptorBackoff(preemptor.ref, until, ShapeBackoff(shape, until, times, now), unstarted)
 
 
 def users_back_off(
@@ -87,12 +90,17 @@ def back_offs_over(state: State, observation: Observation, now: float) -> list[R
             refs.add(ref)
         elif job is not None and unstarted is not None and _has_changed(job, unstarted, state.owned.get(ref, {})):
             refs.add(ref)
-            shapes.add(unstarted.shape)
+            shapes.update(shapes_to_clear(unstarted.shape, job.user))
     if known.shapes:
         shapes.update(_started_shapes(known.shapes, observation))
         shapes.update(shape for shape, one in known.shapes.items() if now - one.until > _FORGOTTEN_AFTER)
     shapes &= known.shapes.keys()
     return [BackoffOver(tuple(sorted(refs)), tuple(sorted(shapes)))] if refs or shapes else []
+
+
+def shapes_to_clear(shape: str, user: str) -> tuple[str, str]:
+    """Whose back-offs are over when a job of this shape starts, or could."""
+    return shape, shape_of_user(shape, user)
 
 
 def _has_changed(job: Job, unstarted: Unstarted, owned: Mapping[JobField, OwnedField]) -> bool:
@@ -117,6 +125,6 @@ def _started_shapes(shapes: Mapping[str, ShapeBackoff], observation: Observation
     first = min(back_off.since for back_off in shapes.values())
     for job in observation.snapshot.jobs.values():
         if job.runs and job.start is not None and job.start > first:
-            back_off = shapes.get(shape_of(job))
-            if back_off is not None and job.start > back_off.since:
-                yield back_off.shape
+            for shape in shapes_to_clear(shape_of(job), job.user):
+                if shape in shapes and job.start > shapes[shape].since:
+                    yield shape

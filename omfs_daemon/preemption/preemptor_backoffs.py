@@ -20,8 +20,8 @@ class Unstarted(NamedTuple):
 
 
 class ShapeBackoff(NamedTuple):
-    """``times``: in a row that preemptions for jobs of a shape failed, last at ``since``; none begins before
-    ``until``."""
+    """``times``: in a row that preemptions for jobs of a shape failed, last at ``since``; none begins before ``until``.
+    ``shape``: of one user's jobs (``shape_of_user``) where Slurm was only asked."""
 
     shape: str
     until: float

@@ -12,7 +12,7 @@ from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.policy.plan import TEXT, WHY_FIRST, PlannedPreemption, Reason
-from omfs_daemon.preemption.back_off import MOST_DOUBLINGS, preemptor_backoff
+from omfs_daemon.preemption.back_off import MOST_DOUBLINGS, preemptor_backoff, shapes_to_clear
 from omfs_daemon.preemption.begin import preemptor_of, victim_of
 from omfs_daemon.preemption.effects import Effects, PreemptionEnd, preempted_record
 from omfs_daemon.preemption.methods.base import Action, ObservedJob
@@ -287,8 +287,10 @@ def _end(
 ) -> None:
     """``is_tried``: whether victims were to be preempted already, and may have noticed it."""
     preemptor, outcome = preemption.preemptor, preemption.outcome or PreemptionOutcome.NOT_STARTED
-    if outcome is PreemptionOutcome.STARTED and preemptor.shape in state.backoff.shapes:
-        effects.records.append(BackoffOver((), (preemptor.shape,)))
+    if outcome is PreemptionOutcome.STARTED:
+        shapes = shapes_to_clear(preemptor.shape, preemptor.user)
+        if not state.backoff.shapes.keys().isdisjoint(shapes):
+            effects.records.append(BackoffOver((), shapes))
     preempted = known.intersection(preemption.refs)
     effects.ended.append(PreemptionEnd(preemption, frozenset(preempted)))
     waited = preemption.waited

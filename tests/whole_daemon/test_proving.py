@@ -212,6 +212,18 @@ def test_killed_at_any_act_of_a_proof_nothing_is_lost(reason: str, tmp_path: Pat
         play(str(kill_at), kill_at)
 
 
+def test_what_slurm_refuses_one_user_keeps_no_other_waiting(tmp_path: Path) -> None:
+    site, _ = full_site(tmp_path, hosts=2, retry_after=20)
+    site.slurm.let_lack(lambda record: "QOSMaxJobsPerUserLimit" if record.what.user == "ann" else "")
+    anns = [held_job(site, cpus=1, user="ann") for _ in range(3)]
+    site.run(3)
+    bobs = held_job(site, cpus=1, user="bob")
+    site.run_until(lambda: site.runs(bobs), limit=10)
+    site.run(30)
+    assert not any(site.slurm.history[job].starts for job in anns)
+    assert outcomes(site).count("not_startable") <= 6, "once for all of them, ever less often"
+
+
 # -- after one preemption in vain --------------------------------------------------------------------------------
 def blocked_site(directory: Path, urgent: bool) -> tuple[Site, list[int], int]:
     """A job that Slurm does not start although it says that only resources are lacking."""
