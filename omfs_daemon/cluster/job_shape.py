@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from functools import lru_cache
 from hashlib import blake2s
 
@@ -10,8 +10,12 @@ from omfs_daemon.cluster.jobs import Job, JobRequest
 
 
 def shape_of(job: Job) -> str:
-    """A short text, the same for jobs of an account that request the same; it stays the same across processes."""
-    return _shape(job.account, job.qos, job.request, job.licenses, job.time_limit)
+    """A short text, the same for jobs of an account that request the same; it stays the same across processes, and
+    whichever nodes are reserved."""
+    request = job.request
+    if job.kept_off:
+        request = replace(request, excluded_nodes=request.excluded_nodes - job.kept_off)
+    return _shape(job.account, job.qos, request, job.licenses, job.time_limit)
 
 
 def shape_of_user(shape: str, user: str) -> str:

@@ -78,9 +78,9 @@ class Job:
     *present* ReqNodeList, so it includes nodes to which we pinned the job. ``licenses``: by name, requested while it
     waits and held from its start to its end. ``deadline``: by then Slurm ends it (sbatch(1)). ``special_exit``: it is
     held because its script ended with an exit code that slurm.conf lists in RequeueExitHold. ``failed``: it has ended,
-    and Slurm says FAILED. ``set_aside``: why the
-    daemon leaves the job to Slurm ("": it does not), because a field cannot be read, or jobs of its kind are not
-    supported. Then fields may be missing; an allocation of 0 CPUs on a node, or a request of 0 CPUs, cannot be read.
+    and Slurm says FAILED. ``kept_off``: nodes that its request excludes only because they are reserved for others.
+    ``set_aside``: why the daemon leaves the job to Slurm ("": it does not), because a field cannot be read, or jobs of
+    its kind are not supported. Then fields may be missing; an allocation of 0 CPUs on a node, or a request of 0 CPUs, cannot be read.
     ``array_throttle``: how many tasks of its array may run at a time, 0: any number or unknown. ``singleton``: it waits
     for all jobs of its user and name that began before it. ``exclusive_user``: other users' jobs may not run on its
     nodes.
@@ -121,6 +121,7 @@ class Job:
     comment: str = ""
     admin_comment: str = ""
     name: str = ""
+    kept_off: frozenset[str] = frozenset()
     set_aside: str = ""
 
     @property

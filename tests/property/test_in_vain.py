@@ -65,6 +65,18 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REGRESSIONS: dict[str, tuple[LimitedCluster, list[Event]]] = {
+    "nodes are reserved after a preemption in vain": (
+        LimitedCluster(2, Sight.ALL),
+        [
+            *(("submit", LENDER, "requeue", "", 4, "bob", 3000) for _ in range(2)),
+            ("wait", 2.0),
+            ("limit", "resources", 0),
+            ("submit", "bio", "requeue", "", 2, "ann", 5),
+            ("wait", 40.0),
+            ("limit", "reservation", 1),
+            ("wait", 40.0),
+        ],
+    ),
     "a non-preemptible job that was tried in vain fills its account's share": (
         LimitedCluster(1, Sight.ALL, may_ask=False),
         [

@@ -203,7 +203,8 @@ class LimitedSite(ModelSite):
             records = [one for one in self.slurm.records.values() if one.ref == event.job or str(one.id) == event.job]
             if event.event == "not_started_in_time" and records:
                 word = self.slurm.refusal(records[0]) or "Resources"
-                self.vain[event.job, f"{word} {self.changes}"] += 1
+                changes = self.changes["resources"] if word == "Resources" else self.changes
+                self.vain[event.job, f"{word} {changes}"] += 1
                 self.in_vain_at[records[0].what.account].append(self.now)
             elif event.event == "preempted":
                 preemptor = str((event.data or {})["preemptor"])
