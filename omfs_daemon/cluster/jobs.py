@@ -82,8 +82,8 @@ class Job:
     ``set_aside``: why the daemon leaves the job to Slurm ("": it does not), because a field cannot be read, or jobs of
     its kind are not supported. Then fields may be missing; an allocation of 0 CPUs on a node, or a request of 0 CPUs,
     cannot be read. ``array_throttle``: how many tasks of its array may run at a time, 0: any number or unknown.
-    ``singleton``: it waits for all jobs of its user and name that began before it. ``exclusive_user``: other users' jobs
-    may not run on its nodes.
+    ``singleton``: it waits for all jobs of its user and name that began before it. ``exclusive_user``: jobs of other
+    users may not run on its nodes.
     """
 
     id: int
