@@ -208,7 +208,7 @@ class EffectsRunner:
 
     def _note_refusals(self, chain: Chain, refusals: list[OrderRefusal], not_sent: list[Action], boot: str) -> None:
         """They are recorded, because the preemption's next step depends on them; slurmctld has nothing of them to
-        forget."""
+        forget. But a resume may have been refused by another slurmctld, which has forgotten the suspension."""
         now = self._clock()
         for refusal in refusals:
             for action in (*chain.fields, *chain.transitions):
@@ -219,7 +219,8 @@ class EffectsRunner:
         never = ordered.intersection(refusal.ref for refusal in refusals)
         never |= {ref for action in not_sent for _, ref in _keys(action)}
         unsaved = self._journal.state.unsaved
-        if never := {ref for ref in never if ref in unsaved and unsaved[ref].boot == boot}:
+        known = {ref: unsaved[ref] for ref in never if ref in unsaved}
+        if never := {ref for ref, order in known.items() if order.boot == boot and order.verb is not Verb.RESUME}:
             self._journal.write(OrdersSaved(tuple(sorted(never))))
         preemption = self._journal.state.preemptions.get(chain.preemption)
         if preemption is not None and preemption.step in (Step.PROVING, Step.STOPPING):

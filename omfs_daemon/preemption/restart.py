@@ -2,7 +2,8 @@
 
 slurmctld saves its state up to five seconds late. After a crash it shows jobs as they were before orders that it had
 taken, although their processes have ended or stopped: a requeued job is shown running for ever, or as FAILED; a
-suspended one runs, and a resumed one is suspended. So the journal keeps each such order until the slurmctld that took
+suspended one runs, and a resumed one is suspended; one of which both are forgotten, or whose nodes have not been told
+yet, is shown running, as it should be, and stands still. So the journal keeps each such order until the slurmctld that took
 it must have saved it.
 """
 
@@ -56,6 +57,8 @@ def _is_odd(ref: str, order: UnsavedOrder, observation: Observation, wanted: Map
         return True  # it may have FAILED
     if job.state is JobState.COMPLETING:
         return now - order.at > SAVED_WITHIN
+    if order.verb is Verb.RESUME and job.runs:
+        return now - order.at > SAVED_WITHIN  # it looks as it should: not worth a question at once
     return _is_suspended_again(order, job) or _again(ref, order, job, None, wanted) is not None
 
 
@@ -100,7 +103,7 @@ def after_restart(
         if job is not None and not unregistered.isdisjoint(job.on_nodes):
             leaving.append(replace(job, state=JobState.COMPLETING))
             continue
-        if job is not None and (order.verb is Verb.REQUEUE or ref in wanted):
+        if job is not None and (order.verb is Verb.REQUEUE or (order.verb is Verb.SUSPEND and ref in wanted)):
             leaving.append(replace(job, state=_STATE[order.verb]))
         effects.chains.append(again)
         known = job or observation.ended(ref)
@@ -142,7 +145,6 @@ def _again(
             return Chain(hold, (orders.RequeueJobs((ref,)),))
         case Verb.SUSPEND if ref in wanted:
             return Chain(transitions=(orders.SuspendJobs((ref,)),))
-        case Verb.SUSPEND:
-            # Its processes have stopped; Slurm resumes only what it knows to be suspended.
+        case Verb.SUSPEND | Verb.RESUME:
+            # Its processes have stopped, or may have; Slurm resumes only what it knows to be suspended.
             return Chain(transitions=(orders.SuspendJobs((ref,)), orders.ResumeJobs((ref,))))
-    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,3 +47,29 @@ def test_a_preemption_goes_on_while_nodes_register_with_a_new_slurmctld(tmp_path
     site.slurm.restart(site.slurm.save())
     site.run_until(lambda: site.runs(urgent), limit=60)
     assert site.journal.state.next_preemption == 2, "none was undone and begun anew"
+
+
+def test_a_job_runs_on_whose_suspension_is_forgotten_while_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """slurmctld dies under the order to resume; the next one refuses it, since the job seems to run."""
+    site = Site(tmp_path)
+    for _ in range(4):
+        site.submit("bio", method="suspend", run_time=100)
+    site.run(2)
+    saved = site.slurm.save()
+    urgent = site.submit("alarm", urgent=True, cpus=16, hosts=4, run_time=1)
+    site.run_until(lambda: site.runs(urgent), limit=5)
+    resume, refused = site.gateway.resume, []
+
+    def resume_by_the_next_one(*arguments: Any) -> Any:
+        if not refused:
+            site.slurm.restart(saved)
+        refused.append(resume(*arguments))
+        return refused[-1]
+
+    monkeypatch.setattr(site.gateway, "resume", resume_by_the_next_one)
+    site.run_until(lambda: bool(refused), limit=20)
+    assert refused[0], "it seems to run"
+    site.rest(limit=400)
+    assert set(site.outcomes().values()) == {"COMPLETED"}

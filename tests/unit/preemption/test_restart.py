@@ -65,6 +65,18 @@ def test_a_suspended_job_that_is_shown_running_is_suspended_again_or_set_going()
     assert again(unwanted, observed(RUNNING)) == [SuspendJobs(("7",)), ResumeJobs(("7",))]
 
 
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_resumed_job_that_is_shown_running_is_set_going_again(is_wanted: bool) -> None:
+    """Its suspension may be forgotten as well, or its nodes may never have been told to resume it."""
+    state = ordered(Verb.RESUME, is_wanted=is_wanted)
+    assert again(state, observed(RUNNING)) == [SuspendJobs(("7",)), ResumeJobs(("7",))]
+    _, observation = after_restart(state, observed(RUNNING), "after", NOW)
+    job = observation.job("7")
+    assert job is not None and job.runs
+    assert odd_jobs(state, observed(RUNNING), NOW) == frozenset(), "most resumed jobs look so"
+    assert odd_jobs(state, observed(RUNNING), NOW + SAVED_WITHIN) == {("7", True)}, "and are asked about once"
+
+
 @pytest.mark.parametrize(
     "seen",
     [
