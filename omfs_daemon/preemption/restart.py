@@ -3,8 +3,8 @@
 slurmctld saves its state up to five seconds late. After a crash it shows jobs as they were before orders that it had
 taken, although their processes have ended or stopped: a requeued job is shown running for ever, or as FAILED; a
 suspended one runs, and a resumed one is suspended; one of which both are forgotten, or whose nodes have not been told
-yet, is shown running, as it should be, and stands still. So the journal keeps each such order until the slurmctld that took
-it must have saved it.
+yet, is shown running, as it should be, and stands still. So the journal keeps each such order until the slurmctld that
+took it must have saved it.
 """
 
 from __future__ import annotations
