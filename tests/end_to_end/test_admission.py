@@ -96,9 +96,13 @@ def test_jobs_do_not_pass_one_of_their_account_that_is_held(daemon: Daemon) -> N
     assert other.hold is Hold.NONE
 
 
-def test_an_account_that_owns_all_needs_no_hold(daemon: Daemon) -> None:
+def give_all_to_bio(daemon: Daemon) -> None:
     text = daemon.config.read_text().replace("[entitlements.physics]\npercent = 50\n", "")
     daemon.config.write_text(text.replace("percent = 50", "percent = 100"))
+
+
+def test_an_account_that_owns_all_needs_no_hold(daemon: Daemon) -> None:
+    give_all_to_bio(daemon)
     daemon.start()
     submitted = [submit(daemon, 1, *arguments)[0] for arguments in (["-n20"], ["--begin=now+1hour"], ["-N2-3"])]
     assert all(job.hold is Hold.NONE for job in submitted)
@@ -107,6 +111,19 @@ def test_an_account_that_owns_all_needs_no_hold(daemon: Daemon) -> None:
     assert {job.admin_comment for job in daemon.gateway.jobs()} == {""}, "nor does the daemon hold them"
     (chem,) = submit(daemon, 1, account="chem")
     assert chem.hold is not Hold.NONE, "it is entitled to nothing"
+
+
+def test_a_small_job_does_not_pass_a_large_one_where_only_their_account_waits(daemon: Daemon) -> None:
+    give_all_to_bio(daemon)
+    daemon.start()
+    (first,) = submit(daemon, 1, "-n12", "--exclude=n4")
+    daemon.wait_running(first.id)
+    large, small = (submit(daemon, 1, *arguments)[0].id for arguments in (["-n16"], ["-n2", "--nodelist=n1"]))
+    after = observed(daemon)
+    wait_until(lambda: observed(daemon) > after + 2, "some polls")
+    assert daemon.runs(first.id)
+    assert [daemon.job(number).nice for number in (large, small)] == [0, 0]
+    assert daemon.job(large).priority >= daemon.job(small).priority
 
 
 def test_a_daemon_that_is_dead_lets_everything_in(daemon: Daemon) -> None:
