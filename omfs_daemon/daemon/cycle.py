@@ -21,16 +21,20 @@ from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import GatewayError, OmfsError
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
+from omfs_daemon.policy.plan import Plan, Reason, Wait
 from omfs_daemon.policy.planner import make_plan
+from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.policy.validator import Conditions, Verdict, validate
 from omfs_daemon.preemption.decisions import add_orders, begin_preemptions, go_on
 from omfs_daemon.preemption.effects import Effects, state_after, with_clock_moved
 from omfs_daemon.preemption.follow_up import found_in_slurm, resumed_lately
 from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.preemption import Step
 from omfs_daemon.preemption.records import JobEvent
 from omfs_daemon.preemption.restart import after_restart, odd_jobs, of_other_boots
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import PreemptionChanged, Record, State
+from omfs_daemon.preemption.step import cut_short
 from omfs_daemon.slurm.gateway import Gateway
 from omfs_daemon.slurm.question import answers_questions
 
@@ -140,6 +144,12 @@ class Cycle:
         history = state.preemption_history(settings.rules.methods)
         self._note_set_apart(frozenset(history.set_apart))
         suggested = make_plan(snapshot, history, settings.rules, now, arrays)
+        ending = self._ending_proofs(state, observation, suggested, now, settings, arrays)
+        if ending.records and not settings.dry_run:
+            effects.add(ending)
+            state = state_after(before, effects.records)
+            history = state.preemption_history(settings.rules.methods)
+            suggested = make_plan(snapshot, history, settings.rules, now, arrays)
         conditions = Conditions(settings.max_age, paused=state.pause is not None)
         verdict = validate(suggested, snapshot, history, settings.rules, now, conditions, arrays)
         if is_full:
@@ -164,6 +174,29 @@ class Cycle:
             self._is_first, self._away_since = False, None
         text = cycle_summary(suggested, verdict, state, settings.dry_run)
         return CycleReport(began, text, settings.rules, snapshot, suggested, verdict, seen=now, decided=decided)
+
+    def _ending_proofs(
+        self, state: State, observation: Observation, plan: Plan, now: float, settings: Settings, arrays: SnapshotArrays
+    ) -> Effects:
+        """Those that keep an urgent job waiting: without them others would be preempted for it now."""
+        effects, rules, snapshot = Effects(), settings.rules, observation.snapshot
+        proofs = [one for one in state.preemptions.values() if one.step is Step.PROVING and not one.preemptor.urgent]
+        if not proofs or not any(self._is_short_of_victims(wait, observation, rules) for wait in plan.waits):
+            return effects
+        others = {number: one for number, one in state.preemptions.items() if one not in proofs}
+        history = replace(state, preemptions=others).preemption_history(rules.methods)
+        wanted = make_plan(snapshot, history, rules, now, arrays).preemptions
+        urgent = [one for one in wanted if one.urgent and one.preemptor not in state.backoff.unstarted]
+        nodes = {allocation.node for one in urgent for allocation in one.allocations}
+        for proof in proofs:
+            if not nodes.isdisjoint(allocation.node for allocation in proof.preemptor.allocations):
+                effects.add(cut_short(proof, state, observation, now))
+        return effects
+
+    @staticmethod
+    def _is_short_of_victims(wait: Wait, observation: Observation, rules: Rules) -> bool:
+        job = observation.job(wait.ref) if wait.reason is Reason.NOT_ENOUGH_VICTIMS else None
+        return job is not None and classify(rules, job).urgent
 
     # -- what is under way --------------------------------------------------------------------------------
     def _go_on(self, began: float, state: State, observation: Observation, now: float, settings: Settings) -> Effects:

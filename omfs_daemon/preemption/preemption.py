@@ -47,6 +47,7 @@ class PreemptionOutcome(StrEnum):
     NODE_LOST = "node_lost"
     NOT_STARTABLE = "not_startable"
     NOT_PROVEN = "not_proven"
+    GAVE_WAY = "gave_way"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Transitions are requeue, suspend, resume, signals, and work on nodes. How its jo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum, auto
 
 from omfs_daemon.cluster.jobs import Job, JobState
@@ -138,6 +139,14 @@ def _prove(
     if following.step.is_over:
         _end(effects, following, set(), state, observation, now, is_tried=False)
     return following
+
+
+def cut_short(preemption: Preemption, state: State, observation: Observation, now: float) -> Effects:
+    """End a proof for an urgent job: no victim was touched yet."""
+    over = replace(preemption, step=Step.UNDONE, since=now, outcome=PreemptionOutcome.GAVE_WAY)
+    effects = Effects(records=[PreemptionChanged(over)])
+    _end(effects, over, set(), state, observation, now, is_tried=False)
+    return effects
 
 
 def _left_by_themselves(
@@ -310,6 +319,7 @@ def _end(
         PreemptionOutcome.NOT_STARTABLE: f"Slurm would not start it ({'; '.join(messages)}); nobody was preempted",
         PreemptionOutcome.NOT_PROVEN: "Slurm did not say in time that it lacks nothing but resources "
         f"({'; '.join(messages) or 'it was not released'}); nobody was preempted",
+        PreemptionOutcome.GAVE_WAY: "an urgent job needs its nodes; nobody was preempted, and it is planned again",
     }[outcome]
     data: dict[str, object] = {"preemption": preemption.id}
     if preemption.started_at is not None:

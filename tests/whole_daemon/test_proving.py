@@ -224,6 +224,33 @@ def test_what_slurm_refuses_one_user_keeps_no_other_waiting(tmp_path: Path) -> N
     assert outcomes(site).count("not_startable") <= 6, "once for all of them, ever less often"
 
 
+@pytest.mark.parametrize("lacking", ["", RESERVED])
+def test_an_urgent_job_waits_for_no_proof(lacking: str, tmp_path: Path) -> None:
+    site, jobs = full_site(tmp_path, hosts=1, retry_after=20)
+    physics = held_job(site, cpus=2)
+    lacks(site, physics, RESERVED)
+    site.step(0.2)
+    assert [one.step for one in site.journal.state.preemptions.values()] == [Step.PROVING]
+    urgent = site.submit("alarm", method="", urgent=True, run_time=5)
+    site.step(0.1)
+    assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
+    assert outcomes(site) == ["gave_way"]
+    site.run_until(lambda: site.runs(urgent), limit=3)
+    assert restarts(site, jobs) == 0
+    lacks(site, physics, lacking)
+    site.run(30)
+    assert bool(site.slurm.history[physics].starts) is not bool(lacking)
+
+
+def test_an_urgent_job_for_which_there_are_no_victims_ends_no_proof(tmp_path: Path) -> None:
+    site, _ = full_site(tmp_path, hosts=1)
+    physics = held_job(site, cpus=2)
+    site.step(0.2)
+    urgent = site.submit("alarm", method="", urgent=True, hosts=2)
+    site.run_until(lambda: site.runs(physics), limit=10)
+    assert "gave_way" not in outcomes(site) and not site.runs(urgent)
+
+
 # -- after one preemption in vain --------------------------------------------------------------------------------
 def blocked_site(directory: Path, urgent: bool) -> tuple[Site, list[int], int]:
     """A job that Slurm does not start although it says that only resources are lacking."""
