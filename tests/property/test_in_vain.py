@@ -24,7 +24,7 @@ CLUSTERS = st.builds(
     may_ask=st.booleans(),
 )
 LIMITS = ("qos cpus", "qos jobs", "user cpus", "user jobs", "account cpus", "account jobs", "own jobs", "time",
-          "reservation", "licenses", "resources")  # fmt: skip
+          "reservation", "licenses", "resources", "resources", "resources")  # fmt: skip
 SUBMIT = st.tuples(
     st.just("submit"),
     st.sampled_from(ACCOUNTS),
@@ -34,18 +34,20 @@ SUBMIT = st.tuples(
     st.sampled_from(USERS),
     st.integers(5, 40),
 )
-CROWD = st.tuples(
-    st.just("submit"), st.just(LENDER), st.just("requeue"), st.just(""), st.sampled_from([1, 2, 4]),
-    st.sampled_from(USERS), st.just(3000),
-)  # fmt: skip
+CROWD = st.sampled_from([1, 2, 4]).map(
+    lambda cpus: [("submit", LENDER, "requeue", "", cpus, USERS[0], 3000) for _ in range(12 // cpus)]
+)
+"""They fill all nodes."""
+
 LIMIT = st.tuples(st.just("limit"), st.sampled_from(LIMITS), st.sampled_from([0, 1, 2, 3]))
 LIFT = st.tuples(st.just("lift"), st.sampled_from(LIMITS))
+KILL_OMFSD = st.tuples(st.just("kill omfsd"), st.integers(1, 30))
 WAIT = st.tuples(st.just("wait"), st.sampled_from([1.0, 3.0, 10.0, 40.0]))
 EVENTS = st.builds(
     lambda first, limits, then: [*first, *limits, ("wait", 2.0), *then],
-    st.lists(CROWD, min_size=2, max_size=8),
-    st.lists(LIMIT, max_size=3),
-    st.lists(st.one_of(SUBMIT, SUBMIT, SUBMIT, LIMIT, LIFT, WAIT, WAIT), min_size=3, max_size=20),
+    CROWD,
+    st.lists(LIMIT, min_size=1, max_size=3),
+    st.lists(st.one_of(SUBMIT, SUBMIT, SUBMIT, LIMIT, LIFT, KILL_OMFSD, WAIT, WAIT), min_size=3, max_size=20),
 )
 
 

@@ -26,7 +26,7 @@ from omfs_daemon.errors import GatewayError
 from omfs_daemon.policy.admission_holds import BELIEF
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record, Submission
 from tests.support.model_checks import Violation, check_always, described
-from tests.support.model_site import Cluster, Event, ModelSite
+from tests.support.model_site import Cluster, Event, ModelSite, calm, happen
 from tests.support.watched_slurm import GATE
 
 ACCOUNTS = ("bio", "physics")
@@ -274,10 +274,17 @@ def play(site: LimitedSite, events: list[Event]) -> None:
                 while site.now < end:
                     site.cycle_once(1.0)
                     site.check()
+            case _:
+                happen(site, event)
 
 
 def end(site: LimitedSite) -> None:
-    """All limits are lifted: then every job starts that a fair set of victims would serve."""
+    """Limits stay as they are for longer than the first back-offs. Then all are lifted, and every job starts that a
+    fair set of victims would serve."""
+    calm(site)
+    for _ in range(25):
+        site.cycle_once(2.0)
+        site.check()
     site.lift(list(site.limits))
     end = site.now + 2000
     while site.now < end and any(site._is_servable(record) for record in site.live()):
