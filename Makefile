@@ -3,7 +3,7 @@
 #   make check   style, types, and the tests that need neither root nor Slurm: within a minute
 #   make test    all tests, those on a real Slurm included
 #   make soak    all tests with full matrices and 100,000 random examples: before an issue is resolved
-#   make bench   planning times, to build/bench/plan.json
+#   make bench   reading what squeue prints, and planning, to build/bench/plan.json
 #   make bench-sim  simulation speed, to build/bench/sim.json (traces: OMFS_TRACES)
 #   make bench-methods  the preemption methods beside the bare tools, to build/bench/methods.json (DMTCP: OMFS_DMTCP)
 #   make bench-latency  an urgent start beside Slurm's own preemption, to build/bench/latency.json

@@ -76,7 +76,6 @@ class _Pass:
         self.ranking = Ranking(self.usage, rules.rank_depth)
         self.start_checks = StartChecks(arrays, history, now)
         self._groups: dict[int, JobGroup] = {}
-        self._account_room: dict[int, int] = {}
         self._candidates: Candidates | None = None
         self._preemptions_left = rules.max_preemptions_per_cycle
         self._insufficient: dict[tuple[int, bool, float], RefusedRequests] = {}
@@ -163,10 +162,7 @@ class _Pass:
     def _add_group(self, number: int, job: Job, tasks: int) -> JobKind:
         """Most accounts are full, so most groups are known from the start to be beyond the entitlement."""
         kind = self.working_state.kinds.of(job)
-        room = self._account_room.get(kind.leaf.index)
-        if room is None:
-            room = self._account_room[kind.leaf.index] = self.usage.room(kind.leaf)
-        beyond = not kind.job_class.urgent and self.capacity.cpus_of(job.request) > room
+        beyond = not kind.job_class.urgent and self.capacity.cpus_of(job.request) > self.usage.room(kind.leaf)
         self._groups[number] = JobGroup(kind, job.request, tasks, beyond)
         return kind
 

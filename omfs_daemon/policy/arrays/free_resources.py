@@ -119,11 +119,12 @@ class FreeResources:
 
     def _move(self, moved: JobResources, sign: int) -> None:
         for i, cpus, memory in moved.allocations:
-            before = int(self.cpus[i])
-            after = before + sign * cpus
-            self.cpus[i] = after
-            self.total += (max(0, after) - max(0, before)) * bool(self.node_arrays.up[i])
-            self.memory[i] += sign * memory
+            before = self.cpus.item(i)
+            self.cpus[i] = after = before + sign * cpus
+            if self.node_arrays.up[i]:
+                self.total += (after if after > 0 else 0) - (before if before > 0 else 0)
+            if memory:
+                self.memory[i] += sign * memory
         for name, count in moved.gres:
             for known in self.node_arrays.same_gres(name):
                 free = self.gres[known]

@@ -44,7 +44,7 @@ class NodeArrays:
                 self.gres.setdefault(name, np.zeros(len(all_nodes), dtype=np.int64))[i] += count
         self._suitable: dict[tuple[object, ...], tuple[SuitableNodes, ...]] = {}
         self._named: dict[tuple[str, str], Bools] = {}
-        self._exclusive: dict[tuple[str, ...], bool] = {}
+        self._exclusive = {name for name, partition in partitions.items() if partition.exclusive}
 
     def is_of(self, nodes: Mapping[str, Node], partitions: Mapping[str, Partition]) -> bool:
         """Whether it was made from the same objects."""
@@ -82,11 +82,7 @@ class NodeArrays:
         return replace(request, exclusive=exclusive, nodes=nodes, max_nodes=most)
 
     def _is_exclusive(self, partitions: tuple[str, ...]) -> bool:
-        known = self._exclusive.get(partitions)
-        if known is None:
-            known = any(self._partitions[name].exclusive for name in partitions if name in self._partitions)
-            self._exclusive[partitions] = known
-        return known
+        return not self._exclusive.isdisjoint(partitions)
 
     def cpus_of(self, request: JobRequest) -> int:
         """The most CPUs that a job with this request may be allocated: whole cores, whole nodes if it is exclusive."""

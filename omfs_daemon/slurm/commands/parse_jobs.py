@@ -332,8 +332,8 @@ def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> JobReques
         # OK and YES share nodes; USER and MCS do so with some jobs only, which is not modeled.
         exclusive=row.over_subscribe not in ("OK", "YES"),
         partitions=tuple(values.names(row.partition)),
-        required_nodes=frozenset(values.node_names(row.required_nodes)),
-        excluded_nodes=frozenset(values.node_names(excluded_nodes)),
+        required_nodes=values.node_set(row.required_nodes),
+        excluded_nodes=values.node_set(excluded_nodes),
     )
 
 

@@ -94,6 +94,12 @@ def node_names(value: str) -> tuple[str, ...]:
         raise ParseError(f"not a list of nodes: {value[:80]!r} ({error})") from None
 
 
+@lru_cache(maxsize=_NODES_KEPT)
+def node_set(value: str) -> frozenset[str]:
+    """The same without order; long lists that many jobs exclude are one object."""
+    return frozenset(node_names(value))
+
+
 def tasks(value: str) -> tuple[int, ...]:
     """An array's task ids, ``1,3,5-9%2`` or ``0-8:4``; none for a job that is not of an array."""
     if value in _NOTHING:
