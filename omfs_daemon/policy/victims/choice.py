@@ -226,9 +226,10 @@ class _Search:
 
         Bounded by ``MOST_JOBS`` and ``SETS``.
         """
-        order = list(self.law.order(eligible))
-        order += [int(at) for at in np.flatnonzero(eligible) if at not in set(order)]
-        order = order[:MOST_JOBS]
+        order = list(islice(self.law.order(eligible), MOST_JOBS))
+        late = eligible.copy()
+        late[order] = False
+        order += np.flatnonzero(late)[: MOST_JOBS - len(order)].tolist()
         trial = self.free.copy()
         for given in self._freed(order):
             trial.give(given)
