@@ -84,11 +84,14 @@ class Candidates:
                     self.mature[at] = False
         self.mature_cpus = int(self.cpus[self.mature].sum())
         self.alive: Bools = np.ones(len(self.jobs), dtype=bool)
-        self.has_choice = any(self._most_freeing(names) != names[0] for names in set(self.methods))
+        choices = set(self.methods)
+        self.has_choice = any(self._most_freeing(names) != names[0] for names in choices)
+        self._all_leave = not self.has_choice and all(self._methods[names[0]].leaves for names in choices)
         self._node_arrays = node_arrays
         self.searches = kinds.rules.fair_set_searches
         self.allocations = _selected(job_arrays.allocations_on(node_arrays), order, len(running.jobs))
         self._freed: dict[tuple[int, str], JobResources] = {}
+        self._by_node: dict[bool, RunningAllocations] = {}
         self._gres: dict[str, Ints] = {}
         self._touching: dict[tuple[int, ...], tuple[tuple[SuitableNodes, ...], Bools]] = {}
 
@@ -130,6 +133,15 @@ class Candidates:
         found: Bools = np.isin(self._ids, np.array(ids, dtype=np.int64))
         return found
 
+    def by_node(self, urgent: bool) -> RunningAllocations:
+        """The allocations by node, and on each node by place in the order of OMFS, or of UJFB; cached."""
+        known = self._by_node.get(urgent)
+        if known is None:
+            found = self.allocations
+            order = np.lexsort((self.places(urgent)[found.owners], found.nodes))
+            known = self._by_node[urgent] = RunningAllocations(*(column[order] for column in found))
+        return known
+
     def places(self, urgent: bool) -> Ints:
         """By candidate: its place in the order of OMFS, or of UJFB."""
         if not urgent:
@@ -140,7 +152,7 @@ class Candidates:
 
     def leave(self, pick: Callable[[int], str]) -> Bools:
         """By candidate: whether it leaves its nodes if it is preempted by this choice of methods."""
-        if not self.has_choice and all(self._methods[name].leaves for name in {names[0] for names in self.methods}):
+        if self._all_leave:
             return np.ones(len(self.jobs), dtype=bool)
         return np.array([self._methods[pick(at)].leaves for at in range(len(self.jobs))], dtype=bool)
 

@@ -146,7 +146,7 @@ def _choose(
         return None
     for pick in (candidates.preferred, candidates.most_freeing) if candidates.has_choice else (candidates.preferred,):
         search = _Search(need, candidates, free, usage, law, pick)
-        taking = TakingOrder(candidates.places(need.urgent), eligible, law.surplus)
+        taking = TakingOrder(candidates.by_node(need.urgent), candidates.places(need.urgent), eligible, law.surplus)
         choice = (
             search.for_own_cpus(eligible)
             or search.first_of(search.over, search.groups(taking), eligible)

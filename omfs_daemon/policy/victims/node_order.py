@@ -8,14 +8,19 @@ import numpy as np
 
 from omfs_daemon.cluster.jobs import JobRequest
 from omfs_daemon.policy.arrays.free_resources import FreeResources
+from omfs_daemon.policy.arrays.job_arrays import RunningAllocations
 from omfs_daemon.policy.arrays.node_arrays import Bools, Ints, SuitableNodes
 from omfs_daemon.policy.victims.candidates import Candidates
 
 
 class TakingOrder(NamedTuple):
     """What a preemptor may take, by candidate: ``place`` in the order of the rules, whether it is ``eligible``, and
-    the ``surplus`` of its account: how many CPUs it may be above its entitlement by."""
+    the ``surplus`` of its account: how many CPUs it may be above its entitlement by.
 
+    ``by_node``: their allocations by node, and by place on each node.
+    """
+
+    by_node: RunningAllocations
     place: Ints
     eligible: Bools
     surplus: Ints
@@ -34,13 +39,12 @@ def nodes_in_order(
 
     Each node is looked at by itself: an account gives there for as long as it is above its entitlement.
     """
-    found = candidates.allocations
+    found = taking.by_node
     cpus, memory = _wanted(request, free)
     here = taking.eligible[found.owners] & suitable.mask[found.nodes]
     at_most = free.cpus + np.bincount(found.nodes[here], found.cpus[here], len(free.cpus)).astype(np.int64)
     here &= (at_most >= cpus)[found.nodes]
     at = np.flatnonzero(here)
-    at = at[np.lexsort((taking.place[found.owners[at]], found.nodes[at]))]
     at = at[_gives(found.nodes[at], found.owners[at], candidates, taking)]
     nodes, owners, place = found.nodes[at], found.owners[at], taking.place[found.owners[at]]
     last = np.where(suitable.mask, np.int64(-1), _NEVER)
