@@ -100,8 +100,12 @@ class Candidates:
         """Indices by remaining time, longest first (UJFB, section IV). Jobs that need longer than ``QUICK`` to let go
         come behind all others; those that recently could not be preempted, or whose users' jobs could not, last."""
         remaining = np.array([job.remaining() for job in self.jobs], dtype=np.float64)
+        takes_time = {name: self._availability.takes_time(name) for name in {names[0] for names in self.methods}}
         slow: Bools = np.array(
-            [self._availability.cost(job, self.preferred(at)).preempt > QUICK for at, job in enumerate(self.jobs)],
+            [
+                takes_time[names[0]] and self._availability.cost(job, names[0]).preempt > QUICK
+                for job, names in zip(self.jobs, self.methods, strict=True)
+            ],
             dtype=bool,
         )
         order: Ints = np.lexsort((-remaining, slow, self._failed_of_user, self._failed)).astype(np.int64)

@@ -86,8 +86,10 @@ class MethodAvailability:
     def is_always_usable(self, name: str) -> bool:
         """Whether every job to which this method is allowed can be preempted by it at any time."""
         method = self._rules.methods.get(name)
-        takes_time = self._rules.speeds.get(name, MethodSpeed()) != MethodSpeed()
-        return method is not None and not (method.launched or method.on_nodes or takes_time)
+        return method is not None and not (method.launched or method.on_nodes or self.takes_time(name))
+
+    def takes_time(self, name: str) -> bool:
+        return self._rules.speeds.get(name, MethodSpeed()) != MethodSpeed()
 
     def all(self, job: Job, job_class: JobClass) -> list[MethodOption]:
         """Every method of the job's class, in the owner's order."""
