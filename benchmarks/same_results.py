@@ -6,9 +6,8 @@ BEFORE is the other checkout; both have a virtual environment in .venv. Everythi
 goes below DIR (default: build/same_results), to ``before/`` and ``after/``. What BEFORE has made is kept, and made
 again only if that checkout, what is run or its inputs have changed. Prints a line for each run; the exit code is 1 if
 anything differs, and then the file and the first line that does are named. Files must be equal byte by byte, apart
-from words that were renamed and from what differs whenever it is run; the tables below name all of both. Traces: in
-the directory OMFS_TRACES, else in ``../shared/traces``. Takes about five minutes for each side, and a minute more for
-one that was not compiled before.
+from what differs whenever it is run, which the table below names. Traces: in the directory OMFS_TRACES, else in
+``../shared/traces``. Takes about five minutes for each side, and a minute more for one that was not compiled before.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -33,33 +32,6 @@ import polars as pl
 
 HERE = Path(__file__).parents[1]
 OUTPUT = HERE / "build/same_results"
-
-# -- what is not the same on both sides: the word of BEFORE, and ours ------------------------------------------------
-RENAMED_KEYS: Mapping[str, str] = {
-    "stopping_cpu_hours": "preemption_cpu_hours",
-    "longest_stop": "longest_preemption",
-    "stops": "preemptions",
-}
-"""Columns of CSV and Parquet files, and keys of JSON files."""
-
-RENAMED_TEXT: Mapping[str, str] = {
-    "one decision stops": "one decision preempts",
-    "we stop nobody": "we preempt nobody",
-    "stopping_cpu_hours": "preemption_cpu_hours",
-    "longest_stop": "longest_preemption",
-    "stops": "preemptions",
-    "stopped": "preempted",
-    "stopping": "preempting",
-    "stop": "preemption",
-    "his": "their",
-}
-"""Words and phrases in pages, in what is printed, in sentences of JSON files, and in cells of Parquet files."""
-
-RENAMED_OPTIONS: Mapping[str, str] = {
-    "max_stops_per_hour": "max_preemptions_per_hour",
-    "max_stops_per_cycle": "max_preemptions_per_cycle",
-}
-"""Options of omfs, their values, and keys of a configuration."""
 
 EVER_DIFFERENT: Mapping[str, re.Pattern[str]] = {
     "seconds on the page of agung2021": re.compile(r"(?<=The whole experiment took )\d+(?= s on this machine)"),
@@ -118,22 +90,20 @@ RUNS: Mapping[str, str] = {
 """Arguments of omfs; each writes into a directory of its own."""
 
 PRINTED = "printed.txt"
-PICTURES = (".png", ".svg")
 
 
 class Side(NamedTuple):
-    """A checkout, and the directory below which it writes; ``spell``: our options in its words."""
+    """A checkout, and the directory below which it writes."""
 
     name: str
     checkout: Path
     out: Path
-    spell: Callable[[str], str]
 
     def write(self, run: str, traces: Path) -> None:
         """Do it; RuntimeError if omfs fails."""
         shutil.rmtree(self.out / run, ignore_errors=True)
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / "site.toml").write_text(self.spell(CONFIGURATION))
+        (self.out / "site.toml").write_text(CONFIGURATION)
         command = [str(self.checkout / ".venv/bin/omfs"), *self.arguments(run, traces), "--out", run]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMFS_", "PYTHON"))}
         # Tables of a pipe are as wide as this says, if it says anything.
@@ -146,14 +116,13 @@ class Side(NamedTuple):
         (self.out / run / PRINTED).write_bytes(done.stdout)
 
     def arguments(self, run: str, traces: Path) -> list[str]:
-        words = self.spell(RUNS[run]).split()
-        return [word.format(traces=traces, inputs="../inputs") for word in words]
+        return [word.format(traces=traces, inputs="../inputs") for word in RUNS[run].split()]
 
     def write_once(self, run: str, traces: Path) -> None:
         """Do it, if it was not done before by the same sources."""
         mark = self.out / f"{run}.done"
         inputs = digest_of(self.out.parent / "inputs") if "{inputs}" in RUNS[run] else ""
-        what = json.dumps([state_of(self.checkout), self.arguments(run, traces), self.spell(CONFIGURATION), inputs])
+        what = json.dumps([state_of(self.checkout), self.arguments(run, traces), CONFIGURATION, inputs])
         if not mark.exists() or mark.read_text() != what:
             mark.unlink(missing_ok=True)
             self.write(run, traces)
@@ -173,14 +142,6 @@ def state_of(checkout: Path) -> str:
         subprocess.run(("git", *words), check=True, cwd=checkout, stdout=subprocess.PIPE, text=True).stdout
         for words in asked
     )
-
-
-def respelled(text: str, words: Mapping[str, str]) -> str:
-    """The text with whole words replaced, the longest first."""
-    if not words:
-        return text
-    either = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-    return re.sub(rf"(?<![\w-])(?:{either})(?![\w-])", lambda found: words[found[0]], text)
 
 
 # -- inputs ----------------------------------------------------------------------------------------------------------
@@ -235,17 +196,14 @@ def differences(before: Path, after: Path) -> Iterator[str]:
         if name not in ours or name not in theirs:
             yield f"{name}: only {'before' if name in theirs else 'after'}"
         elif (before / name).read_bytes() != (after / name).read_bytes():
-            place = first_difference(lines_of(before / name, is_before=True), lines_of(after / name, is_before=False))
+            place = first_difference(lines_of(before / name), lines_of(after / name))
             if place is not None:
                 yield f"{name}, {place}"
 
 
 def files_of(directory: Path) -> set[str]:
-    """All files; without pictures while words are renamed, for they show words as outlines. Their figures are compared
-    in the tables beside them."""
-    left_out = PICTURES if RENAMED_TEXT else ()
-    found = (path for path in directory.rglob("*") if path.is_file() and path.suffix not in left_out)
-    return {str(path.relative_to(directory)) for path in found}
+    """All files."""
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
 
 
 def first_difference(before: Iterable[str], after: Iterable[str]) -> str | None:
@@ -258,25 +216,16 @@ def first_difference(before: Iterable[str], after: Iterable[str]) -> str | None:
     return None
 
 
-def lines_of(path: Path, is_before: bool) -> list[str]:
-    """A file as lines that are to be equal: in our words, and without what is ever different."""
-    keys, words = (RENAMED_KEYS, RENAMED_TEXT) if is_before else ({}, {})
+def lines_of(path: Path) -> list[str]:
+    """A file as lines that are to be equal: without what is ever different."""
     if path.suffix == ".parquet":
         table = pl.read_parquet(path)
-        table.columns = [keys.get(name, name) for name in table.columns]
-        return [str(table.schema), *respelled(table.write_csv(), words).splitlines()]
+        return [str(table.schema), *table.write_csv().splitlines()]
     if path.suffix == ".png":
         return [f"picture {hashlib.sha256(path.read_bytes()).hexdigest()}"]
     text = path.read_bytes().decode()
-    if path.suffix == ".csv":
-        head, *rows = text.split("\n")
-        return [",".join(keys.get(name, name) for name in head.split(",")), *rows]
-    text = respelled(re.sub(r'"(\w+)"(?=:)', lambda key: f'"{keys.get(key[1], key[1])}"', text), words)
     for pattern in EVER_DIFFERENT.values():
         text = pattern.sub("...", text)
-    if path.name == PRINTED and RENAMED_TEXT:
-        # A table is as wide as its words.
-        text = re.sub(r"[ ─━]+", " ", text)
     return text.split("\n")
 
 
@@ -291,9 +240,8 @@ def main(arguments: Sequence[str]) -> int:
     traces = Path(os.environ.get("OMFS_TRACES") or HERE / "../shared/traces").resolve()
     out = options.out.resolve()
     write_inputs(out / "inputs")
-    older = {ours: theirs for theirs, ours in RENAMED_OPTIONS.items()}
-    before = Side("before", options.before.resolve(), out / "before", lambda text: respelled(text, older))
-    after = Side("after", HERE, out / "after", lambda text: text)
+    before = Side("before", options.before.resolve(), out / "before")
+    after = Side("after", HERE, out / "after")
     found = 0
     for run in options.only.split(","):
         begin = time.monotonic()
