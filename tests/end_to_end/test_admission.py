@@ -96,6 +96,18 @@ def test_jobs_do_not_pass_one_of_their_account_that_is_held(daemon: Daemon) -> N
     assert other.hold is Hold.NONE
 
 
+def test_all_parts_of_a_heterogeneous_job_are_released(daemon: Daemon) -> None:
+    """Slurm takes an order for the first part as one for all, unless it is named as a part."""
+    daemon.start()
+    parts = daemon.slurm.command("sbatch", "-A", "bio", "-n1", "-o", "/dev/null", ":", "-n1", "--wrap", "sleep 3600")
+    assert parts.code == 0
+    wait_until(
+        lambda: [job.hold for job in daemon.gateway.jobs()] == [Hold.NONE] * 2,
+        lambda: f"the releases: {daemon.observation()}; log: {daemon.tail()}",
+    )
+    assert "order_refused" not in daemon.log.read_text()
+
+
 def give_all_to_bio(daemon: Daemon) -> None:
     text = daemon.config.read_text().replace("[entitlements.physics]\npercent = 50\n", "")
     daemon.config.write_text(text.replace("percent = 50", "percent = 100"))

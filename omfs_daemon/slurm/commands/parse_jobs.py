@@ -287,7 +287,10 @@ def still_waits(dependency: str) -> bool:
 
 # -- parts of a job --------------------------------------------------------------------------------
 def _ref(row: JobRow, task_ids: Sequence[int]) -> str:
-    """The reference for commands; the array's bare id would address all of its tasks."""
+    """The reference for commands: the bare id of an array would address all of its tasks, and that of the first part of
+    a heterogeneous job all of its parts."""
+    if row.het_job_id == row.job_id:
+        return f"{row.job_id}+0"
     return tasks_ref(values.whole(row.array_job_id), task_ids) if task_ids else row.job_id
 
 

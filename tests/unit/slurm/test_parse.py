@@ -275,6 +275,8 @@ class TestJob:
         assert "heterogeneous" in job(ROW._replace(het_job_id="2")).set_aside
         assert "federation" in job(ROW._replace(job_id=str(1 << 26))).set_aside
         assert job(ROW).set_aside == job(ROW._replace(het_job_id="0")).set_aside == ""
+        assert job(ROW._replace(het_job_id=ROW.job_id)).ref == f"{ROW.job_id}+0", "the first part alone"
+        assert job(ROW._replace(het_job_id="1")).ref == job(ROW).ref == ROW.job_id
 
     def test_of_a_job_with_nodes_the_rest_counts_as_it_can_be_read(self) -> None:
         (whole,) = (parse.job(ROW._replace(cpus="?", node_list="n3"), "", True, None),)
