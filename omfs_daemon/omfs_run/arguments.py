@@ -38,8 +38,8 @@ class _Parser(argparse.ArgumentParser):
         raise Misused("{} (omfs-run --help)".format(message))
 
 
-def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> RunOptions:
-    """Misused if something is wrong; SystemExit after --help."""
+def make_parser() -> argparse.ArgumentParser:
+    """The options, also for the manual page."""
     parser = _Parser(
         prog="omfs-run",
         usage="omfs-run [options] PROGRAM [ARGUMENT]...",
@@ -59,6 +59,12 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
     )
     parser.add_argument("--if-lost", choices=("hold", "fresh"), default="hold", help="if no checkpoint can be used")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="PROGRAM [ARGUMENT]...")
+    return parser
+
+
+def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> RunOptions:
+    """Misused if something is wrong; SystemExit after --help."""
+    parser = make_parser()
     found: Any = parser.parse_args(list(arguments))
     command = found.command[1:] if found.command[:1] == ["--"] else found.command
     if not command or not command[0]:

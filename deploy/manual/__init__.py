@@ -1,0 +1,1 @@
+"""The manual pages, made from the command lines and the configuration's schema."""
