@@ -118,7 +118,7 @@ class Loop:
         woken = self.events.woken_at is not None and not begun
         self._poll_schedule.polled(poll, began, self._clock(), calls, rate, woken)
         self._beat(report, poll is PollKind.FULL)
-        self._publish(report, poll, calls)
+        self._metrics.observe_report(report, poll, calls, self._journal.state, self._settings())
         self._log_cycle(report, poll, previous)
         return report
 
@@ -164,17 +164,6 @@ class Loop:
             beat(daemon.heartbeat, self._clock())
         except OSError as error:
             self._log.error("heartbeat_not_written", error=str(error), message="new jobs are not held at submission")
-
-    def _publish(self, report: CycleReport, poll: PollKind, calls: int) -> None:
-        self._metrics.count_slurm_calls(calls)
-        self._metrics.observe_cycle(report.took)
-        self._metrics.observe_mode(self._journal.state.pause is not None, self._settings().dry_run)
-        if report.slurm_error:
-            self._metrics.count_slurm_error(report.slurm_error)
-        if poll is PollKind.FULL and report.snapshot is not None and report.plan is not None:
-            self._metrics.observe_poll(report.snapshot.taken)
-            self._metrics.observe_set_aside(sum(bool(job.set_aside) for job in report.snapshot.jobs.values()))
-            self._metrics.observe_accounts(report.plan.accounts)
 
 
 def _carried(report: CycleReport, previous: CycleReport) -> CycleReport:

@@ -120,8 +120,8 @@ class Service:
         history_database.forget_before(clock() - KEEP_HISTORY)
         calls = CallCounter()
         self._gateway = calls.of(gateway)
-        self._metrics = Metrics(__version__)
-        self._metrics.observe_gateway(self._gateway.name)
+        self._metrics = Metrics(__version__, state_dir=daemon.state_dir)
+        self._metrics.slurm.observe_gateway(self._gateway.name)
         self._settings = self._settings_of(self.config)
         if not self._settings.dry_run:
             self._orders.take()

@@ -70,7 +70,7 @@ class StartCheck:
         self._latest.slurm_uid = uid = _uid_in(settings.values.get("SlurmUser", ""))
         if uid is not None:
             self.on_slurm_uid(uid)
-        self._metrics.observe_versions(__version__, settings.version)
+        self._metrics.slurm.observe_versions(__version__, settings.version)
         return None
 
     def _check_cluster(self, name: str) -> None:

@@ -189,6 +189,11 @@ class Waits(Collection[Wait]):
     def __init__(self, single: Sequence[Wait] = (), jobs: Sequence[Job] = (), reasons: Sequence[Reason] = ()) -> None:
         self._single, self._jobs, self._reasons = single, jobs, reasons
 
+    @property
+    def single(self) -> Sequence[Wait]:
+        """Of the jobs that are alike and wait for the same reason, at least one."""
+        return self._single
+
     def __iter__(self) -> Iterator[Wait]:
         yield from self._single
         for job, reason in zip(self._jobs, self._reasons, strict=True):
@@ -216,7 +221,7 @@ class Plan:
     ``promises``: waiting jobs that will fit on resources that are being freed already. They count as running there, so
     that no job is preempted for them and no other job is given those CPUs. ``kept``: the jobs and tasks that we hold
     and that stay held. ``room``: by entity of the account tree, CPUs of non-preemptible jobs that may start without a
-    hold (``room_without_hold``).
+    hold (``room_without_hold``). ``urgent``: the urgent jobs that wait and could start by their own request.
     """
 
     taken: float
@@ -232,3 +237,4 @@ class Plan:
     accounts: tuple[AccountUsage, ...] = ()
     promises: tuple[Start, ...] = ()
     room: tuple[int, ...] = ()
+    urgent: tuple[str, ...] = ()

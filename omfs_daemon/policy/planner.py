@@ -114,6 +114,7 @@ class _Pass:
             accounts=account_rows(self.usage, pending_cpus(self._groups.values(), len(self.usage.entitled))),
             promises=tuple(self.promises),
             room=room_without_hold(self.usage, self.admission_holds.claims(self.now)),
+            urgent=tuple(job.ref for job, _ in urgent),
         )
 
     def _sort_jobs(self) -> tuple[GroupedJobs, GroupedJobs, JobQueue]:

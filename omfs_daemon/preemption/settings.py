@@ -38,3 +38,10 @@ class Settings:
     def method_settings(self) -> MethodSettings:
         proof = self.scheduler_pass + _OBSERVED_WITHIN
         return MethodSettings(self.methods, self.preempt_timeout, self.start_timeout, self.preempt_timeouts, proof)
+
+    @property
+    def promise(self) -> float:
+        """Seconds within which an account gets the CPUs that it is entitled to, if its jobs fit and each step takes as
+        long as it may. Jobs that were preempted before run longer."""
+        quantum = max(self.rules.quantum, self.rules.min_runtime_max)
+        return quantum + max((self.preempt_timeout, *self.preempt_timeouts.values())) + self.start_timeout

@@ -56,6 +56,16 @@ class NodeLicense:
         return self.license.replace(NODE, node)
 
 
+class LicenseCount(NamedTuple):
+    """Licenses of one ``NodeLicense.resource`` on all nodes; ``overdrawn``: those that jobs hold beyond what their node
+    has."""
+
+    resource: str
+    total: int
+    used: int
+    overdrawn: int
+
+
 class LicenseEntry(NamedTuple):
     """What a license counts; ``node`` is "" for any node."""
 
@@ -75,6 +85,8 @@ class NodeLicenses:
         ]
         if twice:
             raise ValueError(f"two node licenses for {', '.join(twice)}")
+        self.counts: tuple[LicenseCount, ...] = ()
+        """As Slurm last showed them, by resource."""
         self._entries: dict[str, LicenseEntry] = {}
         self._nodes_seen: tuple[str, ...] = ()
         self._jobs: dict[int, tuple[Job, Job]] = {}
@@ -96,6 +108,7 @@ class NodeLicenses:
         translated = {job.id: self._job(job) for job in licensed}
         self._jobs = {job.id: (job, translated[job.id]) for job in licensed}
         rows = self._totals(licensed, licenses)
+        self.counts = self._counts(licenses)
         return (
             [translated[job.id] if job.licenses else job for job in jobs] if licensed else list(jobs),
             [self._node(node, rows.get(node.name, ())) for node in nodes],
@@ -194,6 +207,16 @@ class NodeLicenses:
                 elsewhere = max(0, used - held[name])
                 found.setdefault(entry.node, []).append((entry.node_license.resource, max(0, total - elsewhere)))
         return {node: tuple(rows) for node, rows in found.items()}
+
+    def _counts(self, licenses: Iterable[LicenseRow]) -> tuple[LicenseCount, ...]:
+        counts: dict[str, LicenseCount] = {}
+        for name, total, used in licenses:
+            entry = self._entries.get(name)
+            if entry is not None and entry.node:
+                _, *sums = counts.get(resource := entry.node_license.resource, LicenseCount("", 0, 0, 0))
+                more = (total, used, max(0, used - total))
+                counts[resource] = LicenseCount(resource, *(old + new for old, new in zip(sums, more, strict=True)))
+        return tuple(counts.values())
 
     def _node(self, node: Node, resources: Pairs) -> Node:
         if not resources:

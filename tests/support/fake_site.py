@@ -146,11 +146,12 @@ class Site:
         gateway: Any = FusedGateway(self.gateway, self.fuse)
         self.work_queue = FakeNodeWorkQueue(self.nodes)
         self.work_queue.ask = self.fuse.around(self.work_queue.ask)  # type: ignore[method-assign]
+        self.metrics = Metrics("test")
         self.cycle = Cycle(
             gateway,
             self.journal,
             self.history_database,
-            Metrics("test"),
+            self.metrics,
             lambda: self.settings,
             lambda: self.now + self.clock_error,
             self.work_queue,

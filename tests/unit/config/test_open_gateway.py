@@ -111,8 +111,8 @@ def test_what_is_no_version_fits_no_slurm(version: str) -> None:
 # -- how it is told --------------------------------------------------------------------------------
 def test_the_metrics_name_it() -> None:
     metrics = Metrics("1.0")
-    metrics.observe_gateway("commands")
-    metrics.observe_gateway("pyslurm")
+    metrics.slurm.observe_gateway("commands")
+    metrics.slurm.observe_gateway("pyslurm")
     lines = [line for line in metrics.text().splitlines() if line.startswith("omfs_gateway_info")]
     assert lines == ['omfs_gateway_info{gateway="pyslurm"} 1.0']
 

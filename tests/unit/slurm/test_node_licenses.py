@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest, JobState
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.slurm.gateway import LicenseRow
-from omfs_daemon.slurm.node_licenses import NodeLicense, NodeLicenses
+from omfs_daemon.slurm.node_licenses import LicenseCount, NodeLicense, NodeLicenses
 
 VE = NodeLicense("ve_{node}", "devices", any="ve")
 MEM = NodeLicense("mem_{node}", "memory")
@@ -174,3 +174,9 @@ def test_what_the_policy_may_hand_out_is_never_more_than_slurm_has(held: list[tu
     for node in ("n1", "n2"):
         taken = sum(dict(one.request.gres).get("devices/ve", 0) for one in found if one.on_nodes == (node,))
         assert gres[node]["devices/ve"] - taken <= max(0, 2 - used[f"ve_{node}"])
+
+
+def test_licenses_are_counted_over_all_nodes(node_licenses: NodeLicenses) -> None:
+    assert node_licenses.counts == ()
+    translated(node_licenses, ve_n1=3, ve_n2=1, mem_n1=8, ve=4, fluent=9)
+    assert node_licenses.counts == (LicenseCount("devices/ve", 4, 4, 1), LicenseCount("memory/mem", 8, 8, 0))
