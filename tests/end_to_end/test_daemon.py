@@ -108,7 +108,7 @@ def test_preemptible_jobs_give_way_to_a_protected_one_of_their_account(daemon: D
     daemon.wait_running(protected)
     (victim,) = [job for job in bio if not daemon.runs(job)]
     assert all(daemon.runs(job) for job in physics)
-    assert "first in its account" in daemon.job(victim).admin_comment
+    wait_until(lambda: "first in its account" in str(daemon.why(victim)["events"]), "the history of the victim")
     daemon.let_end(protected)
     daemon.wait_running(victim)
     daemon.let_end(*bio, *physics)
