@@ -6,145 +6,28 @@ import os
 import shutil
 import signal
 import stat
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from omfs_daemon.omfs_run.drivers.dmtcp import checkpoint, dmtcp_processes
+from omfs_daemon.omfs_run.drivers.dmtcp import checkpoint
 from omfs_daemon.omfs_run.drivers.dmtcp.dmtcp_driver import Dmtcp
 from omfs_daemon.omfs_run.drivers.dmtcp.program import DmtcpProgram
-from omfs_daemon.omfs_run.drivers.driver import CannotStart, CannotStop, Ended, Image
-from tests.support.dmtcp_stand_in import PROGRAMS, install
-from tests.support.waiting import LIMIT, wait_until
-
-REAL = shutil.which("dmtcp_launch")
-STAND_INS = ["4.2.0", "5.0"]
-# The interpreter itself: a wrapper script in front of it would be checkpointed too.
-PYTHON = os.path.realpath(sys.executable)
-
-
-class Bench:
-    """A driver, a directory to run in, and what was started with it."""
-
-    def __init__(self, place: Path, bin_directory: Path, environment: dict[str, str]) -> None:
-        self.place = place
-        self.bin = bin_directory
-        self.driver = Dmtcp(str(bin_directory), environment, stall_limit=LIMIT)
-        self.started: list[DmtcpProgram] = []
-        self.made = 0
-
-    def new(self, name: str) -> Path:
-        self.made += 1
-        path = self.place / f"{name} {self.made}"
-        path.mkdir(mode=0o700)
-        return path
-
-    def program(self, name: str, *arguments: object) -> DmtcpProgram:
-        return self.command(PYTHON, str(PROGRAMS / f"{name}.py"), *arguments)
-
-    def command(self, *command: object) -> DmtcpProgram:
-        program = self.driver.start([str(word) for word in command], str(self.new("scratch")))
-        return self.watched(program)
-
-    def watched(self, program: object) -> DmtcpProgram:
-        assert isinstance(program, DmtcpProgram)
-        self.started.append(program)
-        return program
-
-    def running(self, name: str, *arguments: object) -> DmtcpProgram:
-        program = self.program(name, *arguments)
-        until(program.ready)
-        return program
-
-    def stop(self, program: DmtcpProgram, timeout: float = LIMIT) -> tuple[Path, Image]:
-        generation = self.new("generation")
-        return generation, program.checkpoint(str(generation), timeout)
-
-    def restart(self, generation: Path, image: Image, timeout: float = LIMIT) -> DmtcpProgram:
-        return self.watched(self.driver.restart(str(generation), image, str(self.new("scratch")), timeout))
-
-    def left(self) -> list[int]:
-        """Processes started here that still run: each has its scratch directory in its environment."""
-        mark = os.fsencode(f"DMTCP_TMPDIR={self.place}")
-        found = []
-        for pid in dmtcp_processes.all_processes_now():
-            try:
-                if mark in Path(f"/proc/{pid}/environ").read_bytes():
-                    found.append(pid)
-            except OSError:
-                continue
-        return found
-
-
-def until(condition: Callable[[], object]) -> None:
-    wait_until(condition, "the program")
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def numbers(path: Path) -> list[int]:
-    return [int(line.split()[0]) for line in lines(path)]
-
-
-def is_gapless(path: Path) -> bool:
-    return numbers(path) == list(range(len(numbers(path))))
-
-
-def finish(path: Path) -> None:
-    """Let the program that counts into it, whose last number is 0, come to its end."""
-    Path(f"{path}.finish").touch()
-
-
-def counted_further(path: Path, by: int) -> None:
-    seen = len(numbers(path))
-    until(lambda: len(numbers(path)) >= seen + by)
-
-
-def make(place: Path, version: str, fault: str = "") -> Bench:
-    environment = dict(os.environ, STAND_IN_IMAGE_MB="2")
-    for name in ("STAND_IN_DMTCP", "STAND_IN_FAULT"):
-        environment.pop(name, None)
-    if version == "real":
-        assert REAL is not None
-        return Bench(place, Path(REAL).parent, environment)
-    return Bench(place, install(place / "dmtcp", version, fault), environment)
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def benches(place: Path) -> Iterator[Callable[..., Bench]]:
-    made: list[Bench] = []
-
-    def build(version: str, fault: str = "") -> Bench:
-        made.append(make(place, version, fault))
-        return made[-1]
-
-    yield build
-    for bench in made:
-        for program in bench.started:
-            program.kill()
-        assert bench.left() == []
-
-
-@pytest.fixture(params=STAND_INS + (["real"] if REAL else []))
-def bench(request: pytest.FixtureRequest, benches: Callable[..., Bench]) -> Bench:
-    return benches(request.param)
-
-
-@pytest.fixture(params=STAND_INS)
-def faulty(request: pytest.FixtureRequest, benches: Callable[..., Bench]) -> Callable[[str], Bench]:
-    return lambda fault: benches(request.param, fault)
-
+from omfs_daemon.omfs_run.drivers.driver import CannotStart, CannotStop, Ended
+from tests.support.dmtcp_bench import (
+    PYTHON,
+    Bench,
+    counted_further,
+    finish,
+    is_gapless,
+    lines,
+    numbers,
+    send_to_coordinator,
+    until,
+)
+from tests.support.dmtcp_stand_in import PROGRAMS
+from tests.support.waiting import LIMIT
 
 # --- what works
 
@@ -275,15 +158,17 @@ def test_a_program_that_has_ended_by_itself_keeps_its_code(bench: Bench, place: 
     assert (ended.value.code, ended.value.alive) == (5, False)
 
 
-def test_the_port_file_is_private_and_a_stale_one_is_not_trusted(bench: Bench, place: Path) -> None:
+def test_each_start_has_private_files_of_its_own(bench: Bench, place: Path) -> None:
     scratch = bench.new("scratch")
-    (scratch / "dmtcp-port").write_text("1")
     command = [PYTHON, str(PROGRAMS / "count.py"), str(place / "out"), "10000", "0.02"]
-    program = bench.watched(bench.driver.start(command, str(scratch)))
-    until(program.ready)
-    entry = (scratch / "dmtcp-port").stat()
-    assert stat.S_IMODE(entry.st_mode) == 0o600
-    assert (scratch / "dmtcp-port").read_text() != "1"
+    programs = [bench.watched(bench.driver.start(command, str(scratch))) for _ in range(2)]
+    for program in programs:
+        until(program.ready)
+        assert stat.S_IMODE(Path(program.scratch.port_file).stat().st_mode) == 0o600
+    ports = {Path(program.scratch.port_file).read_text() for program in programs}
+    assert len(ports) == 2
+    programs[0].kill()
+    assert programs[1].wait(0) is None and programs[1].ready()
 
 
 # --- ends that are not the program's own
@@ -296,13 +181,6 @@ def lost(program: DmtcpProgram) -> str:
     assert not isinstance(fault.value, Ended)
     assert not fault.value.alive
     return fault.value.why
-
-
-def send_to_coordinator(bench: Bench, program: DmtcpProgram, option: str) -> None:
-    """What any user who has found the port can do."""
-    port = Path(program.scratch.port_file).read_text()
-    where = [str(bench.bin / "dmtcp_command"), "--coord-host", "127.0.0.1", "--coord-port", port]
-    subprocess.run([*where, option], check=False, timeout=LIMIT, env=program.scratch.environment, capture_output=True)
 
 
 @pytest.mark.parametrize("option", ["-k", "-q", "-kc"])

@@ -42,6 +42,7 @@ class OwnCoordinator:
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]", pipe: int) -> None:
+        self.pid = process.pid
         self._process = process
         self._pipe = pipe
         self._tail = b""

@@ -1,4 +1,7 @@
-"""The scratch directory of a run under DMTCP, and its environment.
+"""The files of one start under DMTCP, in the scratch directory of the run, and its environment.
+
+A run starts the program again when a checkpoint cannot be restarted or the coordinator was killed. Each start has a
+directory of its own, so that nothing of an earlier one is in its way or is taken for its own.
 
 DMTCP is given its checkpoint directory once, when the program starts, and resolves the path when it writes. So the path
 lies in the scratch directory and becomes a link to the generation's directory just before each checkpoint.
@@ -12,10 +15,14 @@ from omfs_daemon.omfs_run.drivers.driver import CannotStart
 
 
 class ScratchDirectory:
-    """The files of a run, the mark of its processes, and its environment."""
+    """The files of a start, the mark of its processes, and its environment."""
 
-    def __init__(self, path: str, environment: Mapping[str, str]) -> None:
-        self.path = os.path.abspath(path)
+    def __init__(self, run: str, environment: Mapping[str, str]) -> None:
+        """``run``: the scratch directory of the run, in which this start gets a directory; CannotStart."""
+        try:
+            self.path = _new_directory(os.path.abspath(run))
+        except OSError as error:
+            raise CannotStart("no_scratch", "cannot use {}: {}".format(run, error.strerror)) from None
         self.port_file = os.path.join(self.path, "dmtcp-port")
         self.link = os.path.join(self.path, "dmtcp-images")
         temporary = os.path.join(self.path, "dmtcp-tmp")
@@ -24,11 +31,9 @@ class ScratchDirectory:
         self._aside = 0
         self.environment: Dict[str, str] = environments.dmtcp_environment(environment, self.link, temporary)
         try:
-            if os.path.lexists(self.port_file):
-                os.unlink(self.port_file)
             # A directory, not a link yet: dmtcp_restart would resolve it once and for all.
             self.point_nowhere()
-            os.makedirs(temporary, 0o700, exist_ok=True)
+            os.mkdir(temporary, 0o700)
         except OSError as error:
             raise CannotStart("no_scratch", "cannot use {}: {}".format(self.path, error.strerror)) from None
 
@@ -58,3 +63,14 @@ class ScratchDirectory:
             while os.path.lexists("{}.{}".format(self.link, self._aside)):
                 self._aside += 1
             os.rename(self.link, "{}.{}".format(self.link, self._aside))
+
+
+def _new_directory(run: str) -> str:
+    number = 1
+    while True:
+        path = os.path.join(run, "start-{}".format(number))
+        try:
+            os.mkdir(path, 0o700)
+            return path
+        except FileExistsError:
+            number += 1
