@@ -104,6 +104,12 @@ def highest_number(jobs: Iterable[Job]) -> int:
     return max((admin_comment_of(job).number for job in jobs if job.admin_comment), default=0)
 
 
+def is_unfit(job: Job) -> bool:
+    """Whether the nodes that it requests can never serve it, as Slurm says: it holds the job itself until these
+    change."""
+    return job.state is JobState.PENDING and job.reason.startswith(_CANNOT_RUN)
+
+
 def is_held_for_owner(job: Job) -> bool:
     """Whether omfs-run requeued and held the job because none of its checkpoints could be restarted."""
     run = run_report(job)

@@ -11,11 +11,9 @@ from omfs_daemon.cluster.jobs import Job, JobRequest
 
 def shape_of(job: Job) -> str:
     """A short text, the same for jobs of an account that request the same; it stays the same across processes, and
-    whichever nodes are reserved."""
-    request = job.request
-    if job.kept_off:
-        request = replace(request, excluded_nodes=request.excluded_nodes - job.kept_off)
-    return _shape(job.account, job.qos, request, job.licenses, job.time_limit)
+    whichever nodes are reserved or doubted. Its last part tells what it requests of nodes (``request_in``)."""
+    whose = (job.account, job.qos, job.licenses, job.time_limit)
+    return f"{_digest(whose)}.{shape_of_request(job.request, job.kept_off)}"
 
 
 def shape_of_user(shape: str, user: str) -> str:
@@ -23,9 +21,32 @@ def shape_of_user(shape: str, user: str) -> str:
     return f"{shape} {user}"
 
 
+def shape_of_request(request: JobRequest, kept_off: frozenset[str] = frozenset()) -> str:
+    """The same for all jobs that request the same of nodes, whosever they are; ``kept_off`` as in ``Job``."""
+    if kept_off:
+        request = replace(request, excluded_nodes=request.excluded_nodes - kept_off)
+    return _shape(request)
+
+
+def request_in(shape: str) -> str:
+    """The ``shape_of_request`` of jobs of this shape."""
+    return shape.partition(".")[2]
+
+
+def shape_on_node(request: str, node: str) -> str:
+    """Jobs of such a ``shape_of_request`` on a node."""
+    return f"{request} {node}"
+
+
 @lru_cache(maxsize=4096)
-def _shape(
-    account: str, qos: str, request: JobRequest, licenses: tuple[tuple[str, int], ...], time_limit: float
-) -> str:
-    fields = [sorted(value) if isinstance(value, frozenset) else value for value in astuple(request)]
-    return blake2s(repr((account, qos, fields, licenses, time_limit)).encode(), digest_size=10).hexdigest()
+def _shape(request: JobRequest) -> str:
+    return _digest([sorted(value) if isinstance(value, frozenset) else value for value in astuple(request)])
+
+
+@lru_cache(maxsize=4096)
+def _digest_of(text: str) -> str:
+    return blake2s(text.encode(), digest_size=10).hexdigest()
+
+
+def _digest(value: object) -> str:
+    return _digest_of(repr(value))

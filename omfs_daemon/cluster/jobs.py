@@ -78,7 +78,8 @@ class Job:
     *present* ReqNodeList, so it includes nodes to which we pinned the job. ``licenses``: by name, requested while it
     waits and held from its start to its end. ``deadline``: by then Slurm ends it (sbatch(1)). ``special_exit``: it is
     held because its script ended with an exit code that slurm.conf lists in RequeueExitHold. ``failed``: it has ended,
-    and Slurm says FAILED. ``kept_off``: nodes that its request excludes only because they are reserved for others.
+    and Slurm says FAILED. ``kept_off``: nodes that its request excludes only because they are reserved for others, or
+    ``doubted``: Slurm did not start a job that requests the same there, although it seemed to fit.
     ``set_aside``: why the daemon leaves the job to Slurm ("": it does not), because a field cannot be read, or jobs of
     its kind are not supported. Then fields may be missing; an allocation of 0 CPUs on a node, or a request of 0 CPUs,
     cannot be read. ``array_throttle``: how many tasks of its array may run at a time, 0: any number or unknown.
@@ -122,6 +123,7 @@ class Job:
     admin_comment: str = ""
     name: str = ""
     kept_off: frozenset[str] = frozenset()
+    doubted: frozenset[str] = frozenset()
     set_aside: str = ""
 
     @property

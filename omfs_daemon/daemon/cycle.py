@@ -15,6 +15,7 @@ from omfs_daemon.daemon.effects_runner import EffectsRunner
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue, NoNodeWorkQueue
 from omfs_daemon.daemon.observer import Observer
+from omfs_daemon.daemon.plan_input import PlanInput
 from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.daemon.questions import Question, Questions
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
@@ -68,7 +69,7 @@ class Cycle:
         self._observer = Observer(gateway, clock, lambda: settings().node_licenses, facts)
         self._runner = EffectsRunner(gateway, self._work_queue, journal, history_database, metrics, clock)
         self._away_since: float | None = None
-        self._arrays: dict[PollKind, SnapshotArrays] = {}
+        self._inputs = {poll: PlanInput() for poll in PollKind}
         self._is_first = True
         self._fresh: set[int] = set()
         self._refused_before: frozenset[tuple[str, str]] = frozenset()
@@ -140,7 +141,7 @@ class Cycle:
             snapshot = observation.snapshot
             effects.add(self._go_on(began, before, observation, now, settings))
         state = state_after(before, effects.records)
-        arrays = self._arrays[poll] = SnapshotArrays(snapshot, self._arrays.get(poll))
+        snapshot, arrays = self._inputs[poll].of(snapshot, state.backoff.doubts, now)
         history = state.preemption_history(settings.rules.methods)
         self._note_set_apart(frozenset(history.set_apart))
         suggested = make_plan(snapshot, history, settings.rules, now, arrays)

@@ -16,6 +16,7 @@ from omfs_daemon.cluster.job_shape import shape_of, shape_of_user
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.preemption.doubts import doubts_after, doubts_over
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, OwnedField, licenses_of, nodes_of
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome
@@ -47,9 +48,10 @@ def preemptor_backoff(
     in_vain = outcome is PreemptionOutcome.NOT_STARTED and not preemptor.suspended
     if not in_vain and outcome not in _ASKED:
         return PreemptorBackoff(preemptor.ref, now + retry_after)
+    doubts = doubts_after(preemption, state.backoff.doubts, observation, now, retry_after)
     if preemptor.doubted and not in_vain:
         # It alone waits on: others like it may lack nothing, and must get their turn.
-        return PreemptorBackoff(preemptor.ref, now + retry_after)
+        return PreemptorBackoff(preemptor.ref, now + retry_after, doubts=doubts)
     # What Slurm refuses one user's job it may grant another's. What is tried in vain costs others their work.
     shape = preemptor.shape if in_vain else shape_of_user(preemptor.shape, preemptor.user)
     before = state.backoff.shapes.get(shape)
@@ -58,7 +60,7 @@ def preemptor_backoff(
     until = now + (retry_after * longer if in_vain else min(ASK_AGAIN * longer, retry_after))
     if job is not None and (in_vain or unstarted is None or not unstarted.in_vain):
         unstarted = Unstarted(preemptor.shape, job.reason or "None", in_vain)
-    return PreemptorBackoff(preemptor.ref, until, ShapeBackoff(shape, until, times, now), unstarted)
+    return PreemptorBackoff(preemptor.ref, until, ShapeBackoff(shape, until, times, now), unstarted, doubts)
 
 
 def users_back_off(
@@ -95,7 +97,9 @@ def back_offs_over(state: State, observation: Observation, now: float) -> list[R
         shapes.update(_started_shapes(known.shapes, observation))
         shapes.update(shape for shape, one in known.shapes.items() if now - one.until > _FORGOTTEN_AFTER)
     shapes &= known.shapes.keys()
-    return [BackoffOver(tuple(sorted(refs)), tuple(sorted(shapes)))] if refs or shapes else []
+    doubts = doubts_over(known.doubts, observation, now)
+    over = BackoffOver(tuple(sorted(refs)), tuple(sorted(shapes)), tuple(sorted(doubts)))
+    return [over] if refs or shapes or doubts else []
 
 
 def shapes_to_clear(shape: str, user: str) -> tuple[str, str]:

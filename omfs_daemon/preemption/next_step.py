@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omfs_daemon.cluster.holds import is_held_by_others
+from omfs_daemon.cluster.holds import is_held_by_others, is_unfit
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
@@ -215,6 +215,10 @@ def _what_became_of_preemptor(
         return _after_end(preemption, step, view.ended(preemptor.ref), now)
     if job.runs or (job.holds_cpus and not preemptor.suspended):
         return _started(preemption, step, now, now if preemptor.suspended or job.start is None else job.start)
+    if is_unfit(job):
+        # On the nodes that we chose. Before any victim was touched, this is Slurm's answer.
+        is_asking = preemption.step is Step.PROVING
+        return None if is_asking else _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
     if is_held_by_others(job):
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_HELD)
     if job.restarts > preemptor.restarts:

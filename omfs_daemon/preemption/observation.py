@@ -8,7 +8,7 @@ from copy import copy
 from functools import cached_property
 
 from omfs_daemon.cluster.job_refs import first_task, task_ids_of
-from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.cluster.units import ResumeBlocks, resume_blocks
@@ -91,6 +91,18 @@ class Observation:
         suspended = [job for job in jobs if job.state is JobState.SUSPENDED]
         units = self.snapshot.units
         return ResumeBlocks() if units is None else resume_blocks(suspended, jobs, units, self.snapshot.taken)
+
+    def has_free(self, allocations: Iterable[Allocation]) -> bool:
+        """Whether these CPUs and this memory are free, as far as the jobs of their nodes tell."""
+        nodes, cpus, memory = self.snapshot.nodes, Counter[str](), Counter[str]()
+        for job in self.snapshot.jobs.values():
+            for allocation in job.allocations:
+                cpus[allocation.node] += allocation.cpus if job.holds_cpus else 0
+                memory[allocation.node] += allocation.memory
+        return all(
+            node in nodes and nodes[node].cpus - cpus[node] >= wanted and nodes[node].memory - memory[node] >= size
+            for node, wanted, size in allocations
+        )
 
     def in_the_way(self, job: Job) -> set[str]:
         """Jobs that have CPUs or devices of this suspended job now, or may have some."""

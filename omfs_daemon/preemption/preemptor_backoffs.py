@@ -29,6 +29,15 @@ class ShapeBackoff(NamedTuple):
     since: float
 
 
+class NodeDoubt(NamedTuple):
+    """``times``: in a row that Slurm did not start a job on a node where it seemed to fit, last at ``since``; nothing
+    that requests the same is planned there before ``until``."""
+
+    until: float
+    times: int
+    since: float
+
+
 class ServedJob(NamedTuple):
     """A job for which others were preempted; ``at``: when it has started, or was gone."""
 
@@ -47,28 +56,41 @@ class UserBackoff(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PreemptorBackoffs:
     """``until``: by job, when others may be preempted for it again; ``unstarted``: why Slurm does not start it.
-    ``shapes``: by shape. ``served``: jobs that have started lately; ``users``: by user."""
+    ``shapes``: by shape. ``served``: jobs that have started lately; ``users``: by user. ``doubts``: by what jobs
+    request of nodes, and node (``shape_on_node``)."""
 
     until: dict[str, float] = field(default_factory=dict)
     unstarted: dict[str, Unstarted] = field(default_factory=dict)
     shapes: dict[str, ShapeBackoff] = field(default_factory=dict)
     served: dict[str, ServedJob] = field(default_factory=dict)
     users: dict[str, UserBackoff] = field(default_factory=dict)
+    doubts: dict[str, NodeDoubt] = field(default_factory=dict)
 
-    def add(self, ref: str, until: float, shape: ShapeBackoff | None, unstarted: Unstarted | None) -> PreemptorBackoffs:
+    def add(
+        self,
+        ref: str,
+        until: float,
+        shape: ShapeBackoff | None,
+        unstarted: Unstarted | None,
+        doubts: Mapping[str, NodeDoubt],
+    ) -> PreemptorBackoffs:
         return replace(
             self,
             until={**self.until, ref: until},
             unstarted={**self.unstarted, ref: unstarted} if unstarted is not None else self.unstarted,
             shapes={**self.shapes, shape.shape: shape} if shape is not None else self.shapes,
+            doubts={**self.doubts, **doubts},
         )
 
-    def without(self, refs: Collection[str], shapes: Collection[str] = ()) -> PreemptorBackoffs:
+    def without(
+        self, refs: Collection[str], shapes: Collection[str] = (), doubts: Collection[str] = ()
+    ) -> PreemptorBackoffs:
         return replace(
             self,
             until={ref: until for ref, until in self.until.items() if ref not in refs},
             unstarted={ref: why for ref, why in self.unstarted.items() if ref not in refs},
             shapes={shape: one for shape, one in self.shapes.items() if shape not in shapes},
+            doubts={key: doubt for key, doubt in self.doubts.items() if key not in doubts},
         )
 
     def with_served(self, preemption: Preemption, preempted: Mapping[str, PreemptedJob]) -> PreemptorBackoffs:

@@ -21,7 +21,7 @@ from omfs_daemon.errors import JournalError
 from omfs_daemon.preemption.ownership import JobField, OwnedField
 from omfs_daemon.preemption.past_preemptions import PastPreemptions, set_apart
 from omfs_daemon.preemption.preemption import Preemption
-from omfs_daemon.preemption.preemptor_backoffs import PreemptorBackoffs, ShapeBackoff, Unstarted, UserBackoff
+from omfs_daemon.preemption.preemptor_backoffs import NodeDoubt, PreemptorBackoffs, ShapeBackoff, Unstarted, UserBackoff
 
 Key = TypeVar("Key")
 Anything = TypeVar("Anything")
@@ -147,20 +147,24 @@ class JobsGone:
 
 @dataclass(frozen=True, slots=True)
 class PreemptorBackoff:
-    """A preemption for this job has failed; no other one for it before ``until``, nor for jobs of the ``shape``."""
+    """A preemption for this job has failed; no other one for it before ``until``, nor for jobs of the ``shape``.
+    ``doubts``: as in ``PreemptorBackoffs``."""
 
     ref: str
     until: float
     shape: ShapeBackoff | None = None
     unstarted: Unstarted | None = None
+    doubts: dict[str, NodeDoubt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class BackoffOver:
-    """What kept these jobs from being started has changed, or they run; jobs of these shapes have started."""
+    """What kept these jobs from being started has changed, or they run; jobs of these shapes have started. These
+    ``doubts`` are no longer."""
 
     refs: tuple[str, ...]
     shapes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,10 +331,10 @@ def apply(state: State, record: Record) -> State:
             return replace(state, preempted=_without(state.preempted, ref), running_since=since)
         case JobsGone(refs):
             return _forget(state, frozenset(refs))
-        case PreemptorBackoff(ref, until, shape, unstarted):
-            return replace(state, backoff=state.backoff.add(ref, until, shape, unstarted))
-        case BackoffOver(refs, shapes):
-            return replace(state, backoff=state.backoff.without(refs, shapes))
+        case PreemptorBackoff(ref, until, shape, unstarted, doubts):
+            return replace(state, backoff=state.backoff.add(ref, until, shape, unstarted, doubts))
+        case BackoffOver(refs, shapes, doubts):
+            return replace(state, backoff=state.backoff.without(refs, shapes, doubts))
         case UsersBackOff(refs, users):
             return replace(state, backoff=state.backoff.with_users(refs, users))
         case VictimBackoff(ref, until, times):

@@ -24,7 +24,7 @@ CLUSTERS = st.builds(
     may_ask=st.booleans(),
 )
 LIMITS = ("qos cpus", "qos jobs", "user cpus", "user jobs", "account cpus", "account jobs", "own jobs", "time",
-          "reservation", "licenses", "resources", "resources", "resources")  # fmt: skip
+          "reservation", "licenses", "resources", "resources", "resources", "node", "node")  # fmt: skip
 SUBMIT = st.tuples(
     st.just("submit"),
     st.sampled_from(ACCOUNTS),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from omfs_daemon.cluster.holds import is_held_by_others
+from omfs_daemon.cluster.job_shape import request_in, shape_of_request, shape_on_node
 from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.cluster.limits import (
     Association,
@@ -24,6 +25,7 @@ from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.daemon.questions import Question, Questions
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.policy.admission_holds import BELIEF
+from omfs_daemon.preemption.doubts import doubted_by_request
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record, Submission
 from tests.support.model_checks import Violation, check_always, described
 from tests.support.model_site import Cluster, Event, ModelSite, calm, happen
@@ -152,6 +154,12 @@ class LimitedSite(ModelSite):
         self.slurm.set_limits(SiteLimits(ENFORCED, associations, levels, tuple(reservations), licenses))
         self.slurm.update_partition("main", max_time=60.0 if "time" in most else float("inf"))
         self.slurm.let_lack(self._lacks)
+        self.slurm.let_not_fit(self._unfit, is_said=bool(most.get("node", 0) % 2))
+
+    def _unfit(self, record: Record) -> frozenset[str]:
+        """A node where jobs of more than one CPU do not fit, although it seems so: Slurm keeps its memory, perhaps."""
+        is_meant = "node" in self.limits and record.what.account != LENDER and record.request.cpus > 1
+        return frozenset([f"n{1 + self.limits['node'] % self.limited.nodes}"] if is_meant else [])
 
     def _lacks(self, record: Record) -> str:
         """A false yes: Slurm says so and does not start it, as if a job kept memory, or a whole node for its user."""
@@ -193,7 +201,7 @@ class LimitedSite(ModelSite):
     def check(self) -> None:
         """After each cycle."""
         check_always(self)
-        wrongs = [*self._in_vain(), *self._starved()]
+        wrongs = [*self._in_vain(), *self._on_doubted_nodes(), *self._starved()]
         if wrongs:
             raise Violation("\n".join([*wrongs, f"limits {self.limits} {self.limited}", "", *described(self)]))
 
@@ -215,6 +223,17 @@ class LimitedSite(ModelSite):
             f"job {victim} was preempted {times} times for job {job}"
             for (job, _, victim), times in self.taken.items()
             if times > 1 and "_" not in job
+        ]
+
+    def _on_doubted_nodes(self) -> list[str]:
+        """Preemptions for nodes that were known not to serve such jobs."""
+        doubts = self.journal.state.backoff.doubts
+        return [
+            f"preemption {preemption.id} for job {preemption.preemptor.ref} on {allocation.node}, which is doubted"
+            for preemption in self.journal.state.preemptions.values()
+            for allocation in preemption.preemptor.allocations
+            if (doubt := doubts.get(shape_on_node(request_in(preemption.preemptor.shape), allocation.node)))
+            and doubt.since < preemption.begun < doubt.until
         ]
 
     def _starved(self) -> list[str]:
@@ -252,7 +271,9 @@ class LimitedSite(ModelSite):
             for taken in one.taken:
                 free[taken.node] -= 0 if one.what.account == LENDER else taken.allocation.cpus
         reserved = self.slurm.site_limits().reservations or ()
-        closed = frozenset().union(*(one.nodes for one in reserved))
+        doubted = doubted_by_request(self.journal.state.backoff.doubts, self.now)
+        learned = doubted.get(shape_of_request(record.what.request), frozenset())
+        closed = frozenset().union(self._unfit(record), learned, *(one.nodes for one in reserved))
         return any(cpus >= record.request.cpus for name, cpus in free.items() if name not in closed)
 
 

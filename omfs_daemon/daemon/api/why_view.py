@@ -170,7 +170,8 @@ def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str
     if is_released_by_administrator(job) and not is_held(job):
         return f"waits, released by an administrator: it is not held again while it waits ({job.reason})"
     if wait := _wait_of(job, ref, waits):
-        return f"waits: {wait.text}"
+        nodes = ", ".join(sorted(job.doubted))
+        return f"waits: {wait.text}" + (f". Not planned on {nodes}: {_DOUBTED}" if nodes else "")
     if ref in starts:
         return "fits on idle nodes: Slurm starts it any moment"
     if job.special_exit and is_held_for_owner(job):
@@ -180,6 +181,9 @@ def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str
     if not could_start(job, now):
         return f"waits: Slurm would not start it ({waits_for(job, now)})"
     return "waits"
+
+
+_DOUBTED = "Slurm did not start a job that requests the same there, although it seemed to fit"
 
 
 def _wait_of(job: Job, ref: str, waits: Mapping[str, Wait]) -> Wait | None:

@@ -150,7 +150,9 @@ class StartChecks:
         if job.array_throttle and self._others.tasks(job) + self._starting[str(job.array_id)] >= job.array_throttle:
             yield no("JobArrayTaskLimit", f"{job.array_throttle} tasks of its array may run at a time, and do")
         required, nodes = job.request.required_nodes, self._arrays.nodes
-        if reserved := required & job.request.excluded_nodes:
+        if doubted := required & job.doubted:
+            yield no("Resources", f"Slurm did not start a job that requests the same on {', '.join(sorted(doubted))}")
+        elif reserved := required & job.request.excluded_nodes:
             yield no("ReqNodeNotAvail", f"{', '.join(sorted(reserved))} are reserved for others before it would end")
         elif down := sorted(name for name in required if name in nodes and not nodes[name].up):
             yield no("ReqNodeNotAvail", f"it requires {', '.join(down)}, where Slurm starts nothing now")

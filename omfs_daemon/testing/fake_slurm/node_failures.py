@@ -10,12 +10,13 @@ and its node goes down after SlurmdTimeout; until then orders are taken, but no 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record
 from omfs_daemon.testing.fake_slurm.fake_nodes import NOT_RESPONDING
 from omfs_daemon.testing.fake_slurm.job_lifecycle import JobLifecycle
+from omfs_daemon.testing.fake_slurm.scheduler import Scheduler
 
 _NOTICED_AFTER = 15.0
 """Seconds until slurmctld notices that a slurmd hangs."""
@@ -24,11 +25,20 @@ _LOOKS_EVERY = 1.0
 
 
 class NodeFailures(JobLifecycle):
-    """What administrators and failures do to nodes. ``node_up`` ends all of it."""
+    """What administrators and failures do to nodes. ``node_up`` ends all of it but ``let_not_fit``."""
+
+    _scheduler: Scheduler
 
     @abstractmethod
     def catch_up(self) -> None:
         """Process all events that are due by now."""
+
+    def let_not_fit(self, unfit: Callable[[Record], Collection[str]], is_said: bool = False) -> None:
+        """From now on jobs never fit on these nodes, and nothing that Slurm shows of them tells so. ``is_said``: Slurm
+        finds that they cannot ever run there (as with MemSpecLimit); else it looks as if they lacked resources."""
+        self.catch_up()
+        self._scheduler.unfit, self._scheduler.says_unfit = unfit, is_said
+        self.wake()
 
     def node_down(self, name: str) -> None:
         """A node dies: its jobs are requeued (not held), or end if they may not be."""

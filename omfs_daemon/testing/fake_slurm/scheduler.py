@@ -98,6 +98,8 @@ class Scheduler:
         self._timing = timing
         self._licenses = licenses
         self.lacks: Callable[[Record], str] = lambda _: ""
+        self.unfit: Callable[[Record], Collection[str]] = lambda _: ()
+        self.says_unfit = False
         self._limits = limits
         self._nodes = fake_nodes
         self._nodes_of = {
@@ -171,6 +173,8 @@ class Scheduler:
         """Whether its required nodes are in a partition of its and no more than it may have."""
         required = record.request.required_nodes
         most = record.request.max_nodes
+        if self.says_unfit and not required.isdisjoint(self.unfit(record)):
+            return False
         return (not most or len(required) <= most) and any(
             required <= self._partitions[name].nodes for name in record.partitions
         )
@@ -197,6 +201,8 @@ class Scheduler:
         request, exclusive = record.request, self._exclusive(record, name)
         if reserved := self._limits.reserved_nodes(record):
             nodes = [node for node in nodes if node.name not in reserved]
+        if unfit := self.unfit(record):
+            nodes = [node for node in nodes if node.name not in unfit]
         if not record.what.open_tasks:
             return place_job(request, nodes, exclusive)
         counts = range(request.max_nodes, request.nodes - 1, -1)
