@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install the system packages that the demo and the tests need: a real Slurm, MUNGE, promtool, python3-venv.
-# As `setup.sh tests` also what builds the SPANK plug-in, Open MPI, slurmdbd with a database, what checks manual pages
-# and Alertmanager's file, and CRIU with its helper, beside the system (deploy/criu.sh).
+# As `setup.sh tests` also what builds the SPANK plug-in, Open MPI, slurmdbd with a database, what checks manual pages,
+# Alertmanager's file, and dashboards, and CRIU with its helper, beside the system (deploy/criu.sh).
 # Does nothing, quickly, when they are there. Leaves no service running or enabled that was not before.
 # Exit codes: 0 all there; 3 neither root nor sudo, or no apt (one line says which); else apt's own failure.
 set -eu
@@ -9,6 +9,8 @@ set -eu
 packages="slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins prometheus python3-venv"
 [ "${1:-}" != tests ] || packages="$packages gcc libc6-dev make libslurm-dev openmpi-bin slurmdbd mariadb-server-core"
 [ "${1:-}" != tests ] || packages="$packages groff-base mandoc prometheus-alertmanager"
+# npm may also be there with a Node.js that is not Debian's.
+[ "${1:-}" != tests ] || command -v npm >/dev/null || packages="$packages npm"
 # Of these, what would start at boot: the demo and the tests start their own, private ones.
 services="slurmctld slurmd slurmdbd prometheus prometheus-alertmanager"
 

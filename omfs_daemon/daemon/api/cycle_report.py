@@ -58,8 +58,11 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(map(brief_ref, listed[:_MANY])) + (f" and {more} more" if more > 0 else "")
 
 
+ERROR_KINDS = ("timeout", "parse", "failed")
+
+
 def error_kind(error: GatewayError) -> str:
-    """As in ``CycleReport.slurm_error``."""
+    """As in ``CycleReport.slurm_error``, one of ``ERROR_KINDS``."""
     if isinstance(error, GatewayTimeout):
         return "timeout"
     return "parse" if isinstance(error, ParseError) else "failed"
@@ -70,7 +73,7 @@ class CycleReport:
     """What one cycle observed and did, by which rules.
 
     error            why it observed or did nothing
-    slurm_error      of which kind, where Slurm did not answer: "timeout", "parse", or "failed"
+    slurm_error      of which of ``ERROR_KINDS``, where Slurm did not answer
     seen, decided    when Slurm had answered, and when the decision was made
     """
 

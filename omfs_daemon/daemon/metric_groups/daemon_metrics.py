@@ -7,6 +7,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from omfs_daemon.daemon.api.cycle_report import ERROR_KINDS
 from omfs_daemon.daemon.metric_groups.label_values import LabelValues
 
 _CYCLE_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -58,6 +59,8 @@ class SlurmCallMetrics:
         self._kinds = LabelValues()
         self._calls = Counter("omfs_slurm_calls", "Calls to Slurm, one for each job", registry=registry)
         self._errors = Counter("omfs_slurm_errors", "Calls to Slurm that failed", ["kind"], registry=registry)
+        for kind in ERROR_KINDS:
+            self._errors.labels(self._kinds.bounded(kind))  # so that a rate sees the first one
         self._build = Gauge(
             "omfs_build_info",
             "Always 1; the labels name the versions that run",
