@@ -24,6 +24,8 @@ app = typer.Typer(
 
 
 class LogFormat(StrEnum):
+    AUTO = "auto"
+    JOURNAL = "journal"
     JSON = "json"
     CONSOLE = "console"
 
@@ -35,10 +37,15 @@ def omfsd(
     ] = DEFAULT_PATH,
     once: Annotated[bool, typer.Option("--once", help="Run one cycle, then exit.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and log, but send no orders to Slurm.")] = False,
+    root_process: Annotated[
+        bool, typer.Option("--root-process", help="Be the root process of an omfsd: only for omfs-root.service.")
+    ] = False,
     log_format: Annotated[LogFormat | None, typer.Option(help="Overrides the configured one.")] = None,
 ) -> None:
     """Watch Slurm, give every account its entitlement at once, lend idle resources, and reclaim them by preemption."""
     try:
+        if root_process:
+            raise typer.Exit(_serve_as_root(config_path, log_format))
         config = load(config_path)
         log.set_up(log_format.value if log_format else config.daemon.log_format, config.daemon.log_level)
         from omfs_daemon.daemon.process import run_daemon
@@ -48,6 +55,13 @@ def omfsd(
         typer.echo(f"omfsd: {clean(str(error))}", err=True)
         raise typer.Exit(exit_code(error)) from None
     raise typer.Exit(code)
+
+
+def _serve_as_root(config_path: Path, log_format: LogFormat | None) -> int:
+    log.set_up((log_format or LogFormat.AUTO).value, "info")
+    from omfs_daemon.daemon.root_process.root_service import run_root_service
+
+    return run_root_service(config_path)
 
 
 def run() -> None:

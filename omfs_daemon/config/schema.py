@@ -94,9 +94,10 @@ class DaemonSection(Section):
         description="Decide and report, but send no orders to Slurm.",
         examples=[True],
     )
-    log_format: Literal["json", "console"] = Field(
-        "json",
-        description='"json": one object per line, for machines; "console": for people.',
+    log_format: Literal["auto", "journal", "json", "console"] = Field(
+        "auto",
+        description='"journal": systemd\'s journal, with a field for each value; "json": one object per line; '
+        '"console": for people; "auto": journal as a service, else json.',
         examples=["console"],
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -1,4 +1,7 @@
-"""The daemon's log: one event per line on stderr, as JSON or in color. docs/events.md lists the events."""
+"""The daemon's log: to systemd's journal, or one event per line on stderr, as JSON or in color.
+
+docs/events.md lists the events.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,21 @@ from typing import Literal, TextIO, cast
 import structlog
 from structlog.typing import Processor
 
-LogFormat = Literal["json", "console"]
+from omfs_daemon.daemon.systemd_journal import SystemdJournal, is_read_by_systemd
+
+LogFormat = Literal["auto", "journal", "json", "console"]
 
 
 def set_up(log_format: LogFormat, level: str, stream: TextIO | None = None) -> None:
     """Send all events of at least ``level`` ("debug", "info", "warning", "error") to ``stream`` (stderr).
 
+    "journal" sends them to systemd's journal, with their fields; "auto" does if it reads ``stream``, else JSON.
+
     Events hold only what the caller passes: no environment, no local variables of tracebacks.
     """
     out = stream or sys.stderr
+    if log_format == "auto":
+        log_format = "journal" if is_read_by_systemd(out) else "json"
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -49,6 +58,8 @@ class _Lenient:
 
 
 def _last(log_format: LogFormat, out: TextIO) -> list[Processor]:
+    if log_format == "journal":
+        return [structlog.processors.format_exc_info, SystemdJournal()]
     if log_format == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     plain = structlog.dev.plain_traceback

@@ -216,7 +216,7 @@ class Service:
             self._open.callback(self._metrics.serve(metrics.address, metrics.port).close)
         log = structlog.get_logger("omfsd")
         log.info("daemon_started", version=__version__, gateway=self._gateway.name, dry_run=self._settings.dry_run)
-        self._notifier.ready()
+        self._notifier.ready("serving: Slurm has not been polled yet")
         try:
             loop.serve(self._reload_if_good)
         finally:
@@ -317,6 +317,11 @@ def run_daemon(config: Config, config_path: Path, once: bool, dry_run: bool) -> 
 
     collect_garbage_seldom()
     with own_user(config, config_path, make=True) as root, open_gateway(config.slurm) as (gateway, why):
+        if root is not None:
+            root.greet()
+        elif config.daemon.user is not None and Notifier().is_service:
+            text = "no work on nodes that needs root, and no questions to Slurm: the unit sets no OMFS_ROOT_SOCKET"
+            structlog.get_logger("omfsd").warning("unit_outdated", message=text)
         structlog.get_logger("omfsd").info("gateway_selected", gateway=gateway.name, message=why)
         cluster = ""
         with suppress(GatewayError):  # Slurm is away: the loop waits for it, and checks then

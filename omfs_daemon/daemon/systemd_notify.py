@@ -1,31 +1,43 @@
-"""systemd's notification protocol (sd_notify(3)): ready, status, watchdog, stopping."""
+"""systemd's notification protocol (sd_notify(3)): ready, status, watchdog, reloading, stopping."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 
 class Notifier:
-    """Sends to ``$NOTIFY_SOCKET``; does nothing where there is none. Never raises."""
+    """Sends to ``$NOTIFY_SOCKET``; does nothing where there is none. Never raises.
 
-    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+    ``monotonic_ns``: the monotonic clock, by which systemd tells the answer to its signal from an earlier reload.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str] = os.environ, monotonic_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._monotonic_ns = monotonic_ns
         address = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + address[1:] if address.startswith("@") else address
 
-    def ready(self) -> None:
-        self._send("READY=1")
+    @property
+    def is_service(self) -> bool:
+        """Whether systemd listens."""
+        return bool(self._address)
+
+    def ready(self, status: str = "") -> None:
+        self._send(f"READY=1\n{_status(status)}" if status else "READY=1")
 
     def alive(self, status: str) -> None:
-        """Reset the watchdog and report the status."""
-        self._send(f"WATCHDOG=1\nSTATUS={' '.join(status.split())[:200]}")
+        """Reset the watchdog and report the status. Only for the loop: it must not live on when the loop hangs."""
+        self._send(f"WATCHDOG=1\n{_status(status)}")
 
     def reloading(self) -> None:
-        self._send("RELOADING=1")
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={self._monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        self._send("STOPPING=1")
+        self._send("STOPPING=1\nSTATUS=stopping: jobs stay as they are")
 
     def _send(self, text: str) -> None:
         if not self._address:
@@ -36,3 +48,8 @@ class Notifier:
                 connection.sendto(text.encode(), self._address)
         except OSError:
             return
+
+
+def _status(text: str) -> str:
+    """In one line, for ``systemctl status``."""
+    return f"STATUS={' '.join(text.split())[:200]}"

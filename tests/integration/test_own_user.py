@@ -131,6 +131,7 @@ def test_started_as_the_user_it_needs_no_root(place: Place) -> None:
         ("writable directory", "must not be writable for nobody"),
         ("unreadable", "cannot be read by nobody"),
         ("root's state", "chown -R nobody "),
+        ("writable state", "must not be writable for others: chmod go-w "),
     ],
 )
 def test_what_would_not_be_safe_or_not_work_is_refused_at_start(place: Place, wrong: str, why: str) -> None:
@@ -148,4 +149,8 @@ def test_what_would_not_be_safe_or_not_work_is_refused_at_start(place: Place, wr
             place.config.chmod(0o600)
         case "root's state":
             place.state.mkdir()
+        case "writable state":
+            place.state.mkdir()
+            os.chown(place.state, pwd.getpwnam(USER).pw_uid, -1)
+            place.state.chmod(0o770)
     assert why in str(place.start(*prefix)["error"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "guarantees.md").read_text(encoding="utf-8")
-NOT_BUILT = "- There are no systemd units yet."
+NOT_BUILT = "- Entitlements count CPUs"
 
 
 def limits() -> list[str]:

@@ -26,6 +26,13 @@ class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class HelloRequest(_Message):
+    """Whether the root process serves an omfsd of this version."""
+
+    do: Literal["hello"]
+    version: str
+
+
 class JobWorkRequest(_Message):
     """Work on the nodes of a job (``job``: its raw id), as in ``NodeWork``; its owner is read from slurmctld."""
 
@@ -66,7 +73,7 @@ class ReloadRequest(_Message):
     do: Literal["reload"]
 
 
-RootRequest = JobWorkRequest | ProbeRequest | WakeFileRequest | QuestionRequest | ReloadRequest
+RootRequest = HelloRequest | JobWorkRequest | ProbeRequest | WakeFileRequest | QuestionRequest | ReloadRequest
 
 SLURM = "slurm"
 """The key of Slurm's answer to a question among the answers: its ``message`` is as ``put_question`` returns it."""

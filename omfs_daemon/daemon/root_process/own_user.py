@@ -7,7 +7,7 @@ import pwd
 import socket
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
@@ -18,15 +18,18 @@ from omfs_daemon.config.schema import Config, DaemonSection
 from omfs_daemon.daemon.node_client.service import transport
 from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.daemon.root_process.root_client import RootClient
+from omfs_daemon.daemon.root_process.root_environment import enter_root_environment
 from omfs_daemon.daemon.root_process.root_process import RootProcess
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 
-_SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+ROOT_SOCKET = "OMFS_ROOT_SOCKET"
+"""The variable by which a systemd unit names the socket of omfs-root.service."""
 
 
 def make_directories(daemon: DaemonSection) -> None:
-    """Make what is missing of ``state_dir`` and ``run_dir``; ConfigError if omfsd could not write there."""
+    """Make what is missing of ``state_dir`` and ``run_dir``; ConfigError if omfsd could not write there, or others
+    could."""
     uid = uid_of_daemon(daemon)
     for path, mode in ((daemon.state_dir, 0o700), (daemon.run_dir, 0o755)):
         try:
@@ -39,18 +42,29 @@ def make_directories(daemon: DaemonSection) -> None:
             raise ConfigError(f"{path}: belongs to uid {path.stat().st_uid}: chown -R {daemon.user} {path}")
         if not os.access(path, os.W_OK):
             raise ConfigError(f"{path}: cannot be written by user id {os.geteuid()}")
+        if (found := stat.S_IMODE(path.stat().st_mode)) & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ConfigError(f"{path}: mode {found:04o}: must not be writable for others: chmod go-w {path}")
 
 
 @contextmanager
-def own_user(config: Config, path: Path, make: bool = False) -> Iterator[RootClient | None]:
+def own_user(
+    config: Config, path: Path, make: bool = False, environment: Mapping[str, str] = os.environ
+) -> Iterator[RootClient | None]:
     """Become ``daemon.user`` for good; ``path``: of the configuration file; ``make``: first make the directories.
 
-    Yields what does the work that needs root; None if this process is that user already, and where no user is
-    configured. ConfigError if it cannot become that user, or if that user could write what the root process trusts.
+    Yields what does the work that needs root. If this process is that user already, and where no user is configured,
+    that is omfs-root.service, if the environment names its socket (``ROOT_SOCKET``), else None. ConfigError if it
+    cannot become that user, or if that user could write what the root process trusts.
     """
     user, path = daemon_user(config.daemon), path.resolve()
     if user is None or os.geteuid() == user.pw_uid:
-        yield None
+        address = environment.get(ROOT_SOCKET)
+        client = RootClient(Path(address), config.nodes.fanout) if address else None
+        try:
+            yield client
+        finally:
+            if client is not None:
+                client.close()
         return
     if os.geteuid() != 0:
         wrong = f"must be started as root or as that user, not as uid {os.geteuid()}"
@@ -98,33 +112,8 @@ def _be_root_process(
     """Never returns into what the process was before the fork."""
     try:
         os.setsid()  # a terminal's Ctrl-C is for omfsd, with which this process ends
-        os.chdir("/")
-        environment = _clean_environment()
-        os.environ.clear()
-        os.environ |= environment
+        enter_root_environment()
         gateway = CommandGateway(config.slurm.conf, config.slurm.timeout_seconds)
         RootProcess(config, path, gateway, nodes, user).serve(requests)
     finally:
         os._exit(0)
-
-
-def _clean_environment() -> dict[str, str]:
-    """Nothing of whoever started omfsd but where Slurm is, if only root can write there."""
-    trusted = [place for place in os.environ.get("PATH", "").split(":") if _is_roots(place)]
-    root = pwd.getpwuid(0)
-    kept = {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
-    return kept | {
-        "PATH": ":".join([*trusted, _SYSTEM_PATH]),
-        "LC_ALL": "C",
-        "HOME": root.pw_dir,  # ssh finds its keys there
-        "USER": root.pw_name,
-        "LOGNAME": root.pw_name,
-    }
-
-
-def _is_roots(place: str) -> bool:
-    try:
-        found = Path(place).stat()
-    except OSError:
-        return False
-    return place.startswith("/") and found.st_uid == 0 and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

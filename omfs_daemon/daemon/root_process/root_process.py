@@ -2,7 +2,8 @@
 
 It takes verbs from a fixed list (``messages.py``) and trusts nothing else that omfsd says: whose job it is and where it
 runs it reads from slurmctld, and the methods' options and the command on the nodes from the configuration. Each request
-comes as a socket of its own, sent over the one that both had before omfsd gave up root; nobody else can reach it.
+comes as a socket of its own, sent over the one that both had before omfsd gave up root, or over a connection to
+omfs-root.service (``root_service.py``); nobody else can reach it.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
+from omfs_daemon import __version__
 from omfs_daemon.config.load import load
 from omfs_daemon.config.schema import WAKE_FILE, Config
 from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer, failed
@@ -25,6 +27,7 @@ from omfs_daemon.daemon.node_client.transport import Request, Transport
 from omfs_daemon.daemon.root_process.messages import (
     MOST_BYTES,
     SLURM,
+    HelloRequest,
     JobWorkRequest,
     ProbeRequest,
     QuestionRequest,
@@ -63,20 +66,7 @@ class RootProcess:
 
     def serve(self, requests: socket.socket) -> None:
         """Serve until omfsd closes its end or dies; work under way is not waited for."""
-        workers = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="omfs-root")
-        while True:
-            sent, descriptors, _, _ = socket.recv_fds(requests, 1, 1, socket.MSG_CMSG_CLOEXEC)
-            if not sent:
-                return
-            for descriptor in descriptors:
-                workers.submit(self._serve_one, descriptor)
-
-    def _serve_one(self, descriptor: int) -> None:
-        with suppress(OSError), socket.socket(fileno=descriptor) as connection:
-            connection.settimeout(_REQUEST_SECONDS)
-            text = _read_all(connection)
-            connection.settimeout(None)
-            connection.sendall(self.reply(text))
+        serve_requests(requests, self.reply)
 
     def reply(self, text: bytes) -> bytes:
         """Carry out a request."""
@@ -91,6 +81,12 @@ class RootProcess:
 
     def _do(self, text: bytes) -> dict[str, OmfsNodeAnswer]:
         match read_root_request(text):
+            case HelloRequest(version=version):
+                if version != __version__:
+                    restart = "systemctl restart omfs-root.service omfsd.service"
+                    raise RootProcessError(
+                        f"the root process is of version {__version__}, omfsd of {version}: {restart}"
+                    )
             case JobWorkRequest() as work:
                 return self._work(work)
             case ProbeRequest(nodes=nodes, timeout=timeout):
@@ -170,6 +166,27 @@ class RootProcess:
             os.fchown(descriptor, uid, -1)
         finally:
             os.close(descriptor)
+
+
+def serve_requests(requests: socket.socket, reply: Callable[[bytes], bytes]) -> None:
+    """Answer what comes over this socket by ``reply`` until the other end closes it; what is under way is not waited
+    for."""
+    workers = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="omfs-root")
+    while True:
+        sent, descriptors, _, _ = socket.recv_fds(requests, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        if not sent:
+            workers.shutdown(wait=False)
+            return
+        for descriptor in descriptors:
+            workers.submit(_serve_one, descriptor, reply)
+
+
+def _serve_one(descriptor: int, reply: Callable[[bytes], bytes]) -> None:
+    with suppress(OSError), socket.socket(fileno=descriptor) as connection:
+        connection.settimeout(_REQUEST_SECONDS)
+        text = _read_all(connection)
+        connection.settimeout(None)
+        connection.sendall(reply(text))
 
 
 def _owner(job: JobRow) -> int:

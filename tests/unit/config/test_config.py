@@ -37,7 +37,10 @@ WRONG = [
     ("[slurm]\nconf = 3", "f.toml: slurm.conf = 3: must be a path in quotes"),
     ('[slurm]\nconf = "etc"', "f.toml: slurm.conf = 'etc': must be an absolute path"),
     ("slurm = 1", "f.toml: slurm = 1: must be a table"),
-    ('[daemon]\nlog_format = "xml"', "f.toml: daemon.log_format = 'xml': must be 'json' or 'console'"),
+    (
+        '[daemon]\nlog_format = "xml"',
+        "f.toml: daemon.log_format = 'xml': must be 'auto', 'journal', 'json' or 'console'",
+    ),
     ('[daemon]\ndry_run = "yes"', "f.toml: daemon.dry_run = 'yes': must be true or false"),
     (
         "[daemon]\nfailsafe_grace_seconds = -0.5",

@@ -18,7 +18,7 @@ from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import WAKE_FILE
 from omfs_daemon.daemon.node_client.node_answers import MethodFacts, OmfsNodeAnswer
 from omfs_daemon.daemon.node_client.transport import Request
-from omfs_daemon.daemon.root_process import own_user
+from omfs_daemon.daemon.root_process import root_environment
 from omfs_daemon.daemon.root_process.messages import MOST_BYTES, RootProcessError, read_reply, read_root_request
 from omfs_daemon.daemon.root_process.root_client import RootClient
 from omfs_daemon.daemon.root_process.root_process import RootProcess
@@ -313,7 +313,7 @@ def test_nothing_of_the_environment_reaches_what_runs_as_root(monkeypatch: pytes
     monkeypatch.setenv("PATH", f"{writable}:relative::/usr/bin:{tmp_path}/missing")
     monkeypatch.setenv("LD_PRELOAD", "/tmp/evil.so")  # noqa: S108
     monkeypatch.setenv("SLURM_CONF", "/opt/slurm/etc/slurm.conf")
-    found = own_user._clean_environment()
+    found = root_environment._clean_environment()
     assert found["PATH"] == "/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     assert found["SLURM_CONF"] == "/opt/slurm/etc/slurm.conf"
     assert set(found) == {"PATH", "LC_ALL", "HOME", "USER", "LOGNAME", "SLURM_CONF"}
