@@ -26,6 +26,7 @@ from omfs_daemon.policy.plan import Plan, Reason, Wait
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.policy.validator import Conditions, Verdict, validate
+from omfs_daemon.preemption.beside import take_beside
 from omfs_daemon.preemption.decisions import add_orders, begin_preemptions, go_on
 from omfs_daemon.preemption.effects import Effects, state_after, with_clock_moved
 from omfs_daemon.preemption.follow_up import found_in_slurm, resumed_lately
@@ -163,6 +164,9 @@ class Cycle:
         decided = self._clock()
         if not settings.dry_run:
             effects.add(begin_preemptions(verdict, state, observation, now, settings))
+            if is_full:
+                state = state_after(before, effects.records)
+                effects.add(take_beside(state, observation, snapshot, now, settings, conditions))
             self._fresh |= {preemption.id for preemption in effects.begun}
             state = state_after(before, effects.records)
             self._fresh &= set(state.preemptions)

@@ -112,10 +112,10 @@ def _has_changed(job: Job, unstarted: Unstarted, owned: Mapping[JobField, OwnedF
     if job.state is not JobState.PENDING:
         return False
     lacks_resources = not is_held(job) and job.reason == RESOURCES
-    return (lacks_resources and unstarted.reason != RESOURCES) or shape_of(_as_requested(job, owned)) != unstarted.shape
+    return (lacks_resources and unstarted.reason != RESOURCES) or shape_of(as_requested(job, owned)) != unstarted.shape
 
 
-def _as_requested(job: Job, owned: Mapping[JobField, OwnedField]) -> Job:
+def as_requested(job: Job, owned: Mapping[JobField, OwnedField]) -> Job:
     """Without the nodes and licenses that we have set."""
     if JobField.NODES in owned:
         nodes = frozenset(nodes_of(owned[JobField.NODES].baseline))

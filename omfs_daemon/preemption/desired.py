@@ -106,11 +106,19 @@ def desired_state(
         _place(desired, plan, state, observation, settings, now)
     for ref in state.preempted:
         _keep_suspended(desired, state, observation, ref)
-    for _, preemption in sorted(state.preemptions.items()):
+    for preemption in sorted(state.preemptions.values(), key=_counts_last):
         _want_preemptor(desired, preemption, observation)
+    for _, preemption in sorted(state.preemptions.items()):
         _want_victims(desired, preemption, observation, settings)
     _take_back_nodes(desired, state, observation, settings, now)
     return desired
+
+
+def _counts_last(preemption: Preemption) -> tuple[bool, float]:
+    """Of two preemptions for the same job, its nodes are those that have been free for longest, or else those of the
+    later one, whose victims are expected to let go sooner."""
+    is_free = preemption.step is Step.STARTING
+    return is_free, -preemption.since if is_free else preemption.id
 
 
 def _rank(desired: Desired, plan: Plan) -> None:

@@ -36,6 +36,8 @@ def doubts_after(
     job = observation.job(preemptor.ref)
     if job is None or job.state is not JobState.PENDING or preemptor.suspended:
         return {}
+    if job.request.required_nodes != {allocation.node for allocation in preemptor.allocations}:
+        return {}  # Slurm's reason is not about these
     lacks_resources = preemption.outcome is PreemptionOutcome.NOT_STARTED and job.reason == RESOURCES
     if not is_unfit(job) and not (lacks_resources and observation.has_free(preemptor.allocations)):
         return {}

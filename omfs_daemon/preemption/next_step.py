@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from omfs_daemon.cluster.holds import is_held_by_others, is_unfit
@@ -214,7 +215,8 @@ def _what_became_of_preemptor(
     if job is None:
         return _after_end(preemption, step, view.ended(preemptor.ref), now)
     if job.runs or (job.holds_cpus and not preemptor.suspended):
-        return _started(preemption, step, now, now if preemptor.suspended or job.start is None else job.start)
+        at = now if preemptor.suspended or job.start is None else job.start
+        return _started(preemption, step, now, at, job.on_nodes)
     if is_unfit(job):
         # On the nodes that we chose. Before any victim was touched, this is Slurm's answer.
         is_asking = preemption.step is Step.PROVING
@@ -240,5 +242,9 @@ def _after_end(preemption: Preemption, step: Step, job: Job | None, now: float) 
     return _enter(preemption, step, now, PreemptionOutcome.PREEMPTOR_GONE)
 
 
-def _started(preemption: Preemption, step: Step, now: float, at: float | None) -> Preemption:
+def _started(preemption: Preemption, step: Step, now: float, at: float | None, nodes: Sequence[str] = ()) -> Preemption:
+    """``nodes``: where it has, if that is known."""
+    mine = {allocation.node for allocation in preemption.preemptor.allocations}
+    if preemption.beside and nodes and not mine.issuperset(nodes):
+        return _enter(preemption, step, now, PreemptionOutcome.STARTED_ELSEWHERE)
     return replace(_enter(preemption, step, now, PreemptionOutcome.STARTED), started_at=at)

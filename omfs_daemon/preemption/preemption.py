@@ -48,6 +48,7 @@ class PreemptionOutcome(StrEnum):
     NOT_STARTABLE = "not_startable"
     NOT_PROVEN = "not_proven"
     GAVE_WAY = "gave_way"
+    STARTED_ELSEWHERE = "started_elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,8 @@ class Preemption:
     In PROVING, ``asks``: Slurm is asked a question, and the preemptor is left as it is. ``is_released``: else, whether
     it was observed released, ranked, and pinned, and ``since`` is then.
 
+    ``beside``: another preemption for the same job, on other nodes, whichever began first (0: none).
+
     ``started_at``: when the preemptor has started, as Slurm says (in whole seconds); of one that was suspended, when it
     was first observed running again, which Slurm does not say.
     """
@@ -126,6 +129,7 @@ class Preemption:
     asks: bool = False
     is_released: bool = False
     refused: tuple[tuple[str, str], ...] = ()
+    beside: int = 0
 
     def commitment(self, methods: Mapping[str, MethodTraits]) -> PreemptionUnderWay:
         return PreemptionUnderWay(

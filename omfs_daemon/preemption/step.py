@@ -75,7 +75,7 @@ def begin_preemption(
         victims=tuple(victim_of(victim, job, settings) for victim, job in present),
         asks=first is Beginning.ASK,
     )
-    events = [_started_event(preemption, now)] if first is Beginning.STOP else []
+    events = [_started_event(preemption, now)] if first is Beginning.STOP and preemption.victims else []
     return Effects(records=[PreemptionChanged(preemption)], events=events, begun=[preemption])
 
 
@@ -319,6 +319,7 @@ def _end(
         PreemptionOutcome.NOT_STARTABLE: f"Slurm would not start it ({'; '.join(messages)}); nobody was preempted",
         PreemptionOutcome.NOT_PROVEN: "Slurm did not say in time that it lacks nothing but resources "
         f"({'; '.join(messages) or 'it was not released'}); nobody was preempted",
+        PreemptionOutcome.STARTED_ELSEWHERE: "started where other jobs were preempted for it beside, and let go sooner",
         PreemptionOutcome.GAVE_WAY: "an urgent job needs its nodes; nobody was preempted, and it is planned again",
     }[outcome]
     data: dict[str, object] = {"preemption": preemption.id}

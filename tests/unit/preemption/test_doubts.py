@@ -39,8 +39,15 @@ def running(number: int, request: JobRequest = REQUEST, start: float = NOW - 10)
 def after(
     job: Job, *others: Job, before: dict[str, NodeDoubt] | None = None, **changes: object
 ) -> dict[str, NodeDoubt]:
+    """Of a preemption for the job, pinned to n1."""
+    job = replace(job, request=PINNED)
     preemption = replace(FAILED, **changes)  # type: ignore[arg-type]
     return doubts_after(preemption, before or {}, Observation(snapshot(job, *others)), NOW, 300.0)
+
+
+def test_slurms_reason_for_other_nodes_says_nothing() -> None:
+    seen = Observation(snapshot(WAITING))
+    assert doubts_after(FAILED, {}, seen, NOW, 300.0) == {}
 
 
 def test_the_request_of_a_shape() -> None:
@@ -51,7 +58,7 @@ def test_the_request_of_a_shape() -> None:
 
 
 def test_slurms_reason_decides() -> None:
-    assert after(replace(WAITING, request=PINNED)) == {KEY: NodeDoubt(NOW + 3600, 1, NOW)}
+    assert after(WAITING) == {KEY: NodeDoubt(NOW + 3600, 1, NOW)}
     for reason in ("None", "Priority", "QOSGrpCpuLimit", "Nodes required for job are DOWN"):
         assert after(replace(WAITING, reason=reason)) == {}, reason
     unfit = replace(WAITING, reason="BadConstraints", hold=Hold.USER)
