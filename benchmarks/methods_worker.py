@@ -16,10 +16,10 @@ from omfs_daemon.omfs_run import driver_table
 from omfs_daemon.omfs_run.drivers.application import Application
 from omfs_daemon.omfs_run.drivers.dmtcp.dmtcp_driver import Dmtcp
 from omfs_daemon.omfs_run.drivers.driver import Driver
+from omfs_daemon.omfs_run.private_directory import open_private
 from omfs_daemon.omfs_run.run import Run, RunSetup
 from omfs_daemon.omfs_run.signals import Inbox
 from omfs_daemon.omfs_run.store.computed_time import ComputedTime
-from omfs_daemon.omfs_run.store.directory import open_private
 from omfs_daemon.omfs_run.store.generations import Generations
 from omfs_daemon.protocol.exit_codes import STOPPED
 

@@ -7,7 +7,7 @@ import tempfile
 import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from omfs_daemon.omfs_run import arguments, driver_table
+from omfs_daemon.omfs_run import arguments, driver_table, private_directory
 from omfs_daemon.omfs_run.arguments import Misused, RunOptions
 from omfs_daemon.omfs_run.batch_script import check_batch_script
 from omfs_daemon.omfs_run.drivers.application import Application
@@ -19,7 +19,6 @@ from omfs_daemon.omfs_run.run import NOT_EXECUTABLE, NOT_FOUND, Run, RunSetup
 from omfs_daemon.omfs_run.run_tool import CallFailed
 from omfs_daemon.omfs_run.signals import Inbox
 from omfs_daemon.omfs_run.slurm_job import SlurmJob
-from omfs_daemon.omfs_run.store import directory
 from omfs_daemon.omfs_run.store.computed_time import ComputedTime
 from omfs_daemon.omfs_run.store.generations import SCRATCH, Busy, Generations
 from omfs_daemon.omfs_run.store.manifest import BadManifest
@@ -98,7 +97,7 @@ def _with_checkpoints(
     job_exit = JobExit(job, check_batch_script(environment, os.getpid()), inbox)
     job_exit.ask_slurm()
     try:
-        descriptor, path = directory.open_private(
+        descriptor, path = private_directory.open_private(
             arguments.checkpoint_directory(options, environment, job.number), os.geteuid()
         )
         store = Generations(descriptor, path)
@@ -107,7 +106,7 @@ def _with_checkpoints(
         else:
             message("{}: this file system has no locks".format(path))
         method, checkpoints = _method(store, method)
-    except (directory.BadDirectory, Busy, OSError) as error:
+    except (private_directory.BadDirectory, Busy, OSError) as error:
         busy = isinstance(error, Busy)
         message("{}; the job is held".format(error))
         job_exit.report(job_comment.HELD, method=method or "none", why="busy" if busy else "bad_directory")

@@ -63,6 +63,8 @@ class Bench:
         return generation, program.checkpoint(str(generation), timeout)
 
     def restart(self, generation: Path, image: Image, timeout: float = LIMIT) -> DmtcpProgram:
+        for scratch in self.place.glob("scratch *"):
+            shutil.rmtree(scratch)  # as at the end of a run
         return self.watched(self.driver.restart(str(generation), image, str(self.new("scratch")), timeout))
 
     def left(self) -> list[int]:

@@ -23,6 +23,7 @@ FAULTS = {
     "hang_command": "dmtcp_command answers nothing but --version",
     "hang_version": "--version is never answered",
     "killed": "the program is killed without a checkpoint, as by another user's dmtcp_command -k: exit 0",
+    "finishes": "the program ends by itself when a checkpoint has begun, with STAND_IN_FINISHES_WITH (default 0)",
     "late": "the coordinator answers nothing for four seconds when a checkpoint is asked for, and then takes it",
     "silent": "the coordinator does not tell what it does",
     "no_coordinator": "a coordinator that is started by itself ends at once",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omfs_daemon.omfs_run.store.directory import BadDirectory, open_private
+from omfs_daemon.omfs_run.private_directory import BadDirectory, open_private
 
 OTHER = 65534
 

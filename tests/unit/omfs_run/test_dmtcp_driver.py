@@ -14,6 +14,7 @@ import pytest
 from omfs_daemon.omfs_run.drivers.dmtcp import checkpoint
 from omfs_daemon.omfs_run.drivers.dmtcp.dmtcp_driver import Dmtcp
 from omfs_daemon.omfs_run.drivers.dmtcp.program import DmtcpProgram
+from omfs_daemon.omfs_run.drivers.dmtcp.recorded_path import RecordedPath
 from omfs_daemon.omfs_run.drivers.driver import CannotStart, CannotStop, Ended
 from tests.support.dmtcp_bench import (
     PYTHON,
@@ -210,6 +211,35 @@ def test_an_end_with_0_is_the_program_s_own_and_leaves_no_coordinator(
     assert bench.left() == []
 
 
+def test_a_program_is_launched_and_restarted_without_address_randomization(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 0, 0.02)
+    for _ in range(2):
+        assert int(Path(f"/proc/{program.pid}/personality").read_text(), 16) & 0x0040000
+        program = bench.restart(*bench.stop(program))
+
+
+def test_the_path_of_copied_files_exists_while_they_are_restored_and_not_later(bench: Bench, place: Path) -> None:
+    program = bench.running("count", place / "out", 0, 0.02)
+    recorded = Path(program.scratch.link)
+    generation, image = bench.stop(program)
+    program = bench.restart(generation, image)
+    assert program.ready()
+    assert not recorded.parent.parent.exists()
+
+
+def test_a_path_of_copied_files_that_another_could_replace_is_not_made(
+    bench: Bench, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generation, _ = bench.stop(bench.running("count", place / "out", 0, 0.02))
+    for scratch in place.glob("scratch *"):
+        shutil.rmtree(scratch)
+        scratch.mkdir()
+        scratch.chmod(0o777)
+    RecordedPath(str(generation)).remove()
+    assert "cannot be made again" in capsys.readouterr().err
+    assert not list(place.glob("scratch */*"))
+
+
 def test_the_program_s_own_99_is_kept(bench: Bench, place: Path) -> None:
     assert bench.program("count", place / "out", 3, 0.01, 99).wait(LIMIT) == 99
 
@@ -291,7 +321,7 @@ def test_garbage_and_missing_images_are_reported(bench: Bench, place: Path) -> N
     generation, image = bench.stop(bench.running("count", place / "out", 0, 0.02))
     path = generation / next(name for name in image.files if name.endswith(".dmtcp"))
     path.write_bytes(b"garbage\n" * 1000)
-    with pytest.raises(CannotStart, match="99") as fault:
+    with pytest.raises(CannotStart, match="83") as fault:
         bench.restart(generation, image)
     assert fault.value.why == "tool_failed"
     path.unlink()
@@ -325,6 +355,31 @@ def test_a_killed_coordinator_takes_the_program_with_it(bench: Bench, place: Pat
     with pytest.raises(CannotStop) as fault:
         bench.stop(program)
     assert (fault.value.why, fault.value.alive) == ("coordinator_gone", False)
+
+
+@pytest.mark.parametrize("code", [0, 5, 99, 255])
+def test_a_program_that_finishes_as_the_checkpoint_begins_keeps_its_code(
+    faulty: Callable[[str], Bench], place: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setenv("STAND_IN_FINISHES_WITH", str(code))
+    # With patience for images that never come, this would not end.
+    monkeypatch.setattr(checkpoint, "_IMAGES_SECONDS", 10 * LIMIT)
+    bench = faulty("finishes")
+    program = bench.running("append", place / "out", 0, 0.02)
+    with pytest.raises(Ended) as ended:
+        bench.stop(program)
+    assert ended.value.code == code
+    assert program.wait(0) == code
+
+
+def test_the_end_of_several_processes_during_a_checkpoint_is_not_believed(
+    faulty: Callable[[str], Bench], place: Path
+) -> None:
+    bench = faulty("finishes")
+    with pytest.raises(CannotStop) as fault:
+        bench.stop(bench.running("children", place / "out", 0, 0.02))
+    assert not isinstance(fault.value, Ended)
+    assert not fault.value.alive
 
 
 @pytest.mark.parametrize("faults", ["late_script", "refuse_once", "slow"])
@@ -413,7 +468,7 @@ def test_a_command_that_hangs_leaves_the_program_running(faulty: Callable[[str],
 def test_a_restart_that_fails_is_reported(faulty: Callable[[str], Bench], place: Path) -> None:
     bench = faulty("restart_99")
     generation, image = bench.stop(bench.running("count", place / "out", 0, 0.02))
-    with pytest.raises(CannotStart, match="99"):
+    with pytest.raises(CannotStart, match="83"):
         bench.restart(generation, image)
 
 

@@ -198,6 +198,7 @@ def test_only_harmless_variables_of_dmtcp_are_kept() -> None:
         "DMTCP_GZIP": "0",
         "DMTCP_TMPDIR": "/t",
         "DMTCP_CHECKPOINT_DIR": "/d",
+        "DMTCP_FAIL_RC": "83",
     }
     assert dmtcp_environment.checkpoint_signal(variables) == 10
     assert dmtcp_environment.checkpoint_signal({}) == signal.SIGUSR2

@@ -47,6 +47,13 @@ class DmtcpCheckpoint:
         """Whether a checkpoint that anyone began may not be over yet."""
         return self._program.own.begun > self._over
 
+    def wrote_nothing(self) -> bool:
+        """Whether the last checkpoint that was requested here holds nothing yet, not even part of an image."""
+        try:
+            return not os.listdir(self._program.scratch.link)
+        except OSError:
+            return False
+
     def recheck(self) -> None:
         """Consider a checkpoint that began long ago to be over if all processes run now."""
         if self.is_under_way() and self._clock() - self._begun_at >= _SURELY_OVER_AFTER:
@@ -229,6 +236,8 @@ class DmtcpCheckpoint:
                 fault = str(error)
             code = self._program.exit_code()
             if self._clock() >= deadline or code not in (None, KILLED):
+                return [], fault
+            if code == KILLED and self._program.finished_first(self._coordinator.status(self._program.left(deadline))):
                 return [], fault
             self._sleep(POLL)
 

@@ -3,14 +3,16 @@
 import os
 import shutil
 import subprocess
+import sys
 import time
 from typing import List, Mapping, Optional, Sequence
 
+from omfs_daemon.omfs_run.drivers.dmtcp import addresses, images
 from omfs_daemon.omfs_run.drivers.dmtcp import environment as environments
-from omfs_daemon.omfs_run.drivers.dmtcp import images
 from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import read_port, run_dmtcp
 from omfs_daemon.omfs_run.drivers.dmtcp.own_coordinator import Clock, Sleep, start_own
 from omfs_daemon.omfs_run.drivers.dmtcp.program import DmtcpProgram
+from omfs_daemon.omfs_run.drivers.dmtcp.recorded_path import RecordedPath
 from omfs_daemon.omfs_run.drivers.dmtcp.scratch import ScratchDirectory
 from omfs_daemon.omfs_run.drivers.dmtcp.tools import Tools
 from omfs_daemon.omfs_run.drivers.dmtcp.versions import OLDEST, parse_version, shown
@@ -70,12 +72,16 @@ class Dmtcp(Driver):
         if environments.holds_mpi(names):
             scratch_directory.use_mpi()
         # Started in the job's directory: a program that never changed its directory continues in that of the restart.
-        program = self._begin(tools.restart, paths, scratch_directory, tools)
+        recorded = RecordedPath(directory)
         try:
-            program.require_running(deadline, len(paths), image.tool)
-        except BaseException:
-            program.kill()
-            raise
+            program = self._begin(tools.restart, paths, scratch_directory, tools)
+            try:
+                program.require_running(deadline, len(paths), image.tool)
+            except BaseException:
+                program.kill()
+                raise
+        finally:
+            recorded.remove()
         return program
 
     def _begin(self, tool: str, operands: Sequence[str], scratch: ScratchDirectory, tools: Tools) -> DmtcpProgram:
@@ -85,10 +91,17 @@ class Dmtcp(Driver):
         where = ["-j", "--coord-host", "127.0.0.1", "--coord-port", str(read_port(scratch.port_file))]
         arguments: List[str] = [tool, *where, "--ckptdir", scratch.link, "-i", "0", "-q", *operands]
         try:
-            process = subprocess.Popen(arguments, env=scratch.environment, preexec_fn=os.setpgrp, restore_signals=True)
+            process = subprocess.Popen(
+                arguments,
+                env=scratch.environment,
+                preexec_fn=addresses.in_group_with_fixed_addresses,
+                restore_signals=True,
+            )
         except OSError as error:
             own.end()
             raise CannotStart("tool_failed", "cannot execute {}: {}".format(tool, error.strerror)) from None
+        if addresses.are_randomized(process.pid):
+            sys.stderr.write("omfs-run: address randomization cannot be switched off; a restart may fail\n")
         return DmtcpProgram(process, own, scratch, tools, self._clock, self._sleep, self._stall_limit)
 
     def _found(self) -> Tools:

@@ -5,6 +5,7 @@ import re
 import stat
 from typing import Dict, Mapping, Optional, Sequence
 
+from omfs_daemon.omfs_run.drivers.dmtcp.tools import FAILED
 from omfs_daemon.omfs_run.drivers.driver import CannotStart
 
 # Choices of the user that do not affect the protocol. DMTCP's other variables are dropped: they name other coordinators
@@ -20,7 +21,7 @@ def dmtcp_environment(environment: Mapping[str, str], directory: str, temporary:
     kept = {name: value for name, value in environment.items() if not name.startswith("DMTCP_") or name in _KEPT}
     # Compression is 6 to 20 times slower. --ckptdir is not enough: dmtcp_restart passes the directory to the
     # coordinator in no other way, and the coordinator writes the restart script into it.
-    kept.update(DMTCP_GZIP="0", DMTCP_TMPDIR=temporary, DMTCP_CHECKPOINT_DIR=directory)
+    kept.update(DMTCP_GZIP="0", DMTCP_TMPDIR=temporary, DMTCP_CHECKPOINT_DIR=directory, DMTCP_FAIL_RC=str(FAILED))
     return kept
 
 

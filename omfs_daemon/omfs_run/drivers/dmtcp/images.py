@@ -19,6 +19,7 @@ _COUNT = re.compile(r"^# Number of processes in the computation = (\d+)$", re.MU
 # One host: given_ckpt_files=" A B"; several: worker_ckpts=' :: HOST :bg: A B : ssh'. Names may hold blanks.
 _LISTED = re.compile(r"""^(?:given_ckpt_files="([^"]*)"|worker_ckpts='([^']*)')$""", re.MULTILINE)
 _IMAGE = re.compile(r"/(ckpt_[^/]*?\.dmtcp)(?=\s|\Z)")
+_RECORDED = re.compile(r"""^given_ckpt_files=" *(/[^"\n]*?)/ckpt_[^/]*\.dmtcp""", re.MULTILINE)
 _MOST_SCRIPT = 16 << 20
 
 
@@ -40,6 +41,17 @@ def parse_script(text: str) -> Script:
         images += _IMAGE.findall(one_host or hosts)
     count = _COUNT.search(text)
     return Script(images, int(count.group(1)) if count else None)
+
+
+def recorded_directory(directory: str) -> str:
+    """The absolute path under which DMTCP wrote the checkpoint in ``directory``; "" if no script tells it."""
+    try:
+        scripts = [name for name in os.listdir(directory) if _SCRIPT.match(name)]
+        text = _read(os.path.join(directory, scripts[0])) if len(scripts) == 1 else ""
+    except (OSError, IncompleteCheckpoint):
+        return ""
+    found = _RECORDED.search(text)
+    return found.group(1) if found is not None else ""
 
 
 def complete_set(directory: str, peers: int) -> List[str]:

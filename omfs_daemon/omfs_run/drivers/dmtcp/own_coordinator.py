@@ -25,6 +25,7 @@ _KEPT = 200  # bytes kept to find a text that came in two pieces, and for messag
 # These texts have been the same since the first release.
 _KILLS = b"killing all connected peers"
 _BEGINS = b"starting checkpoint"
+_COMPLETES = b"checkpoint complete"
 _REPORTS = b"worker connected"
 
 _SIGNALS = set(range(1, signal.NSIG)) - {32, 33}  # these two are the C library's own
@@ -38,6 +39,7 @@ class OwnCoordinator:
 
     killed   it has killed the program
     begun    number of checkpoints that it has begun
+    complete the last of these was completed
     reports  it reports what it does (a release may be built without)
     """
 
@@ -49,6 +51,7 @@ class OwnCoordinator:
         self.killed = False
         self.reports = False
         self.begun = 0
+        self.complete = False
 
     def read_output(self) -> None:
         """Read what it has written. To be called often: a full pipe would block it."""
@@ -71,6 +74,8 @@ class OwnCoordinator:
         self.reports = self.reports or _REPORTS in text
         # What lies wholly in the tail was counted before.
         self.begun += text.count(_BEGINS) - self._tail.count(_BEGINS)
+        if _BEGINS in text or _COMPLETES in text:
+            self.complete = text.rfind(_COMPLETES) > text.rfind(_BEGINS)
         self._tail = text[-_KEPT:]
 
     def alive(self) -> bool:

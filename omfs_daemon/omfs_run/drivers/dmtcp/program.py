@@ -11,7 +11,7 @@ from typing import Optional, Set
 from omfs_daemon.omfs_run.drivers.dmtcp import dmtcp_processes as processes
 from omfs_daemon.omfs_run.drivers.dmtcp import environment as environments
 from omfs_daemon.omfs_run.drivers.dmtcp.checkpoint import DmtcpCheckpoint
-from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import Coordinator
+from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import Coordinator, Status
 from omfs_daemon.omfs_run.drivers.dmtcp.own_coordinator import Clock, OwnCoordinator, Sleep
 from omfs_daemon.omfs_run.drivers.dmtcp.scratch import ScratchDirectory
 from omfs_daemon.omfs_run.drivers.dmtcp.tools import FAILED, KILLED, POLL, QUIT_SECONDS, Tools, program_lost
@@ -120,6 +120,25 @@ class DmtcpProgram(Program):
         self._is_own_end = self._cause is None
         return self._cause
 
+    def finished_first(self, status: Optional[Status]) -> bool:
+        """Whether a program that ended with 0 had finished before the checkpoint that has begun could reach it.
+
+        A process reports its image before DMTCP ends it, and the coordinator logs that before it notices the end. So
+        if it was the only process, and ``status`` (asked after its end) shows that the end was noticed, nothing logged
+        and nothing written means that it ended by itself.
+        """
+        self.own.read_output()
+        return (
+            self._checkpoint.peers == 1
+            and status is not None
+            and status.found
+            and status.peers == 0
+            and not (self.own.killed or self.own.complete)
+            and self.own.reports
+            and self.own.alive()
+            and self._checkpoint.wrote_nothing()
+        )
+
     def ended_by_checkpoint(self) -> None:
         """Record that the program ended with a complete checkpoint."""
         self._ended_by_us, self._cause = True, None
@@ -139,7 +158,11 @@ class DmtcpProgram(Program):
             return program_lost("killed", "the program was killed from outside, through DMTCP's coordinator")
         if not self.own.alive() or (status is not None and not status.found):
             return program_lost("coordinator_gone", "DMTCP's coordinator has died, and the program with it")
-        if self._checkpoint.is_under_way() and (code in (KILLED, FAILED) or self._checkpoint.peers != 1):
+        if (
+            self._checkpoint.is_under_way()
+            and (code in (KILLED, FAILED) or self._checkpoint.peers != 1)
+            and not (code == KILLED and self.finished_first(status))
+        ):
             text = "the program ended (exit code {}) during a checkpoint that DMTCP had begun".format(code)
             return program_lost("tool_failed", text)
         if code in (KILLED, FAILED) and status is None:

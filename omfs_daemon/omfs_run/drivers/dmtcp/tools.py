@@ -3,8 +3,9 @@
 from omfs_daemon.omfs_run.drivers.dmtcp.versions import Quirks, Version, quirks_of, shown
 from omfs_daemon.omfs_run.drivers.driver import CannotStop
 
-# DMTCP's exit codes: for its own failures, and for what it kills.
-FAILED = 99
+# DMTCP's exit codes: for its own failures (we set DMTCP_FAIL_RC; its default, 99, may be a program's own), and for what
+# it kills.
+FAILED = 83
 KILLED = 0
 
 POLL = 0.05  # seconds between two questions to the coordinator

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-FAILED = 99
+FAILED = int(os.environ.get("DMTCP_FAIL_RC") or 99)
 DEFAULT_PORT = 7779
 HERE = os.path.dirname(os.path.abspath(__file__))
 

@@ -180,7 +180,7 @@ class Coordinator:
         self.under_way = len(self.peers)
         self.images = []
         self.writing = False
-        self.everyone({"do": "suspend"})
+        self.everyone({"do": "suspend", "faults": sorted(self.faults)})
         if command == "bcheckpoint" and not (3, 2) <= self.number < (5,):
             self.waiting = channel
             return None
@@ -209,6 +209,8 @@ class Coordinator:
         self.script_due = None
         if "no_script" not in self.faults:
             self._write()
+            text = "Checkpoint complete. Wrote restart script"
+            self.note(text, text)
         if self.waiting not in (None, "nobody"):
             self.send(self.waiting, {})
         self.waiting = None

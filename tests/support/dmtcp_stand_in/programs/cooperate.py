@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -42,6 +43,10 @@ def begin(state):
     if path:
         with open(path, "rb") as file:
             image = json.loads(file.readline().decode())
+        if not (image["fixed"] and _has_fixed_addresses()):
+            os.kill(os.getpid(), signal.SIGSEGV)  # as one in three programs whose heap grows
+        if not os.path.exists(image["copy"]):
+            _die("Unable to find checkpointed copy of file: {}".format(image["copy"]))
         state = image["state"]
         _Me.virtual, _Me.parent, _Me.upid, _Me.prog = (image[key] for key in ("virtual", "parent", "upid", "prog"))
         _Me.launched_in = image["launched_in"]
@@ -138,6 +143,9 @@ def _do(message, held):
     if message["do"] == "kill":
         _flush()
         os._exit(0)
+    if message["do"] == "suspend" and "finishes" in message["faults"]:
+        _flush()
+        os._exit(int(os.environ.get("STAND_IN_FINISHES_WITH", "0")))
     if message["do"] == "suspend":
         _tell({"state": "WorkerState::SUSPENDED"})
         return True
@@ -157,7 +165,9 @@ def _write(kill, faults):
             _die(f"ERROR: Missing execute- or write-access to checkpoint dir {directory}")
         path = os.path.join(directory, f"ckpt_{_Me.prog}_{_Me.upid}.dmtcp")
         _image(path + ".temp", faults)
-        os.makedirs(path[: -len(".dmtcp")] + "_files", mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(_copy(path)), mode=0o700, exist_ok=True)
+        with open(_copy(path), "w") as file:
+            file.write(_Me.upid)
         if "temp_left" not in faults or _Me.parent:
             os.rename(path + ".temp", path)
         if "image_missing" in faults and not _Me.parent:
@@ -170,10 +180,20 @@ def _write(kill, faults):
         os._exit(0)
 
 
+def _copy(path):
+    """A file that DMTCP copies, such as a mapping in /dev/shm: sought under this very path at a restart."""
+    return os.path.join(path[: -len(".dmtcp")] + "_files", "shm_1")
+
+
+def _has_fixed_addresses():
+    return bool(ctypes.CDLL(None).personality(ctypes.c_ulong(0xFFFFFFFF)) & 0x0040000)
+
+
 def _image(path, faults):
     size = int(float(os.environ.get("STAND_IN_IMAGE_MB", "2")) * (1 << 20))
     header = {"state": _Me.state, "virtual": _Me.virtual, "parent": _Me.parent, "upid": _Me.upid, "prog": _Me.prog}
     header.update(launched_in=_Me.launched_in, directory=os.getcwd(), environment=dict(os.environ), size=size)
+    header.update(copy=_copy(path[: -len(".temp")]), fixed=_has_fixed_addresses())
     header.update(arguments=[sys.executable, *sys.argv], version=os.environ.get("STAND_IN_DMTCP", "4.2.0"))
     descriptor = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "wb", buffering=0) as file:
@@ -201,4 +221,4 @@ def _flush():
 def _die(text):
     sys.stderr.write(f"[stand-in, {os.getpid()}, Error] {text}\n")
     _flush()
-    os._exit(99)
+    os._exit(int(os.environ.get("DMTCP_FAIL_RC") or 99))
