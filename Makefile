@@ -10,6 +10,7 @@
 #   make bench-gentle  what slurmctld has to do for omfsd in ten minutes, to build/bench/gentle.json
 #   make bench-commands  processor time of omfs's commands and of omfsd's start, to build/bench/commands.json
 #   make nodes   build/omfs-run and build/omfs-node: one file each, for nodes with Python 3.6 or later
+#   make packages  Debian packages for the daemon and for nodes, to build/packages
 #   make man     the manual pages, to build/man
 #   make lint    style, types, and which module may import which
 #   make venv    the virtual environment .venv
@@ -22,7 +23,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CI,OMFS_TRACES,O
 # Tests of one cluster run on one worker. Tests on Slurm mostly wait: more workers than cores.
 PYTEST := -m pytest -n 4 --dist loadgroup
 
-.PHONY: help check demo test soak bench bench-sim bench-methods bench-latency bench-gentle bench-commands lint man nodes venv
+.PHONY: help check demo test soak bench bench-sim bench-methods bench-latency bench-gentle bench-commands lint man nodes packages venv
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -73,6 +74,9 @@ bench-commands: $(READY)
 
 nodes:
 	@python3 deploy/zipapps.py
+
+packages:
+	@deploy/debian/build.sh
 
 man: $(READY)
 	@$(PYTHON) -m deploy.manual build/man

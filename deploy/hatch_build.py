@@ -18,7 +18,8 @@ SHARED = {
     "plugins": "share/omfs/plugins",
     "systemd": "share/omfs/systemd",
     "deploy/prometheus": "share/omfs/prometheus",
-    "deploy/grafana": "share/omfs/grafana",
+    "deploy/grafana/dashboards": "share/omfs/grafana/dashboards",
+    "deploy/grafana/provisioning": "share/omfs/grafana/provisioning",
     "docs/omfs.toml": "share/omfs/omfs.toml",
 }
 
