@@ -1,7 +1,8 @@
 # Each target does all of its own set-up on a fresh Debian 12, and is quick when that is done already.
 #   make demo    a script of about a minute on a private real Slurm (without root or apt: on the fake one)
 #   make check   style, types, and the tests that need neither root nor Slurm: within a minute
-#   make test    all tests, those on a real Slurm included
+#   make test    all tests, those on a real Slurm included, but not those in containers
+#   make test-cluster  tests in containers: the cluster of docker-compose.yml, units, packages (docs/cluster.md)
 #   make soak    all tests with full matrices and 100,000 random examples: before an issue is resolved
 #   make bench   reading what squeue prints, and planning, to build/bench/plan.json
 #   make bench-sim  simulation speed, to build/bench/sim.json (traces: OMFS_TRACES)
@@ -23,7 +24,8 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CI,OMFS_TRACES,O
 # Tests of one cluster run on one worker. Tests on Slurm mostly wait: more workers than cores.
 PYTEST := -m pytest -n 4 --dist loadgroup
 
-.PHONY: help check demo test soak bench bench-sim bench-methods bench-latency bench-gentle bench-commands lint man nodes packages venv
+.PHONY: help check demo test test-cluster soak bench bench-sim bench-methods bench-latency bench-gentle bench-commands \
+	lint man nodes packages venv
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -41,14 +43,21 @@ demo: $(READY)
 
 test: $(READY)
 	@deploy/setup.sh tests
-	@$(AS_ROOT) $(PYTHON) $(PYTEST)
+	@$(AS_ROOT) $(PYTHON) $(PYTEST) -m "not containers"
+
+# One after the other: each has the machine's two cores for itself.
+test-cluster: $(READY)
+	@deploy/setup.sh tests
+	@$(AS_ROOT) deploy/engine.sh run $(PYTHON) -m pytest -n 0 -m containers tests/containers; code=$$?; \
+	$(AS_ROOT) deploy/engine.sh down; exit $$code
 
 soak: $(READY)
 	@deploy/setup.sh tests
-	@$(AS_ROOT) $(PYTHON) $(PYTEST) --soak --timeout 7200
+	@$(AS_ROOT) $(PYTHON) $(PYTEST) --soak --timeout 7200 -m "not containers"
+	@$(AS_ROOT) deploy/engine.sh run $(PYTHON) -m pytest -n 0 --soak --timeout 7200 -m containers tests/containers
 
 check: lint
-	@$(PYTHON) $(PYTEST) -m "not slurm and not system and not kernels" tests/unit tests/property
+	@$(PYTHON) $(PYTEST) -m "not slurm and not system and not kernels and not containers" tests/unit tests/property
 
 bench: $(READY)
 	@$(PYTHON) -m benchmarks.plan

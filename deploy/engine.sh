@@ -126,8 +126,11 @@ start_engine() {
     if ! our_engine >/dev/null; then
         echo "engine: starting" >&2
         rm -f "$pidfile"
+        # The usual 2 GB of build cache are less than one build of the cluster needs.
+        echo '{"builder": {"gc": {"enabled": true, "defaultKeepStorage": "20GB"}}}' >"$state/daemon.json"
         PATH=$state/packages/usr/sbin:$state/packages/usr/bin:/usr/local/sbin:/usr/sbin:/sbin:$PATH \
-            setsid "$state/packages/usr/sbin/dockerd" --data-root "$state/data" --exec-root "$state/exec" \
+            setsid "$state/packages/usr/sbin/dockerd" --config-file "$state/daemon.json" \
+            --data-root "$state/data" --exec-root "$state/exec" \
             --pidfile "$pidfile" --host "$socket" --mtu 1400 --log-level warn 9>&- </dev/null >"$state/log" 2>&1 &
     fi
     tries=0
@@ -189,12 +192,14 @@ make_image() {
     write_sources "$suite" "$work/sources.list"
     # Where a proxy signs with its own authority, pip in a build needs what this machine trusts.
     bundle=${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}
-    # shellcheck disable=SC2016 # mmdebstrap's own variable
+    # A machine with a mirror that is not renewed says so in apt's configuration; signatures are checked all the same.
+    echo 'Acquire::Languages "none";' >"$work/apt.conf"
+    apt-config dump Acquire::Check-Valid-Until >>"$work/apt.conf"
     run_quietly mmdebstrap --mode=root --variant=minbase --include=ca-certificates \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
         --dpkgopt='path-include=/usr/share/doc/*/copyright' --dpkgopt='path-exclude=/usr/share/locale/*' \
         --customize-hook="upload '$bundle' /etc/ssl/certs/ca-certificates.crt" \
-        --customize-hook='printf "Acquire::Languages \"none\";\n" >"$1/etc/apt/apt.conf.d/docker-no-languages"' \
+        --customize-hook="upload '$work/apt.conf' /etc/apt/apt.conf.d/90machine" \
         "$suite" "$work/image.tar" "$work/sources.list"
     run_quietly docker import --change 'CMD ["bash"]' "$work/image.tar" "$name"
     rm -rf "$work"
