@@ -16,7 +16,7 @@ from tests.unit.daemon.test_events_documented import rows
 
 ALERTS = {rule["alert"]: rule for rule in rules("alerts.yml")}
 RECORDS = {rule["record"]: rule["expr"] for rule in rules("recording.yml")}
-OPERATORS_TOOLS = {"scontrol", "squeue", "sdiag", "sacctmgr", "sinfo"}
+OPERATORS_TOOLS = {"scontrol", "squeue", "sdiag", "sacctmgr", "sinfo", "systemctl"}
 
 
 def entries() -> dict[str, str]:
