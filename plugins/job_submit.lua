@@ -25,6 +25,8 @@
 --   class_2           = qos=urgent;account=weather;urgent=yes
 --                                             classes in order: the first counts that matches all partitions of a
 --                                             job, its QOS and its account; what is left out matches every job
+--   scope_partitions  =                       omfsd and this script leave jobs of all others alone; by default all are
+--   scope_accounts    =                       in scope
 --   methods           = requeue,suspend,...   what a job of no class may name (omfs:method=NAME); by default all
 --                                             built-in methods
 --   min_runtime_max   = 0                     the most seconds that a job may ask for (omfs:min_runtime); 0: none may
@@ -67,6 +69,8 @@ local DEFAULTS = {
   heartbeat = "/run/omfs/heartbeat",
   wake = "/run/omfs/wake",
   max_age = "10",
+  scope_partitions = "",
+  scope_accounts = "",
   methods = "requeue,suspend,dmtcp,criu,application,pageout,ve_swap",
   min_runtime_max = "0",
   let_in_partitions = "",
@@ -153,6 +157,24 @@ end
 
 local function names(list)
   return (list or ""):gmatch("[^,%s]+")
+end
+
+-- Whether omfsd may touch the job, as omfs_daemon/cluster/scope.py says it. With slurmdbd, Slurm stores an account in
+-- lower case.
+local function is_in_scope(conf, job)
+  local account, any = job.account or "", false
+  if conf.scope_accounts ~= "" and not listed(conf.scope_accounts, account) then
+    if not listed(conf.scope_accounts, account:lower()) then
+      return false
+    end
+  end
+  for name in names(job.partition) do
+    any = true
+    if conf.scope_partitions ~= "" and not listed(conf.scope_partitions, name) then
+      return false
+    end
+  end
+  return any or conf.scope_partitions == ""
 end
 
 local function classes(conf)
@@ -776,6 +798,10 @@ local function submit(job, partitions, conf, living)
   if job.comment and has_wait(job.comment) then
     job.comment = without_wait(job.comment)
   end
+  local partition, account = job.partition or default_partition(partitions), job.account or job.default_account
+  if not is_in_scope(conf, { partition = partition, account = account }) then
+    return slurm.SUCCESS
+  end
   local contradiction = take_options(job)
   if job.script == nil then
     job.requeue = 0 -- Slurm never requeues a job of salloc or srun, but shows it as if it would
@@ -785,8 +811,8 @@ local function submit(job, partitions, conf, living)
   end
   local asked = {
     comment = job.comment,
-    partition = job.partition or default_partition(partitions),
-    account = job.account or job.default_account,
+    partition = partition,
+    account = account,
     qos = job.qos or job.default_qos,
     licenses = job.licenses,
     nodes = job.req_nodes,
@@ -969,6 +995,12 @@ end
 local function modify_by_owner(change, job, conf, living, gently)
   local releases, mark = change.priority == INFINITE, mark_of(job.admin_comment)
   local later, waited = after(change, job), has_wait(job.comment or "")
+  if not is_in_scope(conf, later) and mark == "" and not waited then
+    if change.comment and has_wait(change.comment) then
+      change.comment = without_wait(change.comment)
+    end
+    return slurm.SUCCESS
+  end
   local raises = change.nice ~= NO_VAL and change.nice < job.nice
   if raises or asks_too_much(conf, change, job) or would_be_lost(change, job) then
     return ACCESS_DENIED

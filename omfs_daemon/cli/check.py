@@ -10,6 +10,8 @@ import typer
 
 from omfs_daemon.cli.check_preemption import preemption_findings
 from omfs_daemon.cluster.accounts import Entitlement
+from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.config.build import scope_of
 from omfs_daemon.config.daemon_user import uid_of_daemon
 from omfs_daemon.config.entitlement_text import from_rows
 from omfs_daemon.config.load import check_accounts
@@ -20,6 +22,7 @@ from omfs_daemon.daemon.heartbeat import age
 from omfs_daemon.errors import GatewayError, OmfsError, UnreachableError
 from omfs_daemon.slurm.commands.admin_level import admin_levels
 from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
+from omfs_daemon.slurm.scope_check import scope_findings
 from omfs_daemon.slurm.settings_check import (
     Finding,
     Level,
@@ -85,6 +88,7 @@ def all_findings(config: Config, gateway: Gateway, client: Client, why: str = ""
         *findings(settings, _facts(config, settings, plug_in, client)),
         *preemption_findings(config, gateway, settings, nodes, plug_in),
         _accounts(config, gateway),
+        *_scope(config, gateway, nodes, client),
     ]
 
 
@@ -109,6 +113,15 @@ def _accounts(config: Config, gateway: Gateway) -> Finding:
     except OmfsError as error:
         return unknown_account(error)
     return accounts_finding(rows)
+
+
+def _scope(config: Config, gateway: Gateway, nodes: Sequence[Node], client: Client) -> list[Finding]:
+    """What the scope names, and what it cannot guarantee."""
+    try:
+        partitions, rows = gateway.partitions(), gateway.accounts()
+    except GatewayError:
+        return []  # what Slurm does not answer is reported already
+    return scope_findings(scope_of(config), partitions, nodes, rows, _entitlements(config, client))
 
 
 def _facts(config: Config, settings: SlurmSettings, plug_in: Mapping[str, str], client: Client) -> SiteFacts:

@@ -40,6 +40,8 @@ def status_table(view: StatusView) -> Iterator[RenderableType]:
         f"{cluster['cpus_used']} of {cluster['cpus']} CPUs used, {cluster['cpus_idle']} idle; "
         f"{view['held']} jobs held, {len(view['preempted'])} preempted, {view['set_aside']} set aside"
     )
+    if view["scope"]:
+        yield cell(f"scope: {view['scope']}; {view['not_in_scope']} jobs are not in scope")
     yield from _warnings(view)
     yield cell(view["summary"])
     yield account_table(view["accounts"], f"CPUs by account (entitlements: {view['entitlements_source']})")

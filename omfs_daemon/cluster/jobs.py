@@ -80,11 +80,11 @@ class Job:
     held because its script ended with an exit code that slurm.conf lists in RequeueExitHold. ``failed``: it has ended,
     and Slurm says FAILED. ``kept_off``: nodes that its request excludes only because they are reserved for others, or
     ``doubted``: Slurm did not start a job that requests the same there, although it seemed to fit.
-    ``set_aside``: why the daemon leaves the job to Slurm ("": it does not), because a field cannot be read, or jobs of
-    its kind are not supported. Then fields may be missing; an allocation of 0 CPUs on a node, or a request of 0 CPUs,
-    cannot be read. ``array_throttle``: how many tasks of its array may run at a time, 0: any number or unknown.
-    ``singleton``: it waits for all jobs of its user and name that began before it. ``exclusive_user``: jobs of other
-    users may not run on its nodes.
+    ``set_aside``: why the daemon leaves the job to Slurm ("": it does not): a field cannot be read, jobs of its kind
+    are not supported, or it is out of scope (``cluster/scope.py``). Then fields may be missing; an allocation of 0 CPUs
+    on a node, or a request of 0 CPUs, cannot be read. ``array_throttle``: how many tasks of its array may run at a
+    time, 0: any number or unknown. ``singleton``: it waits for all jobs of its user and name that began before it.
+    ``exclusive_user``: jobs of other users may not run on its nodes.
     """
 
     id: int

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.cluster.preempt_methods import MethodSpeed
+from omfs_daemon.cluster.scope import Scope
 from omfs_daemon.config.schema import ClassSection, Config, MethodSection
 from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS, installed
@@ -28,7 +29,13 @@ def rules(config: Config, entitlements: Iterable[Entitlement]) -> Rules:
         methods={name: method.traits for name, method in installed().items()},
         speeds={name: _speed(method.speed, config.methods.get(name)) for name, method in installed().items()},
         unmatched=UNMATCHED,
+        scope=scope_of(config),
     )
+
+
+def scope_of(config: Config) -> Scope:
+    """The jobs that omfsd may touch."""
+    return Scope(frozenset(config.scope.partitions or ()), frozenset(config.scope.accounts or ()))
 
 
 UNMATCHED = replace(REGULAR, methods=tuple(BUILT_IN_TRAITS))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from math import ceil
 
-from omfs_daemon.config.build import UNMATCHED, class_methods, node_licenses
+from omfs_daemon.config.build import UNMATCHED, class_methods, node_licenses, scope_of
 from omfs_daemon.config.schema import WAKE_FILE, ClassSection, Config
 from omfs_daemon.errors import ConfigError
 
@@ -21,7 +21,7 @@ def plugin_settings(
     config: Config, privileged_uids: Iterable[int], daemon_uid: int = 0, operator_uids: Iterable[int] = ()
 ) -> dict[str, str]:
     """By name; ConfigError for a name in a class that the plug-in would misread. ``daemon_uid``: of omfsd's user."""
-    kept = node_licenses(config).node_licenses
+    kept, scope = node_licenses(config).node_licenses, scope_of(config)
     return {
         "heartbeat": str(config.daemon.heartbeat),
         "wake": str(config.daemon.run_dir / WAKE_FILE),
@@ -29,6 +29,8 @@ def plugin_settings(
         "daemon_uid": str(daemon_uid),
         "privileged_uids": _uids(privileged_uids),
         "operator_uids": _uids(operator_uids),
+        "scope_partitions": ",".join(sorted(scope.partitions)),
+        "scope_accounts": ",".join(sorted(scope.accounts)),
         "methods": ",".join(UNMATCHED.methods),
         "min_runtime_max": str(int(config.policy.min_runtime_max_seconds)),
         "node_licenses": ",".join(node_license.license for node_license in kept),

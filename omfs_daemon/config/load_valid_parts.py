@@ -19,7 +19,8 @@ _TABLE = re.compile(r"\s*\[\s*([\w.-]+)")
 
 def load_valid_parts(path: Path) -> tuple[Config, str]:
     """The configuration, and "" if the file is right. Else what is wrong, in one line, and the configuration with each
-    valid key of single values in ``daemon``, ``slurm``, ``nodes``, and ``policy``, and defaults for the rest."""
+    valid key of single values in ``daemon``, ``slurm``, ``scope``, ``nodes``, and
+    ``policy``, and defaults for the rest."""
     try:
         return load(path), ""
     except ConfigError as error:
@@ -29,7 +30,7 @@ def load_valid_parts(path: Path) -> tuple[Config, str]:
     except ConfigError:
         tables = {}
     valid: dict[str, dict[str, Any]] = {}
-    for table in ("daemon", "slurm", "nodes", "policy"):
+    for table in ("daemon", "slurm", "scope", "nodes", "policy"):
         found = tables.get(table)
         for key, value in found.items() if isinstance(found, dict) else ():
             if _is_valid({table: {key: value}}):

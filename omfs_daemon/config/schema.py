@@ -16,6 +16,7 @@ from omfs_daemon.config.value_types import (
     Percent,
     SafeWord,
     Seconds,
+    SlurmName,
     SomeCount,
     SomeSeconds,
     Switch,
@@ -118,6 +119,22 @@ class DaemonSection(Section):
     @property
     def heartbeat(self) -> Path:
         return self.run_dir / "heartbeat"
+
+
+class ScopeSection(Section):
+    """Which jobs omfsd may touch; it leaves all others to Slurm. Without this table: all jobs."""
+
+    partitions: Annotated[tuple[SlurmName, ...], Field(min_length=1)] | None = Field(
+        None,
+        description="Partitions in scope; entitlements are parts of their nodes. A job that names several is in scope "
+        "if all of them are. Default: all partitions.",
+        examples=[["batch"]],
+    )
+    accounts: Annotated[tuple[SlurmName, ...], Field(min_length=1)] | None = Field(
+        None,
+        description="Accounts in scope; accounts below them are named themselves. Default: all accounts.",
+        examples=[["bio", "physics"]],
+    )
 
 
 class PolicySection(Section):
@@ -311,6 +328,7 @@ class Config(Section):
 
     slurm: SlurmSection = SlurmSection()
     daemon: DaemonSection = DaemonSection()
+    scope: ScopeSection = ScopeSection()
     policy: PolicySection = PolicySection()
     metrics: MetricsSection = MetricsSection()
     nodes: NodesSection = NodesSection()

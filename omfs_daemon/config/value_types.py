@@ -43,6 +43,13 @@ def _safe_word(word: str) -> str:
     return word
 
 
+def _slurm_name(name: str) -> str:
+    """The submit plug-in reads lists of names, divided by commas."""
+    if not name.isprintable() or not name or re.search(r"[\s,;]", name):
+        raise ValueError("must be a name without blanks, commas or semicolons")
+    return name
+
+
 def license_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.-]*\{node\}[A-Za-z0-9_.-]*", name):
         raise ValueError('must hold {node} once, as in "ve_{node}", and else letters, digits and _ . -')
@@ -58,5 +65,6 @@ Switch = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(min_length=1)]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 SafeWord = Annotated[str, AfterValidator(_safe_word)]
+SlurmName = Annotated[str, AfterValidator(_slurm_name)]
 MethodOptions = Annotated[dict[str, Any], BeforeValidator(_plain_options)]
 Percent = Annotated[Fraction, BeforeValidator(percent)]

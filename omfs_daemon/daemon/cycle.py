@@ -9,6 +9,7 @@ from dataclasses import replace
 import structlog
 
 from omfs_daemon.cluster.job_refs import brief_ref
+from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot
 from omfs_daemon.daemon.api.cycle_report import CycleReport, cycle_summary, error_kind
 from omfs_daemon.daemon.effects_runner import EffectsRunner
@@ -67,7 +68,8 @@ class Cycle:
         self._clock = clock
         self._work_queue = work_queue or NoNodeWorkQueue()
         self._questions = questions
-        self._observer = Observer(gateway, clock, lambda: settings().node_licenses, facts)
+        scope = lambda: settings().rules.scope  # noqa: E731
+        self._observer = Observer(gateway, clock, lambda: settings().node_licenses, facts, scope)
         self._runner = EffectsRunner(gateway, self._work_queue, journal, history_database, metrics, clock)
         self._away_since: float | None = None
         self._inputs = {poll: PlanInput() for poll in PollKind}
@@ -228,7 +230,7 @@ class Cycle:
 
     def _note_set_aside(self, snapshot: Snapshot) -> None:
         """Jobs that are set aside are logged once."""
-        found = {job.id: job for job in snapshot.jobs.values() if job.set_aside}
+        found = {job.id: job for job in snapshot.jobs.values() if job.set_aside and not is_out_of_scope(job)}
         fresh = [job for number, job in found.items() if number not in self._set_aside_before]
         self._set_aside_before = frozenset(found)
         if fresh:

@@ -21,8 +21,9 @@ from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.cluster.run_report import RunState, run_report
+from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.cluster.snapshot import PreemptedJob
-from omfs_daemon.config.build import preempt_timeouts
+from omfs_daemon.config.build import preempt_timeouts, scope_of
 from omfs_daemon.config.daemon_user import daemon_user
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.heartbeat import age
@@ -178,6 +179,7 @@ class _Failsafe:
         self._dead_for = dead_for
         self._log = structlog.get_logger("failsafe")
         self._state = self._remembered(config.daemon.state_dir / "journal")
+        self._scope = scope_of(config)
 
     def _remembered(self, path: Path) -> State:
         """Nothing is changed in the journal."""
@@ -221,7 +223,7 @@ class _Failsafe:
     def _repeat_forgotten(self) -> None:
         """What slurmctld has forgotten since the daemon died: a job whose processes have stopped or ended is shown as
         running, for ever. Nobody wants these jobs to stay preempted, so they go on or wait."""
-        boot, observer = self._gateway.settings().values.get("BOOT_TIME", ""), Observer(self._gateway, self._clock)
+        boot, observer = self._gateway.settings().values.get("BOOT_TIME", ""), self._observer()
         if not (asked_for := of_other_boots(self._state, boot)):
             return
         observation = Observation(observer.poll())
@@ -234,11 +236,12 @@ class _Failsafe:
     def observe(self) -> _Left:
         """Nothing is wanted any more: what is missing for that."""
         now = self._clock()
-        observation = Observation(Observer(self._gateway, self._clock).poll())
+        observation = Observation(self._observer().poll())
         state = state_after(self._state, found_in_slurm(self._state, observation, now, installed()))
         jobs, preempted = list(observation.snapshot.jobs.values()), _preempted(state)
         writing = [job for job in jobs if self._is_writing(job)]
-        ranked = [job for job in jobs if job.state is JobState.PENDING and band_of(job) is not Band.NONE]
+        waiting = [job for job in jobs if job.state is JobState.PENDING]
+        ranked = [job for job in waiting if band_of(job) is not Band.NONE and self._is_ours(job)]
         desired = Desired(
             fields={(job.ref, JobField.NICE): WantedField(own_nice(job), RANK) for job in ranked},
             sentences={job.ref: _COMMENT for job in jobs if is_held_by_us(job)},
@@ -249,9 +252,17 @@ class _Failsafe:
         chains = reconcile(desired, state, observation, now).chains
         fields = [order for chain in chains for order in chain.fields if not isinstance(order, orders.ReleaseJobs)]
         releases = [order for chain in chains for order in chain.fields if isinstance(order, orders.ReleaseJobs)]
-        releases += [orders.ReleaseJobs((job.ref,), _COMMENT) for job in jobs if waits_after_checkpoint(job)]
+        checkpointed = [job for job in waiting if waits_after_checkpoint(job) and self._is_ours(job)]
+        releases += [orders.ReleaseJobs((job.ref,), _COMMENT) for job in checkpointed]
         stopped = [job for job in jobs if job.runs and job.ref in preempted and _is_on_nodes(preempted[job.ref])]
         return _Left(observation, state, fields, releases, suspended, stopped, writing)
+
+    def _observer(self) -> Observer:
+        return Observer(self._gateway, self._clock, scope=lambda: self._scope)
+
+    def _is_ours(self, job: Job) -> bool:
+        """Of jobs out of scope only those that the daemon knows are given anything back."""
+        return not is_out_of_scope(job) or job.ref in self._state.known_refs()
 
     def _is_writing(self, job: Job) -> bool:
         """Its checkpoint was requested before the daemon died, and may take as long as under the daemon."""

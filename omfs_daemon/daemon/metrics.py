@@ -6,6 +6,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.metric_groups.account_metrics import AccountMetrics
 from omfs_daemon.daemon.metric_groups.daemon_metrics import DaemonMetrics, FileMetrics, SlurmCallMetrics
@@ -64,7 +65,7 @@ class Metrics:
         snapshot, plan, rules = report.snapshot, report.plan, report.rules
         if snapshot is None or plan is None:
             return
-        set_aside = sum(bool(job.set_aside) for job in snapshot.jobs.values())
+        set_aside = sum(bool(job.set_aside) and not is_out_of_scope(job) for job in snapshot.jobs.values())
         self.daemon.observe_poll(snapshot.taken, max(0.0, report.seen - report.at), set_aside)
         under_way = [each.preemptor for each in state.preemptions.values()]
         served = {preemptor.ref: preemptor.account for preemptor in under_way}

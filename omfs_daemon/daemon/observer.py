@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.cluster.scope import Scope, ScopedJobs
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot, with_whole_nodes
 from omfs_daemon.daemon.blocked_nodes import BlockedNodes
 from omfs_daemon.daemon.limits_reader import LimitsReader
@@ -25,6 +27,14 @@ REGISTERS_WITHIN = 10.0
 """Seconds after a restart of slurmctld in which nodes that do not respond may only not have answered yet."""
 
 
+class _Sources(NamedTuple):
+    """What counts besides what Slurm shows."""
+
+    node_licenses: Callable[[], NodeLicenses]
+    facts: Callable[[], NodeObservations]
+    scoped_jobs: ScopedJobs
+
+
 class Observer:
     """Takes snapshots. Raises GatewayError if Slurm does not answer in full; then there is no snapshot at all."""
 
@@ -34,11 +44,11 @@ class Observer:
         clock: Callable[[], float],
         node_licenses: Callable[[], NodeLicenses] = lambda: NodeLicenses(()),
         facts: Callable[[], NodeObservations] = NodeObservations,
+        scope: Callable[[], Scope] = Scope,
     ) -> None:
         self._gateway = gateway
         self._clock = clock
-        self._node_licenses = node_licenses
-        self._facts = facts
+        self._sources = _Sources(node_licenses, facts, ScopedJobs(scope))
         self._nodes: Mapping[str, Node] = {}
         self._shown: Mapping[str, Node] = {}
         self._partitions: Mapping[str, Partition] = {}
@@ -130,15 +140,16 @@ class Observer:
 
     def _snapshot(self, taken: float, jobs: list[Job]) -> Snapshot:
         jobs = [with_whole_nodes(job, self._nodes) if job.set_aside else job for job in jobs]
+        jobs = self._sources.scoped_jobs.mark(jobs)
         jobs, nodes = self._with_node_licenses(jobs, self._blocked_nodes.with_blocked_down(taken, jobs, self._nodes))
-        limits = self._limits_reader.latest.without_licenses(self._node_licenses().names(nodes))
-        facts = self._facts()
+        limits = self._limits_reader.latest.without_licenses(self._sources.node_licenses().names(nodes))
+        facts = self._sources.facts()
         found = {job.id: job for job in self._limits_reader.off_reserved_nodes(jobs, taken)}
         return Snapshot(taken, found, nodes, self._partitions, facts.nodes, facts.sizes, units={}, limits=limits)
 
     def _with_node_licenses(self, jobs: list[Job], known: Mapping[str, Node]) -> tuple[list[Job], Mapping[str, Node]]:
         """The mapping is the same object while no node changes, so that arrays made from it are kept."""
-        node_licenses = self._node_licenses()
+        node_licenses = self._sources.node_licenses()
         if not node_licenses.node_licenses:
             return jobs, known
         jobs, nodes = node_licenses.with_node_licenses(jobs, list(known.values()), self._gateway.licenses())

@@ -32,7 +32,8 @@ class WorkingState:
         self.availability.take(_being_moved(self.job_arrays, history))
         self.capacity, self.blocks = Capacity(arrays, history), arrays.blocks
         self.node_arrays = self.capacity.node_arrays
-        self.usage = Usage(rules.tree, size_of(self.node_arrays, self.job_arrays))
+        scope = rules.scope.nodes(arrays.partitions)
+        self.usage = Usage(rules.tree, size_of(self.node_arrays, self.job_arrays, scope))
         count_running(self.usage, self.job_arrays, history, self.kinds)
 
     def need_of(self, job: Job) -> ResourceNeed:

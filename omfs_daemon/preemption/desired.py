@@ -22,7 +22,9 @@ from omfs_daemon.cluster.holds import is_held, may_hold
 from omfs_daemon.cluster.job_refs import without_task
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
+from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.policy.plan import TEXT, WHY_FIRST, Plan, Reason
+from omfs_daemon.policy.rules.queue_order import Band, band_of, own_nice
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, Value, licenses_of, licenses_value, nodes_of
 from omfs_daemon.preemption.preemption import Preemption, Step, VictimState
@@ -101,7 +103,7 @@ def desired_state(
     desired = Desired(sentences=sentences)
     if plan is not None:
         if state.pause is None:
-            _rank(desired, plan)
+            _rank(desired, plan, state, observation)
         _admit(desired, plan, observation, now, is_paused=state.pause is not None)
         _place(desired, plan, state, observation, settings, now)
     for ref in state.preempted:
@@ -121,9 +123,14 @@ def _counts_last(preemption: Preemption) -> tuple[bool, float]:
     return is_free, -preemption.since if is_free else preemption.id
 
 
-def _rank(desired: Desired, plan: Plan) -> None:
+def _rank(desired: Desired, plan: Plan, state: State, observation: Observation) -> None:
+    """What the plan ranks; a job that is no longer in scope, which no plan names, loses its rank."""
     for rank in plan.ranks:
         desired.fields[rank.ref, JobField.NICE] = WantedField(rank.nice, RANK)
+    for ref, owned in state.owned.items():
+        job = observation.job(ref) if JobField.NICE in owned else None
+        if job is not None and is_out_of_scope(job) and band_of(job) is not Band.NONE:
+            desired.fields[ref, JobField.NICE] = WantedField(own_nice(job), RANK)
 
 
 def _admit(desired: Desired, plan: Plan, observation: Observation, now: float, is_paused: bool) -> None:
@@ -153,7 +160,7 @@ def _place(
         job, nodes_field = observation.job(ref), owned.get(JobField.NODES)
         chosen = nodes_of(nodes_field.value) if nodes_field is not None else ()
         are_up = all((node := observation.node(name)) is not None and node.up for name in chosen)
-        waits = are_up and job is not None and not job.holds_cpus
+        waits = are_up and job is not None and not job.holds_cpus and not is_out_of_scope(job)
         for name, value in owned.items():
             if value.wanted_by == PLACEMENT and waits and now - value.since < settings.start_timeout:
                 desired.fields[ref, name] = WantedField(value.value, PLACEMENT)
@@ -173,7 +180,7 @@ def _take_back_nodes(desired: Desired, state: State, observation: Observation, s
     back: with these Slurm could start it on a node whose device is taken."""
     for ref, owned in state.owned.items():
         licenses, job = owned.get(JobField.LICENSES), observation.job(ref)
-        if licenses is None or (ref, JobField.LICENSES) in desired.fields or job is None:
+        if licenses is None or (ref, JobField.LICENSES) in desired.fields or job is None or is_out_of_scope(job):
             continue
         if job.state is not JobState.PENDING or not settings.node_licenses.are_of_any(licenses_of(licenses.baseline)):
             continue

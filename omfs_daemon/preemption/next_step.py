@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from omfs_daemon.cluster.holds import is_held_by_others, is_unfit
 from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step, VictimState
@@ -23,6 +24,8 @@ def next_state(
     ``is_fresh``: the validator accepted this preemption on an observation that is still recent. After a crash, an
     outage, or too long a time it is not: no job that still runs is preempted any more, and the planner decides again.
     """
+    if any(map(is_out_of_scope, _jobs_of(preemption, view))):
+        return _out_of_scope(preemption, view, now)
     match preemption.step:
         case Step.PROVING:
             return _after_proving(preemption, view, now, method_settings, is_fresh)
@@ -31,6 +34,18 @@ def next_state(
         case Step.STARTING:
             return _after_starting(preemption, view, now, method_settings)
     return preemption
+
+
+def _jobs_of(preemption: Preemption, view: ObservedCluster) -> list[Job]:
+    found = map(view.job, (preemption.preemptor.ref, *(victim.ref for victim in preemption.victims)))
+    return [job for job in found if job is not None]
+
+
+def _out_of_scope(preemption: Preemption, view: ObservedCluster, now: float) -> Preemption:
+    """The scope, or a job, has changed: what we did to the jobs is undone, unless the preemptor runs already."""
+    step = Step.UNDONE if preemption.step is Step.STOPPING else Step.DONE
+    found = _what_became_of_preemptor(preemption, step, view, now)
+    return found or _enter(preemption, Step.UNDONE, now, PreemptionOutcome.OUT_OF_SCOPE)
 
 
 def _enter(preemption: Preemption, step: Step, now: float, outcome: PreemptionOutcome | None = None) -> Preemption:

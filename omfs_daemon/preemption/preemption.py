@@ -49,6 +49,7 @@ class PreemptionOutcome(StrEnum):
     NOT_PROVEN = "not_proven"
     GAVE_WAY = "gave_way"
     STARTED_ELSEWHERE = "started_elsewhere"
+    OUT_OF_SCOPE = "out_of_scope"
 
 
 @dataclass(frozen=True, slots=True)

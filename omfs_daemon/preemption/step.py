@@ -12,6 +12,7 @@ from enum import Enum, auto
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.cluster.run_report import RunState, run_report
+from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.policy.plan import TEXT, WHY_FIRST, PlannedPreemption, Reason
 from omfs_daemon.preemption.back_off import MOST_DOUBLINGS, preemptor_backoff, shapes_to_clear
 from omfs_daemon.preemption.begin import preemptor_of, victim_of
@@ -320,6 +321,7 @@ def _end(
         PreemptionOutcome.NOT_PROVEN: "Slurm did not say in time that it lacks nothing but resources "
         f"({'; '.join(messages) or 'it was not released'}); nobody was preempted",
         PreemptionOutcome.STARTED_ELSEWHERE: "started where other jobs were preempted for it beside, and let go sooner",
+        PreemptionOutcome.OUT_OF_SCOPE: "it, or a job preempted for it, is no longer in scope; undone",
         PreemptionOutcome.GAVE_WAY: "an urgent job needs its nodes; nobody was preempted, and it is planned again",
     }[outcome]
     data: dict[str, object] = {"preemption": preemption.id}
@@ -327,7 +329,8 @@ def _end(
         data["start"] = preemption.started_at
     effects.events.append(JobEvent(now, preemptor.ref, preemptor.user, preemptor.account, outcome.value, text, data))
     for victim in preemption.victims:
-        if is_tried and victim.ref not in known and observation.job(victim.ref) is not None:
+        job = observation.job(victim.ref)
+        if is_tried and victim.ref not in known and job is not None and not is_out_of_scope(job):
             effects.sentences[victim.ref] = f"[omfs] was to be preempted for job {preemptor.ref}"
     if outcome is PreemptionOutcome.STARTED and preempted:
         text = f"[omfs] started by preempting {len(preempted)} jobs ({preemption.reason})"

@@ -23,6 +23,7 @@ from omfs_daemon.daemon.api.status_view import (
     account_views,
     cluster_view,
     held_count,
+    out_of_scope_count,
     pause_view,
     preempted_jobs,
     preemptions_under_way,
@@ -99,6 +100,8 @@ class Answers:
             held=held_count(report),
             set_aside=len(set_aside),
             set_aside_jobs=set_aside[:SET_ASIDE_SHOWN],
+            scope=self._settings().rules.scope.text,
+            not_in_scope=out_of_scope_count(report),
             entitlements_source=self._entitlements.source,
         )
 

@@ -7,6 +7,7 @@ from typing import TypedDict
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.cluster.holds import is_held_by_us
 from omfs_daemon.cluster.job_refs import brief_ref
+from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.policy.arrays.usage import AccountUsage
 from omfs_daemon.preemption.state import State
@@ -88,7 +89,8 @@ class DaemonView(TypedDict):
 
 class StatusView(DaemonView):
     """``held``: jobs that the daemon or the submit plug-in holds; ``set_aside``: how many jobs the daemon leaves to
-    Slurm; ``set_aside_jobs``: the first of them."""
+    Slurm because it cannot do otherwise; ``set_aside_jobs``: the first of them; ``scope``: for people, "" for all jobs;
+    ``not_in_scope``: how many jobs are out of it."""
 
     cluster: ClusterView
     accounts: list[AccountView]
@@ -97,6 +99,8 @@ class StatusView(DaemonView):
     held: int
     set_aside: int
     set_aside_jobs: list[SetAsideView]
+    scope: str
+    not_in_scope: int
 
 
 def account_views(rows: tuple[AccountUsage, ...], tree: AccountTree) -> list[AccountView]:
@@ -170,8 +174,14 @@ def set_aside_jobs(report: CycleReport, user: str | None) -> list[SetAsideView]:
     return [
         {"job": brief_ref(job.ref), "user": job.user, "why": job.set_aside}
         for job in report.snapshot.jobs.values()
-        if job.set_aside and user in (None, job.user)
+        if job.set_aside and not is_out_of_scope(job) and user in (None, job.user)
     ]
+
+
+def out_of_scope_count(report: CycleReport) -> int:
+    if report.snapshot is None or report.rules.scope.is_everything:
+        return 0
+    return sum(job.tasks for job in report.snapshot.jobs.values() if is_out_of_scope(job))
 
 
 def held_count(report: CycleReport) -> int:

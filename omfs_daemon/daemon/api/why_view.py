@@ -15,6 +15,7 @@ from omfs_daemon.cluster.holds import (
 )
 from omfs_daemon.cluster.job_refs import brief_ref, share_tasks
 from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.cycle_report import CycleReport
@@ -160,6 +161,8 @@ def _now(job: Job, ref: str, state: State, suggested: Plan | None, now: float) -
 
 
 def _why_set_aside(job: Job) -> str:
+    if is_out_of_scope(job):
+        return "not in scope: omfsd leaves it to Slurm, and preempts neither it nor others for it"
     held = "; it stays held until its owner changes or cancels it" if is_held_by_us(job) else ""
     return f"set aside: {job.set_aside}. omfsd leaves it to Slurm, and preempts neither it nor others for it{held}"
 

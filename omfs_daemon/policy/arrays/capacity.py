@@ -12,7 +12,7 @@ Two counts over the same nodes:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -139,15 +139,17 @@ class Capacity:
         return self.node_arrays.most_cpus_of(request)
 
 
-def size_of(node_arrays: NodeArrays, job_arrays: JobArrays) -> int:
-    """The CPUs to which entitlements apply: those of nodes that are up, and those still in use on other nodes."""
-    total = int(node_arrays.cpus[node_arrays.up].sum())
+def size_of(node_arrays: NodeArrays, job_arrays: JobArrays, nodes: Collection[str] | None = None) -> int:
+    """The CPUs to which entitlements apply: those of nodes that are up, and those still in use on other nodes.
+    ``nodes``: only of these."""
+    here = node_arrays.mask_of(nodes) if nodes is not None else np.ones(len(node_arrays.names), dtype=bool)
+    total = int(node_arrays.cpus[node_arrays.up & here].sum())
     if bool(node_arrays.up.all()):
         return total
     allocations = job_arrays.allocations_on(node_arrays)
     used: Ints = np.zeros(len(node_arrays.names), dtype=np.int64)
     np.add.at(used, allocations.nodes, allocations.cpus)
-    return total + int(np.minimum(used, node_arrays.cpus)[~node_arrays.up].sum())
+    return total + int(np.minimum(used, node_arrays.cpus)[~node_arrays.up & here].sum())
 
 
 def _unsettled(job_arrays: JobArrays, history: PreemptionHistory, leaving: set[str]) -> set[str]:

@@ -75,6 +75,8 @@ def count_running(usage: Usage, job_arrays: JobArrays, history: PreemptionHistor
     cpus = np.bincount(job_arrays.running.alike, weights=job_arrays.running.cpus)
     for number in np.flatnonzero(cpus).tolist():
         kind = kinds.of(job_arrays.patterns.first[number])
+        if not kind.counts:
+            continue
         (held_non_preemptible if kind.non_preemptible else held)[kind.leaf.index] += int(cpus[number])
     for entity in usage.tree.entities:
         non_preemptible = held_non_preemptible[entity.index]

@@ -14,6 +14,7 @@ from enum import StrEnum
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits, PreemptionCost
+from omfs_daemon.cluster.scope import OUT_OF_SCOPE, Scope, is_out_of_scope
 from omfs_daemon.protocol.job_comment import methods_in_comment, min_runtime_in_comment
 
 
@@ -79,6 +80,7 @@ REGULAR = JobClassRule("regular")
 """A rule for all jobs that lets none be preempted."""
 
 _SET_ASIDE = JobClass("set aside", False, ())
+_OUT_OF_SCOPE = JobClass(OUT_OF_SCOPE, False, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Rules:
     methods                    the installed methods, by name
     speeds                     the speed of each method; a method without one takes no time
     unmatched                  the rule for jobs that match none of the classes
+    scope                      the jobs that are not set aside; entitlements are parts of the nodes of its partitions
     """
 
     tree: AccountTree = field(default_factory=lambda: AccountTree(()))
@@ -117,6 +120,7 @@ class Rules:
     methods: Mapping[str, MethodTraits] = field(kw_only=True)
     speeds: Mapping[str, MethodSpeed] = field(default_factory=dict)
     unmatched: JobClassRule = field(kw_only=True)
+    scope: Scope = field(default_factory=Scope)
 
     def method(self, name: str) -> MethodTraits:
         """By name; a method that is not installed is assumed to keep the job's work and to leave it on its nodes."""
@@ -142,7 +146,7 @@ def classify(rules: Rules, job: Job) -> JobClass:
     urgent nor preemptible.
     """
     if job.set_aside:
-        return _SET_ASIDE
+        return _OUT_OF_SCOPE if is_out_of_scope(job) else _SET_ASIDE
     waits_anywhere = job.state is JobState.PENDING and len(job.request.partitions) > 1
     partitions = (job.partition,) if job.partition and not waits_anywhere else job.request.partitions
     job_class = _class_in(rules, job, partitions)

@@ -7,11 +7,13 @@ from typing import NamedTuple
 from omfs_daemon.cluster.accounts import AccountNode
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.run_report import run_report
+from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.policy.rules.classes import JobClass, Rules, classify
 
 
 class JobKind(NamedTuple):
-    """``non_preemptible``: the job counts against its account's limit for non-preemptible jobs.
+    """``non_preemptible``: the job counts against its account's limit for non-preemptible jobs. ``counts``: it is
+    use of its account; a job out of scope is use of its nodes only.
 
     So does a running job that only omfs-run could preempt, until omfs-run reports: otherwise a job comment would be
     enough to keep borrowed CPUs.
@@ -20,6 +22,7 @@ class JobKind(NamedTuple):
     leaf: AccountNode
     job_class: JobClass
     non_preemptible: bool
+    counts: bool = True
 
 
 class JobKinds:
@@ -49,7 +52,8 @@ class JobKinds:
             non_preemptible = not job_class.urgent and (
                 not job_class.methods or (not waits and self.is_only_declared(job, job_class))
             )
-            kind = self._known[key] = JobKind(self.rules.tree.leaf(job.account), job_class, non_preemptible)
+            leaf, counts = self.rules.tree.leaf(job.account), not is_out_of_scope(job)
+            kind = self._known[key] = JobKind(leaf, job_class, non_preemptible and counts, counts)
         return kind
 
     def is_only_declared(self, job: Job, job_class: JobClass) -> bool:

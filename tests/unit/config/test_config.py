@@ -273,3 +273,19 @@ def test_config_as_toml_loads_to_the_same() -> None:
     assert effective(again) == effective(config)
     assert all(section.methods for section in again.classes if not section.urgent), "what a class allows is shown"
     assert parse_config(as_toml(Config()), "again") == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[scope]\npartitions = []", "scope.partitions"),
+        ('[scope]\naccounts = ["a b"]', "must be a name without blanks, commas or semicolons"),
+        ('[scope]\npartitions = "main"', "scope.partitions"),
+        ('[scope]\npartition = ["main"]', "scope.partition"),
+    ],
+)
+def test_a_wrong_scope_gets_one_line(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, "omfs.toml")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
