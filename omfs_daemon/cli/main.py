@@ -49,6 +49,11 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "List past preemptions, newest first, and what they cost.",
         "Example: omfs history --since 2d --limit 50",
     ),
+    "shadow": CommandEntry(
+        "omfs_daemon.cli.shadow:shadow",
+        "Show what omfsd would have done in a dry run, by account and class.",
+        "Example: omfs shadow --since 7d",
+    ),
     "pause": CommandEntry(
         "omfs_daemon.cli.pause:pause",
         "Make no new decisions until `omfs resume`.",

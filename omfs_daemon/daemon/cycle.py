@@ -136,7 +136,7 @@ class Cycle:
         observation = Observation(snapshot, self._work_queue.seen, answers=answers)
         boot = self._observer.boot(odd_jobs(before, observation, now) if is_full else frozenset())
         if is_full:
-            asked_for = {**_preemptors(before), **of_other_boots(before, boot)}
+            asked_for = {**_preemptors(before), **of_other_boots(before, boot), **self._runner.shadow.asked_for}
             observation = observation.with_ended(self._observer.ended(observation, asked_for))
         effects = Effects()
         if is_full and not settings.dry_run:
@@ -164,7 +164,10 @@ class Cycle:
             verdict = verdict._replace(preemptions=urgent, resumes=(), refused=())
             suggested = replace(suggested, starts=(), holds=(), releases=(), kept=(), ranks=())
         decided = self._clock()
-        if not settings.dry_run:
+        if settings.dry_run and is_full:
+            self._runner.shadow.observe(suggested, verdict, observation, now, settings)
+        elif not settings.dry_run:
+            self._runner.shadow.end(now)
             effects.add(begin_preemptions(verdict, state, observation, now, settings))
             if is_full:
                 state = state_after(before, effects.records)

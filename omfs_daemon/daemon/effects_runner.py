@@ -13,6 +13,7 @@ from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.marks import parse_admin_comment
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue
+from omfs_daemon.daemon.shadow import Shadow
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.preemption.effects import Chain, Effects, order_batches
@@ -86,6 +87,8 @@ class EffectsRunner:
         self._clock = clock
         self._again_at: dict[_Key, float] = {}
         self._boot = ""
+        self.shadow = Shadow(history_database)
+        """Of a dry run, in which nothing is carried out."""
         self._log = structlog.get_logger("orders")
 
     def carry_out(self, effects: Effects, observation: Observation, nodes: NodeWorkSettings, boot: str) -> None:

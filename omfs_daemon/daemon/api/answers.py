@@ -17,6 +17,7 @@ from omfs_daemon.daemon.api.history_view import CostsView, HistoryView, costs_vi
 from omfs_daemon.daemon.api.methods_view import MethodsView, methods_now
 from omfs_daemon.daemon.api.operations import DoneView
 from omfs_daemon.daemon.api.plan_view import PlanView, only_of, plan_view
+from omfs_daemon.daemon.api.shadow_view import ShadowView, shadow_view
 from omfs_daemon.daemon.api.status_view import (
     SET_ASIDE_SHOWN,
     StatusView,
@@ -141,6 +142,9 @@ class Answers:
 
     def costs(self, caller: Caller, limit: int, since: float) -> CostsView:
         return costs_view(self._history_database.costs(since, None if caller.is_operator else caller.user), limit)
+
+    def shadow(self, caller: Caller, since: float) -> ShadowView:
+        return shadow_view(self._history_database.shadow(since), since, self._clock())
 
     def methods(self, caller: Caller) -> MethodsView:
         return methods_now(self._settings(), self._latest.report.snapshot, self._probed())

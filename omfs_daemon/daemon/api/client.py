@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from omfs_daemon.daemon.api.methods_view import MethodsView
     from omfs_daemon.daemon.api.operations import DoneView
     from omfs_daemon.daemon.api.plan_view import PlanView
+    from omfs_daemon.daemon.api.shadow_view import ShadowView
     from omfs_daemon.daemon.api.status_view import StatusView
     from omfs_daemon.daemon.api.why_view import WhyView
 
@@ -48,6 +49,9 @@ class Client:
 
     def costs(self, limit: int, since: float) -> CostsView:
         return cast("CostsView", self._request("costs", limit=limit, since=since))
+
+    def shadow(self, since: float) -> ShadowView:
+        return cast("ShadowView", self._request("shadow", since=since))
 
     def methods(self) -> MethodsView:
         return cast("MethodsView", self._request("methods"))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from omfs_daemon.daemon.api.history_view import CostsView, HistoryView
     from omfs_daemon.daemon.api.methods_view import MethodsView
     from omfs_daemon.daemon.api.plan_view import PlanView
+    from omfs_daemon.daemon.api.shadow_view import ShadowView
     from omfs_daemon.daemon.api.status_view import StatusView
     from omfs_daemon.daemon.api.why_view import WhyView
 
@@ -44,6 +45,9 @@ class Control(Protocol):
 
     def costs(self, caller: Caller, limit: int, since: float) -> CostsView:
         """The costs of the newest ``limit`` preemptions and returns since a time, newest first."""
+
+    def shadow(self, caller: Caller, since: float) -> ShadowView:
+        """What a dry run would have done since a time."""
 
     def methods(self, caller: Caller) -> MethodsView: ...
     def entitlements(self, caller: Caller) -> EntitlementsView: ...
@@ -88,6 +92,9 @@ OPERATIONS: Mapping[str, Operation] = {
         lambda control, who, given: control.costs(who, _limit(given), _seconds(given, "since")),
         "limit",
         "since",
+    ),
+    "shadow": _operation(
+        Role.OPERATOR, lambda control, who, given: control.shadow(who, _seconds(given, "since")), "since"
     ),
     "methods": _operation(Role.USER, lambda control, who, _: control.methods(who)),
     "entitlements": _operation(Role.USER, lambda control, who, _: control.entitlements(who)),

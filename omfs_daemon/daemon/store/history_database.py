@@ -14,6 +14,7 @@ import structlog
 
 from omfs_daemon.cluster.job_refs import brief_ref, share_tasks
 from omfs_daemon.daemon.store.file_format import HISTORY_FORMAT, refusal
+from omfs_daemon.daemon.store.shadow_rows import ShadowKind, ShadowRow
 from omfs_daemon.errors import FormatError
 from omfs_daemon.preemption.effects import PreemptionEnd
 from omfs_daemon.preemption.records import JobEvent, PaidCost
@@ -34,6 +35,10 @@ CREATE TABLE IF NOT EXISTS cost (
     direction TEXT NOT NULL, seconds REAL NOT NULL, moving REAL NOT NULL, bytes INTEGER NOT NULL, lost REAL NOT NULL,
     nodes INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS cost_by_time ON cost (time);
+CREATE TABLE IF NOT EXISTS shadow (
+    kind TEXT NOT NULL, job TEXT NOT NULL, begun REAL NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL,
+    class TEXT NOT NULL, cpus INTEGER NOT NULL, method TEXT NOT NULL, preemptor TEXT NOT NULL, patience REAL NOT NULL,
+    lost REAL NOT NULL, ended REAL, started INTEGER NOT NULL, PRIMARY KEY (begun, kind, job, preemptor));
 """
 _MAGIC = b"SQLite format 3\0"
 _VERSION_AT = 60  # of user_version in the file's header (sqlite.org/fileformat.html)
@@ -58,6 +63,9 @@ class PastPreemption(NamedTuple):
     outcome: str
     victims: list[dict[str, object]]
 
+
+SHADOW_ROWS = 100_000
+"""The most decisions of dry runs that are kept."""
 
 _COST_COLUMNS = 11
 """The last field of PaidCost is for metrics only."""
@@ -84,6 +92,7 @@ class HistoryDatabase:
         self._write("DELETE FROM preemption WHERE time < ?", [(time,)])
         self._write("DELETE FROM cost WHERE time < ?", [(time,)])
         self._write("DELETE FROM task WHERE time < ?", [(time,)])
+        self._write("DELETE FROM shadow WHERE begun < ?", [(time,)])
 
     def record_tasks(self, time: float, tasks: Mapping[int, str]) -> None:
         """The tasks of arrays that have these raw ids."""
@@ -135,6 +144,24 @@ class HistoryDatabase:
                 {"since": since, "user": user},
             ).fetchall()
         return [PaidCost(*row) for row in rows]
+
+    def record_shadow(self, rows: Sequence[ShadowRow]) -> None:
+        """Add or replace decisions of a dry run; the oldest go when there are too many."""
+        if rows:
+            self._write("INSERT OR REPLACE INTO shadow VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            self._write(
+                "DELETE FROM shadow WHERE begun < (SELECT begun FROM shadow ORDER BY begun DESC LIMIT 1 OFFSET ?)",
+                [(SHADOW_ROWS - 1,)],
+            )
+
+    def shadow(self, since: float) -> list[ShadowRow]:
+        """The decisions of dry runs since then, and the times watched that reach into it, oldest first."""
+        with self._lock:
+            rows = self._database.execute(
+                "SELECT * FROM shadow WHERE begun >= :since OR (kind = :watched AND ended >= :since) ORDER BY begun",
+                {"since": since, "watched": ShadowKind.WATCHED},
+            ).fetchall()
+        return [ShadowRow._make((*row[:12], bool(row[12]))) for row in rows]
 
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         try:

@@ -87,7 +87,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {"why": {"job": "7"}, "change_entitlem
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_table_of_roles(place: Place, operation: str) -> None:
-    changes = operation in ("change_entitlements", "pause", "resume", "reload")
+    changes = operation in ("change_entitlements", "pause", "resume", "reload", "shadow")
     assert place.call(operation, **ARGUMENTS.get(operation, {}))["ok"]["op"] == operation
     place.peer = USER
     answer = place.call(operation, **ARGUMENTS.get(operation, {}))
