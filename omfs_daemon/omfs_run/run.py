@@ -74,6 +74,7 @@ class Run:
         self._ready: Mapping[str, Any] = {}
         self._is_reported_ready = False
         self._failures = 0  # of checkpoints; reported so that each failure gives a different report
+        self._told = ""  # why there was no checkpoint, said once as long as it stays the same
         self._asked_slurm_at = clock()
         # A checkpoint that was given up; it may still complete and end the program.
         self._late: Optional[GenerationPath] = None
@@ -289,7 +290,10 @@ class Run:
                 message("cannot remove {}: {}".format(generation.path, error))
 
     def _not_stopped(self, fault: CannotStop) -> None:
-        message("no checkpoint ({}): {}".format(fault.why, fault))
+        text = "no checkpoint ({}): {}".format(fault.why, fault)
+        if text != self._told:
+            message(text)
+        self._told = text if fault.alive else ""
         if fault.alive:
             self._failures += 1
             self._job_exit.report(job_comment.FAILED, method=self._driver.name, why=fault.why, times=self._failures)

@@ -23,6 +23,7 @@ TEXT = {
     "no_program": "the program was not found",
     "not_executable": "the program cannot be executed",
     "not_caught": "the program has no handler for the checkpoint signal",
+    "unfit": "the program has something open that its checkpoint would lose",
     "standard_stream": "the program's input or output is of a kind that cannot be restored",
     "stray_process": "the program has processes that cannot be in the checkpoint",
     "unopenable_file": "the program has a file open that cannot be opened again",

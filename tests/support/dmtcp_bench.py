@@ -31,6 +31,7 @@ class Bench:
     def __init__(self, place: Path, bin_directory: Path, environment: dict[str, str]) -> None:
         self.place = place
         self.bin = bin_directory
+        self.is_real = not (bin_directory / "stand_in.py").exists()
         self.driver = Dmtcp(str(bin_directory), environment, stall_limit=LIMIT)
         self.started: list[DmtcpProgram] = []
         self.made = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -85,16 +86,26 @@ def test_one_that_failed_is_kept_for_inspection_but_never_used_again(store: Gene
     assert not (path / "failed-0002").exists()
 
 
-def test_blocks_are_hashed_each(store: Generations, path: Path) -> None:
+def test_blocks_are_added_up_each(store: Generations, path: Path) -> None:
     big = os.urandom(1000) * ((2 * BLOCK) // 1000 + 1)
     name = make(store, contents={"big": big})
     described = json.loads((path / name / manifest.NAME).read_text())["files"][0]
-    assert (described["size"], len(described["sha256"])) == (len(big), 3)
+    assert (described["size"], len(described["crc32"])) == (len(big), 3)
     assert store.verify(name).image.size == len(big)
     with (path / name / "big").open("r+b") as image:
         image.seek(len(big) - 1)
         image.write(bytes([big[-1] ^ 1]))
-    with pytest.raises(BadManifest, match="SHA-256"):
+    with pytest.raises(BadManifest, match="crc32"):
+        store.verify(name)
+
+
+def test_a_manifest_of_the_format_before_is_verified(store: Generations, path: Path) -> None:
+    name = make(store, contents={"a.img": b"state"})
+    digest = hashlib.sha256(b"state").hexdigest()
+    edit(path / name, format=1, files=[{"name": "a.img", "size": 5, "sha256": [digest]}])
+    assert store.verify(name).image.size == 5
+    (path / name / "a.img").write_bytes(b"etats")
+    with pytest.raises(BadManifest, match="sha256"):
         store.verify(name)
 
 
@@ -271,7 +282,8 @@ def test_files_and_directories_are_on_disk_before_they_are_called_good(
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"format": 2}, "not of format 1"),
+        ({"format": 3}, "not of format 1 or 2"),
+        ({"format": True}, "not of format 1 or 2"),
         ({"generation": "gen-0009"}, "another generation"),
         ({"method": 7}, "must be strings"),
         ({"computed": -1}, "computed"),
@@ -279,16 +291,16 @@ def test_files_and_directories_are_on_disk_before_they_are_called_good(
         ({"computed": True}, "computed"),
         ({"files": {}}, "listed"),
         ({"block": 1}, "blocks"),
-        ({"files": [{"name": "../a", "size": 0, "sha256": []}]}, "plain and relative"),
-        ({"files": [{"name": "/etc/passwd", "size": 0, "sha256": []}]}, "plain and relative"),
-        ({"files": [{"name": "x/../../a", "size": 0, "sha256": []}]}, "plain and relative"),
-        ({"files": [{"name": "a\n", "size": 0, "sha256": []}]}, "plain and relative"),
-        ({"files": [{"name": "manifest.json", "size": 0, "sha256": []}]}, "plain and relative"),
-        ({"files": [{"name": "a.img", "size": -5, "sha256": []}]}, "no size"),
-        ({"files": [{"name": "a.img", "size": 5000}]}, "no sha256"),
-        ({"files": [{"name": "a.img", "size": 5000, "sha256": []}] * 2}, "twice"),
-        ({"files": [{"name": "a.img", "size": 5000, "sha256": ["00"]}]}, "SHA-256"),
-        ({"files": [{"name": "none", "size": 0, "sha256": []}]}, "No such file"),
+        ({"files": [{"name": "../a", "size": 0, "crc32": []}]}, "plain and relative"),
+        ({"files": [{"name": "/etc/passwd", "size": 0, "crc32": []}]}, "plain and relative"),
+        ({"files": [{"name": "x/../../a", "size": 0, "crc32": []}]}, "plain and relative"),
+        ({"files": [{"name": "a\n", "size": 0, "crc32": []}]}, "plain and relative"),
+        ({"files": [{"name": "manifest.json", "size": 0, "crc32": []}]}, "plain and relative"),
+        ({"files": [{"name": "a.img", "size": -5, "crc32": []}]}, "no size"),
+        ({"files": [{"name": "a.img", "size": 5000}]}, "no crc32"),
+        ({"files": [{"name": "a.img", "size": 5000, "crc32": []}] * 2}, "twice"),
+        ({"files": [{"name": "a.img", "size": 5000, "crc32": ["00"]}]}, "crc32"),
+        ({"files": [{"name": "none", "size": 0, "crc32": []}]}, "No such file"),
         ({"files": [7]}, "plain and relative"),
     ],
 )

@@ -246,6 +246,16 @@ def gone(why: str) -> Callable[[], None]:
     return step
 
 
+def test_what_keeps_a_program_from_being_checkpointed_is_said_once(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.checkpoints = [cannot("unfit", alive=True), cannot("unfit", alive=True), cannot("no_space", alive=True)]
+    world.run(world.request, None, world.request, None, world.request, None, 3)
+    assert world.job_exit.states.count("failed") == 3
+    told = capsys.readouterr().err
+    assert (told.count("(unfit)"), told.count("(no_space)")) == (1, 1)
+
+
 def test_a_checkpoint_given_up_that_ends_the_program_later_never_completes_the_job(world: World) -> None:
     world.checkpoints = [cannot("tool_hung", alive=True)]
     assert world.run(lambda: world.request(), None, gone("tool_failed")) == HELD

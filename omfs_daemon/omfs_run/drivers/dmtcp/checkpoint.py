@@ -5,10 +5,11 @@ import sys
 import threading
 from typing import TYPE_CHECKING, List, Optional, Tuple
 
-from omfs_daemon.omfs_run.drivers.dmtcp import images
+from omfs_daemon.omfs_run.drivers.dmtcp import fitness, images
 from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import Coordinator, Status
 from omfs_daemon.omfs_run.drivers.dmtcp.tools import KILLED, POLL, SHORT_POLL, program_lost
 from omfs_daemon.omfs_run.drivers.driver import CannotStop, Ended, Image
+from omfs_daemon.omfs_run.drivers.processes import process_tree
 
 if TYPE_CHECKING:
     from omfs_daemon.omfs_run.drivers.dmtcp.program import DmtcpProgram
@@ -19,6 +20,7 @@ _REFUSED_AFTER = 2.0
 # The restart script comes last, possibly after the program has ended.
 _IMAGES_SECONDS = 5.0
 _EXIT_SECONDS = 5.0
+_FIT_SECONDS = 3.0
 # A process in the kernel can delay a checkpoint; once the program has run on for this long, the checkpoint is over.
 _SURELY_OVER_AFTER = 30.0
 
@@ -82,6 +84,8 @@ class DmtcpCheckpoint:
 
     def _checkpoint(self, directory: str, deadline: float) -> Image:
         self._require_writable(directory)
+        self._peers_when_running(deadline)
+        self._require_fit(deadline)
         peers = self._peers_when_running(deadline)
         self._program.remember_peers()
         self._program.scratch.point_to(directory)
@@ -144,6 +148,18 @@ class DmtcpCheckpoint:
         if not status.found:
             raise CannotStop("tool_failed", "DMTCP's coordinator has ended", alive=True)
         raise CannotStop("busy", "the program is not in a state in which DMTCP can checkpoint it", alive=True)
+
+    def _require_fit(self, deadline: float) -> None:
+        """Wait for some seconds until nothing would be lost: much passes, such as a child that was just forked."""
+        end = min(deadline, self._clock() + _FIT_SECONDS)
+        while True:
+            listed = {peer.pid for peer in self._coordinator.peers(self._program.left(deadline))}
+            fault = fitness.unfit(process_tree(self._program.pid), listed)
+            if not fault or self._program.exit_code() is not None:
+                return
+            if self._clock() >= end:
+                raise CannotStop("unfit", fault, alive=True)
+            self._sleep(POLL)
 
     def _settle(self) -> None:
         """The program runs: a checkpoint that began long ago is over."""

@@ -71,8 +71,11 @@ def pause(seconds):
         _read(seconds)
 
 
-def fork(state, function):
-    """A child that runs ``function(state)`` and ends with what it returns; its pid, for ``wait``."""
+def fork(state, function, before=None):
+    """A child that runs ``function(state)`` and ends with what it returns; its pid, for ``wait``.
+
+    The coordinator learns of it when ``before()`` returns.
+    """
     pid = os.fork()
     if pid:
         _Me.children[pid] = pid
@@ -84,6 +87,8 @@ def fork(state, function):
     if _Me.channel is not None:
         _Me.channel.close()
         _Me.channel, _Me.buffer = None, b""
+    if before is not None:
+        before()
     _connect("RUNNING", 0)
     code = 98
     try:
