@@ -12,7 +12,7 @@ from typing import Any
 Json = dict[str, Any]
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-SCHEMA_VERSION = 41
+SCHEMA_VERSION = 40
 COLUMNS = 24
 """Of Grafana's grid."""
 

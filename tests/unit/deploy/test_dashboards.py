@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,12 @@ def test_panels_fill_the_grid_and_have_titles_of_their_own(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(DASHBOARDS))
 def test_no_variable_is_left_without_a_value(name: str) -> None:
     assert [text for text in expressions(DASHBOARDS[name]) if "$" in text] == []
+
+
+def test_the_types_are_those_of_the_grafana_in_the_compose_file() -> None:
+    image = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["grafana"]["image"]
+    packages = json.loads((GRAFANA / "types" / "package.json").read_text())["dependencies"]
+    assert image == f"grafana/grafana:{packages['@grafana/schema']}"
 
 
 def test_the_data_source_is_that_of_the_compose_file() -> None:
