@@ -50,7 +50,10 @@ def ask_slurm(slurm: SlurmCommand, node: str, job: Optional[int], deadline: floa
     message = ""
     for _ in range(_TRIES):
         code, output, errors = _run(command, slurm.conf, deadline)
-        if code == 0 or (errors and all(_NO_STEPS.match(line) for line in errors.splitlines())):
+        has_no_steps = bool(errors) and all(_NO_STEPS.match(line) for line in errors.splitlines())
+        if has_no_steps and not output.strip():
+            return []  # Slurm 24.11; 22.05 prints the table's head all the same
+        if code == 0 or has_no_steps:
             return _parse(output, job)
         message = (errors.strip().splitlines() or ["exit code {}".format(code)])[-1]
         time.sleep(_PAUSE)

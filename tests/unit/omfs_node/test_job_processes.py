@@ -162,8 +162,9 @@ def test_when_slurm_does_not_list_processes(lists: Lists, script: str, seconds: 
         "No job steps exist on this node.",
     ],
 )
-def test_a_node_without_the_job(lists: Lists, message: str) -> None:
-    lists.say(f"#!/bin/sh\necho {HEADER}\necho '{message}' >&2\nexit 1\n")
+@pytest.mark.parametrize("table", [f"echo {HEADER}", ":"], ids=["22.05", "24.11"])
+def test_a_node_without_the_job(lists: Lists, message: str, table: str) -> None:
+    lists.say(f"#!/bin/sh\n{table}\necho '{message}' >&2\nexit 1\n")
     with lists.job() as job:
         assert job.stop(soon()) == []
 
