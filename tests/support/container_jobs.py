@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.support.container_cluster import ContainerCluster
 from tests.support.waiting import wait_until
 
-COUNT = 200
+COUNT = 250
 """Numbers that a victim writes, one every tenth of a second."""
 
 _COUNTER = f"""
@@ -25,29 +24,12 @@ _PYTHON = "/usr/bin/python3"
 
 @dataclass(frozen=True)
 class Method:
-    """``script``: the victim's; ``options``: of its sbatch; ``ready``: when it can be preempted; ``probed``: how many
-    nodes must have what it needs there; ``node``: where it runs."""
+    """``script``: the victim's; ``options``: of its sbatch and of the urgent job's; ``node``: where both run."""
 
     script: str
     options: tuple[str, ...]
-    ready: Callable[[ContainerCluster, int], bool]
-    probed: int = 0
     node: str = "n2"
     urgent_options: tuple[str, ...] = ()
-
-
-def _counts(cluster: ContainerCluster, job: int) -> bool:
-    return bool(cluster.file(f"counts-{job}"))
-
-
-def _reports(cluster: ContainerCluster, job: int) -> bool:
-    return ":ready:" in cluster.show(job).get("Comment", "") and _counts(cluster, job)
-
-
-def _works(cluster: ContainerCluster, name: str, nodes: int) -> bool:
-    """omfsd has probed the nodes, and so many of them have what the method needs."""
-    methods = (cluster.omfs("methods") or {}).get("methods", [])
-    return any(row["name"] == name and row.get("now", {}).get("usable", 0) >= nodes for row in methods)
 
 
 def _python(megabytes: int) -> str:
@@ -55,22 +37,19 @@ def _python(megabytes: int) -> str:
 
 
 METHODS = {
-    "requeue": Method(f"exec {_python(1)}", ("--comment=omfs:method=requeue",), _counts),
-    "suspend": Method(f"exec {_python(1)}", ("--comment=omfs:method=suspend",), _counts),
-    "criu": Method(f"exec omfs-run {_python(50)}", ("--comment=omfs:method=criu",), _reports),
+    "requeue": Method(f"exec {_python(1)}", ("--comment=omfs:method=requeue",)),
+    "suspend": Method(f"exec {_python(1)}", ("--comment=omfs:method=suspend",)),
+    "criu": Method(f"exec omfs-run {_python(50)}", ("--comment=omfs:method=criu",)),
     "dmtcp": Method(
         f"export PATH=/opt/dmtcp/bin:$PATH STAND_IN_FAULT=slow\nexec omfs-run {_PYTHON} /opt/dmtcp/programs/count.py"
         f" counts-$SLURM_JOB_ID {COUNT} 0.1",
         ("--comment=omfs:method=dmtcp",),
-        _reports,
     ),
-    "pageout": Method(f"exec {_python(100)}", ("--comment=omfs:method=pageout",), _counts, probed=3),
+    "pageout": Method(f"exec {_python(100)}", ("--comment=omfs:method=pageout",)),
     "ve_swap": Method(
         f"exec {_PYTHON} /opt/mock_veos/ve_program.py --socket /opt/mock_veos/veos.sock --size 1G"
         f" --out counts-$SLURM_JOB_ID --count {COUNT} --interval 0.1",
         ("--comment=omfs:method=ve_swap", "--licenses=ve_n3:1"),
-        _counts,
-        probed=1,
         node="n3",
         urgent_options=("--licenses=ve_n3:1",),
     ),
@@ -85,8 +64,6 @@ def install_counter(cluster: ContainerCluster) -> None:
 def submit_victim(cluster: ContainerCluster, method: str) -> int:
     """A job of bio's on all CPUs of one node, which can be preempted by this method; returns when it can."""
     chosen = METHODS[method]
-    if chosen.probed:
-        wait_until(lambda: _works(cluster, method, chosen.probed), lambda: f"{method}: {cluster.omfs('methods')}")
     job = cluster.submit(
         chosen.script,
         f"--nodelist={chosen.node}",
@@ -95,8 +72,17 @@ def submit_victim(cluster: ContainerCluster, method: str) -> int:
         account="bio",
         kind=f"victim-{method}",
     )
-    wait_until(lambda: chosen.ready(cluster, job), lambda: f"job {job} to be ready: {cluster.story(job)}")
+    wait_until(lambda: _can_be_preempted(cluster, job, method), lambda: f"job {job} to be ready: {cluster.story(job)}")
     return job
+
+
+def _can_be_preempted(cluster: ContainerCluster, job: int, method: str) -> bool:
+    """Whether it counts, and omfsd could preempt it so: omfs-run is ready, or its nodes were probed."""
+    assert cluster.state(job) != "COMPLETED", f"job {job} has ended before it was ready: {cluster.story(job)}"
+    options = (cluster.omfs("why", str(job)) or {}).get("methods", [])
+    return any(row["method"] == method and not row["why_not"] for row in options) and bool(
+        cluster.file(f"counts-{job}")
+    )
 
 
 def submit_urgent(cluster: ContainerCluster, *options: str, cpus: int = 4, seconds: float = 3) -> int:
