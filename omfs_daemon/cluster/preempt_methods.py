@@ -43,6 +43,10 @@ class MethodTraits:
         return self.launched or self.on_nodes or self.slow
 
 
+ENDS = MethodTraits("ends", keeps_work=True, leaves=True, slow=True)
+"""Of a victim that is left to run, because its time is up before the slowest other one lets go."""
+
+
 class PreemptionCost(NamedTuple):
     """What preempting one job costs, in seconds: until its resources are free, until it runs again, and work lost."""
 

@@ -109,6 +109,7 @@ class PreemptionHistory:
     shapes            shapes of jobs (``shape_of``, ``shape_of_user``) that Slurm did not start, and until when not to
                       try again
     users             users for whose jobs others were preempted, and which ended at once: until when not for another
+    tried             by preemptor, the sets of victims that were preempted for it in vain
     spared            victims that could not be preempted, and until when not to try again
     failures          how often in a row a job could not be preempted
     set_apart         jobs that preempted each other by turns, and until when not to preempt them but for urgent jobs
@@ -122,6 +123,7 @@ class PreemptionHistory:
     backoff: Mapping[str, float] = field(default_factory=dict)
     shapes: Mapping[str, float] = field(default_factory=dict)
     users: Mapping[str, float] = field(default_factory=dict)
+    tried: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     spared: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, int] = field(default_factory=dict)
     set_apart: Mapping[str, float] = field(default_factory=dict)

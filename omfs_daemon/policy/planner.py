@@ -2,23 +2,22 @@
 
 The order of the pass:
 
-1. Urgent jobs: a job that fits starts; otherwise regular jobs are preempted for it, longest remaining time first;
-   otherwise it waits in a queue of its own, before all regular jobs (UJFB, section IV).
-2. Regular jobs whose account uses less than its entitlement: a job that fits starts; otherwise jobs of accounts
-   above their entitlement are preempted for it (OMFS, Algorithm 1, lines 31-36).
-3. All others: a job that fits on idle resources borrows them (line 26), the rest wait (line 28).
+1. Urgent jobs: one that fits starts; otherwise regular jobs are preempted for it; otherwise it waits before all regular
+   jobs (UJFB, section IV).
+2. Regular jobs whose account uses less than its entitlement: one that fits starts; otherwise jobs of accounts above
+   their entitlement are preempted for it (OMFS, Algorithm 1, lines 31-36).
+3. All others borrow idle resources (line 26) or wait (line 28).
 
-Within each, preempted jobs come first, then Slurm's own priority decides. A non-preemptible job that would take its
-account beyond the entitlement waits whatever is idle (line 23). Resources that are being freed already are promised to
-the job that fits there: no other job is preempted for it, and no other job is given them.
-
-Waiting jobs that are alike (account, class, request) form a group. While resources only become fewer, what is decided
-for one of them holds for all behind it, so it is decided once. An account that loses jobs in this plan, and jobs behind
-a blocked one of their group, are considered again in the next cycle only.
+In each, preempted jobs come first, then Slurm's priority decides. A non-preemptible job that would take its account
+beyond the entitlement waits whatever is idle (line 23). Resources that are being freed are promised to the job that
+fits there: no other job is preempted for it or given them. Waiting jobs that are alike (account, class, request) form a
+group. While resources only become fewer, what is decided once holds for all behind it. An account that loses jobs in
+this plan, and jobs behind a blocked one, are considered again in the next.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from math import inf
 
 import numpy as np
@@ -51,7 +50,7 @@ from omfs_daemon.policy.rules.queue_order import Band, band_of, queue_order
 from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
 from omfs_daemon.policy.start_checks.static_rules import StartChecks, leaving_victims
 from omfs_daemon.policy.victims.candidates import Candidates
-from omfs_daemon.policy.victims.choice import VictimChoice, choose_victims
+from omfs_daemon.policy.victims.choice import VictimChoice, choose_untried, choose_victims
 from omfs_daemon.policy.victims.need import ResourceNeed
 from omfs_daemon.policy.waiting_groups import GroupedJobs, JobGroup, JobQueue, pending_cpus
 from omfs_daemon.policy.working_state import WorkingState
@@ -239,8 +238,7 @@ class _Pass:
         return None
 
     def _borrow(self, job: Job, group: JobGroup, first: int) -> None:
-        """Idle CPUs are lent to any account (OMFS, Algorithm 1, line 26). Without any, jobs of its own account may have
-        to give way."""
+        """Idle CPUs are lent to any account (OMFS, line 26). Without any, jobs of its own account may give way."""
         for ref in self._refs(job)[first:]:
             if ref in self.history.preempted:
                 self.ranking.put(job, ref, Band.PREEMPTED_BORROWER)
@@ -307,7 +305,11 @@ class _Pass:
             self._wait(job, ref, backs_off)
             return False
         left = self._preemptions_left
-        choice = self._victims_for(need) if left > 0 else None
+        tried = self.history.tried.get(ref, ())
+        choice = self._victims_for(need, tried) if left > 0 else None
+        if choice is None and tried and left > 0:
+            self._wait(job, ref, Reason.TRIED_IN_VAIN)
+            return False
         if choice is None or (len(choice.victims) > left and self.preemptions):
             group.blocked = otherwise if choice is None and left > 0 else Reason.ENOUGH_PREEMPTIONS
             self._wait(job, ref, group.blocked)
@@ -347,7 +349,9 @@ class _Pass:
                 self.admission_holds.releases.append(HoldChange(ref, job.account, Reason.WITHIN_ENTITLEMENT))
         self.working_state.start(need, allocations, not self.admission_holds.is_counted(job))
 
-    def _victims_for(self, need: ResourceNeed) -> VictimChoice | None:
+    def _victims_for(self, need: ResourceNeed, tried: Sequence[Collection[str]]) -> VictimChoice | None:
+        if tried:
+            return choose_untried(need, self.candidates, self.capacity.then, self.usage, self.rules, tried)
         insufficient = self._insufficient.setdefault((need.leaf.index, need.urgent, need.own_since), RefusedRequests())
         if not need.allocations and insufficient.covers(need.request):
             return None

@@ -15,7 +15,7 @@ import numpy as np
 
 from omfs_daemon.cluster.holds import could_start
 from omfs_daemon.cluster.jobs import Allocation, Job, JobState
-from omfs_daemon.cluster.preempt_methods import PreemptionCost
+from omfs_daemon.cluster.preempt_methods import ENDS, PreemptionCost
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.policy.arrays.free_resources import freed_resources
 from omfs_daemon.policy.arrays.job_arrays import cpus_held
@@ -58,6 +58,7 @@ class RefusalReason(StrEnum):
     NEEDLESS = "a_victim_is_not_needed"
     CPUS_TAKEN = "cpus_of_suspended_job_are_taken"
     WOULD_NOT_START = "slurm_would_not_start_preemptor"
+    IN_VAIN_BEFORE = "same_victims_in_vain"
 
 
 REFUSAL_TEXT: Mapping[RefusalReason, str] = {
@@ -80,6 +81,7 @@ REFUSAL_TEXT: Mapping[RefusalReason, str] = {
     RefusalReason.NEEDLESS: "a victim is not needed",
     RefusalReason.CPUS_TAKEN: "the CPUs of the suspended job are not free",
     RefusalReason.WOULD_NOT_START: "Slurm would not start the preemptor",
+    RefusalReason.IN_VAIN_BEFORE: "the same victims were preempted for it in vain",
 }
 
 
@@ -247,8 +249,11 @@ class _Validation:
         if len(refs) > self.preemptions_left and self.preemptions_left < self.rules.max_preemptions_per_cycle:
             return RefusalReason.TOO_MANY
         need = self.working_state.need_of(job)
+        if any(set(refs).issuperset(tried) for tried in self.history.tried.get(planned.preemptor, ())):
+            return RefusalReason.IN_VAIN_BEFORE
+        slowest = self._slowest(planned)
         for victim in planned.victims:
-            reason = self._why_not_victim(self.jobs.get(victim.ref), victim.method, need.urgent)
+            reason = self._why_not_victim(self.jobs.get(victim.ref), victim.method, need.urgent, slowest)
             if reason is not None:
                 return reason
         return self._why_not_account(need, planned) or self._why_not_place(need, planned)
@@ -261,9 +266,17 @@ class _Validation:
             return job
         return job if job.state is JobState.PENDING and could_start(job, self.now) else None
 
-    def _why_not_victim(self, job: Job | None, method: str, urgent: bool) -> RefusalReason | None:
+    def _slowest(self, planned: PlannedPreemption) -> float:
+        """Seconds until its last victim that is preempted lets go."""
+        cost, known = self.working_state.availability.cost, self.jobs
+        preempted = [victim for victim in planned.victims if victim.method != ENDS.name and victim.ref in known]
+        return max((cost(known[victim.ref], victim.method).preempt for victim in preempted), default=0.0)
+
+    def _why_not_victim(self, job: Job | None, method: str, urgent: bool, slowest: float) -> RefusalReason | None:
         if job is None or not job.runs:
             return RefusalReason.NO_SUCH_VICTIM
+        if method == ENDS.name:
+            return None if 0 < job.remaining() <= slowest else RefusalReason.NOT_POSSIBLE
         job_class = self.working_state.kinds.of(job).job_class
         if job_class.urgent:
             return RefusalReason.URGENT_VICTIM

@@ -58,9 +58,10 @@ def preemptor_backoff(
     times = before.times + 1 if before is not None else 1
     longer = 2.0 ** min(times - 1, MOST_DOUBLINGS)
     until = now + (retry_after * longer if in_vain else min(ASK_AGAIN * longer, retry_after))
+    tried = tuple(victim.ref for victim in preemption.victims) if in_vain else ()
     if job is not None and (in_vain or unstarted is None or not unstarted.in_vain):
         unstarted = Unstarted(preemptor.shape, job.reason or "None", in_vain)
-    return PreemptorBackoff(preemptor.ref, until, ShapeBackoff(shape, until, times, now), unstarted, doubts)
+    return PreemptorBackoff(preemptor.ref, until, ShapeBackoff(shape, until, times, now), unstarted, doubts, tried)
 
 
 def users_back_off(

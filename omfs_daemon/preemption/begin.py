@@ -6,6 +6,7 @@ from collections.abc import Set
 
 from omfs_daemon.cluster.job_shape import shape_of
 from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.preempt_methods import ENDS
 from omfs_daemon.cluster.run_report import run_report
 from omfs_daemon.policy.arrays.free_resources import freed_gres
 from omfs_daemon.policy.plan import PlannedPreemption, Victim
@@ -31,7 +32,7 @@ def victim_of(victim: Victim, job: Job, settings: Settings) -> VictimState:
         method=victim.method,
         cpus=victim.cpus,
         start=job.start or 0.0,
-        last_resort=resort if resort != victim.method else "",
+        last_resort=resort if victim.method not in (resort, ENDS.name) else "",
         failed_before=run.times if run is not None else 0,
         keeps=keeps if gives else None,
         gres=freed_gres(job, traits) if gives else (),

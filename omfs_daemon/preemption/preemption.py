@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from omfs_daemon.cluster.jobs import Allocation
-from omfs_daemon.cluster.preempt_methods import MethodTraits
+from omfs_daemon.cluster.preempt_methods import ENDS, MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptionUnderWay
 from omfs_daemon.preemption.methods.base import Licenses
 from omfs_daemon.preemption.methods.suspend import SuspendMethod
@@ -103,6 +103,11 @@ class VictimState:
     failed_before: int = 0
     keeps: Licenses | None = None
     gres: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether it is left to run until its time limit."""
+        return self.method == ENDS.name
 
 
 @dataclass(frozen=True, slots=True)

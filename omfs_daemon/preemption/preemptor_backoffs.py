@@ -57,7 +57,8 @@ class UserBackoff(NamedTuple):
 class PreemptorBackoffs:
     """``until``: by job, when others may be preempted for it again; ``unstarted``: why Slurm does not start it.
     ``shapes``: by shape. ``served``: jobs that have started lately; ``users``: by user. ``doubts``: by what jobs
-    request of nodes, and node (``shape_on_node``)."""
+    request of nodes, and node (``shape_on_node``). ``tried``: by job, the sets of victims that were preempted for it in
+    vain."""
 
     until: dict[str, float] = field(default_factory=dict)
     unstarted: dict[str, Unstarted] = field(default_factory=dict)
@@ -65,6 +66,7 @@ class PreemptorBackoffs:
     served: dict[str, ServedJob] = field(default_factory=dict)
     users: dict[str, UserBackoff] = field(default_factory=dict)
     doubts: dict[str, NodeDoubt] = field(default_factory=dict)
+    tried: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
 
     def add(
         self,
@@ -73,13 +75,16 @@ class PreemptorBackoffs:
         shape: ShapeBackoff | None,
         unstarted: Unstarted | None,
         doubts: Mapping[str, NodeDoubt],
+        victims: tuple[str, ...],
     ) -> PreemptorBackoffs:
+        tried = {**self.tried, ref: (*self.tried.get(ref, ()), victims)} if victims else self.tried
         return replace(
             self,
             until={**self.until, ref: until},
             unstarted={**self.unstarted, ref: unstarted} if unstarted is not None else self.unstarted,
             shapes={**self.shapes, shape.shape: shape} if shape is not None else self.shapes,
             doubts={**self.doubts, **doubts},
+            tried=tried,
         )
 
     def without(
@@ -93,9 +98,17 @@ class PreemptorBackoffs:
             doubts={key: doubt for key, doubt in self.doubts.items() if key not in doubts},
         )
 
+    def without_jobs(self, refs: Collection[str]) -> PreemptorBackoffs:
+        """These jobs are gone."""
+        tried = {ref: sets for ref, sets in self.tried.items() if ref not in refs}
+        return replace(self.without(refs), tried=tried)
+
     def with_served(self, preemption: Preemption, preempted: Mapping[str, PreemptedJob]) -> PreemptorBackoffs:
         """After a preemption; urgent jobs are not watched, nor those for which no job was preempted."""
         preemptor = preemption.preemptor
+        if preemption.outcome is PreemptionOutcome.STARTED and preemptor.ref in self.tried:
+            tried = {ref: sets for ref, sets in self.tried.items() if ref != preemptor.ref}
+            return replace(self, tried=tried).with_served(preemption, preempted)
         victims = [preempted[victim.ref] for victim in preemption.victims if victim.ref in preempted]
         is_served = any(victim.preemptor == preemptor.ref for victim in victims) and not preemptor.urgent
         if not is_served or preemption.outcome not in (PreemptionOutcome.STARTED, PreemptionOutcome.PREEMPTOR_GONE):

@@ -76,6 +76,8 @@ class MethodSettings(NamedTuple):
         return self.start + self.moving(preemptor)
 
     def preempt_limit(self, victim: VictimState) -> float:
+        if victim.ends_by_itself:  # it ends no later than the slowest one lets go
+            return max((self.preempt_timeout, *self.preempt_timeouts.values()))
         return self.preempt_timeouts.get(victim.method, self.preempt_timeout)
 
     def is_held_first(self, victim: VictimState) -> bool:

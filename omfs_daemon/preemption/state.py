@@ -148,13 +148,14 @@ class JobsGone:
 @dataclass(frozen=True, slots=True)
 class PreemptorBackoff:
     """A preemption for this job has failed; no other one for it before ``until``, nor for jobs of the ``shape``.
-    ``doubts``: as in ``PreemptorBackoffs``."""
+    ``doubts``: as in ``PreemptorBackoffs``; ``victims``: those that were preempted in vain."""
 
     ref: str
     until: float
     shape: ShapeBackoff | None = None
     unstarted: Unstarted | None = None
     doubts: dict[str, NodeDoubt] = field(default_factory=dict)
+    victims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +235,7 @@ class State:
             backoff=self.backoff.until,
             shapes={shape: one.until for shape, one in self.backoff.shapes.items()},
             users={user: one.until for user, one in self.backoff.users.items()},
+            tried=self.backoff.tried,
             spared=self.spared,
             failures=self.failures,
             set_apart=set_apart(self.past_preemptions),
@@ -244,7 +246,7 @@ class State:
         """Every job of which the state holds something."""
         by_ref = (
             self.preempted, self.running_since, self.past_preemptions, self.backoff.until, self.backoff.unstarted,
-            self.spared, self.failures, self.held, self.releasing, self.owned,
+            self.backoff.tried, self.spared, self.failures, self.held, self.releasing, self.owned,
         )  # fmt: skip
         return frozenset().union(*by_ref)
 
@@ -331,8 +333,8 @@ def apply(state: State, record: Record) -> State:
             return replace(state, preempted=_without(state.preempted, ref), running_since=since)
         case JobsGone(refs):
             return _forget(state, frozenset(refs))
-        case PreemptorBackoff(ref, until, shape, unstarted, doubts):
-            return replace(state, backoff=state.backoff.add(ref, until, shape, unstarted, doubts))
+        case PreemptorBackoff(ref, until, shape, unstarted, doubts, victims):
+            return replace(state, backoff=state.backoff.add(ref, until, shape, unstarted, doubts, victims))
         case BackoffOver(refs, shapes, doubts):
             return replace(state, backoff=state.backoff.without(refs, shapes, doubts))
         case UsersBackOff(refs, users):
@@ -365,7 +367,7 @@ def _forget(state: State, refs: frozenset[str]) -> State:
         preempted=_without(state.preempted, *refs),
         running_since=_without(state.running_since, *refs),
         past_preemptions=_without(state.past_preemptions, *refs),
-        backoff=state.backoff.without(refs),
+        backoff=state.backoff.without_jobs(refs),
         spared=_without(state.spared, *refs),
         failures=_without(state.failures, *refs),
         held=_without(state.held, *refs),

@@ -81,7 +81,8 @@ def begin_preemption(
 
 
 def _started_event(preemption: Preemption, now: float) -> JobEvent:
-    preemptor, refs = preemption.preemptor, [victim.ref for victim in preemption.victims]
+    preemptor = preemption.preemptor
+    refs = [victim.ref for victim in preemption.victims if not victim.ends_by_itself]
     text = f"preempting {', '.join(refs)} for it: {TEXT[Reason(preemption.reason)]}"
     data: dict[str, object] = {"victims": refs}
     return JobEvent(now, preemptor.ref, preemptor.user, preemptor.account, "preemption_started", text, data)
@@ -103,6 +104,7 @@ def step(
         for victim in preemption.victims:
             job = observation.job(victim.ref)
             is_out = job is not None and job.state in (JobState.PENDING, JobState.SUSPENDED)
+            is_out = is_out and not victim.ends_by_itself
             if job is not None and is_out and victim.ref not in known:
                 known.add(victim.ref)
                 effects.records.append(preempted_record(preemption, victim, job, now))
@@ -330,7 +332,8 @@ def _end(
     effects.events.append(JobEvent(now, preemptor.ref, preemptor.user, preemptor.account, outcome.value, text, data))
     for victim in preemption.victims:
         job = observation.job(victim.ref)
-        if is_tried and victim.ref not in known and job is not None and not is_out_of_scope(job):
+        is_spared = is_tried and victim.ref not in known and not victim.ends_by_itself
+        if is_spared and job is not None and not is_out_of_scope(job):
             effects.sentences[victim.ref] = f"[omfs] was to be preempted for job {preemptor.ref}"
     if outcome is PreemptionOutcome.STARTED and preempted:
         text = f"[omfs] started by preempting {len(preempted)} jobs ({preemption.reason})"

@@ -149,7 +149,10 @@ def _now(job: Job, ref: str, state: State, suggested: Plan | None, now: float) -
     for preemption in state.preemptions.values():
         if share_tasks(preemption.preemptor.ref, ref):
             return f"jobs are being preempted for it (step: {preemption.step.value})"
-        if any(share_tasks(victim.ref, ref) for victim in preemption.victims):
+        mine = [victim for victim in preemption.victims if share_tasks(victim.ref, ref)]
+        if mine and mine[0].ends_by_itself:
+            return f"runs; job {preemption.preemptor.ref} is to start on its CPUs once its time is up"
+        if mine:
             return f"is being preempted for job {preemption.preemptor.ref} (step: {preemption.step.value})"
     if job.set_aside:
         return _why_set_aside(job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-JOURNAL_FORMAT = 8
+JOURNAL_FORMAT = 9
 HISTORY_FORMAT = 2
 ENTITLEMENTS_FORMAT = 1
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.cluster.jobs import Job, JobState
-from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits, PreemptionCost
+from omfs_daemon.cluster.preempt_methods import ENDS, MethodSpeed, MethodTraits, PreemptionCost
 from omfs_daemon.cluster.scope import OUT_OF_SCOPE, Scope, is_out_of_scope
 from omfs_daemon.protocol.job_comment import methods_in_comment, min_runtime_in_comment
 
@@ -100,6 +100,7 @@ class Rules:
                                it takes from others only, as published
     fair_set_searches          jobs for which one plan searches any fair set of victims where none in order is fair
                                (others wait for the next plan); 0: victims in order only, as published
+    leaves_ending              whether jobs are left to run whose time is up before the slowest other victim lets go
     methods                    the installed methods, by name
     speeds                     the speed of each method; a method without one takes no time
     unmatched                  the rule for jobs that match none of the classes
@@ -117,6 +118,7 @@ class Rules:
     keeps_account_order: bool = True
     own_jobs_give_way: bool = True
     fair_set_searches: int = 64
+    leaves_ending: bool = True
     methods: Mapping[str, MethodTraits] = field(kw_only=True)
     speeds: Mapping[str, MethodSpeed] = field(default_factory=dict)
     unmatched: JobClassRule = field(kw_only=True)
@@ -124,6 +126,8 @@ class Rules:
 
     def method(self, name: str) -> MethodTraits:
         """By name; a method that is not installed is assumed to keep the job's work and to leave it on its nodes."""
+        if name == ENDS.name:
+            return ENDS
         return self.methods.get(name) or MethodTraits(name, keeps_work=True, leaves=False)
 
     def cost(self, name: str, job: Job, size: int) -> PreemptionCost:

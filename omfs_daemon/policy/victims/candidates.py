@@ -187,6 +187,10 @@ class Candidates:
         """Whether their nodes have room for all memory that these jobs move out."""
         return self._availability.fit_together([(self.jobs[at], pick(at)) for at in chosen])
 
+    def seconds(self, at: int, method: str) -> float:
+        """Until the job lets go, as far as known."""
+        return self._availability.cost(self.jobs[at], method).preempt if self._availability.takes_time(method) else 0.0
+
     def remove(self, gone: Iterable[int]) -> None:
         for at in gone:
             self.alive[at] = False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, combinations, islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain, combinations, islice, product
 from math import inf
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from omfs_daemon.cluster.accounts import AccountNode
 from omfs_daemon.cluster.jobs import Allocation
+from omfs_daemon.cluster.preempt_methods import ENDS
 from omfs_daemon.policy.arrays.free_resources import FreeResources, JobResources
 from omfs_daemon.policy.arrays.node_arrays import Bools, Ints
 from omfs_daemon.policy.arrays.usage import Usage
@@ -31,6 +32,8 @@ WINDOWS = 16
 """The most groups of neighbors in the order of the nodes that are tried for one need."""
 COMBINATIONS = 70
 """The most other groups of nodes that are tried for one need: all of 4 nodes among 8."""
+UNTRIED = 16
+"""The most ways to leave out a job of each set that was preempted in vain."""
 SETS = 256
 """The most sets of victims that are looked at on one group of nodes when the first one is not fair."""
 MOST_JOBS = 64
@@ -70,6 +73,50 @@ def choose_victims(
     An urgent job takes from all accounts that the rules let it take from. Another one takes from accounts above their
     entitlement if its own account is not beyond its own, otherwise from jobs of its own account that give way to it.
     """
+    choice = _choice(need, candidates, free, usage, rules)
+    return _left_to_run(choice, candidates) if choice is not None and rules.leaves_ending else choice
+
+
+def choose_untried(
+    need: ResourceNeed,
+    candidates: Candidates,
+    free: FreeResources,
+    usage: Usage,
+    rules: Rules,
+    tried: Sequence[Collection[str]],
+) -> VictimChoice | None:
+    """As ``choose_victims``, after preemptions in vain of these sets: none of their jobs where others are enough, and
+    never all jobs of a set again."""
+    index = {job.ref: at for at, job in enumerate(candidates.jobs)}
+    sets = [[index[ref] for ref in one if ref in index] for one in tried]
+    whole = [found for found, one in zip(sets, tried, strict=True) if len(found) == len(one)]
+    alive = candidates.alive
+    try:
+        for without in chain([[at for found in sets for at in found]], islice(product(*whole), UNTRIED)):
+            candidates.alive = alive.copy()
+            candidates.alive[list(without)] = False
+            choice = choose_victims(need, candidates, free, usage, rules)
+            if choice is not None:
+                return choice
+    finally:
+        candidates.alive = alive
+    return None
+
+
+def _left_to_run(choice: VictimChoice, candidates: Candidates) -> VictimChoice:
+    """Nobody is preempted whose time is up before the slowest victim lets go, for the preemptor could not start
+    sooner."""
+    slowest = max((candidates.seconds(at, method) for at, method in choice.victims), default=0.0)
+    if slowest <= 0:
+        return choice
+    ends = [0 < candidates.jobs[at].remaining() <= slowest for at, _ in choice.victims]
+    victims = [(at, ENDS.name if is_up else method) for (at, method), is_up in zip(choice.victims, ends, strict=True)]
+    return choice._replace(victims=tuple(victims))
+
+
+def _choice(
+    need: ResourceNeed, candidates: Candidates, free: FreeResources, usage: Usage, rules: Rules
+) -> VictimChoice | None:
     if need.urgent:
         return _choose(need, candidates, free, usage, _for_urgent(candidates, usage, rules))
     choice = None

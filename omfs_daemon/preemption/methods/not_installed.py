@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
+from omfs_daemon.cluster.preempt_methods import ENDS, MethodSpeed, MethodTraits
 from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptionProgress, PreemptMethod
+from omfs_daemon.preemption.methods.ends import EndsMethod
 from omfs_daemon.preemption.methods.requeue import RequeueMethod
 from omfs_daemon.preemption.methods.suspend import SuspendMethod
 
@@ -29,9 +30,9 @@ class NotInstalledMethod(RequeueMethod):
         return [*super().resume(seen, cpus_free), *SuspendMethod().resume(seen, cpus_free)]
 
 
-_MISSING = NotInstalledMethod()
+_MISSING, _ENDS = NotInstalledMethod(), EndsMethod()
 
 
 def method_named(methods: Mapping[str, PreemptMethod], name: str) -> PreemptMethod:
     """The method with that name, or a stand-in if it is not installed."""
-    return methods.get(name, _MISSING)
+    return _ENDS if name == ENDS.name else methods.get(name, _MISSING)

@@ -38,6 +38,7 @@ class Cluster:
             keeps_account_order=False,
             own_jobs_give_way=False,
             fair_set_searches=0,
+            leaves_ending=False,
         )
         machine = scenario.machine
         count = machine.nodes or 1
