@@ -1,6 +1,6 @@
 """Build omfs-run and omfs-node, each one file for nodes that have nothing but Python 3.6 or later.
 
-python3 deploy/zipapps.py [DIRECTORY]     DIRECTORY: build/ if not given
+python3 deploy/zipapps.py [DIRECTORY [INTERPRETER]]     build/ and "/usr/bin/env python3" if not given
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PACKAGE = ROOT / "omfs_daemon"
 PROGRAMS = {"omfs-run": "omfs_run", "omfs-node": "omfs_node"}
 
 
-def build(name: str, directory: Path) -> Path:
+def build(name: str, directory: Path, interpreter: str = "/usr/bin/env python3") -> Path:
     """Make one program; it is renamed into place, as an older one may be running."""
     part = PACKAGE / PROGRAMS[name]
     with tempfile.TemporaryDirectory(dir=directory) as temporary:
@@ -30,9 +30,7 @@ def build(name: str, directory: Path) -> Path:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy.write_bytes(source.read_bytes())
         made = Path(temporary) / name
-        zipapp.create_archive(
-            tree, made, "/usr/bin/env python3", f"{PACKAGE.name}.{part.name}.main:run", compressed=True
-        )
+        zipapp.create_archive(tree, made, interpreter, f"{PACKAGE.name}.{part.name}.main:run", compressed=True)
         made.chmod(0o755)
         made.replace(directory / name)
     return directory / name
@@ -49,7 +47,7 @@ def main() -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name, part in PROGRAMS.items():
         if (PACKAGE / part / "main.py").exists():
-            print(build(name, directory))
+            print(build(name, directory, *sys.argv[2:3]))
         else:
             print(f"{name}: not made, there is no {PACKAGE.name}/{part}/main.py", file=sys.stderr)
 

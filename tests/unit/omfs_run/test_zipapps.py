@@ -39,6 +39,12 @@ def test_the_file_has_omfs_run_and_nothing_else(program: Path) -> None:
     assert folders == {".", "omfs_daemon", "omfs_daemon/protocol", package, f"{package}/store"} | drivers
 
 
+def test_it_runs_with_the_interpreter_that_a_package_names(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    done = run(build("omfs-run", tmp_path, "/usr/bin/python3 -I"), "--help", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 0 and done.stdout.startswith("usage: omfs-run")
+
+
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 9", 9), ("kill -KILL $$", 137)])
 def test_outside_slurm_it_runs_the_program_and_reports_it(program: Path, script: str, code: int) -> None:
     done = run(program, "sh", "-c", script)
