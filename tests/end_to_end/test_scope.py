@@ -69,7 +69,7 @@ def test_a_job_out_of_scope_is_as_without_omfsd(site: Daemon) -> None:
     assert not orders_for(site, strangers)
     status = site.ask("status")
     assert (status["scope"], status["not_in_scope"]) == ("partitions main", 4)
-    assert site.ask("why", job=str(waiting[0]))["now"].startswith("not in scope")
+    assert site.why(waiting[0])["now"].startswith("not in scope")
     assert {row["account"]: row["used"] for row in status["accounts"]}["bio"] == 4
 
 
