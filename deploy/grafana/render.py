@@ -29,6 +29,8 @@ POINTS = 150
 COLORS = 64
 _WIDTH, _LINE, _DOTS = 13.0, 0.34, 88  # inches, inches for a line of the grid, dots per inch
 _MOST_NAMES = 8
+_WITH_SECONDS = 1200.0
+"""Seconds; the times of shorter pictures have seconds."""
 _SCALES: Mapping[str, Sequence[tuple[float, str]]] = {
     "bytes": ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")),
     "Bps": ((10**9, "GB/s"), (10**6, "MB/s"), (10**3, "kB/s"), (1, "B/s")),
@@ -46,7 +48,8 @@ def with_unit(value: float, unit: str) -> str:
         return f"{max(0.0, time.time() - value / 1000):.0f} s ago"
     scales = _SCALES.get(unit, ((1, ""),))
     size, name = next(((size, name) for size, name in scales if abs(value) >= size), scales[-1])
-    return f"{value / size:.3g} {name}".strip()
+    number = f"{value / size:,.0f}" if value / size >= 100 else f"{value / size:.3g}"
+    return f"{number} {name}".strip()
 
 
 def legend(template: str, labels: Mapping[str, str]) -> str:
@@ -78,6 +81,8 @@ def draw(server: str, dashboard: Mapping[str, Any], account: str, start: float, 
         (_draw_graph if is_graph else _draw_number)(axes, panel, answers)
         if is_graph:
             axes.set_xlim(datetime.fromtimestamp(start), datetime.fromtimestamp(end))
+            is_short = end - start < _WITH_SECONDS
+            axes.xaxis.set_major_formatter(mpl.dates.DateFormatter("%H:%M:%S" if is_short else "%H:%M"))
     return figure
 
 
@@ -91,8 +96,7 @@ def _draw_graph(axes: Axes, panel: Mapping[str, Any], answers: Answers) -> None:
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(mpl.ticker.MaxNLocator(4))
     axes.yaxis.set_major_formatter(lambda value, _: with_unit(value, unit))
-    axes.xaxis.set_major_locator(mpl.dates.AutoDateLocator(maxticks=5))
-    axes.xaxis.set_major_formatter(mpl.dates.DateFormatter("%H:%M"))
+    axes.xaxis.set_major_locator(mpl.dates.AutoDateLocator(minticks=2, maxticks=5))
     axes.tick_params(labelsize=6)
     axes.grid(lw=0.3)
     handles, names = axes.get_legend_handles_labels()

@@ -12,8 +12,9 @@ from omfs_daemon.preemption.records import PaidCost
 from omfs_daemon.preemption.state import State
 
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-_LOST_SECONDS = (1, 10, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 3 * 86400)
-_BYTES = tuple(1 << power for power in range(20, 45, 2))  # 1 MiB to 16 TiB
+# Most methods lose, or move, nothing: a bucket of its own, so that quantiles say so.
+_LOST_SECONDS = (0, 1, 10, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 3 * 86400)
+_BYTES = (0, *(1 << power for power in range(20, 45, 2)))  # 1 MiB to 16 TiB
 
 
 class PreemptionMetrics:

@@ -23,6 +23,7 @@ from tests.support.waiting import LIMIT
         (2e6, "Bps", "2 MB/s"),
         (0.5, "percentunit", "50 %"),
         (12, "short", "12"),
+        (20000, "short", "20,000"),
     ],
 )
 def test_values_have_their_units(value: float, unit: str, text: str) -> None:
