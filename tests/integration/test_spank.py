@@ -109,6 +109,7 @@ def ours(lines: list[str]) -> set[str]:
 def test_installs_its_files_and_no_others(root: Path) -> None:
     files = {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()}
     assert files == {
+        "usr/lib/omfs/omfs_coordinator.so",
         "usr/lib/omfs/omfs_spank.so",
         "usr/libexec/omfs/epilog_slurmctld",
         "etc/slurm/plugstack.conf.d/omfs.conf",
@@ -134,7 +135,8 @@ def test_keeps_a_job_submit_script_of_the_sites(directory: Path, tmp_path: Path)
 
 def test_builds_the_helper_for_criu_too_and_cleans_up(tmp_path: Path) -> None:
     made(f"BUILD={tmp_path}")
-    assert {path.name for path in tmp_path.iterdir()} == {"omfs_spank.so", "omfs-criu", "omfs-criu-attach"}
+    made_files = {"omfs_coordinator.so", "omfs_spank.so", "omfs-criu", "omfs-criu-attach"}
+    assert {path.name for path in tmp_path.iterdir()} == made_files
     made("clean", f"BUILD={tmp_path}")
     assert list(tmp_path.iterdir()) == []
 

@@ -1,6 +1,6 @@
 """The coordinator of a run, a child of ours, and what it reports.
 
-It listens on every address without authentication, so another user may tell it to kill the program. What DMTCP kills
+Without our library it listens on every address and obeys any user, who may tell it to kill the program. What it kills
 ends with exit code 0, as if it had succeeded. But the coordinator, which does one thing at a time, logs a line before
 it kills anything and before it begins a checkpoint. We read these lines from a pipe: a full disk loses none of them,
 and nobody can remove one. A line that a user forges (as the name of a program) makes us trust less, never more.
@@ -17,6 +17,7 @@ from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import read_port
 from omfs_daemon.omfs_run.drivers.driver import CannotStart
 
 _PORT_SECONDS = 30.0
+_LIBRARIES = ("/usr/local/lib/omfs", "/usr/lib/omfs")  # where ``make -C plugins install`` and the package put it
 _POLL = 0.02
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which fcntl names only since Python 3.10
 _PIPE_SIZE = 1 << 20
@@ -96,6 +97,17 @@ class OwnCoordinator:
         return "".join(char if char.isprintable() else "?" for char in lines[-1]) if lines else "no message"
 
 
+def closed_to_others(environment: Dict[str, str]) -> Dict[str, str]:
+    """``environment`` with the library that closes the coordinator to other users, where it is installed."""
+    given = environment.get("OMFS_LIB")
+    for directory in [given] if given else _LIBRARIES:
+        library = os.path.join(directory, "omfs_coordinator.so")
+        if os.path.isfile(library):
+            others = environment.get("LD_PRELOAD", "")
+            return dict(environment, LD_PRELOAD="{}:{}".format(library, others) if others else library)
+    return environment
+
+
 def start_own(
     tool: str, port_file: str, environment: Dict[str, str], directory: str, clock: Clock, sleep: Sleep
 ) -> OwnCoordinator:
@@ -119,7 +131,7 @@ def start_own(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=write,
-            env=environment,
+            env=closed_to_others(environment),
             cwd=directory,
             start_new_session=True,
         )

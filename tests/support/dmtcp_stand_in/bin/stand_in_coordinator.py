@@ -61,7 +61,10 @@ class Coordinator:
                 return 0
             for key, _ in self.selector.select(timeout):
                 if key.fileobj is self.listening:
-                    channel, _ = self.listening.accept()
+                    try:
+                        channel, _ = self.listening.accept()
+                    except OSError:  # as the real one: it waits for the next
+                        continue
                     self.buffers[channel] = b""
                     self.selector.register(channel, selectors.EVENT_READ)
                 else:
