@@ -34,7 +34,7 @@ problems() {
     [ "$free" -ge "$needed_mb" ] || echo "$free MB of memory are available, $needed_mb MB are needed"
     taken=$(ip -4 -o route show root "$network.0/24" type unicast | head -n 1)
     [ -n "$taken" ] || taken=$(ip -4 -o route show match "$network.1" type unicast | grep -v '^default' | head -n 1)
-    [ -z "$taken" ] || echo "the network $network.0/24 is taken here ($taken): choose another with OMFS_NETWORK=172.30.87"
+    [ -z "$taken" ] || echo "the network $network.0/24 is taken here ($taken): choose another with OMFS_NETWORK"
     port=${OMFS_PROMETHEUS_PORT:-9090}
     ! port_is_taken "$port" || echo "port $port is taken here: choose another with OMFS_PROMETHEUS_PORT"
     case ",${COMPOSE_PROFILES:-}," in
