@@ -117,11 +117,14 @@ def _accounts(config: Config, gateway: Gateway) -> Finding:
 
 def _scope(config: Config, gateway: Gateway, nodes: Sequence[Node], client: Client) -> list[Finding]:
     """What the scope names, and what it cannot guarantee."""
+    scope = scope_of(config)
+    if scope.is_everything:
+        return []
     try:
         partitions, rows = gateway.partitions(), gateway.accounts()
     except GatewayError:
         return []  # what Slurm does not answer is reported already
-    return scope_findings(scope_of(config), partitions, nodes, rows, _entitlements(config, client))
+    return scope_findings(scope, partitions, nodes, rows, _entitlements(config, client))
 
 
 def _facts(config: Config, settings: SlurmSettings, plug_in: Mapping[str, str], client: Client) -> SiteFacts:

@@ -71,6 +71,8 @@ STATUS: StatusView = {
     "held": 2,
     "set_aside": 101,
     "set_aside_jobs": [{"job": "17", "user": "eve", "why": HOSTILE}],
+    "scope": "partitions main",
+    "not_in_scope": 3,
     "entitlements_source": "configuration file",
 }
 PLAN: PlanView = {

@@ -21,6 +21,9 @@ SITE = parse_config(
 poll_seconds = 6
 [daemon]
 run_dir = "/run/other"
+[scope]
+partitions = ["scratch", "main"]
+accounts = ["weather"]
 [policy]
 min_runtime_max_seconds = 90.5
 [[class]]
@@ -50,6 +53,8 @@ def test_the_settings_follow_the_configuration() -> None:
         "daemon_uid": "998",
         "privileged_uids": "0,998",
         "operator_uids": "7,8",
+        "scope_partitions": "main,scratch",
+        "scope_accounts": "weather",
         "methods": "requeue,suspend,dmtcp,criu,application,pageout,ve_swap",
         "min_runtime_max": "90",
         "node_licenses": "ve_{node}",
