@@ -36,7 +36,7 @@ SlurmdParameters=config_overrides
 RequeueExitHold=101-109
 JobFileAppend=1
 ReturnToService=2
-KillWait=10
+KillWait=20
 NodeName=head CPUs=4
 PartitionName=normal Nodes=ALL Default=YES
 PartitionName=urgent Nodes=ALL
