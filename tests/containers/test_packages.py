@@ -1,4 +1,4 @@
-"""The Debian packages: built, checked by lintian, and installed in a container."""
+"""The Debian packages: built, checked by lintian, installed, upgraded, removed, and purged in a container."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.support.amounts import is_soak
 from tests.support.package_host import ROOT, PackageHost, bare_debian, build_packages, engine, make_image
 
 SUITES = ("bookworm", "trixie") if is_soak() else ("bookworm",)
+STATE = "/var/lib/omfs/audit.jsonl"
+CONFIGURATION = "/etc/omfs/omfs.toml"
 
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("packages"), pytest.mark.timeout(3600)]
 
@@ -86,11 +88,25 @@ def test_a_file_with_another_hash_is_refused(image: str, tmp_path: Path) -> None
     assert not list((tmp_path / "packages").glob("*.deb"))
 
 
-def test_the_daemon_is_installed(host: PackageHost) -> None:
+def test_the_daemon_is_installed_upgraded_removed_and_purged(host: PackageHost) -> None:
     old = lower_version(host, "omfs-daemon")
     host.apt(f"install {old} man-db bash-completion")
     assert version(host, "omfs-daemon").startswith("0~")
     _check_daemon(host)
+
+    host.run(f"omfs config default >{CONFIGURATION} && echo '{{}}' >{STATE}")
+    host.apt("install /omfs-daemon.deb")
+    assert version(host, "omfs-daemon").startswith(__version__)
+    assert host.run(f"cat {STATE}") == "{}\n"
+    host.run("omfs config check")
+    _check_daemon(host)
+
+    host.apt("remove omfs-daemon")
+    assert host.fails("command -v omfs") and host.fails("test -e /usr/lib/omfs/venv/lib")
+    host.run(f"test -e {STATE} && test -e {CONFIGURATION}")
+
+    host.apt("purge omfs-daemon")
+    assert host.run("find /etc/omfs /var/lib/omfs /var/log/omfs /run/omfs /usr/lib/omfs 2>/dev/null || true") == ""
 
 
 def _check_daemon(host: PackageHost) -> None:
@@ -113,6 +129,8 @@ def _check_daemon(host: PackageHost) -> None:
     assert units and all(f"/systemd/system/{unit}\n" in installed for unit in units)
     assert host.fails("ls /etc/systemd/system/*/omfs* /etc/systemd/system/omfs*")
     assert "omfsd" not in processes(host)
+    assert host.run("stat -c '%U %a' /var/lib/omfs").split() == ["omfs", "700"]
+    assert "nologin" in host.run("getent passwd omfs")
 
 
 def test_the_node_package_is_installed_upgraded_and_purged(host: PackageHost) -> None:
