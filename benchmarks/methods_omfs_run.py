@@ -124,6 +124,10 @@ class Criu(InJob):
             raise RuntimeError(f"criu {words[0]}: exit {done.returncode}: {' | '.join(said)}")
 
 
+FIXED = ("setarch", "--addr-no-randomize")
+"""Programs whose heap grows do not restart under DMTCP without it."""
+
+
 class Dmtcp(InJob):
     """DMTCP where it is installed, else the stand-in that the tests use, which writes images of the same size."""
 
@@ -158,7 +162,7 @@ class Dmtcp(InJob):
         common_words = ["--new-coordinator", "--port-file", str(directory / "port"), "--ckptdir", str(images)]
         common_words += ["-i", "0", "-q"]
         tool = self._bin / "dmtcp_launch"
-        words = [str(tool), "--coord-port", "0", *common_words, *self.place.program(size, directory)]
+        words = [*FIXED, str(tool), "--coord-port", "0", *common_words, *self.place.program(size, directory)]
         program = common.start(words, directory, variables)
         try:
             common.until_up(directory)
@@ -175,7 +179,7 @@ class Dmtcp(InJob):
             begun = time.perf_counter()
             paths = [str(path) for path in images.glob("*.dmtcp")]
             program = common.start(
-                [str(self._bin / "dmtcp_restart"), "-p", "0", *common_words, *paths], directory, variables
+                [*FIXED, str(self._bin / "dmtcp_restart"), "-p", "0", *common_words, *paths], directory, variables
             )
             common.until(lambda: self._is_running(directory, variables), "the restart")
             back = time.perf_counter() - begun
