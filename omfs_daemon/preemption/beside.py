@@ -85,8 +85,8 @@ def _beside(
 ) -> Effects:
     """The preemption beside a slow one, if there is one that takes less time than is ``left``."""
     waiting = observation.job(slow.preemptor.ref)
-    if waiting is None or waiting.state is not JobState.PENDING:
-        return Effects()
+    if waiting is None or waiting.state is not JobState.PENDING or waiting.licenses:
+        return Effects()  # licenses that it requests come from the present victims
     job = as_requested(waiting, state.owned.get(slow.preemptor.ref, {}))
     planned = _planned(slow, job, state, snapshot, now, settings, conditions)
     if planned is None or planned[1] >= left:
