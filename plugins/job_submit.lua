@@ -12,7 +12,7 @@
 -- Marks in AdminComment say whose hold it is (docs/plugins.md). An order of omfsd's is carried out only if the job has
 -- the mark that omfsd has seen. An administrator's hold or release replaces the mark.
 --
--- The options of plugins/spank (--omfs-method, --omfs-min-runtime) are written into the job's comment; users may as
+-- The options of plugins/spank (--omfs-method, --omfs-min-runtime, --omfs-bound) are written into the job's comment; users may as
 -- well write them there themselves.
 --
 -- Settings: "omfs_job_submit.conf" beside this file, lines "name = value", read at every submit. `omfs config
@@ -23,6 +23,7 @@
 --   max_age           = 10                    seconds after which omfsd counts as gone
 --   class_1           = partition=a,b;qos=c;account=d;methods=requeue,suspend;default=requeue
 --   class_2           = qos=urgent;account=weather;urgent=yes
+--   class_3           = qos=beamline;urgent=yes;bound=1.5   (a real-time class: the slowdown that it promises)
 --                                             classes in order: the first counts that matches all partitions of a
 --                                             job, its QOS and its account; what is left out matches every job
 --   scope_partitions  =                       omfsd and this script leave jobs of all others alone; by default all are
@@ -57,11 +58,12 @@ local JOB_SHARED_NONE = 0 -- slurm.h: --exclusive
 local HELD, RELEASED, STOPPING = "omfs:held", "omfs:rel", "omfs:stopping"
 local ADMIN_HELD, ADMIN_RELEASED = "adm:held", "adm:rel"
 local GATE = HELD .. ":0"
-local METHOD, MIN_RUNTIME = "omfs:method=", "omfs:min_runtime=" -- keys in the comment, and the values they take
-local VALUES = { [METHOD] = "[a-z0-9_,]+", [MIN_RUNTIME] = "%d+" }
-local OPTIONS = { { "OMFS_METHOD", METHOD }, { "OMFS_MIN_RUNTIME", MIN_RUNTIME } } -- plugins/spank/omfs_spank.c
+local METHOD, MIN_RUNTIME, BOUND = "omfs:method=", "omfs:min_runtime=", "omfs:bound=" -- keys in the comment,
+local VALUES = { [METHOD] = "[a-z0-9_,]+", [MIN_RUNTIME] = "%d+", [BOUND] = "%d+%.?%d*" } -- and the values they take
+local OPTIONS = { { "OMFS_METHOD", METHOD }, { "OMFS_MIN_RUNTIME", MIN_RUNTIME }, { "OMFS_BOUND", BOUND } } -- plugins/spank
 local LOSES_WORK = "requeue" -- omfs_daemon/preemption/methods/requeue.py
 local NEEDS_SCRIPT = "requeue,dmtcp,criu,application" -- Slurm requeues batch jobs only, and omfs-run works in them only
+local NEEDS_ONE_NODE = "dmtcp,criu" -- omfs_daemon/preemption/methods/checkpoint.py
 -- Slurm refuses an AdminComment in an owner's update, so an owner's release is recorded in the job's comment.
 local WAIT = "omfs:wait"
 
@@ -223,6 +225,11 @@ local function class_of(conf, job)
   return { methods = conf.methods }
 end
 
+-- Whether the job certainly gets more than one node. One that leaves their number open may, too: omfsd sees that later.
+local function spans_nodes(job)
+  return type(job.min_nodes) == "number" and job.min_nodes > 1 and job.min_nodes < NO_VAL
+end
+
 -- Whether omfsd may preempt a job of this class. requeues: Slurm would requeue it (no --no-requeue).
 local function is_preemptible(class, job, requeues)
   local chosen = value_of(job.comment, METHOD) or class.default
@@ -230,7 +237,8 @@ local function is_preemptible(class, job, requeues)
     return false
   end
   for name in names(chosen) do
-    if listed(class.methods or "", name) and (requeues or name ~= LOSES_WORK) then
+    local survives = (requeues or name ~= LOSES_WORK) and not (spans_nodes(job) and listed(NEEDS_ONE_NODE, name))
+    if survives and listed(class.methods or "", name) then
       return true
     end
   end
@@ -685,13 +693,17 @@ local function take_options(job)
   return contradiction
 end
 
+local function word_of(class)
+  return class.bound and "real-time" or "urgent"
+end
+
 local function asks_in_vain_for_urgency(conf, job)
   for _, class in ipairs(classes(conf)) do
     local asked = (class.partition or "") ~= "" or (class.qos or "") ~= ""
     if class.urgent and asked and not fits(class.account, job.account) then
       if fits_partitions(class, job.partition) and fits(class.qos, job.qos) and not class_of(conf, job).urgent then
         local named = job.account and "this is one of " .. job.account or "this one names no account"
-        return string.format("urgent jobs are for the accounts %s; %s", class.account, named)
+        return string.format("%s jobs are for the accounts %s; %s", word_of(class), class.account, named)
       end
     end
   end
@@ -705,7 +717,7 @@ local function wrong_methods(class, job)
   elseif chosen == "" then
     return METHOD .. "NAME[,NAME...] must stand once in the comment, with names of a-z, 0-9 and _", true
   elseif class.urgent then
-    return METHOD .. chosen .. " has no effect: urgent jobs are not preempted", false
+    return METHOD .. chosen .. " has no effect: " .. word_of(class) .. " jobs are not preempted", false
   end
   for name in names(chosen) do
     if not listed(class.methods or "", name) then
@@ -714,6 +726,8 @@ local function wrong_methods(class, job)
       wrong[#wrong + 1] = name .. " is for batch jobs"
     elseif not job.requeues and name == LOSES_WORK then
       wrong[#wrong + 1] = name .. " needs a job without --no-requeue"
+    elseif spans_nodes(job) and listed(NEEDS_ONE_NODE, name) then
+      wrong[#wrong + 1] = name .. " works on one node only"
     else
       left = true
     end
@@ -734,6 +748,20 @@ local function wrong_min_runtime(conf, comment)
   end
 end
 
+-- A looser bound than that of its real-time class is all that a job may ask for (omfs:bound=NUMBER).
+local function wrong_bound(class, comment)
+  local asked, promised = value_of(comment, BOUND), tonumber(class.bound)
+  if asked == nil then
+    return nil
+  elseif not promised then
+    return BOUND .. asked .. " is for jobs of real-time classes; this one is of none"
+  end
+  local whole, part = asked:match("^(%d+)%.?(%d*)$") -- as omfsd reads it, at most six digits before and after the point
+  if not whole or #whole > 6 or #part > 6 or asked:sub(-1) == "." or tonumber(asked) < promised then
+    return string.format("%sNUMBER must stand once in the comment, with a number of at least %s", BOUND, class.bound)
+  end
+end
+
 local function log_to_user(text)
   slurm.log_user("%s", "omfs: " .. text)
 end
@@ -741,8 +769,10 @@ end
 -- The error for a job that cannot be honored, which is explained to its user; nil if it can.
 local function refused(conf, job, contradiction)
   local vain = asks_in_vain_for_urgency(conf, job)
-  local methods, none_left = wrong_methods(class_of(conf, job), job)
-  local wrong = contradiction or none_left and methods or wrong_min_runtime(conf, job.comment)
+  local class = class_of(conf, job)
+  local methods, none_left = wrong_methods(class, job)
+  local wrong = contradiction or none_left and methods
+  wrong = wrong or wrong_min_runtime(conf, job.comment) or wrong_bound(class, job.comment)
   if vain or wrong or methods then
     log_to_user(vain or wrong or methods)
   end
@@ -768,7 +798,7 @@ end
 
 -- Whether omfsd's root process asks by this request if Slurm would start a job of this owner (slurm/question.py). The
 -- nonce is good once; the copy is ranked before all other jobs, for else Slurm would not say.
-local FIRST = 2147483648 - 1500000000 -- slurm.h: NICE_OFFSET; beyond every band of omfsd's
+local FIRST = 2147483648 - 1750000000 -- slurm.h: NICE_OFFSET; beyond every band of omfsd's
 local function takes_question(conf, job, uid)
   local nonce = (job.wckey or ""):match("^omfs:(%x+)$")
   if not nonce then
@@ -816,6 +846,7 @@ local function submit(job, partitions, conf, living)
     qos = job.qos or job.default_qos,
     licenses = job.licenses,
     nodes = job.req_nodes,
+    min_nodes = job.min_nodes,
     script = job.script ~= nil,
     requeues = job.requeue ~= 0,
   }
@@ -840,9 +871,14 @@ end
 
 -- omfs-run rewrites the comment too: what stood there before stays right.
 local function asks_too_much(conf, change, job)
-  return change.comment ~= nil
-    and value_of(change.comment, MIN_RUNTIME) ~= value_of(job.comment, MIN_RUNTIME)
-    and wrong_min_runtime(conf, change.comment) ~= nil
+  local function is_new(key)
+    return value_of(change.comment, key) ~= value_of(job.comment, key)
+  end
+  if change.comment == nil then
+    return false
+  end
+  return is_new(MIN_RUNTIME) and wrong_min_runtime(conf, change.comment) ~= nil
+    or is_new(BOUND) and wrong_bound(class_of(conf, job), change.comment) ~= nil
 end
 
 -- Whether an owner's change of a job that is marked as ours would move it, raise it or change how it can be preempted.
@@ -891,6 +927,7 @@ local function after(change, job)
     account = change.account or job.account,
     qos = change.qos or job.qos,
     licenses = change.licenses or job.licenses,
+    min_nodes = number_of(change.min_nodes) or job.min_nodes,
   }
 end
 

@@ -31,6 +31,8 @@ class RunOptions(NamedTuple):
     number: int
     within: float
     fresh_if_lost: bool
+    may_lose_statuses: bool = False
+    rehearses: bool = False
 
 
 class _Parser(argparse.ArgumentParser):
@@ -58,6 +60,18 @@ def make_parser() -> argparse.ArgumentParser:
         help="requests a checkpoint from a program under method application (USR1)",
     )
     parser.add_argument("--if-lost", choices=("hold", "fresh"), default="hold", help="if no checkpoint can be used")
+    parser.add_argument(
+        "--without-child-statuses",
+        action="store_true",
+        help="under dmtcp without omfs_children.so, checkpoint several processes all the same: exit statuses of"
+        " children may be lost",
+    )
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="under dmtcp, a checkpoint counts only after a copy of it was restarted up to where the program would go"
+        " on; needs memory for both",
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="PROGRAM [ARGUMENT]...")
     return parser
 
@@ -72,7 +86,16 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
     method = found.method or environment.get("OMFS_METHOD") or None
     if method is not None and method not in driver_table.NAMES:
         raise Misused("OMFS_METHOD={}: must be one of {}".format(method, _NAMES))
-    return RunOptions(command, method, found.directory, int(found.signal), found.within, found.if_lost == "fresh")
+    return RunOptions(
+        command,
+        method,
+        found.directory,
+        int(found.signal),
+        found.within,
+        found.if_lost == "fresh",
+        found.without_child_statuses,
+        found.rehearse,
+    )
 
 
 def checkpoint_directory(options: RunOptions, environment: Mapping[str, str], job: str) -> str:

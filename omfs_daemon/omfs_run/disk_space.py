@@ -4,9 +4,8 @@ import errno
 import os
 
 from omfs_daemon.omfs_run.drivers import processes
-from omfs_daemon.omfs_run.drivers.driver import CannotStop
+from omfs_daemon.omfs_run.drivers.driver import PER_PROCESS, CannotStop
 
-PER_PROCESS = 25 * 1000 * 1000  # bytes that the tool adds to the memory
 MARGIN = 64 * 1000 * 1000
 
 _TRIAL = ".omfs-trial"

@@ -11,6 +11,7 @@ _TABLE = {
     "criu": ("omfs_daemon.omfs_run.drivers.criu.criu_driver", "Criu"),
 }
 NAMES = (*_TABLE, Application.name)
+ONE_NODE = frozenset(_TABLE)  # tools that see only the processes of their own node
 
 
 def load_driver(name: str) -> Driver:
@@ -24,6 +25,8 @@ def load_driver(name: str) -> Driver:
     return driver
 
 
-def first_known(names: Sequence[str]) -> Optional[str]:
-    """The first method that has a driver; others (requeue, suspend) need no omfs-run."""
-    return next((name for name in names if name in NAMES), None)
+def first_known(names: Sequence[str], nodes: int = 1) -> Optional[str]:
+    """The first method that has a driver, if there is one that works on so many nodes; requeue, suspend need none."""
+    known = [name for name in names if name in NAMES]
+    suitable = [name for name in known if nodes == 1 or name not in ONE_NODE]
+    return next(iter(suitable or known), None)

@@ -47,7 +47,7 @@ def flow(argv: Sequence[str], inbox: Inbox) -> int:
         message(str(error))
         return MISUSED
     comment = _comment(job, _TRIES if options.method is None else 1)
-    method = options.method or driver_table.first_known(job_comment.methods_in_comment(comment or ""))
+    method = options.method or driver_table.first_known(job_comment.methods_in_comment(comment or ""), job.nodes)
     if method is None and comment is not None:
         if job_comment.METHOD_KEY in comment and not job_comment.methods_in_comment(comment):
             message("the job's comment needs omfs:method=NAME[,NAME...]: the program runs without checkpoints")
@@ -115,6 +115,9 @@ def _with_checkpoints(
         return plain(options.command, inbox)
     try:
         driver = _driver(method, options, environment, job.restarts)
+        if job.nodes > 1 and method in driver_table.ONE_NODE and not checkpoints:  # those have the whole program
+            text = "the job has {} nodes, and it works on one (sbatch --nodes=1)".format(job.nodes)
+            raise CannotStart("several_nodes", text)
         store.verify_ahead()
         tool = driver.version()
         # Programs that write their own checkpoints create their mark file from any node.
@@ -159,9 +162,16 @@ def _method(store: Generations, requested: Optional[str]) -> Tuple[Optional[str]
 
 
 def _driver(method: str, options: RunOptions, environment: Mapping[str, str], restarts: int) -> Driver:
+    driver: Driver
     if method == Application.name:
-        return Application(options.number, options.command, environment, restarts)
-    return driver_table.load_driver(method)
+        driver = Application(options.number, options.command, environment, restarts)
+    else:
+        driver = driver_table.load_driver(method)
+    if options.rehearses:
+        driver.rehearse_checkpoints()
+    if options.may_lose_statuses:
+        driver.accept_lost_statuses()
+    return driver
 
 
 def _was_stopped(comment: str, restarts: int) -> bool:

@@ -38,6 +38,8 @@ class SlurmJob:
         self.uid = environment.get("SLURM_JOB_UID", "")
         count = environment.get("SLURM_RESTART_COUNT", "")
         self.restarts = int(count) if count.isdigit() else 0
+        nodes = environment.get("SLURM_JOB_NUM_NODES", "")
+        self.nodes = int(nodes) if nodes.isdigit() else 1
         self.reference = self.number
         if environment.get("SLURM_ARRAY_JOB_ID") and environment.get("SLURM_ARRAY_TASK_ID"):
             self.reference = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format(**dict(environment))

@@ -1,12 +1,12 @@
 /*
  * Options of omfs-daemon for sbatch, salloc and srun: how a job can be preempted, where its checkpoints are, how long
- * it runs before it may be preempted (docs/plugins.md). Checked at submit, shown in --help, and passed on:
+ * it runs before it may be preempted, what slowdown is enough for a real-time job (docs/plugins.md). Checked at submit, shown in --help, and passed on:
  *
  *   to omfs-run       OMFS_METHOD (the first that it knows) and OMFS_CKPT_DIR in the job's environment
  *   to the daemon     through the "job control environment" of SPANK, which job_submit.lua reads and puts into the
- *                     job's comment as omfs:method=... and omfs:min_runtime=SECONDS
+ *                     job's comment as omfs:method=..., omfs:min_runtime=SECONDS and omfs:bound=NUMBER
  *
- * job_submit.lua checks which methods the site offers, and how long a job may ask for. Users can write the comment and
+ * job_submit.lua checks which methods the site offers, how long a job may ask for, and that its bound is a loose one. Users can write the comment and
  * the environment by hand as well, so no option gives more than that. Without an option nothing is changed. Nothing in
  * here ends a job or a step: on the node, wrong values are ignored.
  */
@@ -20,16 +20,17 @@
 
 SPANK_PLUGIN(omfs, 1)
 
-enum { METHOD, CKPT_DIR, MIN_RUNTIME, OPTIONS };
+enum { METHOD, CKPT_DIR, MIN_RUNTIME, BOUND, OPTIONS };
 
 /* Methods of omfs-run (NAMES in omfs_daemon/omfs_run/driver_table.py); the others need nothing inside the job. */
 static const char *const LAUNCHED[] = { "dmtcp", "criu", "application" };
 
 #define LONGEST_METHODS 255 /* bytes of a list of methods */
 #define LONGEST_NUMBER 8    /* digits of a number in a time: sums stay far below what fits */
+#define MOST_DIGITS 6       /* of a slowdown, before and after the point */
 #define CONTROL "SLURM_SPANK_" /* before the name of what is in the job control environment, in a batch job's */
 
-static const char *const VARIABLES[OPTIONS] = { "OMFS_METHOD", "OMFS_CKPT_DIR", "OMFS_MIN_RUNTIME" };
+static const char *const VARIABLES[OPTIONS] = { "OMFS_METHOD", "OMFS_CKPT_DIR", "OMFS_MIN_RUNTIME", "OMFS_BOUND" };
 
 /* The user's values, checked; the time in seconds. */
 static char *given[OPTIONS];
@@ -111,6 +112,20 @@ static long long seconds_of(const char *text)
 	return 60 * parts[0] + parts[1];
 }
 
+/* A number of at least 1 in plain digits, as omfsd reads it (omfs_daemon/protocol/job_comment.py). */
+static bool is_slowdown(const char *text)
+{
+	size_t whole = strspn(text, "0123456789"), part;
+
+	if (whole == 0 || whole > MOST_DIGITS)
+		return false;
+	if (text[whole] == '\0')
+		return strspn(text, "0") < whole;
+	part = strspn(text + whole + 1, "0123456789");
+	return text[whole] == '.' && part > 0 && part <= MOST_DIGITS && text[whole + 1 + part] == '\0' &&
+	       strspn(text, "0") < whole;
+}
+
 /* Keeps a valid value in "given"; false for an invalid one (see ALLOWED). */
 static bool take(int option, const char *text)
 {
@@ -123,6 +138,10 @@ static bool take(int option, const char *text)
 		break;
 	case CKPT_DIR:
 		if (!is_directory_name(text))
+			return false;
+		break;
+	case BOUND:
+		if (!is_slowdown(text))
 			return false;
 		break;
 	case MIN_RUNTIME: {
@@ -151,6 +170,8 @@ static struct spank_option options[OPTIONS] = {
 	  "absolute directory below which omfs-run keeps the job's checkpoints", 1, CKPT_DIR, option_given },
 	{ "omfs-min-runtime", "TIME",
 	  "run at least so long before being preempted (as --time)", 1, MIN_RUNTIME, option_given },
+	{ "omfs-bound", "NUMBER",
+	  "the slowdown that is enough for a real-time job, if more than its class promises", 1, BOUND, option_given },
 };
 
 static const char *const ALLOWED[OPTIONS] = {
@@ -158,6 +179,7 @@ static const char *const ALLOWED[OPTIONS] = {
 	"must be an absolute path without control characters",
 	"must be a time above 0: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes or "
 	"days-hours:minutes:seconds",
+	"must be a number of at least 1, with at most six digits before and after the point",
 };
 
 static int option_given(int option, const char *argument, int remote)
@@ -234,7 +256,7 @@ static void set_environment(spank_t spank)
 		const char *value;
 
 		snprintf(name, sizeof(name), CONTROL "%s", VARIABLES[option]);
-		if (given[option] == NULL && option != MIN_RUNTIME &&
+		if (given[option] == NULL && option != MIN_RUNTIME && option != BOUND &&
 		    spank_getenv(spank, name, text, sizeof(text)) == ESPANK_SUCCESS)
 			(void)take(option, text);
 		if (given[option] == NULL)

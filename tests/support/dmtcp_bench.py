@@ -1,6 +1,7 @@
 """A driver for DMTCP and what is started with it.
 
-The stand-in imitates two releases; the real DMTCP is used as well when it is on the PATH.
+The stand-in imitates two releases; the real DMTCP is used as well where the environment's OMFS_DMTCP is its prefix, or
+when it is on the PATH.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from omfs_daemon.omfs_run.drivers.driver import Image
 from tests.support.dmtcp_stand_in import PROGRAMS, install
 from tests.support.waiting import LIMIT, wait_until
 
-REAL = shutil.which("dmtcp_launch")
+_PREFIX = os.environ.get("OMFS_DMTCP")
+REAL = shutil.which("dmtcp_launch", path=f"{_PREFIX}/bin" if _PREFIX else None)
 STAND_INS = ["4.2.0", "5.0"]
 # The interpreter itself: a wrapper script in front of it would be checkpointed too.
 PYTHON = os.path.realpath(sys.executable)
@@ -114,7 +116,9 @@ def make(place: Path, version: str, fault: str = "") -> Bench:
     if version == "real":
         assert REAL is not None
         return Bench(place, Path(REAL).parent, environment)
-    return Bench(place, install(place / "dmtcp", version, fault), environment)
+    bin_directory = install(place / "dmtcp", version, fault)
+    environment.setdefault("OMFS_LIB", str(bin_directory.parent / "lib"))
+    return Bench(place, bin_directory, environment)
 
 
 def send_to_coordinator(bench: Bench, program: DmtcpProgram, option: str) -> None:

@@ -6,6 +6,8 @@ that the directory is writable and has enough space (``disk_space.require_space`
 
 from typing import List, NamedTuple, Optional, Sequence
 
+PER_PROCESS = 25 * 1000 * 1000  # bytes that the tool adds to the memory
+
 
 class CannotStop(Exception):
     """The program could not be stopped without losing its work.
@@ -99,6 +101,17 @@ class Driver:
     def version(self) -> str:
         """The tool and its version, e.g. ``dmtcp 4.2.0``; raises CannotStart if it cannot be used here."""
         raise NotImplementedError
+
+    def accept_lost_statuses(self) -> None:
+        """From now on, the exit statuses of children that end during a checkpoint may be lost."""
+
+    def rehearse_checkpoints(self) -> None:
+        """From now on, a copy of each checkpoint is restarted, as far as it can run, before the program is ended.
+
+        If that fails, or could do harm, the checkpoint has failed and the program continues. CannotStart if this
+        driver cannot do that.
+        """
+        raise CannotStart("no_rehearsal", "it cannot rehearse checkpoints (--rehearse)")
 
     def start(self, command: Sequence[str], scratch: str) -> Program:
         """Start the program anew; raises CannotStart."""

@@ -89,6 +89,12 @@ def _state(pid: int) -> str:
     return fields[0] if fields else ""
 
 
+def has_waited_for_children(pid: int) -> bool:
+    """Whether it has waited for children that have ended: their page faults are added to its own (cminflt)."""
+    fields = _fields(pid)
+    return len(fields) > 8 and int(fields[8]) > 0
+
+
 def parent(pid: int) -> int:
     """The parent's pid; -1 if the process has ended."""
     fields = _fields(pid)

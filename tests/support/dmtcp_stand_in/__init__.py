@@ -1,9 +1,10 @@
 """A stand-in for DMTCP, which is packaged for no current Debian: its commands as scripts, with its quirks.
 
 It really checkpoints programs that cooperate (``programs/``, by ``programs/cooperate.py``), so that tests prove that
-work goes on where it stopped; under real DMTCP the same programs run unchanged, and nobody cooperates. Which release
-it imitates and what goes wrong is set by ``install``, or by the environment: ``STAND_IN_DMTCP`` (2.6.0, 3.0.0, 4.2.0,
-5.0) and ``STAND_IN_FAULT`` (names from ``FAULTS``, with commas between).
+work goes on where it stopped; as in DMTCP, ended children are lost unless the plug-in for them is loaded, for which a
+file in ``lib`` stands. Under real DMTCP the same programs run unchanged, and nobody cooperates. Which release it
+imitates and what goes wrong is set by ``install``, or by the environment: ``STAND_IN_DMTCP`` (2.6.0, 3.0.0, 4.2.0, 5.0)
+and ``STAND_IN_FAULT`` (names from ``FAULTS``, with commas between).
 """
 
 import json
@@ -24,6 +25,7 @@ FAULTS = {
     "hang_version": "--version is never answered",
     "killed": "the program is killed without a checkpoint, as by another user's dmtcp_command -k: exit 0",
     "finishes": "the program ends by itself when a checkpoint has begun, with STAND_IN_FINISHES_WITH (default 0)",
+    "first_finishes": "the same for the program's first process; the others are checkpointed",
     "late": "the coordinator answers nothing for four seconds when a checkpoint is asked for, and then takes it",
     "silent": "the coordinator does not tell what it does",
     "no_coordinator": "a coordinator that is started by itself ends at once",
@@ -55,6 +57,11 @@ def install(directory: Path, version: str = "4.2.0", fault: str = "") -> Path:
                 if name == "bin" and not source.suffix:
                     copy.write_text(copy.read_text().replace("#!/usr/bin/env python3", f"#!{python}", 1))
                 copy.chmod(0o755)
+    library = directory / "lib" / "omfs_children.so"  # cooperate.py does what the plug-in does
+    library.parent.mkdir(exist_ok=True)
+    library.parent.chmod(0o755)
+    library.write_text("stands for the plug-in\n")
+    library.chmod(0o644)
     settings = directory / "bin" / "stand_in.json"
     settings.write_text(json.dumps({"version": version, "fault": fault, "programs": str(directory / "programs")}))
     settings.chmod(0o644)

@@ -48,6 +48,12 @@ RLIMIT = "Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE for self: 
             "pid_taken",
             "Unable to create a thread: -17",
         ),
+        (
+            "Error (criu/sk-inet.c:991): inet: Can't bind inet socket (id 13): Address already in use",
+            "",
+            "address_taken",
+            "inet: Can't bind inet socket (id 13): Address already in use",
+        ),
         ("Error (criu/image.c:5): Can't open a: File exists", "", "tool_failed", "Can't open a: File exists"),
         ("Error (criu/image.c:5): a.img: Read-only file system", "", "not_writable", "a.img: Read-only file system"),
         ("", "first\nomfs-criu: there is no process 4\n", "tool_failed", "omfs-criu: there is no process 4"),
@@ -97,6 +103,26 @@ def test_a_name_cannot_pretend_to_be_a_state(tmp_path: Path) -> None:
     (tmp_path / "7/stat").write_text(f"7 (a) R 1 (b) {rest}\n")
     assert criu_processes.process_now(7, str(tmp_path)) == CriuProcess(7, 3, 5, "S", 999)
     assert criu_processes.process_now(8, str(tmp_path)) is None
+
+
+def test_only_a_timerfd_that_repeats_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "7/fdinfo").mkdir(parents=True)
+    (tmp_path / "7/fdinfo/3").write_text("pos:\t0\nclockid: 1\nit_value: (0, 49406829)\nit_interval: (0, 0)\n")
+    assert not criu_processes.has_repeating_timerfd(7, str(tmp_path))
+    (tmp_path / "7/fdinfo/4").write_text("pos:\t0\nclockid: 1\nit_value: (0, 0)\nit_interval: (0, 20000000)\n")
+    assert criu_processes.has_repeating_timerfd(7, str(tmp_path))
+    assert not criu_processes.has_repeating_timerfd(8, str(tmp_path))
+
+
+@pytest.mark.parametrize(("code", "found"), [(200, 200), (128, 128), (127, 0), (0, 0), (-9, 0)])
+def test_exit_codes_that_criu_cuts_off(code: int, found: int) -> None:
+    text = f"import os; os.kill(os.getpid(), {-code})" if code < 0 else f"raise SystemExit({code})"
+    process = subprocess.Popen([sys.executable, "-c", text])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    now = criu_processes.process_now(process.pid)
+    assert now is not None
+    assert criu_processes.truncated_exit_code(now) == found
+    process.wait(LIMIT)
 
 
 def test_a_tree_has_parents_first_and_no_others() -> None:

@@ -372,14 +372,39 @@ def test_a_program_that_finishes_as_the_checkpoint_begins_keeps_its_code(
     assert program.wait(0) == code
 
 
-def test_the_end_of_several_processes_during_a_checkpoint_is_not_believed(
-    faulty: Callable[[str], Bench], place: Path
+def test_a_program_that_finishes_right_before_the_request_keeps_its_code(
+    bench: Bench, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = faulty("finishes")
-    with pytest.raises(CannotStop) as fault:
-        bench.stop(bench.running("children", place / "out", 0, 0.02))
-    assert not isinstance(fault.value, Ended)
-    assert not fault.value.alive
+    monkeypatch.setattr(checkpoint, "_IMAGES_SECONDS", 10 * LIMIT)
+    program = bench.running("append", place / "out", 0, 0.02)
+    remember_peers = DmtcpProgram.remember_peers
+
+    def finished(self: DmtcpProgram) -> object:
+        finish(place / "out")
+        until(lambda: self.exit_code() is not None)
+        return remember_peers(self)
+
+    monkeypatch.setattr(DmtcpProgram, "remember_peers", finished)
+    with pytest.raises(Ended) as ended:
+        bench.stop(program)
+    assert ended.value.code == 0
+    assert program.own.begun == 0
+
+
+@pytest.mark.parametrize("fault", ["finishes", "first_finishes"])
+@pytest.mark.parametrize("code", [0, 5])
+def test_a_program_of_several_processes_that_finishes_keeps_its_code_too(
+    faulty: Callable[[str], Bench], place: Path, monkeypatch: pytest.MonkeyPatch, fault: str, code: int
+) -> None:
+    monkeypatch.setenv("STAND_IN_FINISHES_WITH", str(code))
+    monkeypatch.setattr(checkpoint, "_IMAGES_SECONDS", 10 * LIMIT)
+    bench = faulty(fault)
+    program = bench.running("children", place / "out", 0, 0.02)
+    with pytest.raises(Ended) as ended:
+        bench.stop(program)
+    assert ended.value.code == code
+    assert program.wait(0) == code
+    assert bench.left() == []
 
 
 @pytest.mark.parametrize("faults", ["late_script", "refuse_once", "slow"])

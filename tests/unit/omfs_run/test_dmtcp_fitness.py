@@ -20,6 +20,10 @@ PREFACE = "import ctypes, fcntl, os, socket, sys; libc = ctypes.CDLL(None); "
 LOST = {
     "O_TMPFILE open": "f = os.open('/dev/shm', os.O_TMPFILE | os.O_RDWR, 0o600)",
     "memfd open": "f = os.memfd_create('x')",
+    "O_PATH open": "f = os.open('/', os.O_PATH)",
+    "memory shared with another process (MAP_ANONYMOUS)": "import mmap; m = mmap.mmap(-1, 4096);"
+    " p = os.fork() or (os.read(0, 1), os._exit(0))",
+    "a duplicated descriptor, without omfs_children.so, open": "f = open('/etc/passwd'); g = os.dup(f.fileno())",
     "timerfd open": "f = libc.timerfd_create(1, 0)",
     "inotify open": "f = libc.inotify_init1(0)",
     "pidfd open": "f = os.pidfd_open(os.getpid())",
@@ -64,8 +68,8 @@ def test_what_would_be_lost_is_named_with_its_process(
     holding: Callable[[list[str]], int], tmp_path: Path, what: str
 ) -> None:
     pid = holding(python(LOST[what], tmp_path))
-    found = fitness.unfit(process_tree(pid))
-    assert found.startswith(f"{what} by ") and found.endswith(f"(pid {pid})")
+    found = fitness.unfit(process_tree(pid), may_lose_statuses=True)
+    assert found.startswith(f"{what} by ") and (found.endswith(f"(pid {pid})") or "shared" in what)
 
 
 @pytest.mark.parametrize("what", KEPT)
@@ -75,10 +79,31 @@ def test_what_dmtcp_restores_is_fit(holding: Callable[[list[str]], int], tmp_pat
 
 def test_background_jobs_of_a_shell_are_unfit_and_one_is_not(holding: Callable[[list[str]], int]) -> None:
     job = "(cat <&4; true) & "
-    one = holding(["sh", "-c", f"exec 4<&0; {job}echo held; read x <&4; wait"])
-    assert fitness.unfit(process_tree(one)) == ""
-    two = holding(["sh", "-c", f"exec 4<&0; {job}{job}echo held; read x <&4; wait"])
-    until(lambda: fitness.unfit(process_tree(two)) == f"background jobs started by sh (pid {two})")
+    one = holding(["sh", "-c", f"exec 4<&0; {job}echo held; read x; wait"])
+    assert fitness.unfit(process_tree(one), may_lose_statuses=True) == ""
+    two = holding(["sh", "-c", f"exec 4<&0; {job}{job}echo held; read x; wait"])
+    expected = f"background jobs started by sh (pid {two})"
+    until(lambda: fitness.unfit(process_tree(two), may_lose_statuses=True) == expected)
+
+
+def test_children_need_the_plug_in(holding: Callable[[list[str]], int], tmp_path: Path) -> None:
+    child = "import mmap; p = os.fork() or (os.read(0, 1), os._exit(0))"
+    bare = holding(python(child, tmp_path))
+    found = fitness.unfit(process_tree(bare))
+    assert found.startswith("several processes without omfs_children.so, children of python")
+    assert found.endswith(f"(pid {bare})")
+    library = tmp_path / "omfs_children.so"
+    library.write_text("the plug-in")
+    loaded = f"f = open({str(library)!r}); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)"
+    assert fitness.unfit(process_tree(holding(python(f"{child}; {loaded}", tmp_path)))) == ""
+
+
+def test_a_process_that_inherits_children_is_unfit(holding: Callable[[list[str]], int], tmp_path: Path) -> None:
+    library = tmp_path / "omfs_children.so"
+    library.write_text("the plug-in")
+    sign = f"import mmap; f = open({str(library)!r}); m = mmap.mmap(f.fileno(), 0, mmap.MAP_SHARED, 0)"
+    pid = holding(python(sign, tmp_path))
+    assert fitness.unfit([pid]).startswith("children inherited (subreaper) by ")
 
 
 def test_a_process_that_dmtcp_does_not_know_is_unfit(holding: Callable[[list[str]], int], tmp_path: Path) -> None:
@@ -108,15 +133,49 @@ def test_a_child_that_is_not_known_yet_is_waited_for(bench: Bench, place: Path) 
     assert is_gapless(place / "out.1")
 
 
+@pytest.mark.parametrize("insists", [False, True])
 def test_a_status_that_would_be_lost_is_kept_by_a_refusal(
-    bench: Bench, place: Path, monkeypatch: pytest.MonkeyPatch
+    benches: Callable[..., Bench],
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    insists: bool,
 ) -> None:
     monkeypatch.setattr(checkpoint, "_FIT_SECONDS", 0.1)
+    monkeypatch.setenv("OMFS_LIB", str(place))
+    bench = benches("5.0")
+    if insists:
+        bench.driver.accept_lost_statuses()
     program = bench.running("unwaited", place / "out")
     until((place / "out").exists)
-    with pytest.raises(CannotStop, match="a child that has ended is not waited for") as fault:
+    expected = "a child that has ended is not waited for" if insists else "several processes without omfs_children.so"
+    with pytest.raises(CannotStop, match=expected) as fault:
         bench.stop(program)
     assert (fault.value.why, fault.value.alive) == ("unfit", True)
     assert program.own.begun == 0
     finish(place / "out")
     assert program.wait(LIMIT) == 3
+    told = capfd.readouterr().err
+    assert [told.count(f"{name}.so is not installed") for name in ("omfs_coordinator", "omfs_children")] == [1, 1]
+
+
+def test_a_status_is_kept_by_the_plug_in(bench: Bench, place: Path) -> None:
+    program = bench.running("unwaited", place / "out")
+    until((place / "out").exists)
+    for _ in range(2):
+        program = bench.restart(*bench.stop(program))
+    finish(place / "out")
+    assert program.wait(LIMIT) == 3
+
+
+def test_without_the_plug_in_dmtcp_loses_a_status(
+    benches: Callable[..., Bench], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMFS_LIB", str(place))
+    monkeypatch.setattr(fitness, "unfit", lambda *_: "")
+    bench = benches("4.2.0")
+    program = bench.running("unwaited", place / "out")
+    until((place / "out").exists)
+    program = bench.restart(*bench.stop(program))
+    finish(place / "out")
+    assert program.wait(LIMIT) == 127

@@ -85,7 +85,10 @@ def test_a_list_is_read_whatever_the_programs_are_called() -> None:
         "1, bash[40000:21818]@vm, 98ff-40000-15be28b65959, WorkerState::RUNNING, \n"
         "2, a, b[1:2]@c[41000:7]@vm, 98ff-41000-15be, WorkerState::RESTARTING, DMT:x\n\n"
     )
-    assert parse_list(text) == [DmtcpPeer(21818, "RUNNING"), DmtcpPeer(7, "RESTARTING")]
+    assert parse_list(text) == [
+        DmtcpPeer(21818, "98ff-40000-15be28b65959", "RUNNING"),
+        DmtcpPeer(7, "98ff-41000-15be", "RESTARTING"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,10 @@ import pytest
 from omfs_daemon.omfs_run import arguments, disk_space, run_tool, slurm_job
 from omfs_daemon.omfs_run.arguments import Misused
 from omfs_daemon.omfs_run.batch_script import BatchScript, check_batch_script
+from omfs_daemon.omfs_run.driver_table import load_driver
 from omfs_daemon.omfs_run.drivers import processes
-from omfs_daemon.omfs_run.drivers.driver import CannotStop
+from omfs_daemon.omfs_run.drivers.application import Application
+from omfs_daemon.omfs_run.drivers.driver import PER_PROCESS, CannotStart, CannotStop
 from omfs_daemon.omfs_run.flow import flow
 from omfs_daemon.omfs_run.job_exit import EXIT, NONE, REQUEUE, JobExit, how_to_hold
 from omfs_daemon.omfs_run.signals import Inbox
@@ -186,11 +188,16 @@ def test_options_end_where_the_program_begins() -> None:
     )
     assert (found.method, found.command) == ("criu", ["prog", "--method", "x", "--", "-v"])
     assert arguments.parse_arguments(["--", "-odd"], {"OMFS_METHOD": "dmtcp"})[:2] == (["-odd"], "dmtcp")
-    assert arguments.parse_arguments(["--signal", "term", "--if-lost", "fresh", "p"], {})[3:] == (
-        signal.SIGTERM,
-        300.0,
-        True,
-    )
+    given = ["--signal", "term", "--if-lost", "fresh", "--without-child-statuses", "--rehearse", "p"]
+    assert arguments.parse_arguments(given, {})[3:] == (signal.SIGTERM, 300.0, True, True, True)
+    assert arguments.parse_arguments(["p"], {})[5:] == (False, False, False)
+
+
+def test_only_dmtcp_rehearses() -> None:
+    for driver in (Application(signal.SIGUSR1, ["p"], {}, 0), load_driver("criu")):
+        with pytest.raises(CannotStart, match="--rehearse"):
+            driver.rehearse_checkpoints()
+    load_driver("dmtcp").rehearse_checkpoints()
 
 
 @pytest.mark.parametrize(
@@ -220,7 +227,7 @@ def test_the_needed_space_covers_all_processes(tmp_path: Path) -> None:
     shell = subprocess.Popen(["sh", "-c", "sleep 100 & sleep 100 & wait"])
     try:
         wait_until(lambda: len(processes.process_tree(shell.pid)) == 3, "its children")
-        least = 3 * disk_space.PER_PROCESS + disk_space.MARGIN
+        least = 3 * PER_PROCESS + disk_space.MARGIN
         assert least < disk_space.needed_bytes(shell.pid) < least + 50e6
         disk_space.require_space(str(tmp_path), shell.pid)
         assert list(tmp_path.iterdir()) == []

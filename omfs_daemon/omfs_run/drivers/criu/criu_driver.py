@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -19,6 +20,7 @@ from typing import List, NamedTuple, Optional, Sequence
 from omfs_daemon.omfs_run.drivers.criu import criu_processes, dump_images
 from omfs_daemon.omfs_run.drivers.criu.criu_processes import CriuProcess
 from omfs_daemon.omfs_run.drivers.driver import CannotStart, CannotStop, Driver, Ended, Image, Program
+from omfs_daemon.omfs_run.drivers.processes import catches
 
 HELPER = "OMFS_CRIU"  # environment variable: the path of omfs-criu, if it is in none of these places
 PLACES = (
@@ -30,10 +32,14 @@ PLACES = (
 _POLL = 0.01
 _VERSION_SECONDS = 10.0  # seconds for omfs-criu to print CRIU's version
 _TRIAL = 20.0  # seconds for each half of the self-test
+_TRIES = 5  # to find a moment at which the program is fit
+_BETWEEN_TRIES = 0.3
 _RELEASE = 5.0  # seconds for a program to continue after a failed dump
 _HALT = 5.0  # seconds for all processes of a dumped program to be stopped
 _END = 10.0
-_TAKEN = 60.0  # seconds to wait until the program's process IDs are free
+# Seconds to wait until the program's process IDs are free, or its ports: the kernel keeps those of closed connections
+# for a minute (TIME_WAIT).
+_TAKEN = {"pid_taken": 60.0, "address_taken": 75.0}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
@@ -128,7 +134,7 @@ class Criu(Driver):
 
     def _restart(self, directory: str, scratch: str, timeout: float, output: Optional[int]) -> "_Run":
         began, pause = time.monotonic(), _FIRST_PAUSE
-        end, taken = began + timeout, ""
+        end, taken = began + timeout, None  # type: float, Optional[dump_images.CriuFailure]
         while True:
             work = tempfile.mkdtemp(prefix="restore-", dir=scratch)
             with tempfile.TemporaryFile(dir=work) as errors:
@@ -142,13 +148,13 @@ class Criu(Driver):
                 text = errors.read().decode(errors="replace")
             error = dump_images.find_failure(_read(os.path.join(work, "restore.log")), text)
             if hung and taken:  # the last of several attempts had too little time left
-                raise CannotStart("pid_taken", "criu cannot restore: {}".format(taken))
+                raise CannotStart(taken.why, "criu cannot restore: {}".format(taken.message))
             if hung:
                 raise CannotStart("tool_hung", "criu did not restore within {:g} s".format(timeout))
-            free_by = min(end, began + _TAKEN)
-            if error.why != "pid_taken" or time.monotonic() + pause > free_by:
+            free_by = min(end, began + _TAKEN.get(error.why, 0.0))
+            if time.monotonic() + pause > free_by:
                 raise CannotStart(error.why, "criu cannot restore: {}".format(error.message))
-            taken = error.message
+            taken = error
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -194,6 +200,17 @@ class _Run(Program):
     def checkpoint(self, directory: str, timeout: float, durable: bool = True) -> Image:
         """See Program; unless ``durable``, the images are not forced to disk."""
         end = time.monotonic() + timeout
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._take(directory, end, durable)
+            except CannotStop as fault:
+                if fault.why != "unfit" or not fault.alive or not left:
+                    raise
+                time.sleep(_BETWEEN_TRIES)
+        raise AssertionError("not reached")
+
+    def _take(self, directory: str, end: float, durable: bool) -> Image:
+        timeout = max(end - time.monotonic(), _POLL)
         before = self._members()
         self._refuse_strays()
         _refuse_files(before)
@@ -209,9 +226,12 @@ class _Run(Program):
             marks = criu_processes.switches(stopped)
             tasks = {one.pid: criu_processes.threads(one.pid) for one in stopped if criu_processes.is_alive(one)}
             files = dump_images.verify(directory, tasks)
+            _refuse_exit_codes(stopped)
             size = dump_images.to_disk(directory, files) if durable else 0
         except dump_images.IncompleteDump as error:
             raise self._runs_on(before, directory, "not_verified", str(error)) from None
+        except _Unfit as error:
+            raise self._runs_on(before, directory, "unfit", str(error)) from None
         except OSError as error:
             raise self._runs_on(before, directory, "not_verified", error.strerror or str(error)) from None
         if time.monotonic() > end:
@@ -276,9 +296,31 @@ class _Run(Program):
         return CannotStop(why, "no dump: {}{}".format(text, rest), alive=alive)
 
 
+class _Unfit(Exception):
+    pass
+
+
+def _refuse_exit_codes(stopped: List[CriuProcess]) -> None:
+    """Raise _Unfit if a parent would be told a wrong exit code after the restore."""
+    for one in stopped:
+        code = criu_processes.truncated_exit_code(one)
+        if code:
+            raise _Unfit("process {} has ended with exit code {} and is not waited for".format(one.pid, code))
+
+
 def _refuse_files(processes: List[CriuProcess]) -> None:
-    """Refuse open files that could not be opened again: CRIU would notice only at the restore."""
+    """Refuse open files that could not be opened again: CRIU would notice only at the restore.
+
+    And timers read from descriptors that repeat: one that has fired and was not read is restored without its interval
+    (tried with CRIU 4.2.1), and the program waits forever. And SIGALRM: that of a timer which fires during a dump or a
+    restore may be lost, also to a program that is only dumped and runs on.
+    """
     for one in processes:
+        if catches(one.pid, signal.SIGALRM):
+            raise CannotStop("unfit", "process {} waits for SIGALRM, which criu may lose".format(one.pid), alive=True)
+        if criu_processes.has_repeating_timerfd(one.pid):
+            text = "process {} has a timerfd open that repeats"
+            raise CannotStop("unfit", text.format(one.pid), alive=True)
         for path in criu_processes.not_to_be_opened(one.pid):
             text = "process {} has {} open, which user {} may not open by its name"
             raise CannotStop("unopenable_file", text.format(one.pid, path, os.getuid()), alive=True)

@@ -69,6 +69,22 @@ def threads(pid: int, proc: str = "/proc") -> List[int]:
         return []
 
 
+def truncated_exit_code(process: CriuProcess, proc: str = "/proc") -> int:
+    """The exit code of an ended process that is not waited for, if CRIU restores only its lower seven bits; else 0.
+
+    Source: restore_one_zombie in CRIU's cr-restore.c (tried with 4.2.1).
+    """
+    if process.state != "Z":
+        return 0
+    try:
+        with open(os.path.join(proc, str(process.pid), "stat"), "rb") as file:
+            status = int(file.read().split()[-1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    code = status >> 8
+    return code if status & 0x7F == 0 and code > 0x7F else 0
+
+
 def not_to_be_opened(pid: int, proc: str = "/proc") -> List[str]:
     """Names of a process's open files that we could not open in the same way."""
     folder = os.path.join(proc, str(pid))
@@ -77,6 +93,24 @@ def not_to_be_opened(pid: int, proc: str = "/proc") -> List[str]:
     except OSError:
         return []
     return [path for path in (_not_to_be_opened(folder, name) for name in names) if path]
+
+
+def has_repeating_timerfd(pid: int, proc: str = "/proc") -> bool:
+    """Whether the process has a timerfd with an interval."""
+    folder = os.path.join(proc, str(pid), "fdinfo")
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    for name in names:
+        try:
+            with open(os.path.join(folder, name)) as lines:
+                found = re.search(r"^it_interval: \((\d+), (\d+)\)", lines.read(), re.MULTILINE)
+        except OSError:
+            continue  # closed meanwhile
+        if found and (int(found.group(1)) or int(found.group(2))):
+            return True
+    return False
 
 
 def _not_to_be_opened(folder: str, name: str) -> str:

@@ -74,6 +74,8 @@ def find_failure(log: str, output: str = "") -> CriuFailure:
         return CriuFailure("no_space", message)
     if re.search(r"(Can't fork for|Unable to create a thread|clone).*(File exists|-17\b)", all_errors):
         return CriuFailure("pid_taken", message)
+    if "Can't bind inet socket" in all_errors and "Address already in use" in all_errors:
+        return CriuFailure("address_taken", message)
     if "Read-only file system" in all_errors:
         return CriuFailure("not_writable", message)
     return CriuFailure("tool_failed", message)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, List, Optional, Tuple
 
 from omfs_daemon.omfs_run.drivers.dmtcp import fitness, images
 from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import Coordinator, Status
+from omfs_daemon.omfs_run.drivers.dmtcp.rehearsal import Rehearsal
 from omfs_daemon.omfs_run.drivers.dmtcp.tools import KILLED, POLL, SHORT_POLL, program_lost
-from omfs_daemon.omfs_run.drivers.driver import CannotStop, Ended, Image
+from omfs_daemon.omfs_run.drivers.driver import CannotStart, CannotStop, Ended, Image
 from omfs_daemon.omfs_run.drivers.processes import process_tree
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _REFUSED_AFTER = 2.0
 _IMAGES_SECONDS = 5.0
 _EXIT_SECONDS = 5.0
 _FIT_SECONDS = 3.0
+_RESUME_SECONDS = 10.0
 # A process in the kernel can delay a checkpoint; once the program has run on for this long, the checkpoint is over.
 _SURELY_OVER_AFTER = 30.0
 
@@ -30,6 +32,7 @@ class DmtcpCheckpoint:
 
     def __init__(self, coordinator: Coordinator, program: "DmtcpProgram") -> None:
         self.peers = 0
+        self._id = ""  # DMTCP's, of the program's first process
         self._coordinator = coordinator
         self._program = program
         self._clock = program.clock
@@ -49,12 +52,13 @@ class DmtcpCheckpoint:
         """Whether a checkpoint that anyone began may not be over yet."""
         return self._program.own.begun > self._over
 
-    def wrote_nothing(self) -> bool:
-        """Whether the last checkpoint that was requested here holds nothing yet, not even part of an image."""
+    def never_reached_program(self) -> bool:
+        """Whether there is no part of an image of the program's first process, which the others were started by."""
         try:
-            return not os.listdir(self._program.scratch.link)
+            names = os.listdir(self._program.scratch.link)
         except OSError:
             return False
+        return self._id != "" and not images.of_process(names, self._id)
 
     def recheck(self) -> None:
         """Consider a checkpoint that began long ago to be over if all processes run now."""
@@ -86,21 +90,58 @@ class DmtcpCheckpoint:
         self._require_writable(directory)
         self._peers_when_running(deadline)
         self._require_fit(deadline)
+        if self._program.rehearsal is not None:
+            self._program.rehearsal.require_harmless(self._program.pid)
         peers = self._peers_when_running(deadline)
-        self._program.remember_peers()
+        self._id = self._identify(deadline)
         self._program.scratch.point_to(directory)
         self.peers, before = peers, self._program.own.begun
+        if self._program.rehearsal is not None:
+            return self._rehearsed(self._program.rehearsal, directory, before, deadline)
         self._ask(deadline)
         self._await_end(directory, peers, deadline)
-        names, fault = self._complete(directory, peers)
+        return self._ended(directory, before)
+
+    def _ended(self, directory: str, before: int) -> Image:
+        """The image of a program that has ended or is about to; ``before``: checkpoints that had begun before."""
+        names, fault = self._complete(directory, self.peers)
         code = self._await_exit()
         if code is None:
             raise CannotStop(
                 "tool_failed", "DMTCP's coordinator has ended; the program continues without it", alive=True
             )
-        if fault:
+        if fault or self._program.finished_first():
             raise self._lost(directory, code, before, fault)
-        return self._image(directory, names, peers)
+        return self._image(directory, names, self.peers)
+
+    def _rehearsed(self, rehearsal: Rehearsal, directory: str, before: int, deadline: float) -> Image:
+        try:
+            rehearsal.hold.begin()
+            self._ask(deadline)
+            self._await_end(directory, self.peers, deadline)
+            if self._program.exit_code() is not None:
+                return self._ended(directory, before)
+            names = images.complete_set(directory, self.peers)
+            rehearsal.require_harmless(self._program.pid)  # nothing changes any more
+            rehearsal.restart(directory, names, max(1.0, deadline - self._clock()))
+            return self._image(directory, names, self.peers)
+        except (OSError, images.IncompleteCheckpoint, CannotStart) as error:
+            text = "the checkpoint was rehearsed, and a copy of the program does not restart from it: {}".format(error)
+            raise CannotStop("rehearsal_failed", text, alive=self._program.exit_code() is None) from None
+        finally:
+            rehearsal.hold.end()
+            self._await_running()
+
+    def _await_running(self) -> None:
+        """After a rehearsal that failed: the program goes on, and its checkpoint is over."""
+        deadline = self._clock() + _RESUME_SECONDS
+        while self._program.exit_code() is None and self._clock() < deadline:
+            status = self._coordinator.status(2.0)
+            if status is not None and status.running:
+                self._over = self._program.own.begun
+                self._program.scratch.point_nowhere()
+                return
+            self._sleep(POLL)
 
     def _image(self, directory: str, names: List[str], peers: int) -> Image:
         if len(names) < peers:
@@ -132,10 +173,7 @@ class DmtcpCheckpoint:
         """The number of processes once all of them run. When this raises, nothing was requested."""
         status: Optional[Status] = None
         while True:
-            code = self._program.exit_code()
-            if code is not None:
-                self._program.require_own_end(code)
-                raise Ended(code)
+            self._require_going_on()
             status = self._coordinator.status(self._program.left(deadline))
             if status is not None and status.running:
                 self._settle()
@@ -149,12 +187,30 @@ class DmtcpCheckpoint:
             raise CannotStop("tool_failed", "DMTCP's coordinator has ended", alive=True)
         raise CannotStop("busy", "the program is not in a state in which DMTCP can checkpoint it", alive=True)
 
+    def _require_going_on(self) -> None:
+        code = self._program.exit_code()
+        if code is not None:
+            self._program.require_own_end(code)
+            raise Ended(code)
+
+    def _identify(self, deadline: float) -> str:
+        """DMTCP's name of the program's first process. When this raises, nothing was requested."""
+        while True:
+            listed = self._program.remember_peers()
+            found = [peer.id for peer in listed if peer.pid == self._program.pid]
+            if found:
+                return found[0]
+            self._require_going_on()
+            if self._clock() >= deadline:
+                raise CannotStop("tool_hung", "DMTCP's coordinator does not list the program", alive=True)
+            self._sleep(SHORT_POLL)
+
     def _require_fit(self, deadline: float) -> None:
         """Wait for some seconds until nothing would be lost: much passes, such as a child that was just forked."""
         end = min(deadline, self._clock() + _FIT_SECONDS)
         while True:
             listed = {peer.pid for peer in self._coordinator.peers(self._program.left(deadline))}
-            fault = fitness.unfit(process_tree(self._program.pid), listed)
+            fault = fitness.unfit(process_tree(self._program.pid), listed, self._program.may_lose_statuses)
             if not fault or self._program.exit_code() is not None:
                 return
             if self._clock() >= end:
@@ -168,6 +224,9 @@ class DmtcpCheckpoint:
 
     def _ask(self, deadline: float) -> None:
         quirks = self._program.tools.quirks
+        if self._program.rehearsal is not None:
+            self._coordinator.ask("--checkpoint", timeout=self._program.left(deadline))
+            return
         timeout = max(deadline - self._clock(), 0.1) if quirks.blocks else self._program.left(deadline)
         reply = self._coordinator.ask(quirks.request, timeout=timeout)
         if reply.code is not None and reply.code not in quirks.accepted:
@@ -180,8 +239,12 @@ class DmtcpCheckpoint:
         seen, grown = 0, self._clock()
         pause = POLL
         while True:
-            if self._program.exit_code() is not None and self._is_complete(directory, peers):
+            if self._program.exit_code() is not None and (
+                self._is_complete(directory, peers) or self._program.finished_first()
+            ):
                 return  # dmtcp_command would take a second to find that there is no coordinator
+            if self._is_held(directory, peers):
+                return
             status = self._coordinator.status(self._program.left(deadline))
             now = self._clock()
             if status is not None and (not status.found or status.peers == 0):
@@ -218,6 +281,8 @@ class DmtcpCheckpoint:
         ended.
         """
         running = status is not None and status.running
+        if self._program.rehearsal is not None:
+            self._program.rehearsal.hold.end()
         if running and running_for < _REFUSED_AFTER:
             return  # it may have been accepted a moment ago
         if running:
@@ -236,6 +301,15 @@ class DmtcpCheckpoint:
             text = "DMTCP froze the program and wrote nothing for {:.0f} s; the program was killed".format(stalled)
             raise CannotStop("tool_hung", text, alive=self._program.exit_code() is None)
 
+    def _is_held(self, directory: str, peers: int) -> bool:
+        """Whether the checkpoint is complete, and all of the program is held for a rehearsal."""
+        if self._program.rehearsal is None:
+            return False
+        try:
+            return len(self._program.rehearsal.hold.held()) == len(images.complete_set(directory, peers))
+        except (images.IncompleteCheckpoint, OSError):
+            return False
+
     def _is_complete(self, directory: str, peers: int) -> bool:
         try:
             return bool(images.complete_set(directory, peers))
@@ -253,7 +327,7 @@ class DmtcpCheckpoint:
             code = self._program.exit_code()
             if self._clock() >= deadline or code not in (None, KILLED):
                 return [], fault
-            if code == KILLED and self._program.finished_first(self._coordinator.status(self._program.left(deadline))):
+            if code == KILLED and self._program.finished_first():
                 return [], fault
             self._sleep(POLL)
 

@@ -30,9 +30,10 @@ class Status(NamedTuple):
 
 
 class DmtcpPeer(NamedTuple):
-    """A process of the program as the coordinator lists it."""
+    """A process of the program as the coordinator lists it; ``id``: DMTCP's own name of it, part of its image's."""
 
     pid: int
+    id: str
     state: str
 
 
@@ -66,7 +67,7 @@ def _text(raw: bytes) -> str:
 _PEERS = re.compile(r"^\s*NUM_PEERS=(\d+)\s*$", re.MULTILINE)
 _RUNNING = re.compile(r"^\s*RUNNING=(yes|no)\s*$", re.MULTILINE)
 # #, PROG[virtPID:realPID]@HOST, UNIQUEPID, STATE, BARRIER; a program's name may hold anything, so it is skipped.
-_PEER = re.compile(r"^\d+, .*\[-?\d+:(\d+)\]@[^,]*, [^,]*, (?:WorkerState::)?(\w+)(?:,.*)?$")
+_PEER = re.compile(r"^\d+, .*\[-?\d+:(\d+)\]@[^,]*, ([^,]*), (?:WorkerState::)?(\w+)(?:,.*)?$")
 
 
 def parse_status(reply: Reply) -> Optional[Status]:
@@ -82,7 +83,7 @@ def parse_status(reply: Reply) -> Optional[Status]:
 def parse_list(text: str) -> List[DmtcpPeer]:
     """The processes that ``-l`` lists."""
     found = (_PEER.match(line) for line in text.splitlines())
-    return [DmtcpPeer(int(peer.group(1)), peer.group(2)) for peer in found if peer is not None]
+    return [DmtcpPeer(int(peer.group(1)), peer.group(2), peer.group(3)) for peer in found if peer is not None]
 
 
 def read_port(path: str) -> Optional[int]:

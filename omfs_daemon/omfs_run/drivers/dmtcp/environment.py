@@ -16,12 +16,20 @@ _MPI_STARTERS = ("mpirun", "mpiexec", "orterun")
 _MPI_IMAGE = re.compile(r"ckpt_(?:mpirun|mpiexec|orterun)[._]")
 
 
-def dmtcp_environment(environment: Mapping[str, str], directory: str, temporary: str) -> Dict[str, str]:
-    """``environment`` with what DMTCP needs; ``directory`` is for the images, ``temporary`` for its own files."""
+def dmtcp_environment(
+    environment: Mapping[str, str], directory: str, temporary: str, plug_in: Optional[str] = None
+) -> Dict[str, str]:
+    """``environment`` with what DMTCP needs; ``directory`` is for the images, ``temporary`` for its own files.
+
+    ``plug_in``: a plug-in of ours, loaded before the user's.
+    """
     kept = {name: value for name, value in environment.items() if not name.startswith("DMTCP_") or name in _KEPT}
     # Compression is 6 to 20 times slower. --ckptdir is not enough: dmtcp_restart passes the directory to the
     # coordinator in no other way, and the coordinator writes the restart script into it.
     kept.update(DMTCP_GZIP="0", DMTCP_TMPDIR=temporary, DMTCP_CHECKPOINT_DIR=directory, DMTCP_FAIL_RC=str(FAILED))
+    if plug_in is not None:
+        others = kept.get("DMTCP_PLUGIN", "")
+        kept["DMTCP_PLUGIN"] = "{}:{}".format(plug_in, others) if others else plug_in
     return kept
 
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import stat
-from typing import List, NamedTuple, Optional
+from typing import Iterable, List, NamedTuple, Optional
 
 LINK = "dmtcp_restart_script.sh"
 SUFFIX = ".dmtcp"
@@ -82,6 +82,12 @@ def complete_set(directory: str, peers: int) -> List[str]:
             "{} images, {} in the restart script, for {} processes".format(len(present), len(script.images), expected)
         )
     return present
+
+
+def of_process(names: Iterable[str], identity: str) -> List[str]:
+    """Those of the names in a checkpoint that belong to the process that DMTCP calls so, unfinished ones too."""
+    mark = "_" + identity
+    return [name for name in names if mark + "." in name or name.endswith(mark + "_files")]
 
 
 def bytes_in(directory: str) -> int:

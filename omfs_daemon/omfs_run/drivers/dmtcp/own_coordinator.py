@@ -13,11 +13,11 @@ import signal
 import subprocess
 from typing import Callable, Dict
 
+from omfs_daemon.omfs_run.drivers.dmtcp import libraries
 from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import read_port
 from omfs_daemon.omfs_run.drivers.driver import CannotStart
 
 _PORT_SECONDS = 30.0
-_LIBRARIES = ("/usr/local/lib/omfs", "/usr/lib/omfs")  # where ``make -C plugins install`` and the package put it
 _POLL = 0.02
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which fcntl names only since Python 3.10
 _PIPE_SIZE = 1 << 20
@@ -99,13 +99,11 @@ class OwnCoordinator:
 
 def closed_to_others(environment: Dict[str, str]) -> Dict[str, str]:
     """``environment`` with the library that closes the coordinator to other users, where it is installed."""
-    given = environment.get("OMFS_LIB")
-    for directory in [given] if given else _LIBRARIES:
-        library = os.path.join(directory, "omfs_coordinator.so")
-        if os.path.isfile(library):
-            others = environment.get("LD_PRELOAD", "")
-            return dict(environment, LD_PRELOAD="{}:{}".format(library, others) if others else library)
-    return environment
+    closing = libraries.library(libraries.COORDINATOR, environment)
+    if closing is None:
+        return environment
+    others = environment.get("LD_PRELOAD", "")
+    return dict(environment, LD_PRELOAD="{}:{}".format(closing, others) if others else closing)
 
 
 def start_own(

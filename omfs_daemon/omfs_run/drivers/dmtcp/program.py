@@ -6,17 +6,21 @@ import shutil
 import signal
 import subprocess
 import sys
-from typing import Optional, Set
+from typing import List, Optional, Set
 
 from omfs_daemon.omfs_run.drivers.dmtcp import dmtcp_processes as processes
 from omfs_daemon.omfs_run.drivers.dmtcp import environment as environments
 from omfs_daemon.omfs_run.drivers.dmtcp.checkpoint import DmtcpCheckpoint
-from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import Coordinator, Status
+from omfs_daemon.omfs_run.drivers.dmtcp.coordinator import Coordinator, DmtcpPeer
+from omfs_daemon.omfs_run.drivers.dmtcp.hold import ProcessHold
 from omfs_daemon.omfs_run.drivers.dmtcp.own_coordinator import Clock, OwnCoordinator, Sleep
+from omfs_daemon.omfs_run.drivers.dmtcp.rehearsal import Rehearsal
 from omfs_daemon.omfs_run.drivers.dmtcp.scratch import ScratchDirectory
 from omfs_daemon.omfs_run.drivers.dmtcp.tools import FAILED, KILLED, POLL, QUIT_SECONDS, Tools, program_lost
 from omfs_daemon.omfs_run.drivers.driver import CannotStart, CannotStop, Image, Program
 
+# 128 + SIGILL, SIGABRT, SIGBUS, SIGSEGV: of a process that has come back wrong.
+_OF_A_FAULT = (132, 134, 135, 139)
 _STATUS_TRIES = 3  # questions to the coordinator whether it still runs, of ten seconds at most
 
 
@@ -40,12 +44,15 @@ class DmtcpProgram(Program):
         self.clock = clock
         self.sleep = sleep
         self.stall_limit = stall_limit
+        self.may_lose_statuses = False
+        self.rehearsal: Optional[Rehearsal] = None
         self._process = process
         self._coordinator = Coordinator(tools.command, scratch.port_file, scratch.environment)
         self._checkpoint = DmtcpCheckpoint(self._coordinator, self)
         self._ended_by_us = False
         self._cause: Optional[CannotStop] = None  # of an end that was not the program's own
         self._is_own_end = False
+        self._may_have_left = True  # processes running when it ended
         self._known: Set[processes.DmtcpProcess] = set()
         self._nothing_left = False
 
@@ -111,7 +118,8 @@ class DmtcpProgram(Program):
             raise cause
         if self.scratch.mpi_session:
             shutil.rmtree(self.scratch.mpi_session, ignore_errors=True)
-        self._coordinator.quit(QUIT_SECONDS)  # with what the program left running
+        if self._may_have_left:
+            self._coordinator.quit(QUIT_SECONDS)
         self.own.end()
 
     def judge_end(self, code: int) -> Optional[CannotStop]:
@@ -120,23 +128,16 @@ class DmtcpProgram(Program):
         self._is_own_end = self._cause is None
         return self._cause
 
-    def finished_first(self, status: Optional[Status]) -> bool:
-        """Whether a program that ended with 0 had finished before the checkpoint that has begun could reach it.
+    def finished_first(self) -> bool:
+        """Whether a program that has ended had finished before the checkpoint that has begun could reach it.
 
-        A process reports its image before DMTCP ends it, and the coordinator logs that before it notices the end. So
-        if it was the only process, and ``status`` (asked after its end) shows that the end was noticed, nothing logged
-        and nothing written means that it ended by itself.
+        DMTCP freezes all processes before it writes anything, and ends each only when its image is written. So what the
+        program's first process did before it left any part of an image, it did by itself, whatever became of the
+        others. What the coordinator kills, it logs before.
         """
         self.own.read_output()
         return (
-            self._checkpoint.peers == 1
-            and status is not None
-            and status.found
-            and status.peers == 0
-            and not (self.own.killed or self.own.complete)
-            and self.own.reports
-            and self.own.alive()
-            and self._checkpoint.wrote_nothing()
+            not self.own.killed and self.own.reports and self.own.alive() and self._checkpoint.never_reached_program()
         )
 
     def ended_by_checkpoint(self) -> None:
@@ -153,6 +154,7 @@ class DmtcpProgram(Program):
             status = self._coordinator.status()
             if status is not None or not self.own.alive():
                 break
+        self._may_have_left = status is None or status.peers > 0
         self.own.read_output()
         if self.own.killed:
             return program_lost("killed", "the program was killed from outside, through DMTCP's coordinator")
@@ -161,7 +163,7 @@ class DmtcpProgram(Program):
         if (
             self._checkpoint.is_under_way()
             and (code in (KILLED, FAILED) or self._checkpoint.peers != 1)
-            and not (code == KILLED and self.finished_first(status))
+            and (code == FAILED or not self.finished_first())
         ):
             text = "the program ended (exit code {}) during a checkpoint that DMTCP had begun".format(code)
             return program_lost("tool_failed", text)
@@ -181,7 +183,8 @@ class DmtcpProgram(Program):
         while True:
             code = self.exit_code()
             if code is not None:
-                if code == FAILED or code > 128 or code in (126, 127):
+                own = self.scratch.has_restarted(self.pid) and code not in _OF_A_FAULT
+                if code == FAILED or code in (126, 127) or (code > 128 and not own):
                     text = "dmtcp_restart ended with exit code {}{}".format(code, self._other_tool(tool))
                     raise CannotStart("tool_failed", text)
                 try:
@@ -197,6 +200,21 @@ class DmtcpProgram(Program):
             if self.clock() >= deadline:
                 text = "the restart did not complete: {}{}".format(state, self._other_tool(tool))
                 raise CannotStart("tool_hung", text)
+            self.sleep(POLL)
+
+    def require_held(self, hold: ProcessHold, count: int, deadline: float) -> None:
+        """Watch a copy until all of its ``count`` processes are held; CannotStart."""
+        most = 0
+        while len(hold.held()) != count:
+            code, now = self.exit_code(), self.clock()
+            if code is not None:
+                raise CannotStart("tool_failed", "dmtcp_restart ended with exit code {}".format(code))
+            connected = len(self._coordinator.peers(self.left(deadline)))
+            most = max(most, connected)
+            if connected < most:
+                raise CannotStart("tool_failed", "{} of {} processes were left".format(connected, count))
+            if now >= deadline:
+                raise CannotStart("tool_hung", "only {} of {} processes were restored".format(len(hold.held()), count))
             self.sleep(POLL)
 
     def _other_tool(self, tool: str) -> str:
@@ -217,11 +235,11 @@ class DmtcpProgram(Program):
         """Seconds for a question to the coordinator."""
         return min(10.0, max(deadline - self.clock(), 0.5))
 
-    def remember_peers(self) -> None:
+    def remember_peers(self) -> List[DmtcpPeer]:
         """Record the processes that the coordinator lists: an orphan of a restart is found in no other way."""
-        if self.exit_code() is None:
-            listed = [peer.pid for peer in self._coordinator.peers(QUIT_SECONDS)]
-            self._known |= set(processes.processes_of(listed))
+        listed = self._coordinator.peers(QUIT_SECONDS) if self.exit_code() is None else []
+        self._known |= set(processes.processes_of([peer.pid for peer in listed]))
+        return listed
 
     def _find(self) -> Set[processes.DmtcpProcess]:
         self.exit_code()  # reaps the program itself

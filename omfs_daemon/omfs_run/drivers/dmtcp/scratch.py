@@ -8,7 +8,7 @@ lies in the scratch directory and becomes a link to the generation's directory j
 """
 
 import os
-from typing import Dict, Mapping
+from typing import Dict, Mapping, Optional
 
 from omfs_daemon.omfs_run.drivers.dmtcp import environment as environments
 from omfs_daemon.omfs_run.drivers.driver import CannotStart
@@ -17,23 +17,29 @@ from omfs_daemon.omfs_run.drivers.driver import CannotStart
 class ScratchDirectory:
     """The files of a start, the mark of its processes, and its environment."""
 
-    def __init__(self, run: str, environment: Mapping[str, str]) -> None:
-        """``run``: the scratch directory of the run, in which this start gets a directory; CannotStart."""
+    def __init__(self, run: str, environment: Mapping[str, str], plug_in: Optional[str] = None) -> None:
+        """``run``: the scratch directory of the run, in which this start gets a directory; CannotStart.
+
+        ``plug_in``: for the program.
+        """
         try:
-            self.path = _new_directory(os.path.abspath(run))
+            self.run = os.path.abspath(run)
+            self.path = _new_directory(self.run)
         except OSError as error:
             raise CannotStart("no_scratch", "cannot use {}: {}".format(run, error.strerror)) from None
         self.port_file = os.path.join(self.path, "dmtcp-port")
         self.link = os.path.join(self.path, "dmtcp-images")
-        temporary = os.path.join(self.path, "dmtcp-tmp")
-        self.mark = b"DMTCP_TMPDIR=" + os.fsencode(temporary)
+        self.temporary = os.path.join(self.path, "dmtcp-tmp")
+        self.mark = b"DMTCP_TMPDIR=" + os.fsencode(self.temporary)
         self.mpi_session = ""
         self._aside = 0
-        self.environment: Dict[str, str] = environments.dmtcp_environment(environment, self.link, temporary)
+        self.environment: Dict[str, str] = environments.dmtcp_environment(
+            environment, self.link, self.temporary, plug_in
+        )
         try:
             # A directory, not a link yet: dmtcp_restart would resolve it once and for all.
             self.point_nowhere()
-            os.mkdir(temporary, 0o700)
+            os.mkdir(self.temporary, 0o700)
         except OSError as error:
             raise CannotStart("no_scratch", "cannot use {}: {}".format(self.path, error.strerror)) from None
 
@@ -41,6 +47,12 @@ class ScratchDirectory:
         """Prepare the environment for Open MPI; raises CannotStart."""
         self.mpi_session = environments.mpi_session(self.environment)
         self.environment = environments.for_open_mpi(self.environment, self.mpi_session)
+
+    def has_restarted(self, pid: int) -> bool:
+        """Whether this process has come back from its image: omfs_children.so then makes a file, in DMTCP's directory
+        or one below."""
+        name = "omfs-restarted-{}".format(pid)
+        return any(name in files for _, _, files in os.walk(self.temporary))
 
     def point_to(self, directory: str) -> None:
         """From now on DMTCP writes into ``directory``; what the link's path held (normally nothing) is set aside."""

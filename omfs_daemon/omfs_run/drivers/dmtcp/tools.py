@@ -1,6 +1,6 @@
 """DMTCP's commands and version, and what watching and checkpointing a program share."""
 
-from omfs_daemon.omfs_run.drivers.dmtcp.versions import Quirks, Version, quirks_of, shown
+from omfs_daemon.omfs_run.drivers.dmtcp.versions import REHEARSES, Quirks, Version, quirks_of, shown, takes_plug_ins
 from omfs_daemon.omfs_run.drivers.driver import CannotStop
 
 # DMTCP's exit codes: for its own failures (we set DMTCP_FAIL_RC; its default, 99, may be a program's own), and for what
@@ -26,6 +26,15 @@ class Tools:
     @property
     def quirks(self) -> Quirks:
         return quirks_of(self.version)
+
+    @property
+    def takes_plug_ins(self) -> bool:
+        return takes_plug_ins(self.version)
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether rehearsals are tried with this version."""
+        return self.takes_plug_ins and self.version >= REHEARSES
 
     @property
     def shown(self) -> str:

@@ -38,6 +38,12 @@ _TABLE = (
 # A release newer than the last row may do anything: wait for its reply as long as there is time.
 _UNKNOWN = Quirks((5, 1, 0), "--kcheckpoint", (0, 2), True)
 
+# The interface for plug-ins is the same in these; 5.0 refuses a plug-in for another one and ends the program.
+_PLUG_INS = ((3, 0, 0), (5, 1, 0))
+
+# Rehearsals were tried with 4.2 and 5.0 only.
+REHEARSES = (4, 2, 0)
+
 _VERSION = re.compile(r"\(DMTCP\)\s+v?(\d+)\.(\d+)(?:\.(\d+))?")
 
 
@@ -54,6 +60,11 @@ def quirks_of(version: Version) -> Quirks:
     if version >= _UNKNOWN.since:
         return _UNKNOWN
     return [row for row in _TABLE if row.since <= max(version, OLDEST)][-1]
+
+
+def takes_plug_ins(version: Version) -> bool:
+    """Whether our plug-in fits a version."""
+    return _PLUG_INS[0] <= version < _PLUG_INS[1]
 
 
 def shown(version: Version) -> str:

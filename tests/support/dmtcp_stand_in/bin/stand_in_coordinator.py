@@ -131,8 +131,6 @@ class Coordinator:
             and len(self.peers) == self.expected
             and all("RESTARTING" in peer.state for peer in self.peers)
         ):
-            for peer in self.peers:
-                peer.state = RUNNING
             self.everyone({"do": "resume"})
 
     def running(self):
@@ -198,13 +196,13 @@ class Coordinator:
         if self.under_way and not self.writing and stopped and not held:
             self.under_way = len(self.peers)
             self.writing = True
-            self.everyone({"do": "write", "kill": self.kill_after, "faults": sorted(self.faults)})
+            self.everyone({"do": "write", "faults": sorted(self.faults)})
         if self.under_way and len(self.images) == self.under_way:
             self.under_way = 0
             self.script_due = time.monotonic() + (2.0 if "late_script" in self.faults else 0.1)
-            if not self.kill_after:
-                for peer in self.peers:
-                    peer.state = RUNNING
+            if self.kill_after:  # not before all have written: a parent would take a killed child for an ended one
+                self.everyone({"do": "kill"})
+            else:
                 self.everyone({"do": "resume"})
             self.kill_after = False
 

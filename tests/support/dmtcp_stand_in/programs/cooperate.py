@@ -4,17 +4,21 @@ A program keeps all that matters in one dictionary, gets it from ``begin`` (as i
 restarted) and sleeps with ``pause``, where a checkpoint may happen. Python 3.6.
 """
 
+import contextlib
 import ctypes
 import json
+import mmap
 import os
 import select
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
 
 _RESUMED = {"do": "resume"}
+_DESCRIPTOR = 821  # as DMTCP's
 
 
 class _Me:
@@ -25,13 +29,19 @@ class _Me:
     upid = ""
     prog = ""
     launched_in = ""
+    is_back = True
     children = {}  # virtual pid -> real pid  # noqa: RUF012
+    plug_ins = []  # noqa: RUF012
+    ended = {}  # virtual pid -> exit code, kept by the plug-in  # noqa: RUF012
     state = {}  # noqa: RUF012
 
 
 def begin(state):
     """The program's state: ``state`` when it is new, what was saved when it is restarted."""
     _Me.children = {int(key): value for key, value in json.loads(os.environ.get("STAND_IN_CHILDREN", "{}")).items()}
+    _Me.plug_ins = [_loaded(name) for name in os.environ.get("DMTCP_PLUGIN", "").split(":") if name]
+    if _Me.plug_ins and _inherits_children():
+        _Me.plug_ins.append(_loaded(os.environ["DMTCP_PLUGIN"].split(":")[0], as_sign=True))
     path = os.environ.pop("STAND_IN_IMAGE", "")
     os.environ.pop("STAND_IN_CHILDREN", None)
     expected = int(os.environ.pop("STAND_IN_EXPECTED", "0"))
@@ -47,11 +57,17 @@ def begin(state):
             os.kill(os.getpid(), signal.SIGSEGV)  # as one in three programs whose heap grows
         if not os.path.exists(image["copy"]):
             _die("Unable to find checkpointed copy of file: {}".format(image["copy"]))
+        if image["lost"]:
+            sys.stderr.write("[stand-in] gone after the restart: {}\n".format(", ".join(image["lost"])))
+            _flush()
+            os._exit(1)  # as a program that then finds it missing
         state = image["state"]
+        _Me.ended = {int(key): value for key, value in image["ended"].items()}
         _Me.virtual, _Me.parent, _Me.upid, _Me.prog = (image[key] for key in ("virtual", "parent", "upid", "prog"))
         _Me.launched_in = image["launched_in"]
         ctypes.CDLL(None).prctl(15, f"DMTCP:{_Me.prog}"[:15].encode(), 0, 0, 0)
     _Me.state = state
+    _Me.is_back = not path
     _connect("RESTARTING" if path else "RUNNING", expected)
     if path and _Me.channel is not None:
         _read(None)  # until all are back
@@ -82,7 +98,7 @@ def fork(state, function, before=None):
         return pid
     parent, _Me.parent, _Me.virtual = _Me.virtual, _Me.virtual, os.getpid()
     os.environ["STAND_IN_PARENT"] = str(parent)
-    _Me.children, _Me.state = {}, state
+    _Me.children, _Me.ended, _Me.state = {}, {}, state
     _Me.upid = f"98ff-{_Me.virtual}-{int(time.monotonic() * 1e9) & 0xFFFFFFFF:x}"
     if _Me.channel is not None:
         _Me.channel.close()
@@ -107,18 +123,72 @@ def spawn(arguments, environment):
 def wait(pid):
     """The exit code of a child of ours, also of one that came back under another pid."""
     real = _Me.children.get(pid, pid)
-    while True:
+    while pid not in _Me.ended:
         ended, status = os.waitpid(real, os.WNOHANG)
         if ended:
-            return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+            return _code(status)
         pause(0.02)
+    return _Me.ended.pop(pid)
+
+
+def _code(status):
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+
+def _loaded(name, as_sign=False):
+    """A library as /proc shows it of a process that has loaded it; without access it is the plug-in's sign."""
+    with open(name, "rb") as file:
+        if as_sign:
+            return mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, 0)
+        return mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+
+
+def _inherits_children():
+    found = ctypes.c_int()
+    return ctypes.CDLL(None).prctl(37, ctypes.byref(found), 0, 0, 0) == 0 and bool(found.value)
+
+
+def _lost():
+    """What is not there any more after a restart by DMTCP, also where it says nothing about it."""
+    lost = ["the parent of what descendants leave"] if _inherits_children() else []
+    seen = set()
+    for name in set(os.listdir("/proc/self/fd")) - {"0", "1", "2"}:
+        try:
+            target, info = os.readlink("/proc/self/fd/" + name), os.stat("/proc/self/fd/" + name)
+            with open("/proc/self/fdinfo/" + name) as file:
+                text = file.read()
+        except OSError:
+            continue  # that of the directory
+        flags = int(text.split("flags:")[1].split()[0], 8)
+        if any(part in target for part in ("memfd:", "timerfd", "inotify", "pidfd", "ptmx")) or flags & 0o10000000:
+            lost.append(target)
+        if stat.S_ISREG(info.st_mode) and flags & 0o20000000 and info.st_nlink == 0:
+            lost.append("O_TMPFILE")
+        if "\nlock:" in text:
+            lost.append("a lock")
+        kind = (target, flags & ~os.O_CLOEXEC, text.split()[1])
+        if kind in seen and not _Me.plug_ins:
+            lost.append("a duplicate of " + target)
+        seen.add(kind)
+    return lost
+
+
+def _keep_ended():
+    """What the plug-in does at a checkpoint; without it, what has ended is lost."""
+    for pid, real in _Me.children.items() if _Me.plug_ins else ():
+        with contextlib.suppress(ChildProcessError):
+            ended, status = os.waitpid(real, os.WNOHANG)
+            if ended:
+                _Me.ended[pid] = _code(status)
 
 
 def _connect(state, expected):
     port = os.environ.get("STAND_IN_PORT")
     if not port:
         return
-    _Me.channel = socket.create_connection(("127.0.0.1", int(port)))
+    with socket.create_connection(("127.0.0.1", int(port))) as channel:
+        os.dup2(channel.fileno(), _DESCRIPTOR, inheritable=False)
+    _Me.channel = socket.socket(fileno=_DESCRIPTOR)
     hello = {"hello": 1, "pid": os.getpid(), "virtual": _Me.virtual, "prog": _Me.prog, "upid": _Me.upid}
     hello.update(state="WorkerState::" + state, expected=expected)
     _Me.channel.sendall(json.dumps(hello).encode() + b"\n")
@@ -148,7 +218,9 @@ def _do(message, held):
     if message["do"] == "kill":
         _flush()
         os._exit(0)
-    if message["do"] == "suspend" and "finishes" in message["faults"]:
+    if message["do"] == "suspend" and (
+        "finishes" in message["faults"] or ("first_finishes" in message["faults"] and not _Me.parent)
+    ):
         _flush()
         os._exit(int(os.environ.get("STAND_IN_FINISHES_WITH", "0")))
     if message["do"] == "suspend":
@@ -156,13 +228,46 @@ def _do(message, held):
         return True
     if message["do"] == "write":
         if "hang_checkpoint" not in message["faults"]:
-            _write(message["kill"], message["faults"])
+            _write(message["faults"])
         return True
-    return False if message == _RESUMED else held
+    if message == _RESUMED:
+        _stay_held()
+        _show_restarted()
+        _tell({"state": "WorkerState::RUNNING"})
+        return False
+    return held
 
 
-def _write(kill, faults):
+def _stay_held():
+    """What the plug-in does for a rehearsal, at the end of a checkpoint and of a restart."""
+    directory = os.environ.get("DMTCP_TMPDIR", "")
+    hold = os.path.join(directory, "omfs-hold")
+    if _Me.plug_ins and _is_held(hold):
+        open(os.path.join(directory, "omfs-held.{}".format(os.getpid())), "w").close()
+        while _is_held(hold):
+            time.sleep(0.005)
+
+
+def _show_restarted():
+    """The plug-in's sign that this process is back, so that its end is its own."""
+    directory = os.environ.get("DMTCP_TMPDIR", "")
+    if _Me.plug_ins and not _Me.is_back and directory:
+        open(os.path.join(directory, "omfs-restarted-{}".format(os.getpid())), "w").close()
+    _Me.is_back = True
+
+
+def _is_held(hold):
+    try:
+        with open(hold) as file:
+            os.kill(int(file.read()), 0)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return True
+
+
+def _write(faults):
     directory = os.environ["STAND_IN_DIRECTORY"]
+    _keep_ended()
     try:
         if not os.path.isdir(directory):
             os.mkdir(directory, 0o700)
@@ -181,8 +286,6 @@ def _write(kill, faults):
         _die(f"(errno = {error.errno}) {error}")
     _flush()
     _tell({"state": "WorkerState::CHECKPOINTED", "image": path})
-    if kill:
-        os._exit(0)
 
 
 def _copy(path):
@@ -197,6 +300,7 @@ def _has_fixed_addresses():
 def _image(path, faults):
     size = int(float(os.environ.get("STAND_IN_IMAGE_MB", "2")) * (1 << 20))
     header = {"state": _Me.state, "virtual": _Me.virtual, "parent": _Me.parent, "upid": _Me.upid, "prog": _Me.prog}
+    header.update(ended=_Me.ended, lost=_lost())
     header.update(launched_in=_Me.launched_in, directory=os.getcwd(), environment=dict(os.environ), size=size)
     header.update(copy=_copy(path[: -len(".temp")]), fixed=_has_fixed_addresses())
     header.update(arguments=[sys.executable, *sys.argv], version=os.environ.get("STAND_IN_DMTCP", "4.2.0"))
