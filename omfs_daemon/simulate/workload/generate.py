@@ -12,9 +12,10 @@ from math import inf, isclose, isfinite
 
 import numpy as np
 
+from omfs_daemon.accounting import bounds
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.workload import bounds
-from omfs_daemon.simulate.workload.workload import Floats, Ints, PreemptMode, Workload, workload
+from omfs_daemon.simulate.workload.workload import PreemptMode, Workload, workload
 
 # Sizes: 1 CPU, else 2 to the power of a two-stage uniform number, rounded to a power of two or not.
 _SERIAL, _POWER_OF_TWO = 0.2927, 0.6686

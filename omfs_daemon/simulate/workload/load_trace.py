@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from omfs_daemon.accounting.cells import read_cells
+from omfs_daemon.accounting.mira_columns import is_mira
+from omfs_daemon.accounting.read_report import Progress
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.workload import mira, sacct, swf, table
-from omfs_daemon.simulate.workload.cells import read_cells
-from omfs_daemon.simulate.workload.read_report import Loaded, Progress, ReadOptions
+from omfs_daemon.simulate.workload.read_options import Loaded, ReadOptions
 
 
 def load_trace(path: Path, options: ReadOptions | None = None, progress: Progress | None = None) -> Loaded:
@@ -26,5 +28,5 @@ def load_trace(path: Path, options: ReadOptions | None = None, progress: Progres
         return sacct.read_sacct(path, options, progress)
     if kind in (".csv", ".parquet"):
         cells = read_cells(path, progress)
-        return mira.mira_workload(cells, options) if mira.is_mira(cells) else table.table_workload(cells, options)
+        return mira.mira_workload(cells, options) if is_mira(cells) else table.table_workload(cells, options)
     raise ConfigError(f"{path}: the name must end in .swf, .swf.gz, .csv, .csv.gz, .parquet or .sacct")

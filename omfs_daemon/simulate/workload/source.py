@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from omfs_daemon.accounting.read_report import Progress
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.workload.generate import Model, generated
 from omfs_daemon.simulate.workload.load_trace import load_trace
-from omfs_daemon.simulate.workload.read_report import Progress, ReadOptions
+from omfs_daemon.simulate.workload.read_options import ReadOptions
 from omfs_daemon.simulate.workload.urgent_jobs import moved_up, read_urgent, with_urgent
 from omfs_daemon.simulate.workload.workload import PreemptMode, Workload
 

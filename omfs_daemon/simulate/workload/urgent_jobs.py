@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from omfs_daemon.accounting import bounds
+from omfs_daemon.accounting.arrays import Floats, Ints
+from omfs_daemon.accounting.cells import NumberColumn, read_cells, understood
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.workload import bounds
-from omfs_daemon.simulate.workload.cells import NumberColumn, read_cells, understood
-from omfs_daemon.simulate.workload.read_report import Loaded
-from omfs_daemon.simulate.workload.workload import Floats, Ints, PreemptMode, Workload, merged, workload
+from omfs_daemon.simulate.workload.read_options import Loaded
+from omfs_daemon.simulate.workload.workload import PreemptMode, Workload, merged, workload
 
 ACCOUNT = "urgent"
 

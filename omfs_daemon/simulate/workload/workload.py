@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from omfs_daemon.accounting.arrays import Bools, Floats, Ints
 from omfs_daemon.cluster.preempt_methods import MethodTraits
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 class PreemptMode(IntEnum):
@@ -50,8 +47,11 @@ class Workload:
     limit     seconds that it asked for; inf: not known or none
     account   index into ``accounts``
     urgent    whether it is an urgent job
+    realtime  whether it is a real-time job
     mode      ``PreemptMode``, how it can be preempted
     memory    bytes of the whole job; 0: not known
+    user      index into ``users``
+    job_name  index into ``job_names``; jobs of one name are runs of one program
     swap      bytes that a swap moves for each of its processes' engines together; 0: as ``memory``
     """
 
@@ -68,6 +68,11 @@ class Workload:
     mode: Ints
     memory: Floats
     swap: Floats
+    realtime: Bools
+    users: tuple[str, ...]
+    user: Ints
+    job_names: tuple[str, ...]
+    job_name: Ints
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -77,7 +82,10 @@ class Workload:
         return replace(self, **{name: getattr(self, name)[chosen] for name in COLUMNS})
 
 
-COLUMNS = tuple(field.name for field in fields(Workload) if field.name not in ("name", "origin", "accounts"))
+NAMES = {"account": "accounts", "user": "users", "job_name": "job_names"}
+"""Columns of indices, and the fields with the names that they number."""
+
+COLUMNS = tuple(field.name for field in fields(Workload) if field.name not in ("name", "origin", *NAMES.values()))
 
 
 def workload(
@@ -95,9 +103,14 @@ def workload(
     mode: Ints | None = None,
     memory: Floats | None = None,
     swap: Floats | None = None,
+    realtime: Bools | None = None,
+    users: tuple[str, ...] = ("",),
+    user: Ints | None = None,
+    job_names: tuple[str, ...] = ("",),
+    job_name: Ints | None = None,
 ) -> Workload:
-    """A workload from what is known, put in order of submission; what is not known: no limit, one account, regular,
-    preempted by swapping, sizes unknown."""
+    """A workload from what is known, put in order of submission; what is not known: no limit, one account, one user,
+    one name, regular, preempted by swapping, sizes unknown."""
     count = len(submit)
     order = np.argsort(submit, kind="stable")
 
@@ -119,14 +132,21 @@ def workload(
         mode=column(mode, PreemptMode.SWAP, np.int64),
         memory=column(memory, 0.0, np.float64),
         swap=column(swap, 0.0, np.float64),
+        realtime=column(realtime, False, np.bool_),
+        users=users,
+        user=column(user, 0, np.int64),
+        job_names=job_names,
+        job_name=column(job_name, 0, np.int64),
     )
 
 
 def merged(first: Workload, second: Workload) -> Workload:
-    """Both workloads on one clock (time 0 of the first); accounts of one name are one account."""
-    names = list(dict.fromkeys((*first.accounts, *second.accounts)))
-    renumbered = np.array([names.index(name) for name in second.accounts], dtype=np.int64)
-    columns = {name: np.concatenate((getattr(first, name), getattr(second, name))) for name in COLUMNS}
-    columns["account"] = np.concatenate((first.account, renumbered[second.account]))
+    """Both workloads on one clock (time 0 of the first); accounts, users, and names that are equal are one."""
+    columns: dict[str, Any] = {name: np.concatenate((getattr(first, name), getattr(second, name))) for name in COLUMNS}
+    for index, field in NAMES.items():
+        columns[field] = tuple(dict.fromkeys((*getattr(first, field), *getattr(second, field))))
+        place = {name: number for number, name in enumerate(columns[field])}
+        renumbered = np.array([place[name] for name in getattr(second, field)], dtype=np.int64)
+        columns[index] = np.concatenate((getattr(first, index), renumbered[getattr(second, index)]))
     submit, cpus, run = columns.pop("submit"), columns.pop("cpus"), columns.pop("run")
-    return workload(first.name, submit, cpus, run, origin=first.origin, accounts=tuple(names), **columns)
+    return workload(first.name, submit, cpus, run, origin=first.origin, **columns)

@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from omfs_daemon.accounting.arrays import Bools, Ints
+from omfs_daemon.accounting.lines import lines
+from omfs_daemon.accounting.read_report import Malformed, Progress, ReadReport, repeated, require_usable
+from omfs_daemon.accounting.trace_files import missing
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.workload.lines import lines
-from omfs_daemon.simulate.workload.read_report import Malformed, Progress, ReadReport, repeated, require_usable
-from omfs_daemon.simulate.workload.trace_files import missing
-from omfs_daemon.simulate.workload.workload import Bools, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,7 @@ def _csv(path: Path, progress: Progress | None) -> Cells:
         remarks[key.strip()] = value.strip()
         place, line = next(numbered, (place + 1, ""))
     try:
-        header = [name.strip() for name in _fields(line)]
+        header = [name.strip() for name in csv_fields(line)]
     except ValueError:
         header = []
     if not header or len(set(header)) < len(header):
@@ -73,7 +73,7 @@ def _csv(path: Path, progress: Progress | None) -> Cells:
     broken: dict[int, str] = {}
     for place, line in numbered:
         try:
-            row = _fields(line)
+            row = csv_fields(line)
         except ValueError as error:
             broken[place] = str(error)
             continue
@@ -89,8 +89,8 @@ def _csv(path: Path, progress: Progress | None) -> Cells:
     return Cells(path, frame, np.array(places, dtype=np.int64), "line", broken, remarks)
 
 
-def _fields(line: str) -> list[str]:
-    """None of an empty line; ValueError if it is no line of CSV."""
+def csv_fields(line: str) -> list[str]:
+    """The cells of a line, none of an empty one; ValueError if it is no line of CSV."""
     try:
         return next(csv.reader((line,), strict=True), [])
     except csv.Error as error:
@@ -136,31 +136,33 @@ class NumberColumn:
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A column of text; ``choices`` empty: any. ``default``: for an empty cell."""
+    """A column of text; ``choices`` empty: any. ``default``: for an empty cell; None: it must not be empty."""
 
     name: str
-    default: str
+    default: str | None = None
     choices: tuple[str, ...] = ()
 
     @property
     def allowed(self) -> str:
         """For people."""
-        return "one of " + ", ".join(self.choices)
+        return "one of " + ", ".join(self.choices) if self.choices else "text"
 
     def read(self, cells: pl.Series) -> tuple[NDArray[Any], Bools]:
         """The values (objects), and which of the filled cells are bad."""
         words = cells.cast(pl.String)
-        values = words.fill_null(self.default).to_numpy().astype(object)
-        return values, _not(words.is_in(self.choices)) if self.choices else np.zeros(len(words), dtype=np.bool_)
+        values = words.fill_null(self.default or "").to_numpy().astype(object)
+        return values, _not(words.is_in(self.choices)) if self.choices else words.is_null().to_numpy()
 
 
 Columns = dict[str, NDArray[Any]]
 
 
-def understood(cells: Cells, rules: Sequence[NumberColumn | TextColumn], strict: bool) -> tuple[Columns, ReadReport]:
-    """The columns by name, good rows only, and a report on the others. The first rule's column numbers the jobs.
+def understood(
+    cells: Cells, rules: Sequence[NumberColumn | TextColumn], strict: bool, key: str = "job number"
+) -> tuple[Columns, ReadReport]:
+    """The columns by name, good rows only, and a report on the others. The first rule's column is the ``key`` of a row.
 
-    A row is malformed if a cell is bad or if its job's number stood before. ConfigError if a column without a default
+    A row is malformed if a cell is bad or if its key stood before. ConfigError if a column without a default
     is not there, if no row is good, and for malformed ones if ``strict``.
     """
     columns, faults = _columns(cells, rules)
@@ -168,7 +170,7 @@ def understood(cells: Cells, rules: Sequence[NumberColumn | TextColumn], strict:
     good[list(faults)] = False
     again = np.flatnonzero(good)[repeated(columns[rules[0].name][good])]
     good[again] = False
-    faults |= dict.fromkeys(again.tolist(), "its job number stood in a row before")
+    faults |= dict.fromkeys(again.tolist(), f"its {key} stood in a row before")
     wrong = cells.broken | {int(cells.places[row]): why for row, why in faults.items()}
     malformed = tuple(Malformed(cells.at(place), wrong[place]) for place in sorted(wrong))
     report = ReadReport(cells.path, len(cells.frame) + len(cells.broken), (), malformed)

@@ -1,54 +1,21 @@
-"""Options and report of reading a workload, for all formats."""
+"""What reading a file of records reports, for all formats."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Bools, Floats, Ints
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints, PreemptMode, Workload
-
-Processors = Literal["allocated", "requested"]
-Accounts = Literal["group", "user", "queue", "none"]
 
 # Takes the fraction of the file that has been read, 0 to 1.
 Progress = Callable[[float], None]
 
 _SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How a recorded workload is interpreted.
-
-    processors     which of both numbers counts, where a trace has both; the other one where it is unknown
-    accounts       whose jobs make an account; "none": all jobs belong to one, called all
-    urgent_queues  numbers of the queues whose jobs are urgent; None: those that the trace's header names
-    mode           how regular jobs can be preempted, where the trace does not define it; urgent jobs: never
-    strict         whether a malformed line is an error
-    rules          whose classes define which jobs are urgent and how a job can be preempted, where the trace has
-                   partition, QOS and comment (Slurm's accounting); None: all are regular, and ``mode`` holds
-    """
-
-    processors: Processors = "allocated"
-    accounts: Accounts = "group"
-    urgent_queues: tuple[int, ...] | None = None
-    mode: PreemptMode = PreemptMode.SWAP
-    strict: bool = False
-    rules: Rules | None = None
-
-    def __post_init__(self) -> None:
-        for name, value, allowed in (
-            ("processors", self.processors, get_args(Processors)),
-            ("accounts", self.accounts, get_args(Accounts)),
-        ):
-            if value not in allowed:
-                raise ConfigError(f"{name}: {value!r} is not known: one of {', '.join(allowed)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +77,6 @@ class ReadReport:
         return ", ".join(shown) + (", ..." if len(self.malformed) > _SHOWN else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A workload and its source."""
-
-    workload: Workload
-    report: ReadReport
-    facts: TraceFacts = field(default_factory=TraceFacts)
-
-
 def require_usable(report: ReadReport, strict: bool) -> None:
     """ConfigError if nothing is left of the file, or if it has malformed records although that is forbidden."""
     if strict and report.malformed:
@@ -133,12 +91,3 @@ def repeated(numbers: Ints | Floats) -> Bools:
     again = np.ones(len(numbers), dtype=np.bool_)
     again[first] = False
     return again
-
-
-def numbered_accounts(kind: Accounts, numbers: Ints) -> tuple[tuple[str, ...], Ints]:
-    """Account names from a column of numbers, and each job's index into them; below 0 is unknown."""
-    if kind == "none":
-        return ("all",), np.zeros(len(numbers), dtype=np.int64)
-    distinct, index = np.unique(np.maximum(numbers, -1), return_inverse=True)
-    names = tuple(f"{kind}{number}" if number >= 0 else f"{kind}-unknown" for number in distinct.tolist())
-    return names, index.astype(np.int64)

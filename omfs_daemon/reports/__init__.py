@@ -1,0 +1,1 @@
+"""What accounting says, in figures, tables, and pages."""

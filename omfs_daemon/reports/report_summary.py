@@ -1,0 +1,116 @@
+"""The figures of a period in one screen, as values for scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from omfs_daemon.reports.end_figures import (
+    EFFICIENCY_COLUMNS,
+    END_COLUMNS,
+    LOST_COLUMNS,
+    efficiency_rows,
+    end_rows,
+    lost_rows,
+)
+from omfs_daemon.reports.idle_figures import heap_shares
+from omfs_daemon.reports.log_holes import HOLE_COLUMNS, LogHole
+from omfs_daemon.reports.log_report import LogReport
+from omfs_daemon.reports.month_figures import MONTH_COLUMNS, hours_of_week, month_rows
+from omfs_daemon.reports.wait_figures import WAIT_COLUMNS, wait_rows
+from omfs_daemon.reports.whole_period import IdleUse
+
+HOUR = 3600.0
+
+
+def summary_of(report: LogReport) -> dict[str, Any]:
+    """Times in seconds since the epoch, durations in seconds, cores and core hours; ``jobs``: of which count all is."""
+    use, jobs = report.use, report.jobs
+    waits = dict(zip(WAIT_COLUMNS[2:], next(wait_rows(report, ()))[2:], strict=True))
+    eligible = int(jobs["first_eligible"].is_not_null().sum())
+    whole = use.core_seconds(use.available - use.down)
+    return {
+        "begin": report.begin,
+        "end": report.end,
+        "records": report.records.report.records,
+        "jobs": len(jobs),
+        "started": int(jobs["first_start"].is_not_null().sum()),
+        "large_above": report.large,
+        "large_jobs": int((jobs["cpus"] > report.large).sum()),
+        "cores": int(use.available.max()),
+        "cores_source": report.size.source,
+        "available_core_hours": use.core_seconds(use.available) / HOUR,
+        "used_core_hours": use.core_seconds(use.used) / HOUR,
+        "idle_core_hours": use.core_seconds(use.idle) / HOUR,
+        "down_core_hours": use.core_seconds(use.down) / HOUR,
+        "utilisation": use.core_seconds(use.used) / whole if whole else None,
+        "sreport": _beside_sreport(report),
+        "shares": heap_shares(report),
+        "waits": waits,
+        "jobs_with_eligible_time": eligible,
+        "ends": {
+            str(state): int(count)
+            for state, count in jobs.select("state")
+            .group_by("state")
+            .agg(pl.len())
+            .sort("len", descending=True)
+            .iter_rows()
+        },
+    }
+
+
+def _beside_sreport(report: LogReport) -> dict[str, Any] | None:
+    """The utilization of the whole hours of the period, by sreport and by these records."""
+    slurm, use = report.by_slurm, report.use
+    if slurm is None:
+        return None
+    edges = np.array([slurm.begin, slurm.end])
+    used, up = (float(use.between(cores, edges)[0]) for cores in (use.used, use.available - use.down))
+    theirs = slurm.reported - slurm.down
+    return {
+        "begin": slurm.begin,
+        "end": slurm.end,
+        "utilisation": slurm.allocated / theirs if theirs else None,
+        "ours": used / up if up else None,
+    }
+
+
+def sources_of(report: LogReport) -> dict[str, Any]:
+    """What was read, and what was left out of it."""
+    read = report.records.report
+    return {
+        "file": str(read.path),
+        "records": read.records,
+        "dropped": [{"reason": reason, "records": count} for reason, count in read.dropped],
+        "malformed": [{"place": place, "why": why} for place, why in read.malformed],
+        "notes": list(read.notes),
+        "disagreements": [
+            {"column": one.what, "records": one.often, "first": list(one.first)} for one in report.records.disagreements
+        ],
+    }
+
+
+def report_values(
+    report: LogReport, groups: tuple[str, ...], holes: list[LogHole], top: int, whole: IdleUse | None = None
+) -> dict[str, Any]:
+    """All of it; ``top``: of so many names and users what was lost; ``whole``: what all idle cores of the period could
+    have done, if that was asked for."""
+
+    def table(columns: tuple[str, ...], rows: Any) -> list[dict[str, Any]]:
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    return {
+        "schema": 1,
+        "sources": sources_of(report),
+        "summary": summary_of(report),
+        "months": table(MONTH_COLUMNS, month_rows(report)),
+        "hours_of_week": hours_of_week(report),
+        "waits": table(WAIT_COLUMNS, wait_rows(report, groups)),
+        "holes": table(HOLE_COLUMNS, (hole.row() for hole in holes)),
+        "all_holes": None if whole is None else whole.values(),
+        "ends": table(END_COLUMNS, end_rows(report)),
+        "lost": table(LOST_COLUMNS, lost_rows(report, top)),
+        "efficiency": table(EFFICIENCY_COLUMNS, efficiency_rows(report, groups)),
+    }

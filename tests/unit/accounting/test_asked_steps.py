@@ -1,0 +1,70 @@
+"""What steps used: lines as sacct prints them without -X."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+from omfs_daemon.accounting import asked_steps
+from omfs_daemon.accounting.asked_steps import step_use, with_step_use
+from omfs_daemon.accounting.job_records import JobRecords, record_frame, with_runs
+from omfs_daemon.accounting.read_report import ReadReport
+
+DAY = 86400.0
+PRINTED = (
+    "7||00:00:00|\n7.batch|1|00:10.500|2048K\n7.0|8|01:00:00|100M\n7.extern|2|00:00:00|\n"
+    "8||00:00:00|\n8.batch|1|00:00:00|\n9||00:00:00|\n"
+)
+
+
+def used(*answers: str) -> dict[str, tuple[float | None, float | None]]:
+    return {job: (cpu, memory) for job, cpu, memory in step_use(answers).iter_rows()}
+
+
+def test_steps_by_job() -> None:
+    assert used(PRINTED) == {"7": (3610.5, 8 * 100 * 1024**2), "8": (None, None)}
+
+
+def test_a_step_of_two_days_counts_once() -> None:
+    assert used("7.0|8|00:30:00|50M\n", PRINTED)["7"] == (3610.5, 8 * 100 * 1024**2)
+
+
+def test_each_answer_is_parsed_before_the_next_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a year the answers together are more text than what is kept of them."""
+    order: list[str] = []
+    parsed = asked_steps.split_columns
+
+    def answer(words: list[str], timeout: float, conf: Path | None) -> SimpleNamespace:
+        order.append("asked")
+        return SimpleNamespace(stdout=PRINTED.replace("7", str(order.count("asked"))))
+
+    def parse(lines: pl.Series, separator: str, fields: list[str]) -> pl.DataFrame:
+        order.extend(["parsed"] * bool(len(lines)))
+        return parsed(lines, separator, fields)
+
+    monkeypatch.setattr(asked_steps, "run_command", answer)
+    monkeypatch.setattr(asked_steps, "split_columns", parse)
+    begin = datetime(2026, 3, 1).timestamp()
+    found = asked_steps.asked_steps(begin, begin + 3 * DAY, None)
+    assert order == ["asked", "parsed"] * 3
+    assert sorted(found["job_id"].to_list()) == ["1", "2", "3", "8"]
+
+
+def test_no_answer_has_no_steps() -> None:
+    assert used() == used("") == {}
+
+
+def test_they_are_those_of_the_last_run() -> None:
+    raw = pl.DataFrame(
+        {"place": [1, 2, 3], "job_id": ["7", "7", "9"], "submit": [0.0, 50.0, 0.0], "start": [10.0, 60.0, 1.0],
+         "end": [40.0, 90.0, 2.0], "cpus": [8, 8, 1], "state": ["REQUEUED", "COMPLETED", "COMPLETED"]}
+    )  # fmt: skip
+    frame, _ = with_runs(record_frame({name: pl.col(name) for name in raw.columns}, raw), frozenset({"REQUEUED"}))
+    found = with_step_use(JobRecords(frame, ReadReport(Path("x"), 3)), step_use([PRINTED])).frame
+    assert found.columns == frame.columns
+    assert dict(found.select("place", "cpu_seconds").iter_rows()) == {1: None, 2: 3610.5, 3: None}
+    assert dict(found.select("place", "memory_used").iter_rows()) == {1: None, 2: 8 * 100 * 1024**2, 3: None}
