@@ -1,0 +1,262 @@
+"""Predictions in the daemon: what learns, what is kept, and the estimates of starts that requests share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from math import isfinite
+from pathlib import Path
+from threading import Lock
+
+import structlog
+
+from omfs_daemon.accounting.ended_days import AccountedEnd, asked_ends
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
+from omfs_daemon.config.build import rules
+from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.learning.accounting_reader import AccountingReader
+from omfs_daemon.daemon.learning.learned_jobs import LearnedJobs
+from omfs_daemon.daemon.learning.learner import Learner, LearnerThread
+from omfs_daemon.daemon.learning.run_predictions import RunPredictions
+from omfs_daemon.daemon.learning.start_estimates import (
+    ProbedStart,
+    StartEstimates,
+    at,
+    probed_starts,
+    start_estimates,
+)
+from omfs_daemon.daemon.learning.victim_predictions import Remaining, VictimPredictions, no_predictions
+from omfs_daemon.daemon.store.disk import append_synced
+from omfs_daemon.daemon.store.ended_jobs import EndedJobs, Foreseen, ScoredJob
+from omfs_daemon.daemon.store.entitlement_store import Changer
+from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.errors import ConfigError, ControlError, FormatError, GatewayError
+from omfs_daemon.policy.plan import Plan
+from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.slurm.gateway import Gateway
+
+FILE = "ended_jobs.sqlite"
+"""In the state directory; history.sqlite there is the history of preemptions."""
+
+_KEEPS, _KEEPS_WITHOUT = 15.0, 1.0
+"""Seconds for which an estimate of the queue is shown before a newer poll is used; one without the job asked for."""
+_DAY = 86400.0
+_SCORED_DAYS, _LEAST_SCORED = 14, 20
+_MOST_DAYS = 3650
+
+
+Latest = Callable[[], tuple[Snapshot, Plan] | None]
+ObserveEnded = Callable[[int, Iterable[ScoredJob]], None]
+
+
+class PredictionService:
+    """Usable from several threads.
+
+    latest   the newest snapshot and its plan; None before the first
+    observe  called with the number of jobs that are known, and jobs that have ended of which something was foreseen
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        store: EndedJobs,
+        gateway: Gateway,
+        latest: Latest,
+        journal: Journal,
+        settings: Callable[[], Settings],
+        observe: ObserveEnded,
+        clock: Callable[[], float],
+    ) -> None:
+        section = config.predict
+        self.store = store
+        self.keep_names = section.keep_names
+        self.runs = RunPredictions(section.predictor, section.keys, section.keep_names)
+        self._gateway, self._latest, self._journal, self._settings = gateway, latest, journal, settings
+        self._clock = clock
+        self._config = config
+        self._lock = Lock()
+        self._estimates: dict[bool, StartEstimates] = {}
+        """By whether every job runs to its limit."""
+        self.learned = LearnedJobs(store, self.runs, lambda ends: observe(store.count(), store.scored_of(ends)))
+        self.accounting = AccountingReader(self.learned, self._ask_day, clock)
+        self.learner = Learner(
+            gateway=gateway,
+            learned=self.learned,
+            accounting=self.accounting,
+            keep_names=section.keep_names,
+            foresee=self._foresee,
+            clock=clock,
+        )
+        self.thread = LearnerThread(self.learner.step)
+        if store.is_new and section.learn_days:
+            store.ask_to_learn(max(0.0, clock() - section.learn_days * _DAY), clock())
+
+    def close(self) -> None:
+        self.thread.close()
+        self.store.close()
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """After each full poll."""
+        if self.learner.observe(snapshot):
+            self.thread.wake()
+
+    def remaining(self) -> Remaining:
+        """What the choice of victims counts with; for one thread."""
+        return VictimPredictions(self.runs).of if self._config.predict.use_for_victims else no_predictions
+
+    def _has_accounting(self) -> bool:
+        return self._gateway.settings().values.get("AccountingStorageType") == "accounting_storage/slurmdbd"
+
+    def _ask_day(self, begin: float, until: float) -> list[AccountedEnd] | None:
+        return asked_ends(begin, until, self._config.slurm.conf, self.keep_names) if self._has_accounting() else None
+
+    # -- requests --
+    def learn(self, since: float) -> None:
+        """Read accounting since then; ControlError where there is none."""
+        now = self._clock()
+        if not now - _MOST_DAYS * _DAY <= since < now:
+            raise ConfigError(f"--since: must be a time within the last {_MOST_DAYS} days")
+        try:
+            if not self._has_accounting():
+                raise ControlError("Slurm has no accounting in slurmdbd: run times are learned from jobs as they end")
+        except GatewayError as error:
+            raise ControlError(f"nothing is learned: {error}") from None
+        self.accounting.learn_from(since, now)
+        self.thread.wake()
+
+    def forget(self, user: str, who: Changer) -> int:
+        """Delete what is kept of a user; how many jobs that were. It is recorded before it is done."""
+        now, audit = self._clock(), self._config.daemon.state_dir / "audit.jsonl"
+        line = {
+            "time": now,
+            "at": datetime.fromtimestamp(now, UTC).astimezone().isoformat(timespec="seconds"),
+            "uid": who.uid,
+            "user": who.user,
+            "changed": [f"predict: what was learned from jobs of {user} is deleted"],
+        }
+        try:
+            append_synced(audit, json.dumps(line))
+        except OSError as error:
+            raise ControlError(f"nothing was forgotten: {audit}: {error.strerror}") from error
+        count = self.store.forget_user(user, now)
+        self.learned.learn_anew()
+        structlog.get_logger("predict").warning("user_forgotten", by=who.user, user=user, jobs=count)
+        return count
+
+    # -- starts --
+    def estimates(self, at_limit: bool = False, needed: Sequence[str] = ()) -> StartEstimates:
+        """Of the latest full poll, or of one a few seconds before it; ControlError before the first.
+
+        at_limit  as if every job ran to its limit
+        needed    jobs that may have been submitted since the last estimate
+        """
+        latest = self._latest()
+        if latest is None:
+            raise ControlError("Slurm has not answered yet: try again")
+        snapshot, plan = latest
+        with self._lock:
+            known = self._estimates.get(at_limit)
+            age = 0.0 if known is None else snapshot.taken - known.taken
+            keeps = _KEEPS if known is None or all(ref in known.rows for ref in needed) else _KEEPS_WITHOUT
+            if known is None or not 0 <= age < keeps:
+                known = self._estimates[at_limit] = self._estimated(snapshot, plan, at_limit)
+        return known
+
+    def _estimated(self, snapshot: Snapshot, plan: Plan, at_limit: bool) -> StartEstimates:
+        now = self.rules
+        history = self._journal.state.preemption_history(now.methods)
+        predict = self.runs.at_limits if at_limit else self.runs.of
+        return start_estimates(snapshot, plan, history, now, predict, int(snapshot.taken))
+
+    @property
+    def rules(self) -> Rules:
+        """Those in force."""
+        return self._settings().rules
+
+    def probed(self, make: Callable[[Snapshot, Rules], Sequence[Job]]) -> tuple[float, list[ProbedStart]]:
+        """When jobs that are not there would start, and the time from which that is counted: ``make`` makes them for
+        the latest snapshot; ControlError before the first."""
+        latest = self._latest()
+        if latest is None:
+            raise ControlError("Slurm has not answered yet: try again")
+        (snapshot, plan), now = latest, self.rules
+        jobs, history = make(snapshot, now), self._journal.state.preemption_history(now.methods)
+        seed = int(snapshot.taken)
+        return snapshot.taken, probed_starts(snapshot, plan, history, now, self.runs.of, seed, jobs) if jobs else []
+
+    def probed_elsewhere(self, snapshot: Snapshot, jobs: Sequence[Job]) -> list[ProbedStart]:
+        """Likewise on another cluster, where jobs start in Slurm's order."""
+        plan, nobody = Plan(snapshot.taken, snapshot.taken), rules(Config(), ())
+        seed = int(snapshot.taken)
+        return probed_starts(snapshot, plan, PreemptionHistory(), nobody, self.runs.of, seed, jobs) if jobs else []
+
+    def starts_held(self, taken: float) -> tuple[float | None, int]:
+        """The share of the starts within 14 days that came no later than their p90 was when the jobs were first seen,
+        None of fewer than 20; and of how many."""
+        scored = self.store.scored(taken - _SCORED_DAYS * _DAY)
+        starts = [one.start <= one.start_p90 for one in scored if one.start_p90 is not None]
+        return (sum(starts) / len(starts) if len(starts) >= _LEAST_SCORED else None), len(starts)
+
+    def expected_by_slurm(self, job_ids: Sequence[int]) -> dict[int, float]:
+        """Slurm's own estimates; none if it does not answer."""
+        try:
+            return self._gateway.expected_starts(job_ids)
+        except GatewayError as error:
+            structlog.get_logger("predict").warning("starts_not_asked", error=str(error))
+            return {}
+
+    def _foresee(self, snapshot: Snapshot, known: set[int]) -> list[Foreseen]:
+        """What is foreseen of jobs that wait and are not known; tasks of arrays get numbers of their own later."""
+        fresh = [
+            job
+            for number, job in snapshot.jobs.items()
+            if job.state is JobState.PENDING and number not in known and not job.task_ids and not job.set_aside
+        ]
+        if not fresh:
+            return []
+        estimates, slurms = self.estimates(needed=[job.ref for job in fresh]), self.expected_by_slurm([])
+        found, now = [], self._clock()
+        for job, run in zip(fresh, self.runs.of(fresh), strict=True):
+            if not isfinite(run.p90):  # it has no limit, and nothing is known of such jobs
+                continue
+            start = estimates.of(job.ref)
+            p50 = None if start is None else at(estimates.taken, start.p50)
+            p90 = None if start is None else at(estimates.taken, start.p90)
+            slurm = slurms.get(job.id)
+            found.append(Foreseen(job.id, job.user, self.runs.name, run.p50, run.p90, now, p50, p90, slurm))
+        return found
+
+
+def open_predictions(
+    config: Config,
+    gateway: Gateway,
+    latest: Latest,
+    journal: Journal,
+    settings: Callable[[], Settings],
+    observe: ObserveEnded,
+    clock: Callable[[], float],
+) -> PredictionService | str:
+    """The service, or why there is none. Then ``when``, ``where``, and their like are refused, and time limits alone
+    count in the choice of victims, whatever ``predict.use_for_victims`` says."""
+    if not config.predict.enabled:
+        return "predictions are off: predict.enabled is false"
+    path: Path = config.daemon.state_dir / FILE
+    try:
+        store = EndedJobs(path, config.predict.max_jobs)
+    except (FormatError, OSError) as error:
+        structlog.get_logger("predict").error("predictions_off", error=str(error))
+        return f"predictions are off: {error}"
+    return PredictionService(
+        config=config,
+        store=store,
+        gateway=gateway,
+        latest=latest,
+        journal=journal,
+        settings=settings,
+        observe=observe,
+        clock=clock,
+    )

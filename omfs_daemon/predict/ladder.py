@@ -1,0 +1,73 @@
+"""Quantiles of the latest jobs of the most special kind of which enough have ended."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+
+from omfs_daemon.predict.features import JobFeatures, all_alike
+from omfs_daemon.predict.prediction import (
+    HowEnded,
+    Prediction,
+    Sample,
+    at_limit,
+    clipped,
+    sample_of,
+    weighted_quantiles,
+)
+
+RUNGS = (
+    ("user", "name", "cpus"),
+    ("user", "name"),
+    ("user", "cpus", "limit"),
+    ("user",),
+    ("account", "limit"),
+    ("partition", "limit"),
+)
+"""By which features jobs are alike, the most special first; after the last come all jobs."""
+
+LATEST = 20
+ENOUGH = 2
+FADING = 0.7
+"""The weight of a sample beside that of the next newer one."""
+
+_WEIGHTS = [FADING ** (LATEST - 1 - age) for age in range(LATEST)]
+_QUANTILES = (0.1, 0.5, 0.9)
+
+
+class LadderPredictor:
+    """``rungs``: features by which jobs are alike, the most special first."""
+
+    name = "ladder"
+
+    def __init__(self, rungs: Sequence[tuple[str, ...]] = RUNGS) -> None:
+        kinds: list[tuple[str, Callable[[JobFeatures], object]]] = [
+            ("+".join(rung), attrgetter(*rung)) for rung in rungs
+        ]
+        kinds.append(("all", all_alike))
+        self._kinds = tuple((title, key, dict[object, deque[Sample]]()) for title, key in kinds)
+
+    def ended(self, job: JobFeatures, run: float, how: HowEnded) -> bool:
+        """See ``RunTimePredictor``."""
+        sample = sample_of(run, how)
+        if sample is None:
+            return False
+        for _, key, known in self._kinds:
+            kind = key(job)
+            latest = known.get(kind)
+            if latest is None:
+                latest = known[kind] = deque(maxlen=LATEST)
+            latest.append(sample)
+        return True
+
+    def predict(self, job: JobFeatures) -> Prediction:
+        """See ``RunTimePredictor``."""
+        for title, key, known in self._kinds:
+            latest = known.get(key(job))
+            if latest is not None and len(latest) >= ENOUGH:
+                weights = _WEIGHTS[-len(latest) :]
+                p10, p50, p90 = weighted_quantiles(latest, weights, _QUANTILES)
+                mean = sum(weight * one.run for weight, one in zip(weights, latest, strict=True)) / sum(weights)
+                return clipped(p10, p50, p90, mean, job, title, len(latest))
+        return at_limit(job)

@@ -1,0 +1,125 @@
+"""Run times learned and predicted inside a simulation, where a job has ended when it ends in the simulated schedule.
+
+The same predictions as those of ``omfs_daemon.predict``, in numbers (tests hold each equal).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from omfs_daemon.accounting.arrays import Floats, Ints
+from omfs_daemon.predict.similar import SIMILAR_FADING, most_accurate
+from omfs_daemon.simulate.kernels.compiling import kernel, part
+
+NOT_LEARNED, MEAN_OF_LATEST, MEAN_OF_ALL, MOST_ACCURATE = range(4)
+"""Rules: nothing is learned, estimates are given; the mean of the latest jobs of the first kind of which any has ended,
+or of all; the most accurate of the latest jobs of all kinds."""
+
+DAY = 86400.0
+
+
+class RunHistory(NamedTuple):
+    """rule     one of the four
+    kinds    the kind of each job in each way in which jobs are alike: a row a job; the most special first
+    weights  by way
+    latest   run times, a row a kind, each written over the oldest
+    total, number  of all run times of a kind: their sum, how many
+    limit    seconds, by job; inf: none, or nothing is learned and no estimate is held to it
+    unknown  seconds predicted while nothing has ended; nan: the limit
+    runs, shares   room for the run times and weights of one prediction
+    """
+
+    rule: int
+    kinds: Ints
+    weights: Floats
+    latest: Floats
+    total: Floats
+    number: Ints
+    limit: Floats
+    unknown: float
+    runs: Floats
+    shares: Floats
+
+
+@kernel
+def numbered_kinds(columns: Ints, number: int) -> Ints:
+    """For each column of ``columns`` a number that equal columns share, from ``number`` up in the order in which they
+    are first met."""
+    jobs = columns.shape[1]
+    size = 4
+    while size < 2 * jobs:
+        size *= 2
+    table, found = np.full(size, -1, np.int64), np.empty(jobs, np.int64)
+    for job in range(jobs):
+        mixed = np.uint64(0)
+        for field in range(columns.shape[0]):
+            mixed = (mixed ^ np.uint64(columns[field, job])) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(32)
+        place = np.int64(mixed & np.uint64(size - 1))
+        while table[place] >= 0 and not _are_equal(columns, table[place], job):
+            place = (place + 1) & (size - 1)
+        if table[place] < 0:
+            table[place] = job
+            found[job] = number
+            number += 1
+        else:
+            found[job] = found[table[place]]
+    return found
+
+
+@part
+def _are_equal(columns: Ints, one: int, other: int) -> bool:
+    field = 0
+    while field < columns.shape[0] and columns[field, one] == columns[field, other]:
+        field += 1
+    return bool(field == columns.shape[0])
+
+
+@part
+def learn_run(history: RunHistory, job: int, run: float) -> None:
+    """The job has ended."""
+    if history.rule == NOT_LEARNED:
+        return
+    for way in range(len(history.weights)):
+        kind = history.kinds[job, way]
+        history.latest[kind, history.number[kind] % history.latest.shape[1]] = run
+        history.total[kind] += run
+        history.number[kind] += 1
+
+
+@part
+def predicted(history: RunHistory, job: int) -> float:
+    """Seconds that the job is expected to run: at least one, at most its limit. One without a limit of whose kind
+    nothing has ended is taken to run for a day."""
+    limit = max(history.limit[job], 1.0)
+    expected = history.unknown
+    if np.isnan(expected):
+        expected = limit if limit < np.inf else DAY
+    room = history.latest.shape[1]
+    if history.rule == MOST_ACCURATE:
+        count = 0
+        for way in range(len(history.weights)):
+            kind = history.kinds[job, way]
+            weight = history.weights[way]
+            for age in range(min(history.number[kind], room)):
+                run = history.latest[kind, (history.number[kind] - 1 - age) % room]
+                history.runs[count] = min(max(run, 1.0), limit)
+                history.shares[count] = weight
+                weight *= SIMILAR_FADING
+                count += 1
+        return float(most_accurate(history.runs, history.shares, count)) if count > 0 else expected
+    for way in range(len(history.weights)):
+        kind = history.kinds[job, way]
+        number = history.number[kind]
+        if number > 0:
+            if history.rule == MEAN_OF_ALL:
+                expected = history.total[kind] / number
+            else:
+                known, expected = min(number, room), 0.0
+                for place in range(known):
+                    expected += history.latest[kind, place]
+                expected /= known
+            break
+    return float(min(max(expected, 1.0), limit))
