@@ -7,8 +7,11 @@
 #   make bench   reading what squeue prints, and planning, to build/bench/plan.json
 #   make bench-sim  simulation speed, to build/bench/sim.json (traces: OMFS_TRACES)
 #   make bench-methods  the preemption methods beside the bare tools, to build/bench/methods.json (DMTCP: OMFS_DMTCP)
+#   make shapes  what becomes of some ninety shapes of programs by each method, to build/bench/shapes.json (DMTCP: OMFS_DMTCP)
 #   make bench-latency  an urgent start beside Slurm's own preemption, to build/bench/latency.json
+#   make bench-realtime  real-time jobs beside Slurm's own preempt/qos, to build/bench/realtime.json, and what they add to a plan, to realtime_plan.json
 #   make bench-gentle  what slurmctld has to do for omfsd in ten minutes, to build/bench/gentle.json
+#   make bench-report  omfs report on a million records of each format, to build/bench/report.json
 #   make bench-commands  processor time of omfs's commands and of omfsd's start, to build/bench/commands.json
 #   make nodes   build/omfs-run and build/omfs-node: one file each, for nodes with Python 3.6 or later
 #   make packages  Debian packages for the daemon and for nodes, to build/packages
@@ -24,8 +27,8 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CI,OMFS_TRACES,O
 # Tests of one cluster run on one worker. Tests on Slurm mostly wait: more workers than cores.
 PYTEST := -m pytest -n 4 --dist loadgroup
 
-.PHONY: help check demo test test-cluster soak bench bench-sim bench-methods bench-latency bench-gentle bench-commands \
-	lint man nodes packages venv
+.PHONY: help check demo test test-cluster soak bench bench-sim bench-methods bench-latency bench-gentle \
+	bench-commands bench-report lint man nodes packages shapes venv bench-realtime
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -69,13 +72,25 @@ bench-methods: $(READY)
 	@deploy/setup.sh tests
 	@$(AS_ROOT) env OMFS_DMTCP="$$OMFS_DMTCP" $(PYTHON) -m benchmarks.methods
 
+shapes: $(READY)
+	@deploy/setup.sh tests
+	@$(AS_ROOT) env OMFS_DMTCP="$$OMFS_DMTCP" $(PYTHON) -m benchmarks.shapes
+
 bench-latency: $(READY)
 	@deploy/setup.sh tests
 	@$(AS_ROOT) $(PYTHON) -m benchmarks.latency
 
+bench-realtime: $(READY)
+	@deploy/setup.sh tests
+	@$(PYTHON) -m benchmarks.realtime_plan
+	@$(AS_ROOT) $(PYTHON) -m benchmarks.realtime_starts
+
 bench-gentle: $(READY)
 	@deploy/setup.sh tests
 	@$(AS_ROOT) $(PYTHON) -m benchmarks.gentle
+
+bench-report: $(READY)
+	@$(PYTHON) -m benchmarks.report
 
 bench-commands: $(READY)
 	@deploy/setup.sh tests

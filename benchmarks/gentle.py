@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import json
 import random
-import signal
 import sys
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from benchmarks.latency_clusters import CPUS, HIGH, LOW, Cluster
+from benchmarks.termination import exits_on_sigterm
 
 SECONDS = 600
 BACKLOG = 500
@@ -118,14 +118,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--backlog", type=int, default=BACKLOG, help="number of waiting jobs at the start")
     parser.add_argument("output", nargs="?", type=Path, default=OUTPUT)
     options = parser.parse_args(arguments)
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with contextlib.ExitStack() as stack:
+    with exits_on_sigterm(), contextlib.ExitStack() as stack:
         clusters = [stack.enter_context(Cluster()), stack.enter_context(Cluster(daemon=True))]
         for one in clusters:
             one.fill("requeue", 15)
             one.queue(options.backlog, "requeue", 15)
         without, with_us = measured(clusters, options.seconds)
-    signal.signal(signal.SIGTERM, before)
     found = {"seconds": options.seconds, "backlog": options.backlog, "without": without, "with": with_us}
     print(summary(found))
     options.output.parent.mkdir(parents=True, exist_ok=True)

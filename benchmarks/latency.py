@@ -22,7 +22,6 @@ import argparse
 import contextlib
 import json
 import random
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -34,6 +33,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.latency_clusters import Cluster, Start
 from benchmarks.latency_submits import submits
+from benchmarks.termination import exits_on_sigterm
 
 REPETITIONS = 20
 BACKLOGS = (0, 5000)
@@ -178,10 +178,8 @@ def main(arguments: Sequence[str]) -> int:
     kinds = options.kinds.split(",")
     if unknown := sorted(set(kinds) - set(KINDS)):
         parser.error(f"no such kind: {unknown[0]}; there are {', '.join(KINDS)}")
-    # So that whoever ends us early leaves no cluster behind.
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     rows: list[dict[str, Any]] = []
-    with contextlib.ExitStack() as stack:
+    with exits_on_sigterm(), contextlib.ExitStack() as stack:
         clusters = {name: stack.enter_context(KINDS[name].cluster()) for name in kinds}
         backlogs = [int(word) for word in options.backlog.split(",")]
         for backlog in backlogs:
@@ -194,7 +192,6 @@ def main(arguments: Sequence[str]) -> int:
             if backlog != backlogs[-1]:
                 for one in clusters.values():
                     one.empty()
-    signal.signal(signal.SIGTERM, before)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(rows, indent=1) + "\n")
     print(f"written to {options.output}")

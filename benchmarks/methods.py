@@ -23,7 +23,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -35,6 +34,7 @@ from typing import Any
 from benchmarks.methods_common import MB, Place, Rig, Times
 from benchmarks.methods_nodes import Pageout, VeSwap
 from benchmarks.methods_omfs_run import Application, Criu, Dmtcp
+from benchmarks.termination import exits_on_sigterm
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 
@@ -151,16 +151,13 @@ def main(arguments: Sequence[str]) -> int:
     sizes, methods = [int(word) * MB for word in options.sizes.split(",")], options.methods.split(",")
     if unknown := sorted(set(methods) - set(METHODS)):
         parser.error(f"no such method: {unknown[0]}; there are {', '.join(METHODS)}")
-    # So that whoever ends us early leaves no swap file and no program behind.
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     rows = []
-    with rigs(methods, max(sizes), options.warm) as every:
+    with exits_on_sigterm(), rigs(methods, max(sizes), options.warm) as every:
         for rig in every:
             print(f"{rig.method}: {rig.tool}; bare: {rig.rival}", flush=True)
             for size in sizes:
                 rows.append(measured(rig, size, options.rounds))
                 print(shown(rows[-1]), flush=True)
-    signal.signal(signal.SIGTERM, before)
     print(f"ok: at most {TENTH:.0%} and {CONSTANT:g} s more than the bare tool beside it")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(rows, indent=1) + "\n")

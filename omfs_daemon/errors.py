@@ -12,6 +12,10 @@ class ConfigError(OmfsError):
     """A configuration or an input is wrong; the text names file, key, value and what is allowed."""
 
 
+class NothingFound(OmfsError):
+    """The input is good, but nothing in it is what was asked for."""
+
+
 class GatewayError(OmfsError):
     """Slurm could not be queried or did not take an order; nothing may be decided on old data."""
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
-from tests.support import traces
+from tests.support import cgroups, traces
 from tests.support.amounts import EXAMPLES, SOAK_EXAMPLES, SOAK_TOTAL, SOAK_VARIABLE, is_soak
 from tests.support.waiting import LIMIT, wait_until
 
@@ -42,7 +42,12 @@ ONE_WORKER = {
 """The tests marked ``slurm`` of one cluster run on one worker, one after the other, so that it is brought up once. Not
 in this table: the session's cluster, which tests name as a fixture, and tests that bring up one each."""
 
-COMPILED = ("tests/simulate/", "tests/unit/cli/test_cli_simulate.py", "tests/unit/cli/test_cli_sweep.py")
+COMPILED = (
+    "tests/simulate/",
+    "tests/reports/",
+    "tests/unit/cli/test_cli_simulate.py",
+    "tests/unit/cli/test_cli_sweep.py",
+)
 """Tests that run compiled kernels: they are compiled once, by the first worker. Not for ``make check``, which may come
 right after a change that has all of them compiled anew."""
 
@@ -89,7 +94,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    _leave_out_without_traces(config, items)
+    # Plain users have no recorded traces, and not every machine has cgroups: pytest counts such tests as deselected.
+    if not traces.are_there() and not traces.are_required():  # in CI they run, and fail
+        _leave_out(config, items, "traces")
+    if any(item.get_closest_marker("cgroups") for item in items) and not cgroups.can_be_made():
+        _leave_out(config, items, "cgroups")
     for item in items:
         if item.get_closest_marker("slurm"):
             group = _cluster(item)
@@ -105,16 +114,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not traces.are_there() and not traces.are_required():
         terminalreporter.write_line(traces.WITHOUT)
+    if not cgroups.can_be_made():
+        terminalreporter.write_line(cgroups.WITHOUT)
 
 
-def _leave_out_without_traces(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Plain users have no recorded traces: pytest counts these tests as deselected. In CI they run, and fail."""
-    if traces.are_there() or traces.are_required():
-        return
-    left_out = [item for item in items if item.get_closest_marker("traces")]
+def _leave_out(config: pytest.Config, items: list[pytest.Item], mark: str) -> None:
+    left_out = [item for item in items if item.get_closest_marker(mark)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("traces")]
+        items[:] = [item for item in items if not item.get_closest_marker(mark)]
 
 
 def _cluster(item: pytest.Item) -> str:

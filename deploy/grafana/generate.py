@@ -44,6 +44,13 @@ def overview() -> Json:
                 Query("sum by (policy, reason) (increase(omfs_preemptions_total{$i}[5m]))", "{{policy}}: {{reason}}"),
             ),
             quantiles("Time until the preemptor runs", "s", "omfs_reclaim_latency_seconds"),
+            graph(
+                "Why CPUs are idle",
+                "short",
+                Query("sum by (cause) (rate(omfs_idle_cpu_seconds_total{$i}[5m]))", "{{cause}}"),
+                text="Idle CPUs by what keeps them idle, as in omfs report.",
+            ),
+            quantiles("Waits of started jobs", "s", "omfs_wait_seconds"),
         ],
     )
 
@@ -121,6 +128,29 @@ def urgent() -> Json:
                     "{{method}}: {{outcome}}",
                 ),
             ),
+        ],
+    )
+
+
+def realtime() -> Json:
+    slowdown, missed = "omfs_realtime_slowdown", "omfs_realtime_bound_missed_total"
+    return dashboard(
+        "omfs-realtime",
+        "omfs: real-time jobs",
+        "Whether real-time jobs start within the bound that they were promised, and what that costs others.",
+        [
+            number("Beyond their bound now", 'omfs_realtime_jobs{$i, state="late"}', red_from=1),
+            number("Bounds missed in an hour", f"sum(increase({missed}{{$i}}[1h]))", red_from=1),
+            number("Started in an hour", f"sum(increase({slowdown}_count{{$i}}[1h]))"),
+            number("Jobs preempted for them", 'sum(increase(omfs_preemptions_total{$i, reason="realtime"}[1h]))'),
+            graph("Real-time jobs", "short", Query("omfs_realtime_jobs{$i}", "{{state}}")),
+            quantiles("Slowdown at their start", "short", slowdown),
+            graph(
+                "Bounds missed in five minutes",
+                "short",
+                Query(f"sum by (account) (increase({missed}{{$i}}[5m]))", "{{account}}"),
+            ),
+            quantiles("To plan and to validate", "s", "omfs_realtime_plan_seconds"),
         ],
     )
 
@@ -218,13 +248,17 @@ def health() -> Json:
                 Query("omfs_journal_bytes{$i}", "journal"),
                 Query("omfs_history_bytes{$i}", "history"),
             ),
+            number("Jobs that predictions learn from", "omfs_predict_jobs{$i}"),
+            graph("Predictions that held (p90)", "percentunit", Query("omfs_predict_p90_held_ratio{$i}", "{{what}}")),
+            quantiles("Predicted run time over run time", "short", "omfs_predict_error_ratio"),
+            quantiles("Error of predicted starts", "s", "omfs_predict_start_error_seconds"),
         ],
     )
 
 
 def all_dashboards() -> Mapping[str, Json]:
     """By the name of the file."""
-    makers = (overview, account, urgent, methods, health)
+    makers = (overview, account, urgent, realtime, methods, health)
     return {maker.__name__: maker() for maker in makers}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from omfs_daemon.cli.check_preemption import preemption_findings
+from omfs_daemon.cli.check_realtime import check_realtime
 from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.config.build import scope_of
@@ -87,6 +88,7 @@ def all_findings(config: Config, gateway: Gateway, client: Client, why: str = ""
         connection_finding(gateway.name, why, nodes),
         *findings(settings, _facts(config, settings, plug_in, client)),
         *preemption_findings(config, gateway, settings, nodes, plug_in),
+        *check_realtime(config, gateway, settings, nodes),
         _accounts(config, gateway),
         *_scope(config, gateway, nodes, client),
     ]

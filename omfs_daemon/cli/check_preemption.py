@@ -18,6 +18,7 @@ from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
 from omfs_daemon.slurm.node_check import NodeAnswer, no_worker, node_findings, wrong_worker
 from omfs_daemon.slurm.plugin_check import misread_class, plugin_settings_findings
 from omfs_daemon.slurm.preemption_check import (
+    cgroups,
     grants,
     node_license_findings,
     plug_in_findings,
@@ -35,10 +36,12 @@ def preemption_findings(
 ) -> list[Finding]:
     """``plug_in``: the settings of job_submit.lua. Probes the nodes if a way to reach them is configured."""
     methods = {name: installed()[name].traits for name in in_use(config)}
-    found = requeue_exit_hold(settings.values, [name for name, m in methods.items() if m.launched])
+    launched = [name for name, method in methods.items() if method.launched]
+    found = requeue_exit_hold(settings.values, launched)
     defaults = {section.name: [methods[name] for name in section.default] for section in config.classes}
     found += suspended_memory(settings.values, defaults)
     on_nodes = [name for name, method in methods.items() if method.on_nodes]
+    found += cgroups(settings.values, launched, on_nodes)
     if "lua" in settings.values.get("JobSubmitPlugins", "").split(","):
         found += _plug_in(config, plug_in)
     kept = node_licenses(config).node_licenses

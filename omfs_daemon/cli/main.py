@@ -24,10 +24,25 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "Simulate every combination of the options that are repeated, and put the figures in one table.",
         "Example: omfs sweep --generate 20000 --procs 512 --policy easy --policy omfs --quantum 600 --out result",
     ),
+    "optimum": CommandEntry(
+        "omfs_daemon.cli.simulation.optimum:optimum",
+        "Find the best schedule of a small log in hindsight: a yardstick for policies.",
+        "Example: omfs optimum --trace log.csv --procs 8192 --layout aligned:512 --out result",
+    ),
     "whatif": CommandEntry(
         "omfs_daemon.cli.simulation.whatif:whatif",
         "Replay a recorded period with the present configuration and with a changed one; compare the accounts.",
         "Example: omfs whatif --set entitlements.physics=40 --since 30d",
+    ),
+    "advise": CommandEntry(
+        "omfs_daemon.cli.simulation.advise:advise",
+        "Say which time limits are asked far too high, and how much sooner jobs would have started with lower ones.",
+        "Example: omfs advise --since 90d, or omfs advise --trace hpc2n.swf.gz",
+    ),
+    "report": CommandEntry(
+        "omfs_daemon.cli.report:report",
+        "Say where idle cores came from and what would have fitted into the holes before large jobs.",
+        "Example: omfs report --log CEA-Curie-2011-2.1-cln.swf.gz --out result",
     ),
     "status": CommandEntry(
         "omfs_daemon.cli.status:status",
@@ -43,6 +58,19 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "omfs_daemon.cli.why:why",
         "Explain why a job waits or runs, and show its history.",
         "Example: omfs why 1234",
+    ),
+    "when": CommandEntry(
+        "omfs_daemon.cli.when:when_jobs_start",
+        "Say when waiting jobs will start, and with what certainty.",
+        "Example: omfs when 1234 1235",
+    ),
+    "where": CommandEntry(
+        "omfs_daemon.cli.where:where_to_submit",
+        "Say where a job would start first: on which cluster, in which partition, on how many nodes.",
+        "Example: omfs where job.sh, or omfs where -- --ntasks=64 --time=2:00:00",
+    ),
+    "predict": CommandEntry(
+        "omfs_daemon.cli.predict:app", "Say how long jobs will run, and how good that was for those that have ended."
     ),
     "history": CommandEntry(
         "omfs_daemon.cli.history:history",

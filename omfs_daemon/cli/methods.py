@@ -27,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     epilog="Examples: omfs methods; omfs methods fit --since 30d",
 )
-app.command("fit", epilog="Example: omfs methods fit --since 30d")(methods_fit)
+app.command("fit", epilog="Examples: omfs methods fit --since 30d; omfs methods fit --pid 4711")(methods_fit)
 
 
 @app.callback()

@@ -1,4 +1,7 @@
-"""``omfs methods fit``: measured costs as settings for the configuration and options for the simulator."""
+"""``omfs methods fit``: measured costs as settings for the configuration and options for the simulator.
+
+With ``--pid``: which methods fit a running program.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from omfs_daemon.cli.program_fit import program_fit_as_json, program_fit_table, shapes_of
 from omfs_daemon.cluster.preempt_methods import IN, OUT, MethodSpeed, MethodTraits
 from omfs_daemon.config.build import rules
 from omfs_daemon.daemon.api.history_view import costs_from_views
@@ -47,13 +51,21 @@ def methods_fit(
     since: Annotated[
         str, typer.Option(help="The earliest time: 12h or 30d ago, or a time such as 2026-03-01T14:00.")
     ] = "90d",
+    pid: Annotated[
+        int | None, typer.Option(help="Instead: a running program on this node, and what each method makes of it.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit the speed of each method to what its preemptions cost: seconds = fixed + bytes / rate.
 
     Prints the settings for the configuration, and the options that make `omfs simulate` use them.
-    Exit code 1 if there is no data.
+    Exit code 1 if there is no data. With --pid, prints what a program and its children have open, share, or wait for,
+    and whether it survives a preemption by each method, as found by trial (docs/methods.md); needs no daemon.
     """
+    if pid is not None:
+        found_shapes = shapes_of(pid)
+        print_json(program_fit_as_json(pid, found_shapes)) if as_json else show(*program_fit_table(pid, found_shapes))
+        return
     session = session_of(context)
     rows = costs_from_views(session.client().costs(LONGEST_HISTORY, seconds_since_epoch(since, time.time()))["costs"])
     fits = {direction: made for direction, some in points(rows).items() if (made := fit(some)) is not None}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from omfs_daemon.terminal.output import cell, print_json, show, span, table
+from omfs_daemon.terminal.output import cell, print_json, show, span, table, when
 from omfs_daemon.terminal.session import AsJson, session_of
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ def plan_table(view: PlanView) -> Iterator[RenderableType]:
         yield _actions(view["actions"], "Would be done now")
     if view["refused"]:
         yield _actions(view["refused"], "Refused by the validator")
+    if view.get("start_estimate"):
+        made = table("Will start", ("job", "about", "nine chances in ten: before"))
+        for start in view["start_estimate"]:
+            made.add_row(cell(start["job"]), *(when(time) if time else "" for time in (start["p50"], start["p90"])))
+        yield made
 
 
 def _actions(actions: Iterable[ActionView], title: str) -> Table:

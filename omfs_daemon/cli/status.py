@@ -42,6 +42,11 @@ def status_table(view: StatusView) -> Iterator[RenderableType]:
     )
     if view["scope"]:
         yield cell(f"scope: {view['scope']}; {view['not_in_scope']} jobs are not in scope")
+    if bounds := view["bounds"]:
+        yield cell(
+            f"real-time jobs started in the last seven days: {bounds['kept']} within their bound, "
+            f"{bounds['missed']} too late"
+        )
     yield from _warnings(view)
     yield cell(view["summary"])
     yield account_table(view["accounts"], f"CPUs by account (entitlements: {view['entitlements_source']})")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from omfs_daemon.daemon.api.realtime_view import CheapSetView
     from omfs_daemon.daemon.api.why_view import MethodOptionView, WhyView
 
 
@@ -36,6 +37,12 @@ def why_table(view: WhyView) -> Iterator[RenderableType]:
         f"job {view['job']} of {view['user']} in {view['account']}, class {view['class']}, {view['state']}", "bold"
     )
     yield cell(view["now"])
+    if view.get("start"):
+        yield cell(view["start"])
+    if view["realtime"]:
+        yield cell(view["realtime"]["text"])
+        if view["realtime"]["sets"]:
+            yield _sets(view["realtime"]["sets"])
     if view["methods"]:
         yield _methods(view["methods"])
     if view["events"]:
@@ -45,6 +52,17 @@ def why_table(view: WhyView) -> Iterator[RenderableType]:
             job = (cell(event["job"]),) if of_several else ()
             events.add_row(when(event["time"]), *job, cell(event["event"]), cell(event["text"]))
         yield events
+
+
+def _sets(sets: Iterable[CheapSetView]) -> Table:
+    numbers = ("CPUs", "slowdown", "S", "C", "T", "cost")
+    made = table("The cheapest jobs to preempt for it: CPUs * S * C * T", ("set", "job", "method", *numbers), numbers)
+    for number, one in enumerate(sets, start=1):
+        for victim in one["victims"]:
+            factors = (victim["slowdown_factor"], victim["checkpoint_factor"], victim["remaining_factor"])
+            figures = (victim["cpus"], victim["slowdown"], *factors, victim["cost"])
+            made.add_row(str(number), cell(victim["job"]), cell(victim["method"]), *(f"{value:g}" for value in figures))
+    return made
 
 
 def _methods(methods: Iterable[MethodOptionView]) -> Table:

@@ -136,6 +136,11 @@ class Job:
         return tuple(allocation.node for allocation in self.allocations)
 
     @property
+    def spans_nodes(self) -> bool:
+        """Whether it has, or requests, more than one node. One that leaves their number open may get several later."""
+        return max(self.request.nodes, len(self.allocations)) > 1
+
+    @property
     def holds_cpus(self) -> bool:
         """Whether it uses its CPUs; those of a suspended job are free for others (scontrol(1), suspend)."""
         return self.state in (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)

@@ -38,7 +38,8 @@ class Partition:
 
     ``exclusive``: every job takes whole nodes (OverSubscribe=EXCLUSIVE); ``exclusive_user``: a node has jobs of one
     user only. ``max_nodes``, ``max_memory_per_node``, ``max_memory_per_cpu``: 0 without such a limit. ``allow_*``:
-    None for all. ``qos``: the partition's own, whose limits its jobs are also under.
+    None for all. ``qos``: the partition's own, whose limits its jobs are also under. ``is_default``: of jobs that name
+    no partition; ``default_time``: the limit of jobs that ask for none, infinite: it is ``max_time``.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Partition:
     min_nodes: int = 0
     max_nodes: int = 0
     max_time: float = inf
+    default_time: float = inf
     max_memory_per_node: int = 0
     max_memory_per_cpu: int = 0
     allow_accounts: frozenset[str] | None = None
@@ -59,3 +61,9 @@ class Partition:
     deny_qos: frozenset[str] = frozenset()
     allow_groups: frozenset[str] | None = None
     qos: str = ""
+    is_default: bool = False
+
+    @property
+    def limit_of_others(self) -> float:
+        """Seconds for a job that asks for no limit (slurm.conf(5), DefaultTime)."""
+        return min(self.default_time, self.max_time)

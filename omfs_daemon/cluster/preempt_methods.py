@@ -22,6 +22,7 @@ class MethodTraits:
     frees       what a job that stays gives up for others besides its CPUs: MEMORY, DEVICES
     launched    omfs-run carries it out inside the job, and must have reported that it is ready
     on_nodes    omfs-node carries it out on the job's nodes, which must support it
+    one_node    it cannot be used for a job of several nodes
     slow        it takes time and may fail; this is always assumed of ``launched`` and ``on_nodes``
     """
 
@@ -31,6 +32,7 @@ class MethodTraits:
     frees: frozenset[str] = frozenset()
     launched: bool = False
     on_nodes: bool = False
+    one_node: bool = False
     slow: bool = False
 
     @property

@@ -20,6 +20,14 @@ class NodeRoom:
     room: Mapping[str, int] = field(default_factory=dict)
 
 
+class RemainingTime(NamedTuple):
+    """Seconds for which a running job is predicted to run still: as likely more as less than ``likely``, and with nine
+    chances in ten at most ``at_most`` (its time limit where too little is known)."""
+
+    likely: float
+    at_most: float
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The cluster at one instant; ``taken``: when Slurm was *queried*.
@@ -27,7 +35,8 @@ class Snapshot:
     Consecutive snapshots share unchanged ``Job`` and ``Node`` objects. ``facts``: by node name; ``sizes``: by raw job
     id and method, the most bytes that the method would move out of one of the job's nodes, where measured. ``units``:
     by raw id, of jobs on the nodes of suspended ones, as far as they could be read; None where CPUs are only counted.
-    ``limits``: None where nothing but nodes keeps a job waiting (simulations).
+    ``limits``: None where nothing but nodes keeps a job waiting (simulations). ``remaining``: by raw id, of running
+    jobs, where victims are chosen by predictions; of others their time limits say it.
     """
 
     taken: float
@@ -38,6 +47,7 @@ class Snapshot:
     sizes: Mapping[tuple[int, str], int] = field(default_factory=dict)
     units: Mapping[int, Units] | None = None
     limits: SiteLimits | None = None
+    remaining: Mapping[int, RemainingTime] = field(default_factory=dict)
 
     def with_jobs(self, taken: float, changed: Iterable[Job], removed: Iterable[int] = ()) -> Snapshot:
         """This snapshot with some jobs replaced or added, and others removed."""
@@ -97,6 +107,15 @@ class PreemptedJob:
     gres: tuple[tuple[str, int], ...] = ()
 
 
+class RealtimeRun(NamedTuple):
+    """The last run of a real-time job that was seen: its number, and the seconds that the job waited before earlier
+    runs, and before this one and those together."""
+
+    restarts: int
+    earlier: float
+    waited: float
+
+
 @dataclass(frozen=True, slots=True)
 class PreemptionHistory:
     """What only the daemon knows, by ``Job.ref``; everything else is read from Slurm in every cycle.
@@ -113,6 +132,9 @@ class PreemptionHistory:
     spared            victims that could not be preempted, and until when not to try again
     failures          how often in a row a job could not be preempted
     set_apart         jobs that preempted each other by turns, and until when not to preempt them but for urgent jobs
+    time_limits       time limits of real-time jobs (``limit_key``), the longest since each was first seen
+    runs              of real-time jobs
+    waits_since       when the wait of a job that we had requeued began, less the run time of which the work was kept
     under_way         preemptions under way
     """
 
@@ -127,6 +149,9 @@ class PreemptionHistory:
     spared: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, int] = field(default_factory=dict)
     set_apart: Mapping[str, float] = field(default_factory=dict)
+    time_limits: Mapping[str, float] = field(default_factory=dict)
+    runs: Mapping[str, RealtimeRun] = field(default_factory=dict)
+    waits_since: Mapping[str, float] = field(default_factory=dict)
     under_way: tuple[PreemptionUnderWay, ...] = ()
 
 

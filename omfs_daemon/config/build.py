@@ -8,8 +8,10 @@ from dataclasses import replace
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.cluster.preempt_methods import MethodSpeed
 from omfs_daemon.cluster.scope import Scope
-from omfs_daemon.config.schema import ClassSection, Config, MethodSection
+from omfs_daemon.config.class_section import ClassSection
+from omfs_daemon.config.schema import Config, MethodSection
 from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
+from omfs_daemon.policy.rules.realtime_terms import JobSize
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS, installed
 from omfs_daemon.slurm.node_licenses import NodeLicense, NodeLicenses
 
@@ -29,6 +31,7 @@ def rules(config: Config, entitlements: Iterable[Entitlement]) -> Rules:
         methods={name: method.traits for name, method in installed().items()},
         speeds={name: _speed(method.speed, config.methods.get(name)) for name, method in installed().items()},
         unmatched=UNMATCHED,
+        job_size=JobSize(policy.narrow_percent, policy.short_seconds),
         scope=scope_of(config),
     )
 
@@ -43,8 +46,8 @@ UNMATCHED = replace(REGULAR, methods=tuple(BUILT_IN_TRAITS))
 
 
 def class_methods(section: ClassSection) -> tuple[str, ...]:
-    """The methods that users may choose in a class; none in an urgent one."""
-    if section.urgent:
+    """The methods that users may choose in a class; none in an urgent or real-time one."""
+    if section.is_first:
         return ()
     return tuple(installed()) if section.methods is None else section.methods
 
@@ -58,7 +61,10 @@ def _class_rule(section: ClassSection) -> JobClassRule:
         urgent=section.urgent,
         methods=class_methods(section),
         default=section.default,
-        last_resort="" if section.urgent or section.when_preemption_fails == "leave" else section.when_preemption_fails,
+        last_resort=""
+        if section.is_first or section.when_preemption_fails == "leave"
+        else section.when_preemption_fails,
+        realtime=section.realtime_terms,
     )
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 
 from omfs_daemon.config.build import UNMATCHED, class_methods, node_licenses, scope_of
-from omfs_daemon.config.schema import WAKE_FILE, ClassSection, Config
+from omfs_daemon.config.class_section import ClassSection
+from omfs_daemon.config.schema import WAKE_FILE, Config
 from omfs_daemon.errors import ConfigError
 
 _HEAD = "# Written by `omfs config job-submit`; rewrite it when the configuration has changed.\n"
@@ -52,10 +53,11 @@ def _class(section: ClassSection) -> str:
             if re.search(r"[\s,;]", value) or not value.isprintable():
                 text = f"class.{name} = {value!r} of {section.name!r}: must be a name"
                 raise ConfigError(f"{text} without blanks, commas or semicolons")
-    if not section.urgent:
+    if not section.is_first:
         fields |= {"methods": class_methods(section), "default": section.default}
     parts = [f"{name}={','.join(values)}" for name, values in fields.items() if values]
-    return ";".join([*parts, *(["urgent=yes"] if section.urgent else [])])
+    bound = [f"bound={section.slowdown_bound:g}"] if section.realtime else []
+    return ";".join([*parts, *(["urgent=yes"] if section.is_first else []), *bound])
 
 
 def _uids(uids: Iterable[int]) -> str:

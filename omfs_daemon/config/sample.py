@@ -11,8 +11,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from omfs_daemon.config.build import class_methods
+from omfs_daemon.config.class_section import REALTIME_KEYS, ClassSection
+from omfs_daemon.config.cluster_section import ClusterSection
 from omfs_daemon.config.percent import percent_text
-from omfs_daemon.config.schema import ClassSection, Config, EntitlementSection, MethodSection, NodeLicenseSection
+from omfs_daemon.config.schema import Config, EntitlementSection, MethodSection, NodeLicenseSection
 
 _WIDTH = 100
 _HEAD = """\
@@ -37,6 +39,13 @@ _CLASS_EXAMPLES = """\
 #urgent = true
 #
 #[[class]]
+#name = "beamline"
+#qos = ["beamline"]
+#realtime = true
+#slowdown_bound = 1.5
+#act_at = 1.2
+#
+#[[class]]
 #name = "scratch"
 #partition = ["scratch"]
 #default = ["requeue"]
@@ -51,6 +60,11 @@ _NODE_LICENSE_EXAMPLE = """\
 #kind = "devices"
 #anywhere = "ve"
 """
+_CLUSTER_EXAMPLE = """\
+#[[cluster]]
+#name = "vector"
+#conf = "/etc/slurm/vector/slurm.conf"
+"""
 
 
 def sample() -> str:
@@ -63,6 +77,7 @@ def sample() -> str:
     parts.append(_table("[[class]]", ClassSection) + _CLASS_EXAMPLES)
     parts.append(_table("[methods.NAME]", MethodSection) + _METHOD_EXAMPLE)
     parts.append(_table("[[node_license]]", NodeLicenseSection) + _NODE_LICENSE_EXAMPLE)
+    parts.append(_table("[[cluster]]", ClusterSection) + _CLUSTER_EXAMPLE)
     return "\n".join(parts)
 
 
@@ -78,7 +93,9 @@ def as_toml(config: Config) -> str:
     for name, own in config.entitlements.items():
         document["entitlements"][name]["percent"] = tomlkit.value(percent_text(own.percent))
     for section in document["class"]:
-        for key in ("methods", "default", "when_preemption_fails") if section["urgent"] else ():
+        is_first = section["urgent"] or section["realtime"]
+        not_its_own = () if section["realtime"] else tuple(REALTIME_KEYS)
+        for key in (*(("methods", "default", "when_preemption_fails") if is_first else ()), *not_its_own):
             section.pop(key, None)
     return tomlkit.dumps(_plain({key: value for key, value in document.items() if value}))
 

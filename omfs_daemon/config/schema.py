@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
+from omfs_daemon.config.class_section import ClassSection
+from omfs_daemon.config.cluster_section import ClusterSection
+from omfs_daemon.config.predict_section import PredictSection
+from omfs_daemon.config.section import Section
 from omfs_daemon.config.socket_path import DEFAULT_RUN_DIR, SOCKET_NAME
 from omfs_daemon.config.value_types import (
     AbsolutePath,
     Count,
     MethodOptions,
     Percent,
+    PercentOfMachine,
     SafeWord,
     Seconds,
     SlurmName,
@@ -27,12 +32,6 @@ from omfs_daemon.errors import ConfigError
 
 WAKE_FILE = "wake"
 """In run_dir: job_submit.lua and epilog_slurmctld open and close it to wake omfsd."""
-
-
-class Section(BaseModel):
-    """Base of all tables: no unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class SlurmSection(Section):
@@ -161,6 +160,16 @@ class PolicySection(Section):
         description="Whether urgent jobs may preempt jobs within entitlements if borrowers' jobs are not enough.",
         examples=[False],
     )
+    narrow_percent: PercentOfMachine = Field(
+        100 * 4096 / 49152,
+        description="A job of at most so many percent of the cluster's CPUs is narrow (for real-time classes).",
+        examples=[10.0],
+    )
+    short_seconds: SomeSeconds = Field(
+        7200.0,
+        description="A job whose time limit is at most that is short (for real-time classes).",
+        examples=[3600.0],
+    )
     start_timeout_seconds: SomeSeconds = Field(
         60.0,
         description="How long a preemptor may take to start once its victims have freed their resources; "
@@ -215,48 +224,6 @@ class EntitlementSection(Section):
         examples=[50, 12.5],
     )
     parent: str = Field("", description="The parent account, which must have an entitlement too.", examples=["science"])
-
-
-class ClassSection(Section):
-    """A class of jobs. The first class that matches a job counts; a list that is left out matches every job."""
-
-    name: Text = Field(description="The name that `omfs why` and the log use.", examples=["urgent"])
-    partition: tuple[Text, ...] = Field((), description="Partitions of the class.", examples=[["urgent", "alarm"]])
-    qos: tuple[Text, ...] = Field((), description="QOS of the class.", examples=[["urgent"]])
-    account: tuple[Text, ...] = Field((), description="Accounts of the class.", examples=[["weather"]])
-    urgent: Switch = Field(
-        False,
-        description="Start before all others, if necessary by preempting regular jobs; never preempted themselves.",
-        examples=[True],
-    )
-    methods: tuple[str, ...] | None = Field(
-        None,
-        description="Methods that users may choose for their jobs (omfs:method=NAME in the comment). "
-        "Default: all that are installed.",
-        examples=[["suspend"]],
-    )
-    default: tuple[str, ...] = Field(
-        (),
-        description="Methods for jobs that choose none, best first. Empty: they are never preempted.",
-        examples=[["requeue"]],
-    )
-    when_preemption_fails: Literal["leave", "requeue"] = Field(
-        "leave",
-        description='If no method of a job can preempt it: "leave" it running, or "requeue" it and lose its work.',
-        examples=["requeue"],
-    )
-
-    @model_validator(mode="after")
-    def _makes_sense(self) -> Self:
-        if self.urgent and not (self.partition or self.qos or self.account):
-            raise ValueError("an urgent class needs partition, qos or account: else every job would be urgent")
-        if self.urgent and self.model_fields_set & {"methods", "default"}:
-            raise ValueError("an urgent class has no methods and no default: urgent jobs are never preempted")
-        if self.urgent and "when_preemption_fails" in self.model_fields_set:
-            raise ValueError("an urgent class has no when_preemption_fails: urgent jobs are never preempted")
-        if self.methods is not None and (alien := [name for name in self.default if name not in self.methods]):
-            raise ValueError(f"default {alien[0]!r} is not among its methods: {', '.join(self.methods)}")
-        return self
 
 
 class MethodSection(Section):
@@ -331,11 +298,13 @@ class Config(Section):
     scope: ScopeSection = ScopeSection()
     policy: PolicySection = PolicySection()
     metrics: MetricsSection = MetricsSection()
+    predict: PredictSection = PredictSection()
     nodes: NodesSection = NodesSection()
     methods: dict[str, MethodSection] = Field(default_factory=dict)
     entitlements: dict[str, EntitlementSection] = Field(default_factory=dict)
     classes: tuple[ClassSection, ...] = Field((), alias="class")
     node_license: tuple[NodeLicenseSection, ...] = ()
+    cluster: tuple[ClusterSection, ...] = ()
 
     @property
     def all_entitlements(self) -> tuple[Entitlement, ...]:
@@ -344,12 +313,12 @@ class Config(Section):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         AccountTree(self.all_entitlements)
-        licenses = [section.license for section in self.node_license]
-        if twice := [name for name in licenses if licenses.count(name) > 1]:
-            raise ConfigError(
-                f"node_license.license = {twice[0]!r}: must be unique, but is given {licenses.count(twice[0])} times"
-            )
-        names = [section.name for section in self.classes]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ConfigError(f"class.name = {twice[0]!r}: must be unique, but is given {names.count(twice[0])} times")
+        _require_unique("node_license.license", [section.license for section in self.node_license])
+        _require_unique("class.name", [section.name for section in self.classes])
+        _require_unique("cluster.name", [section.name for section in self.cluster])
         return self
+
+
+def _require_unique(key: str, names: list[str]) -> None:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"{key} = {twice[0]!r}: must be unique, but is given {names.count(twice[0])} times")

@@ -13,6 +13,7 @@ from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot
 from omfs_daemon.daemon.api.cycle_report import CycleReport, cycle_summary, error_kind
 from omfs_daemon.daemon.effects_runner import EffectsRunner
+from omfs_daemon.daemon.learning.victim_predictions import Remaining, no_predictions
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue, NoNodeWorkQueue
 from omfs_daemon.daemon.observer import Observer
@@ -25,6 +26,7 @@ from omfs_daemon.errors import GatewayError, OmfsError
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.plan import Plan, Reason, Wait
 from omfs_daemon.policy.planner import make_plan
+from omfs_daemon.policy.realtime_standing import RealtimeState
 from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.policy.validator import Conditions, Verdict, validate
 from omfs_daemon.preemption.beside import take_beside
@@ -62,6 +64,7 @@ class Cycle:
         work_queue: NodeWorkQueue | None = None,
         facts: Callable[[], NodeObservations] = NodeObservations,
         questions: Questions | None = None,
+        remaining: Remaining = no_predictions,
     ) -> None:
         self._journal = journal
         self._settings = settings
@@ -72,12 +75,12 @@ class Cycle:
         self._observer = Observer(gateway, clock, lambda: settings().node_licenses, facts, scope)
         self._runner = EffectsRunner(gateway, self._work_queue, journal, history_database, metrics, clock)
         self._away_since: float | None = None
-        self._inputs = {poll: PlanInput() for poll in PollKind}
+        self._inputs = {poll: PlanInput(remaining) for poll in PollKind}
         self._is_first = True
         self._fresh: set[int] = set()
         self._refused_before: frozenset[tuple[str, str]] = frozenset()
         self._set_aside_before: frozenset[int] = frozenset()
-        self._set_apart_before: frozenset[str] = frozenset()
+        self._noted: dict[str, frozenset[str]] = {}
         self._log = structlog.get_logger("cycle")
 
     @property
@@ -158,6 +161,7 @@ class Cycle:
         verdict = validate(suggested, snapshot, history, settings.rules, now, conditions, arrays)
         if is_full:
             effects.events += self._refusals(verdict, now)
+            self._note_without_limit(suggested)
         else:
             # Other waiting jobs were not observed now: they are for the next full poll.
             urgent = tuple(planned for planned in verdict.preemptions if planned.urgent)
@@ -224,12 +228,23 @@ class Cycle:
         keeps = {p.id: DECISION_KEEPS + settings.method_settings.patience(p) for p in state.preemptions.values()}
         return {number for number in self._fresh & set(keeps) if now - state.preemptions[number].begun <= keeps[number]}
 
+    def _not_noted(self, event: str, refs: frozenset[str]) -> frozenset[str]:
+        """Those of the jobs that were not there when the event was last looked for."""
+        before, self._noted[event] = self._noted.get(event, frozenset()), refs
+        return refs - before
+
     def _note_set_apart(self, refs: frozenset[str]) -> None:
         """Jobs that are set apart are logged once."""
-        fresh, self._set_apart_before = refs - self._set_apart_before, refs
-        if fresh:
+        if fresh := self._not_noted("jobs_set_apart", refs):
             text = "these jobs preempted each other by turns: for an hour they are preempted for urgent jobs only"
             self._log.error("jobs_set_apart", jobs=sorted(fresh), message=text)
+
+    def _note_without_limit(self, plan: Plan) -> None:
+        """Real-time jobs without a time limit are logged once."""
+        found = frozenset(one.ref for one in plan.realtime if one.state is RealtimeState.NO_LIMIT)
+        if fresh := self._not_noted("realtime_without_limit", found):
+            text = "without a time limit they have no slowdown, so they are treated as ordinary jobs"
+            self._log.warning("realtime_without_limit", jobs=sorted(fresh)[:SET_ASIDE_LOGGED], message=text)
 
     def _note_set_aside(self, snapshot: Snapshot) -> None:
         """Jobs that are set aside are logged once."""

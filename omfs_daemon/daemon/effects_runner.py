@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -21,14 +21,14 @@ from omfs_daemon.preemption.methods.base import Action, NodeOrder
 from omfs_daemon.preemption.methods.node_work import NodeWork, NodeWorkSettings
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, absorb
+from omfs_daemon.preemption.realtime_memory import STARTED
 from omfs_daemon.preemption.records import JobEvent
+from omfs_daemon.preemption.restart import unsaved_orders
 from omfs_daemon.preemption.state import (
     OrdersNumbered,
     OrdersSaved,
     PreemptionChanged,
     Record,
-    TransitionsOrdered,
-    UnsavedOrder,
     Verb,
 )
 from omfs_daemon.slurm.gateway import Gateway, OrderRefusal
@@ -38,10 +38,6 @@ from omfs_daemon.slurm.orders import (
     MarkedOrder,
     Order,
     ReleaseJobs,
-    RequeueEndedJobs,
-    RequeueJobs,
-    ResumeJobs,
-    SuspendJobs,
     by_job,
     for_jobs,
     refs_of,
@@ -122,7 +118,7 @@ class EffectsRunner:
         """Put on disk what is about to be ordered; returns the fields of each chain with their marks."""
         marked, numbered = self._numbered(chains, observation)
         known = self._journal.state.unsaved
-        records = [*records, *numbered, *_unsaved(chains, observation, boot, self._clock(), known)]
+        records = [*records, *numbered, *unsaved_orders(chains, observation, boot, self._clock(), known)]
         if records:
             self._journal.write(*records)
         return marked
@@ -257,6 +253,9 @@ class EffectsRunner:
         self._history_database.record_costs(effects.costs)
         for paid in effects.costs:
             self._metrics.observe_cost(paid)
+        for event in events:
+            if event.event == STARTED:
+                self._metrics.realtime.note_start(event)
         for preemption in effects.begun:
             self._log_begin(preemption)
         for end in effects.ended:
@@ -300,31 +299,3 @@ def _tasks(events: Iterable[JobEvent], observation: Observation) -> dict[int, st
 def _keys(action: Action) -> list[_Key]:
     """The order for each of its jobs."""
     return [(action, action.ref)] if isinstance(action, NodeOrder) else [*by_job(action)]
-
-
-_VERBS: dict[type, Verb] = {
-    RequeueJobs: Verb.REQUEUE,
-    RequeueEndedJobs: Verb.REQUEUE,
-    SuspendJobs: Verb.SUSPEND,
-    ResumeJobs: Verb.RESUME,
-}
-
-
-def _unsaved(
-    chains: Iterable[Chain], observation: Observation, boot: str, now: float, known: Mapping[str, UnsavedOrder]
-) -> list[Record]:
-    """The transitions that slurmctld may forget. One that is repeated after a restart stays as it is until its effect
-    is observed: the repetition may be lost, too."""
-    found: dict[str, UnsavedOrder] = {}
-    for chain in chains:
-        for action in chain.transitions:
-            verb = _VERBS.get(type(action))
-            for _, ref in _keys(action) if verb is not None else ():
-                job = observation.job(ref) or observation.ended(ref)
-                if job is None or verb is None:
-                    continue
-                before = known.get(ref)
-                is_again = before is not None and (before.verb, before.start) == (verb, job.start)
-                if before is None or before.boot == boot or not is_again:
-                    found[ref] = UnsavedOrder(verb, job.id, job.start, boot, now)
-    return [TransitionsOrdered(found)] if found else []

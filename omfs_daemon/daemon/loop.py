@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from threading import Lock
 
 import structlog
@@ -91,6 +92,7 @@ class Loop:
                 events.is_touched,
                 changed,
                 self._cycle.has_urgent_polls,
+                self._latest.report.plan.next_due if self._latest.report.plan else inf,
             )
             now = self._clock()
             if now >= following.at or events.is_interrupted:
@@ -120,6 +122,8 @@ class Loop:
         self._beat(report, poll is PollKind.FULL)
         self._metrics.observe_report(report, poll, calls, self._journal.state, self._settings())
         self._log_cycle(report, poll, previous)
+        if poll is PollKind.FULL and report.snapshot is not None:
+            self._latest.observe(report.snapshot)
         return report
 
     def _log_cycle(self, report: CycleReport, poll: PollKind, previous: CycleReport) -> None:

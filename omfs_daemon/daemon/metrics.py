@@ -10,8 +10,11 @@ from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.metric_groups.account_metrics import AccountMetrics
 from omfs_daemon.daemon.metric_groups.daemon_metrics import DaemonMetrics, FileMetrics, SlurmCallMetrics
+from omfs_daemon.daemon.metric_groups.idle_metrics import IdleMetrics
 from omfs_daemon.daemon.metric_groups.node_metrics import NodeMetrics
+from omfs_daemon.daemon.metric_groups.predict_metrics import PredictMetrics
 from omfs_daemon.daemon.metric_groups.preemption_metrics import CostMetrics, PreemptionMetrics
+from omfs_daemon.daemon.metric_groups.realtime_metrics import RealtimeMetrics
 from omfs_daemon.daemon.metric_groups.urgent_metrics import UrgentMetrics
 from omfs_daemon.daemon.metrics_page import MetricsPage
 from omfs_daemon.daemon.poll_schedule import PollKind
@@ -28,9 +31,12 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.accounts = AccountMetrics(self.registry)
         self.urgent = UrgentMetrics(self.registry)
+        self.realtime = RealtimeMetrics(self.registry)
         self.nodes = NodeMetrics(self.registry)
+        self.idle = IdleMetrics(self.registry)
         self.daemon = DaemonMetrics(self.registry)
         self.slurm = SlurmCallMetrics(self.registry)
+        self.predict = PredictMetrics(self.registry)
         self._preemptions = PreemptionMetrics(self.registry)
         self._costs = CostMetrics(self.registry)
         if state_dir is not None:
@@ -72,6 +78,8 @@ class Metrics:
         waits = entitled_waits(plan, snapshot, rules.tree, served)
         self.accounts.observe(plan.accounts, waits, snapshot.taken)
         self.urgent.observe(snapshot, plan, rules, state)
+        self.realtime.observe(snapshot, plan, rules, state, max(0.0, report.decided - report.seen))
+        self.idle.observe(snapshot, rules.tree, state.held)
         self.nodes.observe(snapshot.facts, settings.node_licenses.counts)
 
     # -- the page -----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Polling takes at most a fraction of the time and a rate of calls. Pure: times (s
 from __future__ import annotations
 
 from enum import Enum
+from math import inf
 from typing import NamedTuple
 
 QUICK_POLL = 0.2
@@ -41,6 +42,7 @@ class PollSchedule:
 
     def __init__(self) -> None:
         self._ended = {poll: float("-inf") for poll in PollKind}
+        self._began = float("-inf")
         self._took = dict.fromkeys(PollKind, 0.0)
         self._woken: PollKind | None = None
         self._may_poll = {poll: float("-inf") for poll in PollKind}
@@ -51,22 +53,35 @@ class PollSchedule:
         ``woken``: whether a wake-up came for which nothing was found to do."""
         took = ended - began
         self._ended[poll], self._took[poll] = ended, took
+        if poll is PollKind.FULL:
+            self._began = began
         self._woken = poll if woken else None
         # What a time with fewer polls has left over is kept for one burst.
         self._may_poll[poll] = max(self._may_poll[poll], ended - BURST) + (1 + IDLE_SHARE) * took
         self._may_call = max(self._may_call, ended - BURST) + calls / rate
 
-    def next(self, poll: float, under_way: bool, touched: bool, changed: bool, has_urgent: bool) -> NextPoll:
+    def next(
+        self,
+        poll: float,
+        under_way: bool,
+        touched: bool,
+        changed: bool,
+        has_urgent: bool,
+        due_at: float = inf,
+    ) -> NextPoll:
         """The next poll.
 
         poll        seconds between two polls while nothing happens
         under_way   whether preemptions are under way
         touched     whether something has happened in Slurm since the last poll; changed: whether something else has
         has_urgent  whether urgent polls are possible
+        due_at      when something is to be decided although nothing happens, as the last full poll that succeeded knows
         """
         allowed = self._may_poll
         pause = 0.0 if changed else QUICK_POLL if under_way else poll
         due = NextPoll(max(allowed[PollKind.FULL], self._ended[PollKind.FULL] + pause), PollKind.FULL)
+        if due_at > self._began:  # it decides before it ends; one that began later has decided, or has failed
+            due = min(due, NextPoll(max(allowed[PollKind.FULL], due_at), PollKind.FULL), key=_at)
         quick = PollKind.URGENT if has_urgent and self._took[PollKind.FULL] > QUICK_ENOUGH else PollKind.FULL
         if touched:
             due = min(due, NextPoll(allowed[quick], quick), key=_at)

@@ -14,6 +14,7 @@ from types import FrameType
 import structlog
 
 from omfs_daemon import __version__
+from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.config.build import node_licenses, preempt_timeouts, rules
 from omfs_daemon.config.load import check_entitlements, load
 from omfs_daemon.config.schema import Config
@@ -21,8 +22,13 @@ from omfs_daemon.daemon.api.answers import Answers, DaemonControls
 from omfs_daemon.daemon.api.callers import operators
 from omfs_daemon.daemon.api.control_socket import ControlServer
 from omfs_daemon.daemon.api.cycle_report import CycleReport, LatestPoll
+from omfs_daemon.daemon.api.shared_core import SharedCore
+from omfs_daemon.daemon.api.where_view import StartsElsewhere
 from omfs_daemon.daemon.cycle import Cycle
 from omfs_daemon.daemon.garbage import collect_garbage_seldom
+from omfs_daemon.daemon.learning.other_clusters import OtherClusters
+from omfs_daemon.daemon.learning.prediction_service import PredictionService, open_predictions
+from omfs_daemon.daemon.learning.victim_predictions import Remaining, no_predictions
 from omfs_daemon.daemon.loop import Loop
 from omfs_daemon.daemon.loop_events import LoopEvents
 from omfs_daemon.daemon.metrics import Metrics
@@ -39,6 +45,7 @@ from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.daemon.systemd_notify import Notifier
 from omfs_daemon.daemon.wakeup import Wakeup
 from omfs_daemon.errors import ConfigError, GatewayError
+from omfs_daemon.policy.plan import Plan
 from omfs_daemon.preemption.methods.node_work import NodeWorkSettings
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.preemption.settings import Settings
@@ -62,6 +69,13 @@ ONLY_AT_START = (
     ("metrics", "enabled"),
     ("metrics", "address"),
     ("metrics", "port"),
+    ("predict", "enabled"),
+    ("predict", "predictor"),
+    ("predict", "learn_days"),
+    ("predict", "max_jobs"),
+    ("predict", "keep_names"),
+    ("predict", "use_for_victims"),
+    ("predict", "keys"),
     ("nodes", "worker"),
     ("nodes", "command"),
     ("nodes", "fanout"),
@@ -134,6 +148,20 @@ class Service:
             (daemon.run_dir / PERMITS).mkdir(exist_ok=True)
             questions = Questions(self._root.put_question, events.wake.set)
             self._open.callback(questions.close)
+        remaining: Remaining = no_predictions
+        predictions = open_predictions(
+            self.config,
+            self._gateway,
+            self._observed,
+            journal,
+            lambda: self._settings,
+            self._metrics.predict.observe,
+            clock,
+        )
+        if isinstance(predictions, PredictionService):
+            self._open.callback(predictions.close)
+            self._latest.observe = predictions.observe
+            remaining = predictions.remaining()
         cycle = Cycle(
             gateway=self._gateway,
             journal=journal,
@@ -144,6 +172,7 @@ class Service:
             work_queue=nodes.work_queue,
             facts=nodes.facts,
             questions=questions,
+            remaining=remaining,
         )
         self._loop = Loop(
             cycle=cycle,
@@ -168,6 +197,7 @@ class Service:
             lock=state_lock,
             clock=clock,
         )
+        core = SharedCore()
         self.answers = Answers(
             gateway=self._gateway,
             latest=self._latest,
@@ -176,9 +206,16 @@ class Service:
             entitlements=self._entitlements,
             settings=lambda: self._settings,
             probed=nodes.probed,
+            predictions=predictions,
+            starts_elsewhere=StartsElsewhere(OtherClusters(lambda: self.config, self._gateway, clock), core),
+            core=core,
             controls=DaemonControls(self._change_entitlements, self._reload, events.wake.set, state_lock),
             clock=clock,
         )
+
+    def _observed(self) -> tuple[Snapshot, Plan] | None:
+        report = self._latest.report
+        return None if report.snapshot is None or report.plan is None else (report.snapshot, report.plan)
 
     def _nodes_up(self) -> list[str]:
         """In the latest observation; called from the threads of ``open_nodes``."""
@@ -214,6 +251,8 @@ class Service:
         metrics = self.config.metrics
         if metrics.enabled:
             self._open.callback(self._metrics.serve(metrics.address, metrics.port).close)
+        if isinstance(self.answers.predictions, PredictionService):
+            self.answers.predictions.thread.start()
         log = structlog.get_logger("omfsd")
         log.info("daemon_started", version=__version__, gateway=self._gateway.name, dry_run=self._settings.dry_run)
         self._notifier.ready("serving: Slurm has not been polled yet")

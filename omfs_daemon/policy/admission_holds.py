@@ -88,8 +88,9 @@ class AdmissionHolds:
         if job.request.unplaced:
             self._keep_held(job)
         elif is_held_by_us(job):
-            urgent = self._working_state.kinds.of(job).job_class.urgent
-            reason = Reason.URGENT if urgent else Reason.PREEMPTIBLE
+            job_class = self._working_state.kinds.of(job).job_class
+            others = Reason.BORROWS if job_class.realtime else Reason.PREEMPTIBLE
+            reason = Reason.URGENT if job_class.urgent else others
             self.releases.append(HoldChange(job.ref, job.account, reason))
 
     def _admit(self, jobs: Iterable[Job], refs_of: Callable[[Job], list[str]], now: float) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from math import inf
 from operator import eq
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Allocation, Job
 from omfs_daemon.policy.arrays.usage import AccountUsage
+from omfs_daemon.policy.realtime_standing import RealtimeStanding
 from omfs_daemon.policy.rules.queue_order import Band
 from omfs_daemon.policy.start_checks.answer import Answer
 
@@ -21,6 +23,7 @@ class Reason(StrEnum):
 
     URGENT = "urgent"
     ENTITLED = "entitled"
+    REALTIME = "realtime"
     OWN_ACCOUNT = "own_account"
     BORROWS = "borrows"
     WITHIN_ENTITLEMENT = "within_entitlement"
@@ -29,6 +32,7 @@ class Reason(StrEnum):
     NON_PREEMPTIBLE_BEYOND = "non_preemptible_beyond_entitlement"
     NOT_ENOUGH_VICTIMS = "not_enough_victims"
     BEING_FREED = "being_freed"
+    NOT_DUE = "not_due"
     TRIED_IN_VAIN = "tried_in_vain"
     BRIEF_JOBS = "brief_jobs"
     ENOUGH_PREEMPTIONS = "enough_preemptions"
@@ -45,6 +49,7 @@ class Reason(StrEnum):
 TEXT: Mapping[Reason, str] = {
     Reason.URGENT: "an urgent job goes before all regular jobs",
     Reason.ENTITLED: "its account uses less than its entitlement",
+    Reason.REALTIME: "its slowdown has reached what its real-time class acts at",
     Reason.OWN_ACCOUNT: "other jobs of its own account give way to it",
     Reason.BORROWS: "idle CPUs are lent to any account",
     Reason.WITHIN_ENTITLEMENT: "it fits into its account's entitlement",
@@ -53,6 +58,7 @@ TEXT: Mapping[Reason, str] = {
     Reason.NON_PREEMPTIBLE_BEYOND: "it is non-preemptible, so it must fit into its account's entitlement",
     Reason.NOT_ENOUGH_VICTIMS: "preempting all jobs that may be preempted for it would not free enough",
     Reason.BEING_FREED: "nodes are already being freed for it",
+    Reason.NOT_DUE: "it is real-time and not due yet, and does not fit on idle nodes",
     Reason.TRIED_IN_VAIN: "Slurm did not start it, or would not have, when jobs were last to be preempted for it",
     Reason.BRIEF_JOBS: "too many jobs of its user for which others were preempted ended at once",
     Reason.ENOUGH_PREEMPTIONS: "this cycle preempts as many jobs as allowed; its turn comes in the next",
@@ -69,6 +75,7 @@ TEXT: Mapping[Reason, str] = {
 WHY_FIRST: Mapping[Reason, str] = {
     Reason.URGENT: "urgent",
     Reason.ENTITLED: "entitled",
+    Reason.REALTIME: "real-time",
     Reason.OWN_ACCOUNT: "first in its account",
 }
 """Why others are preempted for a job, in a word or two."""
@@ -168,16 +175,19 @@ class Rank:
 
 
 class Wait(NamedTuple):
-    """Why a job does not start now; ``answer``: why Slurm would not start it, where that is the reason."""
+    """Why a job does not start now; ``answer``: why Slurm would not start it, where that is the reason. ``detail``:
+    in numbers."""
 
     ref: str
     account: str
     reason: Reason
     answer: Answer | None = None
+    detail: str = ""
 
     @property
     def text(self) -> str:
-        return TEXT[self.reason] + (self.answer.why if self.answer is not None else "")
+        detail = f": {self.detail}" if self.detail else ""
+        return TEXT[self.reason] + detail + (self.answer.why if self.answer is not None else "")
 
 
 class Waits(Collection[Wait]):
@@ -222,6 +232,7 @@ class Plan:
     that no job is preempted for them and no other job is given those CPUs. ``kept``: the jobs and tasks that we hold
     and that stay held. ``room``: by entity of the account tree, CPUs of non-preemptible jobs that may start without a
     hold (``room_without_hold``). ``urgent``: the urgent jobs that wait and could start by their own request.
+    ``realtime``: the real-time jobs that wait.
     """
 
     taken: float
@@ -238,3 +249,9 @@ class Plan:
     promises: tuple[Start, ...] = ()
     room: tuple[int, ...] = ()
     urgent: tuple[str, ...] = ()
+    realtime: tuple[RealtimeStanding, ...] = ()
+
+    @property
+    def next_due(self) -> float:
+        """When the next real-time job becomes due, although nothing else may happen; infinite if none does."""
+        return min((one.due_at for one in self.realtime if not one.is_due), default=inf)

@@ -4,9 +4,12 @@ The order of the pass:
 
 1. Urgent jobs: one that fits starts; otherwise regular jobs are preempted for it; otherwise it waits before all regular
    jobs (UJFB, section IV).
-2. Regular jobs whose account uses less than its entitlement: one that fits starts; otherwise jobs of accounts above
+2. Real-time jobs that are due, the greatest slowdown first: one that fits starts; otherwise the cheapest jobs are
+   preempted for it (Nickolay et al. 2021); otherwise it has the rights of a regular job. One that is not due is a
+   regular job.
+3. Regular jobs whose account uses less than its entitlement: one that fits starts; otherwise jobs of accounts above
    their entitlement are preempted for it (OMFS, Algorithm 1, lines 31-36).
-3. All others borrow idle resources (line 26) or wait (line 28).
+4. All others borrow idle resources (line 26) or wait (line 28).
 
 In each, preempted jobs come first, then Slurm's priority decides. A non-preemptible job that would take its account
 beyond the entitlement waits whatever is idle (line 23). Resources that are being freed are promised to the job that
@@ -17,7 +20,6 @@ this plan, and jobs behind a blocked one, are considered again in the next.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from math import inf
 
 import numpy as np
@@ -27,7 +29,6 @@ from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.policy.admission_holds import AdmissionHolds
 from omfs_daemon.policy.admission_room import room_without_hold
-from omfs_daemon.policy.arrays.free_resources import RefusedRequests
 from omfs_daemon.policy.arrays.job_arrays import WaitingJobs, task_refs
 from omfs_daemon.policy.arrays.node_arrays import Bools
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
@@ -39,19 +40,18 @@ from omfs_daemon.policy.plan import (
     PlannedResume,
     Reason,
     Start,
-    Victim,
     Wait,
     Waits,
 )
+from omfs_daemon.policy.preemption_search import PreemptionSearch
 from omfs_daemon.policy.ranking import Ranking
+from omfs_daemon.policy.realtime_queue import RealtimeQueue, urgent_and_due
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.rules.job_kinds import JobKind
 from omfs_daemon.policy.rules.queue_order import Band, band_of, queue_order
 from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
 from omfs_daemon.policy.start_checks.static_rules import StartChecks, leaving_victims
-from omfs_daemon.policy.victims.candidates import Candidates
-from omfs_daemon.policy.victims.choice import VictimChoice, choose_untried, choose_victims
-from omfs_daemon.policy.victims.need import ResourceNeed
+from omfs_daemon.policy.victims.need import ResourceNeed, VictimChoice
 from omfs_daemon.policy.waiting_groups import GroupedJobs, JobGroup, JobQueue, pending_cpus
 from omfs_daemon.policy.working_state import WorkingState
 
@@ -75,9 +75,8 @@ class _Pass:
         self.ranking = Ranking(self.usage, rules.rank_depth)
         self.start_checks = StartChecks(arrays, history, now)
         self._groups: dict[int, JobGroup] = {}
-        self._candidates: Candidates | None = None
+        self.search = PreemptionSearch(self.working_state, now)
         self._preemptions_left = rules.max_preemptions_per_cycle
-        self._insufficient: dict[tuple[int, bool, float], RefusedRequests] = {}
         self.starts: list[Start] = []
         self.promises: list[Start] = []
         self.preemptions: list[PlannedPreemption] = []
@@ -86,13 +85,13 @@ class _Pass:
 
     # -- the pass ---------------------------------------------------------------------------------------
     def run(self) -> Plan:
-        preempted, urgent, queue = self._sort_jobs()
+        preempted, urgent, realtime, queue = self._sort_jobs()
         accounts = {group.kind.leaf.index for group in self._groups.values()}
         self.ranking.is_one_account = self.rules.keeps_account_order and len(accounts) == 1
-        for job, group in urgent:
-            self._urgent(job, group)
+        for job, group, reason in urgent_and_due(urgent, realtime):
+            self._first(job, group, reason)
         self._regular(preempted, queue)
-        waits = Waits(self.waits, *queue.remaining())
+        waits = Waits(*realtime.explained(self.waits, *queue.remaining()))
         preemptors = {planned.preemptor for planned in self.preemptions}
         holds, releases = self.admission_holds.changes(preemptors)
         waiting = self.working_state.job_arrays.waiting
@@ -114,10 +113,11 @@ class _Pass:
             promises=tuple(self.promises),
             room=room_without_hold(self.usage, self.admission_holds.claims(self.now)),
             urgent=tuple(job.ref for job, _ in urgent),
+            realtime=tuple(realtime.standings),
         )
 
-    def _sort_jobs(self) -> tuple[GroupedJobs, GroupedJobs, JobQueue]:
-        """The jobs that could start, each with its group: preempted, urgent, and all others."""
+    def _sort_jobs(self) -> tuple[GroupedJobs, GroupedJobs, RealtimeQueue, JobQueue]:
+        """The jobs that could start, each with its group: preempted, urgent, real-time, and all others."""
         waiting, patterns = self.working_state.job_arrays.waiting, self.working_state.job_arrays.patterns.first
         groups, known_preempted = self._groups, self.history.preempted
         by_number = np.zeros((2, len(patterns)), dtype=bool)
@@ -148,11 +148,13 @@ class _Pass:
                 # One that is set aside resumes on idle CPUs; nobody is preempted for it.
                 kind = self.working_state.kinds.of(job)
                 queues[0].append((job, JobGroup(kind, job.request, beyond=bool(job.set_aside))))
+        realtime = RealtimeQueue(self.working_state, waiting, ready & ~preempted, groups, self.busy, self.now)
+        regular = ready & ~urgent & ~preempted & ~realtime.is_due
         first, second = ([queue[at] for at in queue_order([job for job, _ in queue])] for queue in queues)
         # A new rank makes Slurm compute a job's age anew, so jobs of equal priority would take each other's rank again
         # and again.
         first.sort(key=lambda queued: -band_of(queued[0]))
-        return first, second, JobQueue(waiting, np.flatnonzero(ready & ~urgent & ~preempted), groups)
+        return first, second, realtime, JobQueue(waiting, np.flatnonzero(regular), groups)
 
     def _entirely_busy(self, waiting: WaitingJobs) -> Bools:
         """Which waiting jobs are part of a preemption with all their tasks."""
@@ -171,16 +173,18 @@ class _Pass:
         refs = task_refs(job)
         return [ref for ref in refs if ref not in self.busy] if self.busy else refs
 
-    def _urgent(self, job: Job, group: JobGroup) -> None:
+    def _first(self, job: Job, group: JobGroup, reason: Reason) -> None:
+        """An urgent job, or a real-time one that is due."""
+        band = Band.URGENT if reason is Reason.URGENT else Band.REALTIME
         for ref in self._refs(job):
             if self._is_refused(job, ref, self.start_checks.for_good(job)):
                 return
             if group.blocked is None:
-                self._make_room(job, ref, group, Reason.URGENT)
+                self._make_room(job, ref, group, reason)
             else:
                 self._wait(job, ref, group.blocked)
             if not self.preemptions or self.preemptions[-1].preemptor != ref:
-                self.ranking.put(job, ref, Band.URGENT)
+                self.ranking.put(job, ref, band)
             if group.blocked is not None:
                 return
 
@@ -300,13 +304,17 @@ class _Pass:
     ) -> bool:
         """False if the job must wait; ``otherwise``: why, if not enough jobs may be preempted for it."""
         need = group.need(self.working_state, job)
-        backs_off = self._backs_off(job, ref, need.urgent)
+        backs_off = self._backs_off(job, ref, need.urgent or need.realtime is not None)
         if backs_off is not None:
             self._wait(job, ref, backs_off)
             return False
         left = self._preemptions_left
         tried = self.history.tried.get(ref, ())
-        choice = self._victims_for(need, tried) if left > 0 else None
+        choice = self.search.find(need, tried) if left > 0 else None
+        entitled = need.realtime is not None and left > 0 and self.usage.entitles(need.leaf, need.cpus)
+        if choice is None and entitled and self._backs_off(job, ref, False) is None:
+            need, reason = need._replace(realtime=None), Reason.ENTITLED
+            choice = self.search.find(need, tried)
         if choice is None and tried and left > 0:
             self._wait(job, ref, Reason.TRIED_IN_VAIN)
             return False
@@ -314,8 +322,7 @@ class _Pass:
             group.blocked = otherwise if choice is None and left > 0 else Reason.ENOUGH_PREEMPTIONS
             self._wait(job, ref, group.blocked)
             return False
-        jobs = self.candidates.jobs
-        leaving = leaving_victims(((jobs[at], method) for at, method in choice.victims), self.rules)
+        leaving = leaving_victims(self.search.victims(choice), self.rules)
         if self._is_refused(job, ref, self.start_checks.answer(job, choice.allocations, leaving)):
             return False
         self.start_checks.count(job, choice.allocations, leaving)
@@ -328,13 +335,14 @@ class _Pass:
             self._wait(job, ref, Reason.WOULD_NOT_START, answer)
         return answer.kind is AnswerKind.NO
 
-    def _backs_off(self, job: Job, ref: str, urgent: bool) -> Reason | None:
+    def _backs_off(self, job: Job, ref: str, is_promised: bool) -> Reason | None:
+        """``is_promised``: it is urgent or a due real-time job, which may be brief."""
         history = self.history
         shape = shape_of(job) if history.shapes else ""
         alike = (history.shapes.get(one, 0.0) for one in (shape, shape_of_user(shape, job.user)))
         if max(*alike, history.backoff.get(ref, 0.0)) > self.now:
             return Reason.TRIED_IN_VAIN
-        return Reason.BRIEF_JOBS if not urgent and history.users.get(job.user, 0.0) > self.now else None
+        return Reason.BRIEF_JOBS if not is_promised and history.users.get(job.user, 0.0) > self.now else None
 
     def _start(
         self, job: Job, ref: str, need: ResourceNeed, allocations: tuple[Allocation, ...], reason: Reason
@@ -349,52 +357,14 @@ class _Pass:
                 self.admission_holds.releases.append(HoldChange(ref, job.account, Reason.WITHIN_ENTITLEMENT))
         self.working_state.start(need, allocations, not self.admission_holds.is_counted(job))
 
-    def _victims_for(self, need: ResourceNeed, tried: Sequence[Collection[str]]) -> VictimChoice | None:
-        if tried:
-            return choose_untried(need, self.candidates, self.capacity.then, self.usage, self.rules, tried)
-        insufficient = self._insufficient.setdefault((need.leaf.index, need.urgent, need.own_since), RefusedRequests())
-        if not need.allocations and insufficient.covers(need.request):
-            return None
-        choice = choose_victims(need, self.candidates, self.capacity.then, self.usage, self.rules)
-        if choice is None and not need.allocations:
-            insufficient.add(need.request)
-        return choice
-
     def _preempt(self, job: Job, ref: str, need: ResourceNeed, choice: VictimChoice, reason: Reason) -> None:
         """Add the preemption, and plan on as if the victims had freed their resources and the preemptor ran there."""
-        victims = [(self.candidates.jobs[at], method) for at, method in choice.victims]
-        cpus = {at: int(self.candidates.cpus[at]) for at, _ in choice.victims}
-        self.preemptions.append(
-            PlannedPreemption(
-                preemptor=ref,
-                account=job.account,
-                reason=reason,
-                urgent=need.urgent,
-                suspended=job.state is JobState.SUSPENDED,
-                allocations=choice.allocations,
-                victims=tuple(
-                    Victim(self.candidates.jobs[at].ref, self.candidates.jobs[at].account, method, cpus[at])
-                    for at, method in choice.victims
-                ),
-                submitted=job.submit,
-                numbers={
-                    "cpus": need.cpus,
-                    "idle": self.capacity.now.total,
-                    "entitled": self.usage.entitled[need.leaf.index],
-                    "used": self.usage.all[need.leaf.index],
-                },
-            )
-        )
+        victims = self.search.victims(choice)
+        self.preemptions.append(self.search.planned(job, ref, need, choice, reason))
         self.working_state.preempt(victims)
         self.working_state.promise(need, choice.allocations, not self.admission_holds.is_counted(job))
-        self.candidates.remove(cpus)
+        self.search.candidates.remove(at for at, _ in choice.victims)
         self._preemptions_left -= len(victims)
 
     def _wait(self, job: Job, ref: str, reason: Reason, answer: Answer | None = None) -> None:
         self.waits.append(Wait(ref, job.account, reason, answer))
-
-    @property
-    def candidates(self) -> Candidates:
-        if self._candidates is None:
-            self._candidates = self.working_state.candidates(self.now)
-        return self._candidates

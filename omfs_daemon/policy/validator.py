@@ -21,7 +21,8 @@ from omfs_daemon.policy.arrays.free_resources import freed_resources
 from omfs_daemon.policy.arrays.job_arrays import cpus_held
 from omfs_daemon.policy.arrays.placement import serves
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
-from omfs_daemon.policy.plan import Plan, PlannedPreemption, PlannedResume, Start
+from omfs_daemon.policy.plan import Plan, PlannedPreemption, PlannedResume, Reason, Start
+from omfs_daemon.policy.realtime_queue import due_need
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
 from omfs_daemon.policy.start_checks.static_rules import StartChecks, leaving_victims
@@ -33,6 +34,7 @@ from omfs_daemon.policy.victims.eligibility import (
     may_take_all,
 )
 from omfs_daemon.policy.victims.need import ResourceNeed
+from omfs_daemon.policy.victims.victim_costs import cost_of_victim
 from omfs_daemon.policy.working_state import WorkingState
 
 
@@ -49,6 +51,8 @@ class RefusalReason(StrEnum):
     NOT_POSSIBLE = "method_not_possible"
     NO_ROOM = "no_room_to_move_memory_to"
     URGENT_VICTIM = "victim_is_urgent"
+    TOO_SLOW = "victim_above_its_slowdown_threshold"
+    NOT_DUE = "preemptor_not_due"
     NEVER_PREEMPTED = "victim_is_non_preemptible"
     IN_QUANTUM = "victim_inside_its_quantum"
     PREEMPTED_TOO_OFTEN = "victim_preempted_too_often"
@@ -71,7 +75,9 @@ REFUSAL_TEXT: Mapping[RefusalReason, str] = {
     RefusalReason.NOT_ALLOWED: "a victim may not be preempted by this method",
     RefusalReason.NOT_POSSIBLE: "a victim cannot be preempted by this method at present",
     RefusalReason.NO_ROOM: "there is not enough room to move the victims' memory to",
-    RefusalReason.URGENT_VICTIM: "an urgent job is never preempted",
+    RefusalReason.URGENT_VICTIM: "an urgent or real-time job is never preempted",
+    RefusalReason.TOO_SLOW: "would put the victim above its slowdown threshold",
+    RefusalReason.NOT_DUE: "the preemptor's slowdown is below what its class acts at",
     RefusalReason.NEVER_PREEMPTED: "a victim is non-preemptible",
     RefusalReason.IN_QUANTUM: "a victim has not run for its quantum",
     RefusalReason.PREEMPTED_TOO_OFTEN: "a victim was preempted as often as policy.max_preemptions_per_hour allows",
@@ -248,12 +254,16 @@ class _Validation:
             return RefusalReason.ALREADY_BUSY
         if len(refs) > self.preemptions_left and self.preemptions_left < self.rules.max_preemptions_per_cycle:
             return RefusalReason.TOO_MANY
-        need = self.working_state.need_of(job)
+        need: ResourceNeed | None = self.working_state.need_of(job)
+        if planned.reason is Reason.REALTIME:
+            need = due_need(self.working_state, job, self.now)
+        if need is None:
+            return RefusalReason.NOT_DUE
         if any(set(refs).issuperset(tried) for tried in self.history.tried.get(planned.preemptor, ())):
             return RefusalReason.IN_VAIN_BEFORE
         slowest = self._slowest(planned)
         for victim in planned.victims:
-            reason = self._why_not_victim(self.jobs.get(victim.ref), victim.method, need.urgent, slowest)
+            reason = self._why_not_victim(self.jobs.get(victim.ref), victim.method, need, slowest)
             if reason is not None:
                 return reason
         return self._why_not_account(need, planned) or self._why_not_place(need, planned)
@@ -272,13 +282,14 @@ class _Validation:
         preempted = [victim for victim in planned.victims if victim.method != ENDS.name and victim.ref in known]
         return max((cost(known[victim.ref], victim.method).preempt for victim in preempted), default=0.0)
 
-    def _why_not_victim(self, job: Job | None, method: str, urgent: bool, slowest: float) -> RefusalReason | None:
+    def _why_not_victim(self, job: Job | None, method: str, need: ResourceNeed, slowest: float) -> RefusalReason | None:
         if job is None or not job.runs:
             return RefusalReason.NO_SUCH_VICTIM
         if method == ENDS.name:
-            return None if 0 < job.remaining() <= slowest else RefusalReason.NOT_POSSIBLE
+            ends = 0 < self.working_state.remaining.longest(job) <= slowest
+            return None if ends else RefusalReason.NOT_POSSIBLE
         job_class = self.working_state.kinds.of(job).job_class
-        if job_class.urgent:
+        if job_class.is_never_preempted:
             return RefusalReason.URGENT_VICTIM
         if not job_class.methods:
             return RefusalReason.NEVER_PREEMPTED
@@ -286,6 +297,11 @@ class _Validation:
             return RefusalReason.NOT_ALLOWED
         if method not in self.working_state.availability.usable(job, job_class):
             return RefusalReason.NOT_POSSIBLE
+        if need.realtime is not None:
+            outlay = self.working_state.availability.cost(job, method).total
+            is_eligible = cost_of_victim(job, need.realtime, self.rules, outlay).is_eligible
+            return None if is_eligible else RefusalReason.TOO_SLOW
+        urgent = need.urgent
         if not urgent and not has_preemptions_left(job.ref, self.history, self.rules, self.now):
             return RefusalReason.PREEMPTED_TOO_OFTEN
         if not urgent and not is_mature(job, job_class, self.history, self.now):
@@ -295,7 +311,7 @@ class _Validation:
     def _why_not_account(self, need: ResourceNeed, planned: PlannedPreemption) -> RefusalReason | None:
         victims = [self.jobs[victim.ref] for victim in planned.victims]
         givers = [(self.working_state.kinds.of(victim).leaf, cpus_held(victim)) for victim in victims]
-        if need.urgent:
+        if need.urgent or need.realtime is not None:
             allowed = self.rules.urgent_may_take_entitled or are_borrowers(givers, self.usage)
             return None if allowed else RefusalReason.NOT_OVER
         if need.non_preemptible and not self.usage.admits_non_preemptible(need.leaf, need.cpus):

@@ -17,6 +17,7 @@ from omfs_daemon.policy.rules.job_kinds import JobKind, JobKinds
 from omfs_daemon.policy.victims.candidates import Candidates
 from omfs_daemon.policy.victims.method_availability import SETTLES, MethodAvailability
 from omfs_daemon.policy.victims.need import ResourceNeed
+from omfs_daemon.policy.victims.remaining_times import RemainingTimes
 
 
 class WorkingState:
@@ -28,7 +29,8 @@ class WorkingState:
         self.rules = rules
         self.kinds = JobKinds(rules)
         just_resumed = {ref for ref, at in history.running_since.items() if arrays.taken - at < SETTLES}
-        self.availability = MethodAvailability(rules, arrays.facts, arrays.sizes, just_resumed)
+        self.remaining = RemainingTimes(arrays.remaining)
+        self.availability = MethodAvailability(rules, arrays.facts, arrays.sizes, just_resumed, self.remaining)
         self.availability.take(_being_moved(self.job_arrays, history))
         self.capacity, self.blocks = Capacity(arrays, history), arrays.blocks
         self.node_arrays = self.capacity.node_arrays

@@ -45,6 +45,8 @@ def preemptor_backoff(
     """After a preemption that failed for another reason than its victims."""
     preemptor, outcome = preemption.preemptor, preemption.outcome
     job, unstarted = observation.job(preemptor.ref), state.backoff.unstarted.get(preemptor.ref)
+    if outcome is PreemptionOutcome.CPUS_TAKEN:  # once is chance, and a bound may be in danger
+        return PreemptorBackoff(preemptor.ref, now + (retry_after if preemptor.ref in state.backoff.until else 0.0))
     in_vain = outcome is PreemptionOutcome.NOT_STARTED and not preemptor.suspended
     if not in_vain and outcome not in _ASKED:
         return PreemptorBackoff(preemptor.ref, now + retry_after)

@@ -6,7 +6,7 @@ from collections.abc import Set
 
 from omfs_daemon.cluster.job_shape import shape_of
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.preempt_methods import ENDS
+from omfs_daemon.cluster.preempt_methods import ENDS, MethodTraits
 from omfs_daemon.cluster.run_report import run_report
 from omfs_daemon.policy.arrays.free_resources import freed_gres
 from omfs_daemon.policy.plan import PlannedPreemption, Victim
@@ -18,7 +18,7 @@ from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import State
 
 
-def victim_of(victim: Victim, job: Job, settings: Settings) -> VictimState:
+def victim_of(victim: Victim, job: Job, state: State, settings: Settings) -> VictimState:
     """Recorded now, because its licenses and its job comment will change."""
     traits = settings.rules.method(victim.method)
     run = run_report(job)
@@ -36,7 +36,15 @@ def victim_of(victim: Victim, job: Job, settings: Settings) -> VictimState:
         failed_before=run.times if run is not None else 0,
         keeps=keeps if gives else None,
         gres=freed_gres(job, traits) if gives else (),
+        waits_since=_waits_since(job, traits, state) if traits.leaves else 0.0,
     )
+
+
+def _waits_since(job: Job, traits: MethodTraits, state: State) -> float:
+    """Slurm shows a requeued job as submitted when it was requeued."""
+    past = state.past_preemptions.get(job.ref)
+    since = past.waits_since if past is not None and past.waits_since else job.submit
+    return since + job.run_time if traits.keeps_work else since
 
 
 def preemptor_of(planned: PlannedPreemption, job: Job, state: State, taken: Set[str], settings: Settings) -> Preemptor:

@@ -110,7 +110,7 @@ def state_after(state: State, records: Iterable[Record]) -> State:
 def preempted_record(preemption: Preemption, victim: VictimState, job: Job, now: float) -> JobPreempted:
     """It gives up only what was really taken off it."""
     gres = victim.gres if job.licenses == victim.keeps else ()
-    return JobPreempted(victim.ref, now, victim.method, preemption.preemptor.ref, gres)
+    return JobPreempted(victim.ref, now, victim.method, preemption.preemptor.ref, gres, victim.waits_since)
 
 
 def with_clock_moved(preemption: Preemption, seconds: float) -> Preemption:

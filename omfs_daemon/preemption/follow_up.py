@@ -30,6 +30,7 @@ from omfs_daemon.preemption.methods.not_installed import method_named
 from omfs_daemon.preemption.methods.suspend import SuspendMethod
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, licenses_value
+from omfs_daemon.preemption.realtime_memory import realtime_news
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import JobPreempted, JobRunsAgain, JobsGone, OrdersNumbered, Record, State
@@ -53,6 +54,9 @@ def follow_up(state: State, observation: Observation, now: float, settings: Sett
     doubtful = under_way.union(state.unsaved)
     effects.records += back_offs_over(state, observation, now)
     effects.records += users_back_off(state, observation, now, settings.retry_after, settings.rules)
+    seen, events = realtime_news(state.backoff.realtime, observation.snapshot.jobs, settings.rules, now)
+    effects.records += [seen] if seen is not None else []
+    effects.events += events
     gone = sorted(ref for ref in state.known_refs() - doubtful if observation.job(ref) is None)
     if gone:
         effects.records.append(JobsGone(tuple(gone)))

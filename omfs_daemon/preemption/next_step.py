@@ -106,7 +106,7 @@ def _after_stopping(
     may_spare = PreemptionProgress.UNTOUCHED in progress.values()
     may_spare = may_spare or any(map(method_settings.is_careful, preemption.victims))
     needless = _no_longer_needed(preemption, view, now) if may_spare else None
-    needless = needless or _without_its_nodes(preemption, view, now)
+    needless = needless or _without_its_nodes(preemption, view, now) or _without_its_cpus(preemption, view, now)
     if needless is not None:
         return needless
     refused = dict(preemption.refused)
@@ -125,6 +125,9 @@ def _after_stopping(
     ]
     if not failed and not late:
         return preemption
+    if not failed and all(victim.ends_by_itself for victim in late):
+        # They were only predicted to have ended by now, and nothing was asked of them.
+        return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.TOO_OLD)
     if is_fresh and all(victim.last_resort for victim in (*failed, *late)):
         return _with_last_resort(preemption, {victim.ref for victim in (*failed, *late)}, now)
     reports = [(victim.ref, _why_failed(victim, view, method_settings)) for victim in failed]
@@ -152,6 +155,24 @@ def _without_its_nodes(preemption: Preemption, view: ObservedCluster, now: float
         return None
     report = (preemptor.ref, f"Slurm starts no jobs on {', '.join(lost)}")
     undone = _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NODE_LOST)
+    return replace(undone, refused=(*preemption.refused, report))
+
+
+def _without_its_cpus(preemption: Preemption, view: ObservedCluster, now: float) -> Preemption | None:
+    """Victims that save their work leave one after the other. Until the last one has left, the preemptor cannot start,
+    and Slurm's backfill, which knows only their time limits, gives the CPUs of the first one to a job of lower rank.
+    The preemptor is planned anew then, without waiting for that job to end. Once all victims have left, a job that
+    starts there shows that Slurm does not want to start the preemptor: others must not be preempted for it."""
+    preemptor = preemption.preemptor
+    job = view.job(preemptor.ref)
+    if job is None or job.holds_cpus or preemptor.suspended:
+        return None
+    leaving = [found for v in preemption.victims if runs_still(v, view) and (found := view.job(v.ref)) is not None]
+    takers = view.taken_by(preemptor.allocations, leaving, preemption.begun)
+    if not takers:
+        return None
+    report = (preemptor.ref, f"Slurm has started {', '.join(takers)} there")
+    undone = _enter(preemption, Step.UNDONE, now, PreemptionOutcome.CPUS_TAKEN)
     return replace(undone, refused=(*preemption.refused, report))
 
 

@@ -104,6 +104,24 @@ class Observation:
             for node, wanted, size in allocations
         )
 
+    @cached_property
+    def _in_use(self) -> Counter[str]:
+        return _cpus_by_node(job for job in self.snapshot.jobs.values() if job.runs)
+
+    def taken_by(self, allocations: Sequence[Allocation], leaving: Sequence[Job], since: float) -> list[str]:
+        """Jobs that have started since then and have CPUs that these allocations lack once ``leaving`` have left."""
+        nodes, given = self.snapshot.nodes, _cpus_by_node(job for job in leaving if job.runs)
+        lacking = {
+            node
+            for node, wanted, _ in allocations
+            if node in nodes and nodes[node].cpus - self._in_use[node] + given[node] < wanted
+        }
+        if not lacking:
+            return []
+        kept = {job.ref for job in leaving}
+        started = (job for job in self.snapshot.jobs.values() if job.runs and (job.start or 0.0) >= int(since))
+        return sorted(job.ref for job in started if job.ref not in kept and not lacking.isdisjoint(job.on_nodes))
+
     def in_the_way(self, job: Job) -> set[str]:
         """Jobs that have CPUs or devices of this suspended job now, or may have some."""
         found = (self.snapshot.jobs[number] for number, blocked in self._blocks.by_job.items() if job.ref in blocked)

@@ -18,14 +18,15 @@ _MOST = 2
 
 class PastPreemptions(NamedTuple):
     """``times``: how often a job was preempted in its life; ``recent``: when and for which job, in the hour before the
-    last time."""
+    last time. ``waits_since``: as in ``PreemptionHistory``; 0: as Slurm shows it."""
 
     times: int = 0
     recent: tuple[tuple[float, str], ...] = ()
+    waits_since: float = 0.0
 
-    def and_now(self, at: float, preemptor: str) -> PastPreemptions:
+    def and_now(self, at: float, preemptor: str, waits_since: float = 0.0) -> PastPreemptions:
         recent = [(time, ref) for time, ref in self.recent if time > at - HOUR]
-        return PastPreemptions(self.times + 1, (*recent, (at, preemptor)))
+        return PastPreemptions(self.times + 1, (*recent, (at, preemptor)), waits_since or self.waits_since)
 
 
 def set_apart(past: Mapping[str, PastPreemptions]) -> dict[str, float]:

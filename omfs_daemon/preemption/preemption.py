@@ -9,6 +9,7 @@ from enum import StrEnum
 from omfs_daemon.cluster.jobs import Allocation
 from omfs_daemon.cluster.preempt_methods import ENDS, MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptionUnderWay
+from omfs_daemon.policy.plan import Reason
 from omfs_daemon.preemption.methods.base import Licenses
 from omfs_daemon.preemption.methods.suspend import SuspendMethod
 from omfs_daemon.slurm.gateway import OrderRefusal
@@ -45,6 +46,8 @@ class PreemptionOutcome(StrEnum):
     REFUSED = "refused_by_slurm"
     TOO_OLD = "decision_too_old"
     NODE_LOST = "node_lost"
+    CPUS_TAKEN = "cpus_taken"
+    NOT_DUE = "not_due"
     NOT_STARTABLE = "not_startable"
     NOT_PROVEN = "not_proven"
     GAVE_WAY = "gave_way"
@@ -91,6 +94,7 @@ class VictimState:
     failed_before  as in ``ObservedJob``
     keeps          what of its licenses it keeps while preempted (None: all)
     gres           what it thereby gives up on each node
+    waits_since    as in ``PreemptionHistory``, once Slurm has requeued it; 0: it stays on its nodes
     """
 
     ref: str
@@ -103,6 +107,7 @@ class VictimState:
     failed_before: int = 0
     keeps: Licenses | None = None
     gres: tuple[tuple[str, int], ...] = ()
+    waits_since: float = 0.0
 
     @property
     def ends_by_itself(self) -> bool:
@@ -136,6 +141,11 @@ class Preemption:
     is_released: bool = False
     refused: tuple[tuple[str, str], ...] = ()
     beside: int = 0
+
+    @property
+    def is_for_realtime(self) -> bool:
+        """Whether it was begun for a real-time job whose bound was in danger."""
+        return self.reason == Reason.REALTIME.value
 
     def commitment(self, methods: Mapping[str, MethodTraits]) -> PreemptionUnderWay:
         return PreemptionUnderWay(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome
+from omfs_daemon.preemption.realtime_memory import RealtimeMemory
 
 
 class Unstarted(NamedTuple):
@@ -58,7 +59,7 @@ class PreemptorBackoffs:
     """``until``: by job, when others may be preempted for it again; ``unstarted``: why Slurm does not start it.
     ``shapes``: by shape. ``served``: jobs that have started lately; ``users``: by user. ``doubts``: by what jobs
     request of nodes, and node (``shape_on_node``). ``tried``: by job, the sets of victims that were preempted for it in
-    vain."""
+    vain. ``realtime``: real-time jobs, before whose threshold none are."""
 
     until: dict[str, float] = field(default_factory=dict)
     unstarted: dict[str, Unstarted] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class PreemptorBackoffs:
     users: dict[str, UserBackoff] = field(default_factory=dict)
     doubts: dict[str, NodeDoubt] = field(default_factory=dict)
     tried: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    realtime: RealtimeMemory = field(default_factory=RealtimeMemory)
 
     def add(
         self,
@@ -104,13 +106,14 @@ class PreemptorBackoffs:
         return replace(self.without(refs), tried=tried)
 
     def with_served(self, preemption: Preemption, preempted: Mapping[str, PreemptedJob]) -> PreemptorBackoffs:
-        """After a preemption; urgent jobs are not watched, nor those for which no job was preempted."""
+        """After a preemption; urgent and real-time jobs are not watched, nor those for which no job was preempted."""
         preemptor = preemption.preemptor
         if preemption.outcome is PreemptionOutcome.STARTED and preemptor.ref in self.tried:
             tried = {ref: sets for ref, sets in self.tried.items() if ref != preemptor.ref}
             return replace(self, tried=tried).with_served(preemption, preempted)
         victims = [preempted[victim.ref] for victim in preemption.victims if victim.ref in preempted]
-        is_served = any(victim.preemptor == preemptor.ref for victim in victims) and not preemptor.urgent
+        is_promised = preemptor.urgent or preemption.is_for_realtime
+        is_served = any(victim.preemptor == preemptor.ref for victim in victims) and not is_promised
         if not is_served or preemption.outcome not in (PreemptionOutcome.STARTED, PreemptionOutcome.PREEMPTOR_GONE):
             return self
         served = ServedJob(preemptor.user, preemption.started_at or preemption.since)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import Allocation, Job
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.preemption.methods.base import ObservedJob, PreemptionProgress, PreemptMethod
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWorkState, NodeWorkStatus
@@ -34,6 +34,9 @@ class ObservedCluster(Protocol):
 
     def fit_together(self, jobs: Sequence[Job]) -> set[str]:
         """Which of these suspended jobs could be resumed together now, in the given order."""
+
+    def taken_by(self, allocations: Sequence[Allocation], leaving: Sequence[Job], since: float) -> list[str]:
+        """Jobs that have started since then and have CPUs that these allocations lack once ``leaving`` have left."""
 
     def in_the_way(self, job: Job) -> set[str]:
         """Jobs that have CPUs or devices of this suspended job now, or may have some."""
@@ -76,7 +79,7 @@ class MethodSettings(NamedTuple):
         return self.start + self.moving(preemptor)
 
     def preempt_limit(self, victim: VictimState) -> float:
-        if victim.ends_by_itself:  # it ends no later than the slowest one lets go
+        if victim.ends_by_itself:  # by its time limit or a prediction, no later than the slowest one lets go
             return max((self.preempt_timeout, *self.preempt_timeouts.values()))
         return self.preempt_timeouts.get(victim.method, self.preempt_timeout)
 

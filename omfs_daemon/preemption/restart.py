@@ -9,7 +9,7 @@ took it must have saved it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,24 +17,34 @@ from omfs_daemon.cluster.holds import is_held
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.preemption.desired import sentence_of
 from omfs_daemon.preemption.effects import Chain, Effects
+from omfs_daemon.preemption.methods.base import NodeOrder
 from omfs_daemon.preemption.methods.suspend import SuspendMethod
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.records import JobEvent
-from omfs_daemon.preemption.state import JobPreempted, OrdersSaved, State, TransitionsOrdered, UnsavedOrder, Verb
+from omfs_daemon.preemption.state import (
+    JobPreempted,
+    OrdersSaved,
+    Record,
+    State,
+    TransitionsOrdered,
+    UnsavedOrder,
+    Verb,
+)
 from omfs_daemon.slurm import orders
-from omfs_daemon.slurm.orders import Order
+from omfs_daemon.slurm.orders import Order, refs_of
 
 SAVED_WITHIN = 10.0
 """Seconds after which slurmctld has saved what it has done; it does so every five (measured: at most 4.9 s late)."""
 
 
-_STATE = {Verb.REQUEUE: JobState.COMPLETING, Verb.SUSPEND: JobState.SUSPENDED}
-"""What jobs are shown as whose orders are repeated: nobody may take them for running. Those whose orders still wait
-are shown as COMPLETING, so that nobody resumes them either."""
+NODES_STOP_WITHIN = 3.0
+"""Seconds that a node takes to suspend a job: SIGTSTP, two seconds, SIGSTOP. Orders for the job that come meanwhile
+wait there side by side, and slurmd carries them out in any order: a resume before the suspend leaves it stopped."""
 
 
 class Forgotten(NamedTuple):
-    """``observation``: with the jobs whose orders are repeated as if these had been carried out."""
+    """``observation``: nobody may take the jobs whose orders are repeated for running, nor resume them at once. Those
+    that are to stay suspended are shown so; the others, and those whose orders still wait, as COMPLETING."""
 
     effects: Effects
     observation: Observation
@@ -91,7 +101,8 @@ def after_restart(
         if job is not None and job.state is JobState.COMPLETING:
             continue  # it returns to the queue, or will be shown as FAILED
         again = _again(ref, order, job, observation.ended(ref), wanted)
-        if job is not None and _is_suspended_again(order, job) and ref not in wanted:
+        may_order = job is None or (unregistered.isdisjoint(job.on_nodes) and _is_settled(order, now))
+        if job is not None and ref not in wanted and _will_be_resumed(order, job, again is not None and may_order):
             # What it was marked with since it ran is not forgotten.
             effects.records.append(JobPreempted(ref, now, SuspendMethod.traits.name, ""))
         if again is None and job is not None:
@@ -100,11 +111,11 @@ def after_restart(
         if again is None:
             saved.append(ref)
             continue
-        if job is not None and not unregistered.isdisjoint(job.on_nodes):
-            leaving.append(replace(job, state=JobState.COMPLETING))
+        if job is not None:
+            stays = may_order and order.verb is Verb.SUSPEND and ref in wanted
+            leaving.append(replace(job, state=JobState.SUSPENDED if stays else JobState.COMPLETING))
+        if not may_order:
             continue
-        if job is not None and (order.verb is Verb.REQUEUE or (order.verb is Verb.SUSPEND and ref in wanted)):
-            leaving.append(replace(job, state=_STATE[order.verb]))
         effects.chains.append(again)
         known = job or observation.ended(ref)
         if known is not None:
@@ -115,6 +126,15 @@ def after_restart(
     if repeated:
         effects.records.append(TransitionsOrdered(repeated))
     return Forgotten(effects, observation.with_jobs(leaving) if leaving else observation)
+
+
+def _will_be_resumed(order: UnsavedOrder, job: Job, is_repeated: bool) -> bool:
+    """Whether a job is suspended, or is now, that nobody wants to be."""
+    return _is_suspended_again(order, job) or (is_repeated and order.verb is not Verb.REQUEUE)
+
+
+def _is_settled(order: UnsavedOrder, now: float) -> bool:
+    return order.verb is Verb.REQUEUE or now - order.at >= NODES_STOP_WITHIN
 
 
 def _wanted(state: State) -> Mapping[str, str]:
@@ -143,8 +163,38 @@ def _again(
             if wanted.get(ref) and not is_held(job):
                 hold = (orders.HoldJobs((ref,), wanted[ref]),)
             return Chain(hold, (orders.RequeueJobs((ref,)),))
-        case Verb.SUSPEND if ref in wanted:
-            return Chain(transitions=(orders.SuspendJobs((ref,)),))
         case Verb.SUSPEND | Verb.RESUME:
-            # Its processes have stopped, or may have; Slurm resumes only what it knows to be suspended.
-            return Chain(transitions=(orders.SuspendJobs((ref,)), orders.ResumeJobs((ref,))))
+            # Its processes have stopped, or may have. Slurm resumes only what it knows to be suspended: if nobody wants
+            # that, a later cycle resumes it as any other job.
+            return Chain(transitions=(orders.SuspendJobs((ref,)),))
+
+
+_VERBS: dict[type, Verb] = {
+    orders.RequeueJobs: Verb.REQUEUE,
+    orders.RequeueEndedJobs: Verb.REQUEUE,
+    orders.SuspendJobs: Verb.SUSPEND,
+    orders.ResumeJobs: Verb.RESUME,
+}
+
+
+def unsaved_orders(
+    chains: Iterable[Chain], observation: Observation, boot: str, now: float, known: Mapping[str, UnsavedOrder]
+) -> list[Record]:
+    """The transitions ordered now that slurmctld may forget. One that is repeated after a restart stays as it is until
+    its effect is observed: the repetition may be lost, too."""
+    found: dict[str, UnsavedOrder] = {}
+    ordered = ((_VERBS.get(type(action)), action) for chain in chains for action in chain.transitions)
+    for verb, action in ordered:
+        for ref in refs_of(action) if verb is not None and not isinstance(action, NodeOrder) else ():
+            job, before = observation.job(ref) or observation.ended(ref), known.get(ref)
+            if job is None or verb is None:
+                continue
+            is_again = before is not None and before.start == job.start and _repeats(verb, before.verb)
+            if before is None or before.boot == boot or not is_again:
+                found[ref] = UnsavedOrder(verb, job.id, job.start, boot, now)
+    return [TransitionsOrdered(found)] if found else []
+
+
+def _repeats(verb: Verb, forgotten: Verb) -> bool:
+    """A forgotten resume is repeated by a suspend: a later cycle resumes the job again."""
+    return verb is forgotten or (verb, forgotten) == (Verb.SUSPEND, Verb.RESUME)

@@ -22,6 +22,7 @@ from omfs_daemon.preemption.ownership import JobField, OwnedField
 from omfs_daemon.preemption.past_preemptions import PastPreemptions, set_apart
 from omfs_daemon.preemption.preemption import Preemption
 from omfs_daemon.preemption.preemptor_backoffs import NodeDoubt, PreemptorBackoffs, ShapeBackoff, Unstarted, UserBackoff
+from omfs_daemon.preemption.realtime_memory import RealtimeSeen
 
 Key = TypeVar("Key")
 Anything = TypeVar("Anything")
@@ -120,13 +121,14 @@ class OrdersSaved:
 
 @dataclass(frozen=True, slots=True)
 class JobPreempted:
-    """A victim has freed its CPUs, or may have; ``gres`` as in ``PreemptedJob``."""
+    """A victim has freed its CPUs, or may have; ``gres`` as in ``PreemptedJob``, the last as in ``PastPreemptions``."""
 
     ref: str
     at: float
     method: str
     preemptor: str
     gres: tuple[tuple[str, int], ...] = ()
+    waits_since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,9 @@ class State:
             spared=self.spared,
             failures=self.failures,
             set_apart=set_apart(self.past_preemptions),
+            time_limits=self.backoff.realtime.limits,
+            runs=self.backoff.realtime.runs,
+            waits_since={ref: past.waits_since for ref, past in self.past_preemptions.items() if past.waits_since},
             under_way=tuple(preemption.commitment(methods) for _, preemption in sorted(self.preemptions.items())),
         )
 
@@ -275,6 +280,7 @@ Record = (
     | BackoffOver
     | UsersBackOff
     | VictimBackoff
+    | RealtimeSeen
     | Pause
     | PauseEnded
 )
@@ -304,8 +310,8 @@ def apply(state: State, record: Record) -> State:
                 releasing=numbers_without(state.releasing, [*holds, *releases]) | dict.fromkeys(releases, number),
             )
         case HoldsOver(refs):
-            held, releasing = numbers_without(state.held, refs), numbers_without(state.releasing, refs)
-            return replace(state, held=held, releasing=releasing)
+            held = numbers_without(state.held, refs)
+            return replace(state, held=held, releasing=numbers_without(state.releasing, refs))
         case FieldsSet(fields):
             owned = dict(state.owned)
             for ref, name, value in fields:
@@ -320,8 +326,8 @@ def apply(state: State, record: Record) -> State:
             return replace(state, unsaved=state.unsaved | ordered)
         case OrdersSaved(refs):
             return replace(state, unsaved=_without(state.unsaved, *refs))
-        case JobPreempted(ref, at, method, preemptor, gres):
-            past = state.past_preemptions.get(ref, PastPreemptions()).and_now(at, preemptor)
+        case JobPreempted(ref, at, method, preemptor, gres, waits_since):
+            past = state.past_preemptions.get(ref, PastPreemptions()).and_now(at, preemptor, waits_since)
             return replace(
                 state,
                 preempted={**state.preempted, ref: PreemptedJob(at, method, preemptor, gres)},
@@ -341,6 +347,8 @@ def apply(state: State, record: Record) -> State:
             return replace(state, backoff=state.backoff.with_users(refs, users))
         case VictimBackoff(ref, until, times):
             return replace(state, spared={**state.spared, ref: until}, failures={**state.failures, ref: times})
+        case RealtimeSeen():
+            return replace(state, backoff=replace(state.backoff, realtime=state.backoff.realtime.with_seen(record)))
         case Pause():
             return replace(state, pause=record)
         case PauseEnded():
@@ -376,7 +384,6 @@ def _forget(state: State, refs: frozenset[str]) -> State:
     )
 
 
-# -- JSON ------------------------------------------------------------------------------------------------
 def to_json(record: Record) -> dict[str, Any]:
     data: dict[str, Any] = _adapter(type(record).__name__).dump_python(record, mode="json")
     return {"kind": type(record).__name__, **data}

@@ -17,6 +17,7 @@ from omfs_daemon.policy.plan import TEXT, WHY_FIRST, PlannedPreemption, Reason
 from omfs_daemon.preemption.back_off import MOST_DOUBLINGS, preemptor_backoff, shapes_to_clear
 from omfs_daemon.preemption.begin import preemptor_of, victim_of
 from omfs_daemon.preemption.effects import Effects, PreemptionEnd, preempted_record
+from omfs_daemon.preemption.lapse import is_due_no_more
 from omfs_daemon.preemption.methods.base import Action, ObservedJob
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.methods.not_installed import method_named
@@ -73,7 +74,7 @@ def begin_preemption(
         since=now,
         reason=planned.reason.value,
         preemptor=preemptor_of(planned, preemptor, state, taken, settings),
-        victims=tuple(victim_of(victim, job, settings) for victim, job in present),
+        victims=tuple(victim_of(victim, job, state, settings) for victim, job in present),
         asks=first is Beginning.ASK,
     )
     events = [_started_event(preemption, now)] if first is Beginning.STOP and preemption.victims else []
@@ -109,7 +110,7 @@ def step(
                 known.add(victim.ref)
                 effects.records.append(preempted_record(preemption, victim, job, now))
                 _tell_preempted(effects, preemption, victim, job, observation, now, settings)
-        following = next_state(preemption, observation, now, settings.method_settings, is_fresh)
+        following = _following(preemption, state, observation, now, settings, is_fresh)
         if following is preemption:
             return effects
         preemption = following
@@ -119,6 +120,14 @@ def step(
         effects.records.append(PreemptionChanged(preemption))
     _end(effects, preemption, known, state, observation, now)
     return effects
+
+
+def _following(
+    preemption: Preemption, state: State, observation: Observation, now: float, settings: Settings, is_fresh: bool
+) -> Preemption:
+    if is_due_no_more(preemption, observation, state.backoff.realtime, settings.rules, now):
+        return replace(preemption, step=Step.UNDONE, since=now, outcome=PreemptionOutcome.NOT_DUE)
+    return next_state(preemption, observation, now, settings.method_settings, is_fresh)
 
 
 def _prove(
@@ -131,7 +140,7 @@ def _prove(
     is_fresh: bool,
 ) -> Preemption:
     """Ask whether Slurm would start the preemptor. What its victims do meanwhile is no concern of ours."""
-    following = next_state(preemption, observation, now, settings.method_settings, is_fresh)
+    following = _following(preemption, state, observation, now, settings, is_fresh)
     if following is preemption:
         return preemption
     if following.step is Step.STOPPING:
@@ -267,6 +276,7 @@ def _back_offs(
         PreemptionOutcome.NOT_STARTED,
         PreemptionOutcome.VICTIM_STAYED,
         PreemptionOutcome.REFUSED,
+        PreemptionOutcome.CPUS_TAKEN,
         PreemptionOutcome.NOT_STARTABLE,
         PreemptionOutcome.NOT_PROVEN,
     )
@@ -318,6 +328,8 @@ def _end(
         PreemptionOutcome.VICTIM_STAYED: "; ".join(["a job could not be preempted; undone", *messages]),
         PreemptionOutcome.REFUSED: "Slurm refused: " + "; ".join(messages),
         PreemptionOutcome.NODE_LOST: "; ".join(["lost a node that was freed for it; planned again", *messages]),
+        PreemptionOutcome.CPUS_TAKEN: "; ".join(["others have CPUs that were freed for it; planned again", *messages]),
+        PreemptionOutcome.NOT_DUE: "is not due any more: its time limit, bound, or class was changed; undone",
         PreemptionOutcome.TOO_OLD: "the decision was too old when it could be executed; undone, and planned again",
         PreemptionOutcome.NOT_STARTABLE: f"Slurm would not start it ({'; '.join(messages)}); nobody was preempted",
         PreemptionOutcome.NOT_PROVEN: "Slurm did not say in time that it lacks nothing but resources "

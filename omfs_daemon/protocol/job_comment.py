@@ -2,6 +2,7 @@
 
 ``omfs:method=METHOD[,METHOD]...``      the preemption methods that the owner chooses
 ``omfs:min_runtime=SECONDS``            how long the owner asks the job to run before it is preempted
+``omfs:bound=NUMBER``                   the slowdown that is enough for the owner of a real-time job
 ``omfs:run=RESTARTS:STATE[:KEY=VALUE]...``  the report of omfs-run, its only channel to the daemon while the job runs;
 for example ``omfs:run=1:ready:method=dmtcp:from=3:seconds=1.2:lost=0.0``
 """
@@ -13,10 +14,12 @@ READY, STOPPING, FAILED, STOPPED, HELD = STATES = "ready", "stopping", "failed",
 
 PREFIX = "omfs:"
 METHOD_KEY, MIN_RUNTIME_KEY, RUN_KEY = PREFIX + "method=", PREFIX + "min_runtime=", PREFIX + "run="
+BOUND_KEY = PREFIX + "bound="
 
 _BEGIN, _END = r"(?:(?<=\s)|^)", r"(?=\s|$)"
 _METHODS = re.compile(_BEGIN + METHOD_KEY + r"([a-z0-9_]+(?:,[a-z0-9_]+)*)" + _END)
 _MIN_RUNTIME = re.compile(_BEGIN + MIN_RUNTIME_KEY + r"([0-9]{1,9})" + _END)
+_BOUND = re.compile(_BEGIN + BOUND_KEY + r"([0-9]{1,6}(?:\.[0-9]{1,6})?)" + _END)
 _RUN = re.compile(_BEGIN + RUN_KEY + r"(\S*)")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")
 
@@ -69,3 +72,9 @@ def min_runtime_in_comment(comment: str) -> Optional[int]:
     """The seconds that the owner asks for; None without a number that can be read."""
     found = _MIN_RUNTIME.search(comment)
     return int(found.group(1)) if found else None
+
+
+def bound_in_comment(comment: str) -> Optional[float]:
+    """The slowdown that the owner asks for; None without a number that can be read."""
+    found = _BOUND.search(comment)
+    return float(found.group(1)) if found else None

@@ -11,13 +11,17 @@ TEXT = {
     "tool_missing": "the checkpoint tool is missing or too old",
     "tool_failed": "the checkpoint tool failed",
     "tool_hung": "the checkpoint tool took too long",
+    "several_nodes": "the job has several nodes, and the checkpoint tool works on one",
     "self_test": "the checkpoint tool does not work on this node",
     "coordinator_gone": "DMTCP's coordinator died, and the program with it",
     # The checkpoint.
     "not_verified": "the checkpoint is not complete",
     "bad_image": "the checkpoint has no image, or lacks one",
+    "no_rehearsal": "its checkpoints cannot be rehearsed without harm, or not at all",
+    "rehearsal_failed": "a copy of its checkpoint could not be restarted",
     "no_mark": "the program did not report in time that its checkpoint is written",
     "pid_taken": "a process on the node has a process ID that the program needs",
+    "address_taken": "a port that the program needs is in use on the node",
     # The program.
     "killed": "the program was killed from outside, through DMTCP's coordinator",
     "no_program": "the program was not found",

@@ -11,7 +11,7 @@ from omfs_daemon.simulate.engine.conventions import fitting_jobs
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.preemption_costs import CostModel, Link, Spread
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
-from omfs_daemon.simulate.policies.policy_table import Policy
+from omfs_daemon.simulate.policies.policy_table import POLICIES, Policy
 from omfs_daemon.simulate.results.measure import Measures
 from omfs_daemon.simulate.workload.workload import PreemptMode, Workload
 
@@ -25,7 +25,9 @@ _BELOW = (
 def assumption_sentences(scenario: Scenario, policy: Policy) -> tuple[str, ...]:
     """Machine, conventions and entitlements; for a policy with preemption also its costs."""
     sentences = [_machine(scenario.machine), *scenario.conventions.sentences(), _entitlements(scenario), *_BELOW]
-    if policy.preempts:
+    if policy.on_places:
+        sentences += scenario.realtime.sentences()
+    if policy.has_quantum:
         sentences.append(f"a job runs {scenario.rules.quantum:g} s before it may be preempted for an entitled one")
         sentences += _costs(scenario)
     return tuple(sentences)
@@ -35,7 +37,8 @@ def refused_sentences(outcome: Outcome) -> tuple[str, ...]:
     """How many jobs were refused, why, and which options help; one sentence per reason."""
     too_wide = outcome.rejected & ~fitting_jobs(outcome.workload, outcome.machine.cpus)
     counts = int(too_wide.sum()), int((outcome.rejected & ~too_wide).sum())
-    whys = "the machine", "what their account owns (--entitlement and --accounts-from say who owns what)"
+    others = "what their account owns (--entitlement and --accounts-from say who owns what)"
+    whys = "the machine", "the largest place (--layout)" if POLICIES[outcome.policy].on_places else others
     return tuple(f"refused as wider than {why}: {count:,}" for count, why in zip(counts, whys, strict=True) if count)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.rules.laws import HOUR
@@ -21,7 +22,7 @@ from omfs_daemon.simulate.policies.policy_table import Policy
 from omfs_daemon.simulate.results.fairness import fairness
 from omfs_daemon.simulate.results.measure import cpu_seconds, figures_of, measure, per_job, strict
 from omfs_daemon.simulate.results.timeline import held_units, unit_cpus
-from omfs_daemon.simulate.workload.workload import Floats, Ints, Workload
+from omfs_daemon.simulate.workload.workload import Workload
 
 
 class Side(NamedTuple):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting import bounds
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.config.build import rules
 from omfs_daemon.config.load import load
@@ -17,15 +18,25 @@ from omfs_daemon.config.percent import percent
 from omfs_daemon.config.schema import Config
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.simulate.engine.conventions import Conventions, UserLimits
+from omfs_daemon.simulate.engine.conventions import Conventions, GivenEstimates, UserLimits
 from omfs_daemon.simulate.engine.preemption_costs import BY_SIZE, CostModel, Link, Spread
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario, owners
-from omfs_daemon.simulate.workload import bounds
+from omfs_daemon.simulate.policies.run_predictor import LEARNING
+from omfs_daemon.simulate.realtime_options import (
+    RealtimeOptions,
+    realtime_notes,
+    realtime_setting,
+    with_realtime_jobs,
+)
+from omfs_daemon.simulate.workload.estimate_file import read_estimates
 from omfs_daemon.simulate.workload.workload import Workload
 
 _NAMED = 6
+ALL, VICTIMS = "all", "victims"
+"""What predictions are for."""
 
-Estimates = Literal["user", "exact"]
+Estimates = str
+"""``user``, ``exact``, a predictor that learns in the simulation, or a file that ends in .csv."""
 
 # UJFB, Table 3: 5.1 GB in 0.84 s, for each engine by itself.
 _SWAP = Link(each=6e9)
@@ -39,17 +50,20 @@ class SimulationOptions:
 
     procs         CPUs of the machine; None: what the trace's header says
     nodes         0: a flat counter of CPUs
+    estimates_for  whether predictions are for all that a policy decides, or for the order of victims alone
     swap_out, swap_in  ``LO:HI`` in seconds, or ``SECONDS+bytes/RATE`` as ``omfs methods fit`` prints it; None: by size,
                   at the speed that the paper measured
     checkpoint_out, checkpoint_in  the same of checkpoints
     entitlement   ``NAME=PERCENT`` each; none: those of ``config``, else equal shares
     config        a daemon's configuration, for entitlements, quantum and limits
     quantum       seconds; None: that of ``config``
+    strict        whether jobs that a file of estimates lacks, or has too many, are an error
     """
 
     procs: int | None = None
     nodes: int = 0
     estimates: Estimates = "user"
+    estimates_for: str = ALL
     kill: bool = True
     bound: float = 10.0
     latency: float = 0.0
@@ -61,6 +75,8 @@ class SimulationOptions:
     config: Path | None = None
     quantum: float | None = None
     seed: int = 0
+    realtime: RealtimeOptions = RealtimeOptions()  # noqa: RUF009 - frozen
+    strict: bool = False
 
     def __post_init__(self) -> None:
         """Errors that do not depend on the workload are reported before it is loaded."""
@@ -86,8 +102,16 @@ def scenario_for(options: SimulationOptions, workload: Workload, header_cpus: in
     """The scenario for a workload whose header names so many CPUs (None: it names none); ConfigError."""
     machine, notes = machine_for(options, header_cpus)
     rules, whose = rules_for(options, workload)
-    scenario = Scenario(workload, machine, conventions_for(options), costs_for(options), rules, options.seed)
-    return ScenarioAndNotes(scenario, (*notes, whose, *_without_jobs(rules.tree, workload)))
+    setting = realtime_setting(options.realtime, machine)
+    jobs = with_realtime_jobs(workload, options.realtime, options.seed)
+    conventions = conventions_for(options)
+    if _is_file(options.estimates):
+        limits = UserLimits().estimates(jobs)
+        seconds, of_file = read_estimates(Path(options.estimates), jobs, limits, options.strict)
+        conventions = replace(conventions, estimates=GivenEstimates(options.estimates, seconds))
+        notes = (*notes, *of_file)
+    scenario = Scenario(jobs, machine, conventions, costs_for(options), rules, options.seed, setting)
+    return ScenarioAndNotes(scenario, (*notes, whose, *_without_jobs(rules.tree, jobs), *realtime_notes(jobs)))
 
 
 def machine_for(options: SimulationOptions, header_cpus: int | None) -> tuple[Machine, tuple[str, ...]]:
@@ -104,9 +128,22 @@ def machine_for(options: SimulationOptions, header_cpus: int | None) -> tuple[Ma
 
 
 def conventions_for(options: SimulationOptions) -> Conventions:
-    if not 0 < options.bound <= bounds.SECONDS:
-        raise ConfigError(f"--bound = {options.bound:g}: must be seconds above 0, {bounds.SECONDS:,} at most")
-    return Conventions(UserLimits() if options.estimates == "user" else None, options.kill, options.bound)
+    bound = bound_checked(options.bound)
+    learning = options.estimates if estimates_named(options.estimates) in LEARNING else None
+    if options.estimates_for not in (ALL, VICTIMS):
+        raise ConfigError(f"--estimates-for = {options.estimates_for!r}: must be {ALL} or {VICTIMS}")
+    only = options.estimates_for == VICTIMS
+    if only and learning is None:
+        raise ConfigError(f"--estimates-for {VICTIMS}: needs --estimates that are learned: {', '.join(LEARNING)}")
+    given = UserLimits() if options.estimates == "user" else None
+    return Conventions(given, options.kill, bound, learning, only)
+
+
+def bound_checked(bound: float) -> float:
+    """Seconds, of the bounded slowdown; ConfigError."""
+    if not 0 < bound <= bounds.SECONDS:
+        raise ConfigError(f"--bound = {bound:g}: must be seconds above 0, {bounds.SECONDS:,} at most")
+    return bound
 
 
 def costs_for(options: SimulationOptions) -> CostModel:
@@ -143,10 +180,15 @@ def site_rules(path: Path | None) -> Rules | None:
 
 
 def estimates_named(name: str) -> Estimates:
-    """``user`` or ``exact``; ConfigError for another word."""
-    if name not in ("user", "exact"):
-        raise ConfigError(f"--estimates = {name!r}: must be user or exact")
-    return "user" if name == "user" else "exact"
+    """The name as it is; ConfigError for one that is not known."""
+    if name not in ("user", "exact", *LEARNING) and not _is_file(name):
+        known = ", ".join(("user", "exact", *LEARNING))
+        raise ConfigError(f"--estimates = {name!r}: must be one of {known}, or a file that ends in .csv")
+    return name
+
+
+def _is_file(estimates: Estimates) -> bool:
+    return estimates.endswith(".csv")
 
 
 def equal_entitlements(workload: Workload) -> tuple[Entitlement, ...]:

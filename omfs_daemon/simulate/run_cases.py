@@ -17,6 +17,8 @@ import numpy as np
 
 from omfs_daemon.errors import ConfigError, OmfsError
 from omfs_daemon.simulate.engine.outcome import Outcome
+from omfs_daemon.simulate.engine.places import layout_named
+from omfs_daemon.simulate.engine.realtime_setting import RealtimeSetting
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.policies.policy_table import policy_named
 from omfs_daemon.simulate.workload.workload import workload
@@ -100,7 +102,9 @@ def run_all(
 def compile_for(policies: Iterable[str]) -> None:
     """Compile what these policies need into numba's cache, so that workers only load it."""
     submit, cpus, run = np.zeros(2), np.ones(2, dtype=np.int64), np.ones(2)
-    tiny = Scenario(workload("two jobs", submit, cpus, run, urgent=np.array([False, True])), Machine(1))
+    jobs = workload("two jobs", submit, cpus, run, urgent=np.array([False, True]))
+    # One policy needs places; the others are compiled alike with and without any.
+    tiny = Scenario(jobs, Machine(1), realtime=RealtimeSetting(layout=layout_named("aligned:1", 1)))
     for name in dict.fromkeys(policies):
         policy_named(name).simulate(tiny)
 

@@ -48,6 +48,13 @@ class LicenseRow(NamedTuple):
     used: int
 
 
+class EndedJob(NamedTuple):
+    """A job that has ended, and the state in which it did, as Slurm names it (``COMPLETED``, ``TIMEOUT``)."""
+
+    job: Job
+    state: str
+
+
 Licenses = Sequence[tuple[str, int]]
 """Names and counts, as in ``Job.licenses``."""
 
@@ -68,6 +75,13 @@ class Gateway(Protocol):
     def find(self, job: int | str) -> Job | None:
         """One job by its raw id, or by the reference of a task of an array: also an ended one while Slurm still knows
         it (MinJobAge); None if it does not. A task that has not started is found as its array's waiting rest."""
+
+    def ended_jobs(self) -> list[EndedJob]:
+        """The jobs that have ended and that Slurm still remembers (MinJobAge). May be called from any thread."""
+
+    def expected_starts(self, job_ids: Sequence[int] = ()) -> dict[int, float]:
+        """When Slurm itself expects waiting jobs to start (squeue --start), by raw id; without those for which it says
+        nothing. Of these jobs, and perhaps others; without ids, of all. May be called from any thread."""
 
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
         """Which CPUs and numbered devices these jobs of the last answer of ``jobs`` have, by raw id; suspended ones

@@ -44,6 +44,23 @@ def _output(values: Mapping[str, str]) -> list[Finding]:
     return [Finding(Level.WARN, "JobFileAppend", what, "JobFileAppend=1, and scontrol reconfigure")]
 
 
+def cgroups(values: Mapping[str, str], launched: Collection[str], on_nodes: Collection[str]) -> list[Finding]:
+    """Whether methods of omfs-run and omfs-node were tried with the cgroups that this site uses.
+
+    Those of omfs-run were, with version 1 (tests/end_to_end/test_cgroups.py); scontrol shows which plug-in is set.
+    """
+    plugins = [name for name in ("ProctrackType", "TaskPlugin") if "cgroup" in values.get(name, "")]
+    tried = {*launched} if values.get("CgroupPlugin", "") == "cgroup/v1" else set()
+    untried = sorted({*launched, *on_nodes} - tried)
+    if not plugins or not untried:
+        return []
+    what = f"{' and '.join(f'{name}={values[name]}' for name in plugins)}: untested with {', '.join(untried)}"
+    fix = (
+        "preempt a job of yours once by each of them, and see that it continues (docs/omfs-run.md, For administrators)"
+    )
+    return [Finding(Level.WARN, "cgroups", what, fix)]
+
+
 def node_license_findings(
     node_licenses: Sequence[NodeLicense], nodes: Sequence[Node], licenses: Iterable[LicenseRow]
 ) -> list[Finding]:

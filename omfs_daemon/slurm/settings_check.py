@@ -228,6 +228,12 @@ def _requeue(values: dict[str, str]) -> Finding:
     )
 
 
+def kill_wait(values: Mapping[str, str]) -> float:
+    """Seconds that a job has between SIGTERM and SIGKILL; 30, Slurm's default, if it cannot be read."""
+    found = _number(values.get("KillWait"))
+    return 30.0 if found is None else found
+
+
 def _kill_wait(values: dict[str, str]) -> Finding:
     seconds = _number(values.get("KillWait"))
     if seconds is None:

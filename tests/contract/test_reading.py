@@ -200,3 +200,21 @@ def test_a_held_job_counts_with_the_cpus_that_its_nodes_imply(
     assert world.user_release(job_id)
     world.until(lambda: world.runs(job_id))
     assert sum(allocation.cpus for allocation in world.job(job_id).allocations) == started
+
+
+def test_jobs_that_have_ended_are_listed_with_how_they_ended(world: World) -> None:
+    done, canceled = world.running(Submission(JobRequest(1), run_time=1)), world.running(Submission(JobRequest(1)))
+    world.cancel(canceled)
+    world.soon(lambda: {done, canceled} <= {ended.job.id for ended in world.gateway.ended_jobs()}, 60)
+    states = {ended.job.id: ended for ended in world.gateway.ended_jobs()}
+    assert (states[done].state, states[canceled].state) == ("COMPLETED", "CANCELLED")
+    job = states[done].job
+    assert job.state is JobState.ENDED
+    assert job.start is not None
+    assert (job.request.cpus, job.run_time >= 1) == (1, True)
+
+
+def test_only_waiting_jobs_have_an_expected_start(world: World) -> None:
+    job_id = world.running(Submission(JobRequest(1)))
+    assert job_id not in world.gateway.expected_starts()
+    assert job_id not in world.gateway.expected_starts([job_id])

@@ -76,13 +76,17 @@ def borrow(omfsd: NodesDaemon) -> Counting:
 
 
 def one_round(omfsd: NodesDaemon, counting: Counting) -> None:
-    """physics takes back what it owns, and an urgent job needs the engine; both end, and the engine is given back."""
+    """physics takes back what it owns, a real-time job is due at once, and an urgent job needs the engine; all end, and
+    the engine is given back."""
     owner = omfsd.submit("physics", "-n7", method="requeue")
     urgent = omfsd.urgent(count=20)
     omfsd.wait_running(owner)
+    realtime = omfsd.submit("beamline", "-n7", "--time=5")
+    omfsd.wait_running(realtime)
     omfsd.wait_counting(urgent)
-    omfsd.let_end(owner)
-    omfsd.wait_until(lambda: not {owner, urgent.id} & {job.id for job in omfsd.gateway.jobs()}, "both to end")
+    omfsd.let_end(owner, realtime)
+    mine = {owner, realtime, urgent.id}
+    omfsd.wait_until(lambda: not mine & {job.id for job in omfsd.gateway.jobs()}, "all to end")
     omfsd.wait_counting(counting)
     # Only now does it have its licenses again; requeued jobs may wait on.
     omfsd.wait_until(lambda: str(counting.id) not in {one.get("job") for one in omfsd.under_way()}, "it to run again")

@@ -37,7 +37,44 @@ while True:
     time.sleep(0.02)
 """
 
+# Two real MPI ranks, which count together. On request, both save how far they came; rank 0 creates the mark.
+TOGETHER = """
+import ctypes, os, signal, socket, sys
+asked = []
+signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
+signal.signal(signal.SIGUSR2, lambda *_: asked.append(2))
+mpi = ctypes.CDLL("libmpi.so.40", ctypes.RTLD_GLOBAL)
+def given(name):
+    return ctypes.byref(ctypes.c_char.in_dll(mpi, "ompi_mpi_" + name))
+def agreed(number):
+    mine, most = ctypes.c_int(number), ctypes.c_int()
+    failed = mpi.MPI_Allreduce(*map(ctypes.byref, (mine, most)), 1, given("int"), given("op_max"), given("comm_world"))
+    return sys.exit(9) if failed else most.value
+mpi.MPI_Init(None, None)
+rank = os.environ["OMPI_COMM_WORLD_RANK"]
+name = "-%s-%s" % (os.environ["SLURM_JOB_ID"], rank)
+print("rank", rank, "on", os.environ["SLURMD_NODENAME"], flush=True)
+number = int(open("state" + name).read()) if os.environ.get("OMFS_RESTARTED") else 0
+while True:
+    number += 1
+    with open("count" + name, "a") as count:
+        count.write("%d\\n" % number)
+    wanted = agreed(max(asked, default=0))
+    if wanted == 1:
+        with open("state" + name, "w") as kept:
+            kept.write(str(number))
+    if wanted and agreed(number) == number:
+        if wanted == 1 and rank == "0":
+            open(os.environ["OMFS_MARK"], "w").close()
+        mpi.MPI_Finalize()
+        os._exit(7 if wanted == 2 else 0)
+"""
+
 EXEC = "#!/bin/bash\nexec {run} --method application python3 counting.py\n"
+BY_MPIRUN = """#!/bin/bash
+export OMPI_MCA_btl=self,tcp OMPI_MCA_orte_tmpdir_base=$(mktemp -d)
+exec {run} mpirun -np 2 --map-by node python3 together.py
+"""
 FROM_COMMENT = "#!/bin/bash\nexec {run} python3 counting.py\n"
 TRAPPED = """#!/bin/bash
 trap 'kill -USR1 $child' USR1
@@ -249,3 +286,36 @@ def test_a_task_of_an_array_is_preempted_alone_even_the_one_with_the_number_of_t
 def tasks(jobs: Jobs, array: int, letter: str) -> dict[str, str]:
     listed = jobs.slurm.command("squeue", "--noheader", f"--jobs={array}", f"--format=%i %{letter}").stdout
     return {line.split()[0]: line.split(maxsplit=1)[1] for line in listed.splitlines()}
+
+
+def test_an_mpi_program_on_two_nodes_continues_where_all_ranks_were(jobs: Jobs) -> None:
+    (jobs.slurm.output / "together.py").write_text(TOGETHER)
+    job = jobs.submit(BY_MPIRUN, "--nodes=2", "--ntasks-per-node=1", "--comment=omfs:method=dmtcp,application")
+
+    def counts() -> list[list[int]]:
+        paths = [jobs.slurm.output / f"count-{job}-{rank}" for rank in range(2)]
+        return [[int(line) for line in path.read_text().splitlines()] if path.exists() else [] for path in paths]
+
+    def counts_further() -> None:
+        before = counts()
+        wait_until(lambda: all(len(now) > len(then) + 5 for now, then in zip(counts(), before, strict=True)), "both")
+
+    jobs.until_reported(job, 0, "ready")
+    counts_further()
+    jobs.ask(job)
+    jobs.until_held(job)
+    assert jobs.until_reported(job, 0, "stopped").fields["method"] == "application"
+    jobs.release(job)
+    jobs.until_reported(job, 1, "ready")
+    counts_further()
+    assert "ExitCode=7:0" in jobs.end(job)
+    assert all(no_gap_no_repeat(one) for one in counts())
+    nodes = {line.split()[-1] for line in jobs.output(job).splitlines() if line.startswith("rank ")}
+    assert len(nodes) == 2, jobs.output(job)
+
+
+def test_a_tool_for_one_node_is_not_used_in_a_job_of_two(jobs: Jobs) -> None:
+    job = jobs.submit(EXEC.replace("application", "dmtcp"), "--nodes=2")
+    assert jobs.until_reported(job, 0, "failed").fields["why"] == "several_nodes"
+    jobs.until_counted(job)
+    assert "method dmtcp cannot be used here: the job has 2 nodes" in jobs.output(job)

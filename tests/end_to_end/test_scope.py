@@ -43,6 +43,10 @@ def look(site: Daemon, job_id: int) -> Job:
     return job
 
 
+def used(site: Daemon) -> dict[str, int]:
+    return {row["account"]: row["used"] for row in site.ask("status")["accounts"]}
+
+
 def orders_for(site: Daemon, jobs: set[int]) -> list[str]:
     """What slurmctld says that it was asked to do with these jobs."""
     log = (site.slurm.directory / "log" / "slurmctld.log").read_text()
@@ -70,7 +74,7 @@ def test_a_job_out_of_scope_is_as_without_omfsd(site: Daemon) -> None:
     status = site.ask("status")
     assert (status["scope"], status["not_in_scope"]) == ("partitions main", 4)
     assert site.why(waiting[0])["now"].startswith("not in scope")
-    assert {row["account"]: row["used"] for row in status["accounts"]}["bio"] == 4
+    wait_until(lambda: used(site)["bio"] == 4, "the daemon to have seen bio's job run")
 
 
 def test_the_owner_of_a_job_out_of_scope_may_do_what_slurm_allows(site: Daemon) -> None:

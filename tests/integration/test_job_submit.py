@@ -510,6 +510,11 @@ account = ["free"]
 methods = ["requeue", "suspend", "dmtcp"]
 default = ["requeue"]
 [[class]]
+name = "beamline"
+account = ["beam"]
+realtime = true
+slowdown_bound = 1.5
+[[class]]
 name = "main"
 partition = ["main"]
 methods = ["suspend"]
@@ -568,6 +573,29 @@ def test_refuses_to_requeue_what_slurm_may_not(gate: LocalSlurm) -> None:
         assert "omfs: requeue is for batch jobs, dmtcp is for batch jobs" in said
 
 
+@pytest.mark.parametrize("nodes", ["--nodes=2", "--nodes=2-4", "--nodelist=n[1-2]"])
+def test_refuses_to_checkpoint_several_nodes_with_a_tool_for_one(gate: LocalSlurm, nodes: str) -> None:
+    for methods in ("dmtcp", "criu,dmtcp"):
+        said = refusal(gate, nodes, f"--comment=omfs:method={methods}")
+        assert "omfs: " + ", ".join(f"{name} works on one node only" for name in methods.split(",")) in said
+    output = gate.command(
+        "sbatch", "--parsable", nodes, "--comment=omfs:method=dmtcp,requeue", "--wrap=true", uid=OWNER
+    )
+    assert "omfs: dmtcp works on one node only (offered to this job: requeue," in output.stderr
+    assert look(gate, int(output.stdout)).hold is Hold.NONE
+    for methods in ("application", "dmtcp"):
+        assert (
+            refusal(gate, nodes if methods == "application" else "--nodes=1", f"--comment=omfs:method={methods}") == ""
+        )
+
+
+def test_nor_does_the_owner_get_several_nodes_later(gate: LocalSlurm) -> None:
+    job = submit(gate, "--comment=omfs:method=dmtcp", "--ntasks=2", "--begin=now+1hour")
+    assert job.hold is Hold.NONE
+    assert "denied" in as_owner(gate, "update", f"jobid={job.id}", "numnodes=2")
+    assert as_owner(gate, "update", f"jobid={job.id}", "numnodes=1") == ""
+
+
 def test_nor_does_it_let_in_what_slurm_requeues_in_no_case(gate: LocalSlurm) -> None:
     """A job of salloc or srun: the daemon is told that it cannot be requeued, so that it does not count on it."""
     said = refusal(gate, "--account=free", "--immediate=1", command="srun")
@@ -623,7 +651,7 @@ def test_it_holds_what_the_daemon_would_never_preempt(site: LocalSlurm, partitio
     """Both read the same classes, each in its own language."""
     by = rules(site_of(site), ())
     for comment in ("", "omfs:method=suspend", "omfs:method=requeue,dmtcp"):
-        for option in ("--requeue", "--no-requeue"):
+        for option in ("--requeue", "--no-requeue", "--nodes=2"):
             arguments = (f"--partition={partition}", f"--account={account}", f"--comment={comment}", option)
             said = refusal(site, *arguments)
             if said:
@@ -654,6 +682,26 @@ def test_nor_does_the_owner_get_it_later(site: LocalSlurm) -> None:
     kept = "omfs:method=suspend omfs:min_runtime=3600 omfs:run=0:ready:method=dmtcp"
     assert as_owner(site, "update", change, f"comment={kept}") == "", "omfs-run can still write its word"
     assert look(site, job.id).comment == kept
+
+
+@pytest.mark.parametrize("words", ["=1.49", "=0", "=", "=2x", "=-2", "=2 omfs:bound=3", "=2.", "=1e9", "=1234567"])
+def test_refuses_a_bound_that_is_no_looser_than_the_classs(site: LocalSlurm, words: str) -> None:
+    said = refusal(site, "--account=beam", f"--comment=omfs:bound{words}")
+    assert "omfs: omfs:bound=NUMBER must stand once in the comment, with a number of at least 1.5" in said
+
+
+def test_a_looser_bound_is_for_real_time_jobs_only_and_later_ones_are_the_same(site: LocalSlurm) -> None:
+    said = refusal(site, "--account=free", "--comment=omfs:class=beamline omfs:bound=2")
+    assert "omfs: omfs:bound=2 is for jobs of real-time classes; this one is of none" in said
+    job = submit(site, "--account=beam", "--comment=omfs:bound=2.25")
+    assert look(site, job.id).comment.startswith("omfs:bound=2.25")
+    change = f"jobid={job.id}"
+    assert "denied" in as_owner(site, "update", change, "comment=omfs:bound=1.01")
+    assert as_owner(site, "update", change, "comment=omfs:bound=1.5") == "", "what the class promises is his"
+    assert (
+        "real-time jobs are not preempted"
+        in site.command("sbatch", "--account=beam", "--comment=omfs:method=suspend", "--wrap=true", uid=OWNER).stderr
+    )
 
 
 def test_its_defaults_are_those_of_the_configuration() -> None:

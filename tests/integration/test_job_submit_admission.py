@@ -23,22 +23,26 @@ pytestmark = pytest.mark.slurm
 GATE = "omfs:held:0"
 NODES = "nodes main 4 4 8000\nnodes urgent 4 4 8000\nnodes whole 4 4 8000\n"
 OBSERVED, NOT_OBSERVED = 1000, 2
-"""Seconds from now to the observation in the file: what is submitted until then has been seen or not."""
+"""Seconds from now to the observation in the file: what is submitted until then has been seen; from when jobs begin to
+be counted: none of them has been seen, however long submitting takes."""
 
 
 @dataclass
 class Site:
-    """``slurm``, and the file of a daemon that seems to live."""
+    """``slurm``, and the file of a daemon that seems to live. ``counting_since``: by ``begin_to_count``."""
 
     slurm: LocalSlurm
+    counting_since: float = 0.0
 
     @property
     def admission(self) -> Path:
         return self.slurm.directory / "admission"
 
     def tell(self, body: str, ahead: float = OBSERVED) -> None:
-        """The file with these lines."""
-        self.admission.write_text(f"omfs admission 1 {time.time() + ahead:.3f}\n{body}end\n")
+        """The file with these lines, each time another one."""
+        begin = self.counting_since if ahead == NOT_OBSERVED else time.time()
+        self.counting_since += 0.001
+        self.admission.write_text(f"omfs admission 1 {begin + ahead:.3f}\n{body}end\n")
 
     def tell_room(self, *levels: int, path: str = "0", ahead: float = OBSERVED, more: str = "threads 1\n") -> None:
         """That the account bio has this room."""
@@ -48,6 +52,7 @@ class Site:
         """What was submitted before the file of now counts no longer; what follows does, under ``NOT_OBSERVED``."""
         self.submit("--dependency=singleton")
         wait_for_next_second()
+        self.counting_since = time.time()
 
     def submit(self, *arguments: str, account: str = "bio") -> Job:
         """As Slurm shows it right after."""

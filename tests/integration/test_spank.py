@@ -24,6 +24,7 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 OWNER = "nobody"
 OPTIONS = ("--omfs-method=suspend,dmtcp", "--omfs-ckptdir=/ck pt", "--omfs-min-runtime=1-2:3")
 WORDS = "omfs:method=suspend,dmtcp omfs:min_runtime=93780"
+BAD_BOUNDS = ("", "0", "0.5", "1.", ".5", "1,5", "-2", "1e3", "1234567", "2.1234567", "2 ", "inf")
 IN_JOB = {"OMFS_METHOD=dmtcp", "OMFS_CKPT_DIR=/ck pt"}
 
 # What a user can make his own sbatch send, with a SPANK plug-in of his own.
@@ -109,6 +110,7 @@ def ours(lines: list[str]) -> set[str]:
 def test_installs_its_files_and_no_others(root: Path) -> None:
     files = {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()}
     assert files == {
+        "usr/lib/omfs/omfs_children.so",
         "usr/lib/omfs/omfs_coordinator.so",
         "usr/lib/omfs/omfs_spank.so",
         "usr/libexec/omfs/epilog_slurmctld",
@@ -135,7 +137,7 @@ def test_keeps_a_job_submit_script_of_the_sites(directory: Path, tmp_path: Path)
 
 def test_builds_the_helper_for_criu_too_and_cleans_up(tmp_path: Path) -> None:
     made(f"BUILD={tmp_path}")
-    made_files = {"omfs_coordinator.so", "omfs_spank.so", "omfs-criu", "omfs-criu-attach"}
+    made_files = {"omfs_children.so", "omfs_coordinator.so", "omfs_spank.so", "omfs-criu", "omfs-criu-attach"}
     assert {path.name for path in tmp_path.iterdir()} == made_files
     made("clean", f"BUILD={tmp_path}")
     assert list(tmp_path.iterdir()) == []
@@ -144,7 +146,12 @@ def test_builds_the_helper_for_criu_too_and_cleans_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["sbatch", "srun", "salloc"])
 def test_help_shows_the_options(slurm: LocalSlurm, command: str) -> None:
     shown = slurm.command(command, "--help").stdout
-    for option in ("--omfs-method=NAME[,NAME...]", "--omfs-ckptdir=DIR", "--omfs-min-runtime=TIME"):
+    for option in (
+        "--omfs-method=NAME[,NAME...]",
+        "--omfs-ckptdir=DIR",
+        "--omfs-min-runtime=TIME",
+        "--omfs-bound=NUMBER",
+    ):
         assert option in shown
 
 
@@ -158,6 +165,7 @@ BAD_TIMES = ("", "0", "0:0:0", "-1", "1h", "1:2:3:4", "1-2-3", "1:2-3", "1-", ":
     [
         *(("method", value, "names of a-z, 0-9 and _") for value in BAD_METHODS),
         *(("ckptdir", value, "an absolute path") for value in BAD_DIRECTORIES),
+        *(("bound", value, "a number of at least 1,") for value in BAD_BOUNDS),
         *(("min-runtime", value, "a time above 0: minutes, minutes:seconds,") for value in BAD_TIMES),
     ],
 )
@@ -205,6 +213,14 @@ def test_an_option_and_the_comment_may_not_contradict_each_other(slurm: LocalSlu
     assert "omfs: the comment and the option do not agree on omfs:method=requeue: give one of them" in said.stderr
     job = slurm.submit("true", "--hold", "--omfs-method=suspend", words[1], uid=OWNER)
     assert find(slurm, job).comment == "omfs:method=suspend"
+
+
+def test_a_bound_goes_into_the_comment_and_is_for_real_time_jobs_only(slurm: LocalSlurm, directory: Path) -> None:
+    said = slurm.command("sbatch", "--omfs-bound=2.5", "--wrap=true", check=False, uid=OWNER)
+    assert "omfs: omfs:bound=2.5 is for jobs of real-time classes; this one is of none" in said.stderr
+    (directory / "heartbeat").unlink()
+    job = slurm.submit("true", "--hold", "--comment=mine", "--omfs-bound=2.5", uid=OWNER)
+    assert find(slurm, job).comment == "mine omfs:bound=2.5"
 
 
 def test_what_the_site_does_not_offer_is_refused(slurm: LocalSlurm) -> None:

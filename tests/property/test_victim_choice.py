@@ -100,7 +100,7 @@ def preemptors(draw: st.DrawFn) -> Job:
     return waiting(99, account, request=wanted, non_preemptible=draw(st.booleans()))
 
 
-def all_sets(seen: Snapshot, by: Rules) -> Iterator[PlannedPreemption]:
+def all_sets(seen: Snapshot, by: Rules, reason: Reason = Reason.ENTITLED) -> Iterator[PlannedPreemption]:
     """Every preemption for job 99 that the validator accepts."""
     base = make_plan(seen, PreemptionHistory(), by, NOW)
     bare = replace(base, starts=(), preemptions=(), promises=(), resumes=())
@@ -112,7 +112,7 @@ def all_sets(seen: Snapshot, by: Rules) -> Iterator[PlannedPreemption]:
             for some in combinations(useful, count):
                 victims = tuple(Victim(v.ref, v.account, classify(by, v).methods[0], cpus_held(v)) for v in some)
                 planned = PlannedPreemption(
-                    "99", job.account, Reason.ENTITLED, classify(by, job).urgent, False, on_nodes(seen, job, chosen),
+                    "99", job.account, reason, classify(by, job).urgent, False, on_nodes(seen, job, chosen),
                     victims, job.submit, {},
                 )  # fmt: skip
                 plan = replace(bare, preemptions=(planned,))

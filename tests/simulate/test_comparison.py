@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from omfs_daemon.accounting.sacct_query import sacct_arguments
 from omfs_daemon.cli.main import app
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import Config
@@ -31,7 +32,6 @@ from omfs_daemon.simulate.comparison import (
 )
 from omfs_daemon.simulate.overrides import changed_lines, in_force, with_overrides
 from omfs_daemon.simulate.policies.policy_table import policy_named
-from omfs_daemon.simulate.workload.sacct import arguments
 from omfs_daemon.simulate.workload.workload import PreemptMode, Workload, workload
 from tests.support.omfs_scenarios import tree
 from tests.unit.cli.test_cli import Site
@@ -436,5 +436,6 @@ class TestCommand:
         shown = CliRunner().invoke(app, ["whatif", "--help"]).stdout
         assert "Example: omfs whatif --set entitlements.physics=40 --since 30d" in shown
         command = "".join(line.strip().removesuffix("\\") for line in shown.splitlines())
-        *options, fields = [word for word in arguments(0, 1, "|") if word[:3] in ("-a", "-X", "-P", "-n", "-D", "--f")]
+        words = sacct_arguments(0, 1, "|")
+        *options, fields = [word for word in words if word[:3] in ("-a", "-X", "-P", "-n", "-D", "--f")]
         assert f"SLURM_TIME_FORMAT=%s sacct {' '.join(options)} -S BEGIN -E END {fields} > FILE.sacct" in command

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from omfs_daemon.accounting.arrays import Bools
 from omfs_daemon.simulate.engine.conventions import Conventions, UserLimits
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.policies.conservative import conservative, uncompressed
-from omfs_daemon.simulate.workload.workload import Bools, workload
+from omfs_daemon.simulate.workload.workload import workload
 from tests.simulate.test_queue_policies import HPC2N, KTH, MACHINES, held_at_most, same, scenario_of
 from tests.support import reference, reference_reservations
 from tests.support.amounts import sample

@@ -11,13 +11,14 @@ from itertools import groupby
 import numpy as np
 import pytest
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.simulate.engine.omfs_case import OmfsCase, Trail, case_of
 from omfs_daemon.simulate.engine.outcome import Outcome, Use
 from omfs_daemon.simulate.engine.preemption_costs import CostModel, Link
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.policies.omfs import omfs, trail_by_kernel
 from omfs_daemon.simulate.policies.partitioned import hard_partition
-from omfs_daemon.simulate.workload.workload import Floats, Ints, PreemptMode, workload
+from omfs_daemon.simulate.workload.workload import PreemptMode, workload
 from tests.support.amounts import sample
 from tests.support.omfs_scenarios import TREES, random_scenario, rules
 

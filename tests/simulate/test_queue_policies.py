@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 
 import omfs_daemon.simulate
+from omfs_daemon.accounting.arrays import Bools, Floats
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
@@ -21,7 +22,7 @@ from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario, owners
 from omfs_daemon.simulate.kernels.running import corrected
 from omfs_daemon.simulate.policies.policy_table import policy_named
-from omfs_daemon.simulate.workload.workload import Bools, Floats, Workload, merged, workload
+from omfs_daemon.simulate.workload.workload import Workload, merged, workload
 from tests.support import reference
 from tests.support.amounts import sample
 from tests.support.policy_builders import tree

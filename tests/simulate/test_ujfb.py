@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omfs_daemon.accounting.arrays import Floats
 from omfs_daemon.simulate.engine.conventions import Conventions, UserLimits
 from omfs_daemon.simulate.engine.outcome import Outcome, Use
 from omfs_daemon.simulate.engine.preemption_costs import CostModel, Link, Spread, simulated_costs
@@ -18,7 +19,7 @@ from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.policies.conservative import conservative
 from omfs_daemon.simulate.policies.ujfb import by_slowdown, ujfb
 from omfs_daemon.simulate.workload.urgent_jobs import published, with_urgent
-from omfs_daemon.simulate.workload.workload import Floats, PreemptMode, workload
+from omfs_daemon.simulate.workload.workload import PreemptMode, workload
 from tests.simulate.test_queue_policies import LANL, SDSC, held_at_most, scenario_of
 from tests.support import reference
 from tests.support.amounts import is_soak, sample

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from omfs_daemon.accounting.arrays import Ints
 from omfs_daemon.cli.main import app
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.simulate.engine.outcome import Outcome
@@ -42,7 +43,7 @@ from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import (
 )
 from omfs_daemon.simulate.policies.policy_table import policy_named
 from omfs_daemon.simulate.results.result_rows import COLUMNS
-from omfs_daemon.simulate.workload.workload import Ints, workload
+from omfs_daemon.simulate.workload.workload import workload
 from tests.support.traces import DIRECTORY, needs_traces
 
 JOBS = 1500

@@ -6,11 +6,18 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from omfs_daemon.cluster.snapshot import NodeRoom
+from omfs_daemon.cluster.snapshot import NodeRoom, Snapshot
 from omfs_daemon.daemon.metrics import Metrics
+from omfs_daemon.daemon.store.ended_jobs import ScoredJob
 from omfs_daemon.policy.arrays.usage import AccountUsage
+from omfs_daemon.policy.plan import Plan
+from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
+from omfs_daemon.policy.rules.realtime_terms import RealtimeTerms
+from omfs_daemon.predict.prediction import HowEnded
 from omfs_daemon.preemption.records import PaidCost
+from omfs_daemon.preemption.state import State
 from omfs_daemon.slurm.node_licenses import LicenseCount
+from tests.support.policy_builders import nodes, running, snapshot, tree, waiting
 
 NOT_SERIES = ("_created",)
 
@@ -26,6 +33,12 @@ def full_metrics(state_dir: Path) -> Metrics:
         metrics.observe_cost(PaidCost(1.0, "7", "ann", "bio", "pageout", direction, 2.0, 1.5, 600, 3.0, slowest=1.0))
     metrics.nodes.observe({"n1": NodeRoom({"pageout": 1 << 30})}, [LicenseCount("devices/ve", 4, 1, 0)])
     metrics.slurm.count_error("timeout")
+    rules = Rules(classes=(JobClassRule("beamline", realtime=RealtimeTerms()),), methods={}, unmatched=REGULAR)
+    metrics.realtime.observe(Snapshot(1.0, {}, {}, {}), Plan(1.0, 1.0), rules, State(), 0.1)
+    for job in (waiting(1), running(1, start=1.0)):
+        metrics.idle.observe(snapshot(nodes(1), [job]), tree(bio=50), frozenset())
+    ended = ScoredJob("ann", "main", "ladder", 60.0, HowEnded.BY_ITSELF, 50.0, 90.0, 120.0, 100.0, 110.0, 130.0, 110.0)
+    metrics.predict.observe(1, [ended])
     return metrics
 
 

@@ -97,7 +97,8 @@ def _preempted(directory: Path, plugin: bool, **quick: object) -> tuple[Scene, i
     first, second = (site.submit("bio", run_time=20, **more) for more in (quick, slow))  # type: ignore[arg-type]
     site.run_until(lambda: site.runs(first, second), limit=10)
     site.run(1)
-    waiting = site.submit("bio", run_time=5)
+    # Until the slow one has left, backfill would give a smaller job the node that is free already.
+    waiting = site.submit("bio", cpus=8, hosts=2, run_time=5)
     urgent = site.submit("alarm", urgent=True, method="", cpus=8, hosts=2, run_time=5)
     site.run_until(lambda: not site.runs(first), limit=10)
     assert not site.runs(urgent) and not site.runs(waiting)

@@ -85,6 +85,12 @@ name = "urgent"
 partition = ["urgent"]
 urgent = true
 [[class]]
+name = "beamline"
+account = ["beamline"]
+realtime = true
+slowdown_bound = 2.0
+act_at = 1.0
+[[class]]
 name = "regular"
 methods = {methods}
 default = {methods}

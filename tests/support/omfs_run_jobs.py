@@ -93,7 +93,7 @@ class Jobs:
         """A job under omfs-run on ``cpus`` CPUs of a node; ``fault``: which copy of the stand-in is used."""
         path = self.programs.dmtcp(fault)
         start = f"exec {self.run} {options} {self.programs.command(method, kind)}"
-        script = f"#!/bin/bash\nexport PATH={path}:$PATH\n{start}\n"
+        script = f"#!/bin/bash\nexport PATH={path}:$PATH OMFS_LIB={path.parent}/lib\n{start}\n"
         return self.batch(script, f"--comment=omfs:method={method}", *arguments, account=account, cpus=cpus)
 
     def batch(self, script: str, *arguments: str, account: str = "bio", cpus: int = 4) -> int:
@@ -178,6 +178,11 @@ class Jobs:
         return min((len(numbers) for numbers in self.counts(job).values()), default=0)
 
     def finish(self, *jobs: int, restarts: int | None = None, started_over: Collection[int] = ()) -> None:
+        """``complete``, and nothing of ours is left."""
+        self.complete(*jobs, restarts=restarts, started_over=started_over)
+        self.nothing_left()
+
+    def complete(self, *jobs: int, restarts: int | None = None, started_over: Collection[int] = ()) -> None:
         """Let all programs end; they must end with their own exit code, and nothing be missing or done twice, but by
         those that ``started_over``."""
         (self.home / "finish").touch()
@@ -192,7 +197,6 @@ class Jobs:
                 assert whole, f"{name}: {numbers}\n{self.observation(job)}"
             if restarts is not None:
                 assert f" Restarts={restarts} " in shown, shown
-        self.nothing_left()
 
     def nothing_left(self) -> None:
         """Nothing of ours stays held or stopped, and no preemption is under way."""

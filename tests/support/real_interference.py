@@ -430,7 +430,7 @@ def _preempted(scene: RealScene, method: str, script: str, slow: str) -> Iterato
     both = (scene.job, second)
     yield lambda: site.runs(*both) and (script is not LAUNCHED or _report(scene, "ready", *both))
     yield None
-    site.submit("bio")
+    site.submit("bio", nodes=2)  # a smaller one would be started on the node that is free first
     urgent = site.submit("alarm", "", urgent=True, nodes=2)
     yield lambda: urgent in site.cluster.jobs and bool(site.job(urgent).request.required_nodes)
 

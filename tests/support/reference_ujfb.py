@@ -165,7 +165,7 @@ class Replay:
 
     def correct(self, index: int) -> None:
         task = self.tasks[index]
-        until = corrected(task.planned, self.now)
+        until = self.put_off(task, self.now)
         self.hold(index, until)
         for owner in reversed(task.lenders):
             self.keep(owner, until)
@@ -251,7 +251,7 @@ class Replay:
         if missing <= 0:
             return []
         order = self.preemptible()
-        order.sort(key=lambda index: (self.until(index), self.tasks[index].since, index), reverse=True)
+        order.sort(key=lambda index: (self.turn(index), self.tasks[index].since, index), reverse=True)
         area = self.costs.area - sum(self.costs.size[index] for index in self.swapped_out)
         chosen: list[int] = []
         for index in order:
@@ -264,6 +264,14 @@ class Replay:
             if sum(self.jobs[other].cpus for other in chosen if other != index) >= missing:
                 chosen.remove(index)
         return chosen
+
+    def turn(self, index: int) -> float:
+        """Who has the greatest is preempted first."""
+        return self.until(index)
+
+    def put_off(self, task: Task, now: float) -> float:
+        """When a running job is expected to end that may have outlived what was expected."""
+        return corrected(task.planned, now)
 
     def preempt(self, victims: list[int]) -> float:
         """Preempt jobs together; returns when the last of them is gone."""
@@ -288,9 +296,9 @@ class Replay:
         self.log_run(index, signal, Use.WORK if keeps else Use.LOST)
         self.log_segment(index, signal, gone, Use.PREEMPTION)
         task.preemptions, task.gone = task.preemptions + 1, gone
-        task.done += max(0.0, signal - task.computing) if keeps else -task.done
         # Nobody is expected to need less than nothing: who is late at the signal counts as corrected then.
-        expected = max(self.until(index), corrected(task.planned, signal))
+        expected = self.until(index) if self.until(index) > signal else self.put_off(task, signal)
+        task.done += max(0.0, signal - task.computing) if keeps else -task.done
         task.left = expected - max(signal, task.computing) if keeps else task.job.estimate
         if self.costs.pinned[index]:
             task.state = "swapped"

@@ -66,16 +66,19 @@ def test_one_that_has_more_time_is_preempted(tmp_path: Path) -> None:
     check_peace(site)
 
 
-def test_one_that_gets_more_time_meanwhile_is_given_up(tmp_path: Path) -> None:
+def test_one_that_gets_more_time_meanwhile_is_preempted_after_all(tmp_path: Path) -> None:
+    """That it did not end counts against nobody: nothing was asked of it."""
     site, slow, ends, other = site_with(tmp_path, ends_after=15.0, preempt_timeout=30.0)
     site.run(2)
     urgent = wide(site, run_time=5.0)
     site.run(3)
     site.slurm.set_time_limit(site.slurm.records[ends], 400.0)
-    site.run_until(lambda: not site.journal.state.preemptions, limit=90)
-    assert site.runs(ends)
-    assert starts(site, other) == 1, "nobody was preempted who waited for it"
-    site.run_until(lambda: site.slurm.history[urgent].outcome == "COMPLETED", limit=700)
+    site.run(20)
+    assert starts(site, other) == 1, "nobody is preempted who waits for it"
+    site.run_until(lambda: site.slurm.history[urgent].outcome == "COMPLETED", limit=90)
+    assert not site.journal.state.failures
+    outcomes = {past.outcome for past in site.history_database.preemptions(10, 0.0)}
+    assert outcomes == {"decision_too_old", "started"}
     site.rest()
     assert lost(site, [slow]) == 0
     check_peace(site)

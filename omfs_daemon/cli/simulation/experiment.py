@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,6 +72,83 @@ def zvi2021(
     from omfs_daemon.simulate.experiments.zvi2021.zvi2021 import run_zvi2021
 
     _run_experiment(run_zvi2021, traces, out, workers, slurm)
+
+
+@app.command(epilog="Example: omfs experiment nickolay2021 --traces ~/traces --workers 2 --out result")
+def nickolay2021(
+    out: Out,
+    traces: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the logs of Mira and Curie lie; else OMFS_TRACES.")
+    ] = None,
+    draws: Annotated[int, typer.Option(min=1, help="How often the real-time jobs are drawn.")] = 10,
+    quick: Annotated[bool, typer.Option("--quick", help="Two draws, and ten logs beside the optimum.")] = False,
+    workers: Workers = 1,
+    slurm: Partition = None,
+) -> None:
+    """Real-time jobs: WCJS with four checkpoint schemes on weeks of Mira and Curie, and beside the optimum.
+
+    One page, index.md, puts each published number beside ours. With --slurm, DIR must be visible to the nodes.
+    """
+    require_simulator(with_slurm=slurm is not None)
+    from omfs_daemon.simulate.experiments.nickolay2021.nickolay2021 import QUICK, ExperimentSize, run_nickolay2021
+
+    size = QUICK if quick else ExperimentSize(draws=draws)
+    _run_experiment(partial(run_nickolay2021, size=size), traces, out, workers, slurm)
+
+
+@app.command(epilog="Example: omfs experiment murata --out result")
+def murata(out: Out) -> None:
+    """History: a job goes to the site that is estimated to start it first, against round robin.
+
+    One page, index.md, puts Tables II and III of Murata et al. beside ours, and shows more than two sites.
+    """
+    require_simulator()
+    from omfs_daemon.simulate.experiments.murata.murata import run_murata
+
+    _run_experiment(run_murata, None, out, 1, None)
+
+
+@app.command(epilog="Example: omfs experiment predictors --traces ~/traces --out result")
+def predictors(
+    out: Out,
+    traces: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the recorded traces lie; else OMFS_TRACES.")
+    ] = None,
+    workers: Workers = 1,
+    slurm: Partition = None,
+) -> None:
+    """Predictions of run times from ended jobs: how accurate they are, and what EASY backfilling gains by them.
+
+    Eight kinds of estimates on four recorded workloads, under easy and easy-sjbf, and victims by limits and by
+    predictions under ujfb, omfs, and realtime-replan. With --slurm, DIR must be visible to
+    the nodes.
+    """
+    require_simulator(with_slurm=slurm is not None)
+    from omfs_daemon.simulate.experiments.predictors.predictors import run_predictors
+
+    _run_experiment(run_predictors, traces, out, workers, slurm)
+
+
+@app.command(epilog="Example: omfs experiment yoon2020 --generate --traces ~/traces --out result")
+def yoon2020(
+    out: Out,
+    generate: Annotated[
+        bool, typer.Option("--generate", help="A substitute for the log, which is not published: two minutes.")
+    ] = False,
+    traces: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where logs lie, to report on them too; else OMFS_TRACES; optional."),
+    ] = None,
+) -> None:
+    """Log analysis: which jobs fit into the hole that a job of 16,384 cores left, and the published profile.
+
+    One page, index.md, puts Figure 8 of the paper beside what its own data give, its means beside those of generated
+    jobs, and reports on four recorded logs if given.
+    """
+    require_simulator()
+    from omfs_daemon.reports.yoon2020.yoon2020 import run_yoon2020
+
+    _run_experiment(partial(run_yoon2020, is_generated=generate), traces, out, 1, None)
 
 
 def _run_experiment(run: Run, traces: Path | None, out: Path, workers: int, slurm: str | None) -> None:

@@ -7,7 +7,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omfs_daemon.cli.simulation.realtime_arguments import (
+    PANEL,
+    SCHEMES,
+    ActAt,
+    FileSystem,
+    LayoutName,
+    MemoryPerCpu,
+    PlacesFile,
+    RealtimeFile,
+    RealtimeUnder,
+    VictimMax,
+    Weight,
+)
 from omfs_daemon.cli.simulation.sim_extra import require_simulator
+from omfs_daemon.cli.simulation.sites import (
+    ChooseSite,
+    CountRunning,
+    SitesFile,
+    require_site_options,
+    run_sites,
+    site_choice,
+)
 from omfs_daemon.terminal.output import directory_option, print_json, show
 from omfs_daemon.terminal.progress_bar import progress
 from omfs_daemon.terminal.session import AsJson, session_of
@@ -35,8 +56,20 @@ def simulate(
     procs: Annotated[int | None, typer.Option(help="CPUs of the machine; else from the trace's header.")] = None,
     nodes: Annotated[int, typer.Option(help="Number of equal nodes, each job gets whole ones; 0: count CPUs.")] = 0,
     estimates: Annotated[
-        str, typer.Option(metavar="user|exact", help="What the policy takes run times to be: the limits, or exact.")
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="What the policy takes run times to be: user (the limits), exact, predictions learned in the "
+            "simulation (last2, alike2, named2, similar, murata, mean), or a CSV file with job_id,seconds.",
+        ),
     ] = "user",
+    estimates_for: Annotated[
+        str,
+        typer.Option(
+            metavar="all|victims",
+            help="What learned predictions are for: all that the policy decides, or only who is preempted first.",
+        ),
+    ] = "all",
     kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Whether jobs end at their limit.")] = True,
     urgent: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Urgent jobs to add: CSV with job_id,submit,procs,runtime.")
@@ -86,6 +119,25 @@ def simulate(
         float, typer.Option(metavar="SECONDS", help="Run times below this count as this in the bounded slowdown.")
     ] = 10.0,
     seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
+    realtime_share: Annotated[
+        float | None,
+        typer.Option(metavar="R", help="Share of the jobs that are real-time, 0 to 1, drawn.", rich_help_panel=PANEL),
+    ] = None,
+    realtime_file: RealtimeFile = None,
+    realtime_under: RealtimeUnder = None,
+    layout: LayoutName = "flat",
+    places: PlacesFile = None,
+    scheme: Annotated[
+        str, typer.Option(metavar=SCHEMES, help="How regular jobs write checkpoints.", rich_help_panel=PANEL)
+    ] = "jit",
+    file_system: FileSystem = "shared",
+    memory_per_cpu: MemoryPerCpu = 0.0,
+    act_at: ActAt = None,
+    victim_max: VictimMax = None,
+    weight: Weight = None,
+    sites: SitesFile = None,
+    choose: ChooseSite = "history",
+    count_running: CountRunning = True,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a trace with malformed lines.")] = False,
     plots: Annotated[bool, typer.Option("--plots", help="Draw plots too, as PNG and SVG.")] = False,
     as_json: AsJson = False,
@@ -96,33 +148,41 @@ def simulate(
     are needed.
     """
     require_simulator()
-    from omfs_daemon.simulate.options import SimulationOptions, estimates_named, site_rules
-    from omfs_daemon.simulate.workload.read_report import ReadOptions
+    from omfs_daemon.simulate.options import SimulationOptions, bound_checked, estimates_named, site_rules
+    from omfs_daemon.simulate.realtime_options import RealtimeOptions
+    from omfs_daemon.simulate.workload.read_options import ReadOptions
     from omfs_daemon.simulate.workload.source import Source, mode_named
 
+    require_site_options(context, policy, kill, sites)
     configured = config or session_of(context).config_path
+    source = Source(
+        trace=trace,
+        generate=generate,
+        options=ReadOptions(
+            processors=processors,  # type: ignore[arg-type]  # Options checks both words
+            accounts=accounts_from,  # type: ignore[arg-type]
+            urgent_queues=tuple(urgent_queue) if urgent_queue else None,
+            mode=mode_named(method),
+            strict=strict,
+            rules=site_rules(configured),
+        ),
+        load=load,
+        accounts=accounts,
+        urgent_share=urgent_share,
+        urgent=urgent,
+    )
+    if sites is not None:
+        choice = site_choice(choose, count_running)
+        run_sites(sites, source, choice, procs, bound_checked(bound), seed, out, as_json)
+        return
     _run(
         policy,
-        Source(
-            trace=trace,
-            generate=generate,
-            options=ReadOptions(
-                processors=processors,  # type: ignore[arg-type]  # Options checks both words
-                accounts=accounts_from,  # type: ignore[arg-type]
-                urgent_queues=tuple(urgent_queue) if urgent_queue else None,
-                mode=mode_named(method),
-                strict=strict,
-                rules=site_rules(configured),
-            ),
-            load=load,
-            accounts=accounts,
-            urgent_share=urgent_share,
-            urgent=urgent,
-        ),
+        source,
         SimulationOptions(
             procs=procs,
             nodes=nodes,
             estimates=estimates_named(estimates),
+            estimates_for=estimates_for,
             kill=kill,
             bound=bound,
             latency=latency,
@@ -134,6 +194,20 @@ def simulate(
             config=configured,
             quantum=quantum,
             seed=seed,
+            realtime=RealtimeOptions(
+                realtime_share=realtime_share,
+                realtime=realtime_file,
+                realtime_under=realtime_under,
+                layout=layout,
+                places=places,
+                scheme=scheme,
+                file_system=file_system,
+                memory_per_cpu=memory_per_cpu,
+                act_at=tuple(act_at or ()),
+                victim_max=tuple(victim_max or ()),
+                weight=tuple(weight or ()),
+            ),
+            strict=strict,
         ),
         out,
         plots,
@@ -144,13 +218,15 @@ def simulate(
 def _run(policy: str, source: Source, options: SimulationOptions, out: Path, plots: bool, as_json: bool) -> None:
     from omfs_daemon.cli.simulation import simulation_tables
     from omfs_daemon.simulate.assumptions import assumption_sentences, refused_sentences, summary_json
-    from omfs_daemon.simulate.options import scenario_for
+    from omfs_daemon.simulate.options import conventions_for, scenario_for
     from omfs_daemon.simulate.policies.policy_table import policy_named
     from omfs_daemon.simulate.results.measure import measure
+    from omfs_daemon.simulate.results.prediction_figures import has_predictions, prediction_figures
     from omfs_daemon.simulate.results.result_files import prepare, write_outcome
     from omfs_daemon.simulate.workload.source import sourced
 
     chosen = policy_named(policy)
+    chosen.require_learning(conventions_for(options))
     prepare(out)
     with progress() as bars:
         loading = bars.add_task("loading", total=1.0)
@@ -162,6 +238,8 @@ def _run(policy: str, source: Source, options: SimulationOptions, out: Path, plo
     measures = measure(outcome, scenario.rules.tree)
     sentences, refused = (*found.notes, *decided, *assumption_sentences(scenario, chosen)), refused_sentences(outcome)
     result = summary_json(scenario, chosen, (*sentences, *refused), measures)
+    if has_predictions(outcome):
+        result["estimates"] = prediction_figures(outcome, options.estimates).as_json()
     write_outcome(out, outcome, result)
     if plots:
         from omfs_daemon.simulate.results.plots import draw_outcome

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.results.measure import AccountFigures, JobFigures, Measures
+from omfs_daemon.simulate.results.realtime_figures import RealtimeFigures
 from omfs_daemon.terminal.output import cell, clean, span, table
 
 _ACCOUNTS = 20
@@ -25,6 +26,8 @@ def simulation_table(
     yield Text(f"{title}: {measures.jobs:,} jobs, {measures.rejected:,} refused, {measures.cut:,} ended at their limit")
     if measures.all.jobs:
         yield _jobs(measures)
+        if measures.realtime is not None:
+            yield _realtime(measures.realtime)
         yield Text(_machine(measures))
     if len(measures.accounts) > 1:
         yield _accounts(measures.accounts)
@@ -55,6 +58,21 @@ def _rows(made: Table, name: str, figures: JobFigures) -> None:
         made.add_row(name, label, *(_number(value) for value in (of.mean, of.median, of.p95, of.max)))
         name = ""
     made.add_section()
+
+
+def _realtime(found: RealtimeFigures) -> Table:
+    numbers = ("jobs", "mean", "median", "5 %", "95 %", "greatest", "mean turnaround")
+    kept = "" if isnan(found.bound_kept) else f"; {found.bound_kept:.1%} of the real-time jobs kept {found.bound:g}"
+    made = table(f"Bounded slowdown of real-time and other jobs{kept}", ("", *numbers), numbers)
+    groups = {"real-time": found.realtime, "batch": found.batch}
+    for name, both in found.categories.items():
+        groups |= {f"{name}, real-time": both.realtime, f"{name}, batch": both.batch}
+    for name, figures in groups.items():
+        if figures.jobs:
+            of, turnaround = figures.bounded_slowdown, span(figures.turnaround.mean)
+            values = (_number(value) for value in (of.mean, of.median, of.p5, of.p95, of.max))
+            made.add_row(name, f"{figures.jobs:,}", *values, turnaround)
+    return made
 
 
 def _machine(measures: Measures) -> str:

@@ -11,6 +11,19 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from omfs_daemon.cli.simulation.experiment import Partition, Workers
+from omfs_daemon.cli.simulation.realtime_arguments import (
+    PANEL,
+    SCHEMES,
+    ActAt,
+    FileSystem,
+    LayoutName,
+    MemoryPerCpu,
+    PlacesFile,
+    RealtimeFile,
+    RealtimeUnder,
+    VictimMax,
+    Weight,
+)
 from omfs_daemon.cli.simulation.sim_extra import require_simulator
 from omfs_daemon.terminal.output import cell, directory_option, print_json, show, table
 from omfs_daemon.terminal.progress_bar import progress
@@ -50,7 +63,10 @@ def sweep(
     ] = None,
     estimates: Annotated[
         list[str] | None,
-        typer.Option(metavar="user|exact", help="What the policy takes run times to be; else user; repeatable."),
+        typer.Option(
+            metavar="NAME|FILE",
+            help="What the policy takes run times to be (omfs simulate --help); else user; repeatable.",
+        ),
     ] = None,
     load: Annotated[
         list[float] | None, typer.Option(metavar="X", help="Of a generated workload; else 0.8; repeatable.")
@@ -77,6 +93,27 @@ def sweep(
         str | None, typer.Option(metavar="LO:HI", help="Seconds of a swap-out, drawn; else by size at 6 GB/s a CPU.")
     ] = None,
     swap_in: Annotated[str | None, typer.Option(metavar="LO:HI", help="The same of a swap-in.")] = None,
+    realtime_share: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="R", help="Share of the jobs that are real-time, 0 to 1, drawn; repeatable.", rich_help_panel=PANEL
+        ),
+    ] = None,
+    realtime_file: RealtimeFile = None,
+    realtime_under: RealtimeUnder = None,
+    layout: LayoutName = "flat",
+    places: PlacesFile = None,
+    scheme: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar=SCHEMES, help="How regular jobs write checkpoints; else jit; repeatable.", rich_help_panel=PANEL
+        ),
+    ] = None,
+    file_system: FileSystem = "shared",
+    memory_per_cpu: MemoryPerCpu = 0.0,
+    act_at: ActAt = None,
+    victim_max: VictimMax = None,
+    weight: Weight = None,
     workers: Workers = 1,
     slurm: Partition = None,
     as_json: AsJson = False,
@@ -89,8 +126,9 @@ def sweep(
     require_simulator(with_slurm=slurm is not None)
     from omfs_daemon.simulate.options import SimulationOptions, estimates_named, site_rules
     from omfs_daemon.simulate.parameter_sweep import Axes, combinations
+    from omfs_daemon.simulate.realtime_options import RealtimeOptions
     from omfs_daemon.simulate.run_cases import SlurmArray
-    from omfs_daemon.simulate.workload.read_report import ReadOptions
+    from omfs_daemon.simulate.workload.read_options import ReadOptions
     from omfs_daemon.simulate.workload.source import Source, mode_named
 
     configured = config or session_of(context).config_path
@@ -102,9 +140,25 @@ def sweep(
         latency=tuple(latency or (0.0,)),
         seed=tuple(seed or (0,)),
         load=tuple(load or ()),
+        realtime_share=tuple(realtime_share or (None,)),
+        scheme=tuple(scheme or ("jit",)),
     )
     simulation_options = SimulationOptions(
-        swap_out=swap_out, swap_in=swap_in, entitlement=tuple(entitlement or ()), config=configured
+        swap_out=swap_out,
+        swap_in=swap_in,
+        entitlement=tuple(entitlement or ()),
+        config=configured,
+        realtime=RealtimeOptions(
+            realtime=realtime_file,
+            realtime_under=realtime_under,
+            layout=layout,
+            places=places,
+            file_system=file_system,
+            memory_per_cpu=memory_per_cpu,
+            act_at=tuple(act_at or ()),
+            victim_max=tuple(victim_max or ()),
+            weight=tuple(weight or ()),
+        ),
     )
     options = ReadOptions(mode=mode_named(method), rules=site_rules(configured))
     source = Source(trace=trace, generate=generate, options=options, accounts=_ACCOUNTS, urgent=urgent)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
 
 import structlog
 
 from omfs_daemon import __version__
+from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.config.load import check_entitlements
+from omfs_daemon.daemon.api.bound_chance_view import BoundChanceView, bound_chance_view
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.cycle_report import LatestPoll, cycle_summary
 from omfs_daemon.daemon.api.entitlements_view import EntitlementsView, entitlements_view
@@ -17,11 +21,24 @@ from omfs_daemon.daemon.api.history_view import CostsView, HistoryView, costs_vi
 from omfs_daemon.daemon.api.methods_view import MethodsView, methods_now
 from omfs_daemon.daemon.api.operations import DoneView
 from omfs_daemon.daemon.api.plan_view import PlanView, only_of, plan_view
+from omfs_daemon.daemon.api.predict_view import (
+    LearningView,
+    PredictView,
+    ScoresView,
+    available,
+    learning_view,
+    predict_jobs,
+    predict_named,
+    scores_view,
+)
+from omfs_daemon.daemon.api.realtime_view import realtime_standings
 from omfs_daemon.daemon.api.shadow_view import ShadowView, shadow_view
+from omfs_daemon.daemon.api.shared_core import SharedCore
 from omfs_daemon.daemon.api.status_view import (
     SET_ASIDE_SHOWN,
     StatusView,
     account_views,
+    bounds_view,
     cluster_view,
     held_count,
     out_of_scope_count,
@@ -30,17 +47,25 @@ from omfs_daemon.daemon.api.status_view import (
     preemptions_under_way,
     set_aside_jobs,
 )
-from omfs_daemon.daemon.api.why_view import WhyView, why_view
+from omfs_daemon.daemon.api.when_view import WhenView, first_starts, start_line, when_view, why_none
+from omfs_daemon.daemon.api.where_view import StartsElsewhere, WhereView
+from omfs_daemon.daemon.api.why_view import WhyView, listed_job, why_it_waits, why_view
+from omfs_daemon.daemon.learning.prediction_service import PredictionService
 from omfs_daemon.daemon.node_client.probes import Probed
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, entitlements_in
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.errors import ConfigError, ControlError, GatewayError
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.validator import Conditions, validate
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import Pause, PauseEnded
+from omfs_daemon.slurm.batch_words import OptionWord
 from omfs_daemon.slurm.gateway import Gateway
+
+_STARTS_SHOWN = 50
+_REF = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?")
 
 
 class DaemonControls(NamedTuple):
@@ -66,6 +91,9 @@ class Answers:
         entitlements: EntitlementStore,
         settings: Callable[[], Settings],
         probed: Callable[[], Probed],
+        predictions: PredictionService | str,
+        starts_elsewhere: StartsElsewhere,
+        core: SharedCore,
         controls: DaemonControls,
         clock: Callable[[], float],
     ) -> None:
@@ -76,6 +104,9 @@ class Answers:
         self._entitlements = entitlements
         self._settings = settings
         self._probed = probed
+        self.predictions = predictions
+        self._starts_elsewhere = starts_elsewhere
+        self._core = core
         self._controls = controls
         self._clock = clock
         self._foreseen: tuple[tuple[float, int], Plan | None] = ((0.0, 0), None)
@@ -103,6 +134,7 @@ class Answers:
             set_aside_jobs=set_aside[:SET_ASIDE_SHOWN],
             scope=self._settings().rules.scope.text,
             not_in_scope=out_of_scope_count(report),
+            bounds=bounds_view(self._settings().rules, self._history_database, self._clock()),
             entitlements_source=self._entitlements.source,
         )
 
@@ -116,6 +148,11 @@ class Answers:
         verdict = validate(suggested, report.snapshot, history, settings.rules, suggested.now, conditions)
         text = cycle_summary(suggested, verdict, state, dry_run=True)
         view = plan_view(report.at, text, suggested, verdict)
+        if isinstance(self.predictions, PredictionService):
+            mine = {job.ref for job in report.snapshot.jobs.values() if caller.is_operator or job.user == caller.user}
+            arrays = {ref.partition("_")[0] for ref in mine if "_" in ref}
+            own = lambda ref: ref in mine or ref.partition("_")[0] in arrays  # noqa: E731
+            view["start_estimate"] = first_starts(self.predictions.estimates(), own, _STARTS_SHOWN)
         return view if caller.is_operator else only_of(caller, view, report.snapshot)
 
     def _foresee(self) -> Plan | None:
@@ -132,7 +169,64 @@ class Answers:
 
     def why(self, caller: Caller, job: str) -> WhyView:
         report, state, rules = self._latest.report, self._journal.state, self._settings().rules
-        return why_view(caller, job, report, state, rules, self._history_database, self._foresee())
+        view = why_view(caller, job, report, state, rules, self._history_database, self._foresee())
+        found = listed_job(report, job)
+        if isinstance(self.predictions, PredictionService) and found and not why_none(caller, found, job):
+            view["start"] = start_line(self.predictions.estimates(needed=[found.ref]), job, found.ref)
+        return view
+
+    def when(self, caller: Caller, jobs: list[str], at_limit: bool) -> WhenView:
+        service, report = available(self.predictions), self._latest.report
+        if report.snapshot is None:
+            raise ControlError("Slurm has not answered yet: try again")
+        find = lambda ref: listed_job(report, ref) or self._ended(ref)  # noqa: E731
+        reason = lambda job: why_it_waits(job, job.ref, self._foresee(), report.at)  # noqa: E731
+        snapshot, rules = report.snapshot, self._settings().rules
+        history = self._journal.state.preemption_history(rules.methods)
+        standings = lambda asked: realtime_standings(asked, snapshot, history, rules, report.at)  # noqa: E731
+        return when_view(caller, jobs, service, snapshot, find, reason, standings, at_limit)
+
+    def where(self, caller: Caller, words: list[tuple[str, str]]) -> WhereView:
+        service = available(self.predictions)
+        return self._starts_elsewhere.where(caller, service, [OptionWord(*word) for word in words])
+
+    def bound_chance(self, caller: Caller, job_class: str, cpus: int, limit: float) -> BoundChanceView:
+        service, snapshot, rules = available(self.predictions), self._latest.report.snapshot, self._settings().rules
+        if snapshot is None:
+            raise ControlError("Slurm has not answered yet: try again")
+        history = self._journal.state.preemption_history(rules.methods)
+        with self._core.request(caller.uid) as turn, turn():
+            return bound_chance_view(caller, job_class, cpus, limit, service, snapshot, history, rules)
+
+    def _ended(self, ref: str) -> Job | None:
+        """A job that is listed no longer, if Slurm remembers it."""
+        with suppress(GatewayError):
+            return self._gateway.find(ref) if _REF.fullmatch(ref) else None
+        return None
+
+    def predict(self, caller: Caller, job: str, user: str, name: str) -> PredictView:
+        service = available(self.predictions)
+        if not job:
+            return predict_named(caller, service, user, name)
+        found = listed_job(self._latest.report, job)
+        if found is None or not (caller.is_operator or found.user == caller.user):
+            raise ControlError(f"job {job}: " + ("Slurm does not list it" if found is None else "is not yours"))
+        return predict_jobs(service, [found])
+
+    def score(self, caller: Caller, since: float, by: str) -> ScoresView:
+        return scores_view(caller, available(self.predictions), since, by)
+
+    def learn(self, caller: Caller, since: float) -> LearningView:
+        service = available(self.predictions)
+        service.learn(since)
+        self._log.info("learning_requested", by=caller.user, since=since)
+        return learning_view(service)
+
+    def forget_user(self, caller: Caller, user: str) -> DoneView:
+        if not user:
+            raise ConfigError("user: must be the name of a user")
+        count = available(self.predictions).forget(user, caller)
+        return DoneView(done=f"what was learned from {count:,} jobs of {user} is deleted; new jobs are learned again")
 
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
         user = None if caller.is_operator else caller.user

@@ -10,8 +10,9 @@ import os
 import pwd
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import cache
 from typing import NamedTuple
 
 _CREDENTIALS = struct.Struct("iII")
@@ -67,6 +68,13 @@ def operators(slurm_uid: int | None, group: str | None) -> Callable[[Peer], bool
         return group is not None and _group_id(group) in _groups_of(peer)
 
     return may_operate
+
+
+def membership(peer: Peer) -> Callable[[Iterable[str]], bool]:
+    """Whether a peer is in one of some groups; names that the database does not know are left out. It is asked once for
+    the peer and for each group, so this is not to be kept."""
+    own, id_of = cache(lambda: _groups_of(peer)), cache(_group_id)
+    return lambda groups: not own().isdisjoint({id_of(group) for group in groups} - {None})
 
 
 def _group_id(group: str) -> int | None:

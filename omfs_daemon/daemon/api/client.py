@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from omfs_daemon.errors import ConfigError, ControlError, DeniedError, UnreachableError
 
 if TYPE_CHECKING:
+    from omfs_daemon.daemon.api.bound_chance_view import BoundChanceView
     from omfs_daemon.daemon.api.entitlements_view import EntitlementChange, EntitlementsView
     from omfs_daemon.daemon.api.history_view import CostsView, HistoryView
     from omfs_daemon.daemon.api.methods_view import MethodsView
     from omfs_daemon.daemon.api.operations import DoneView
     from omfs_daemon.daemon.api.plan_view import PlanView
+    from omfs_daemon.daemon.api.predict_view import LearningView, PredictView, ScoresView
     from omfs_daemon.daemon.api.shadow_view import ShadowView
     from omfs_daemon.daemon.api.status_view import StatusView
+    from omfs_daemon.daemon.api.when_view import WhenView
+    from omfs_daemon.daemon.api.where_view import WhereView
     from omfs_daemon.daemon.api.why_view import WhyView
 
 LONGEST_ANSWER = 64 << 20
@@ -43,6 +48,27 @@ class Client:
 
     def why(self, job: str) -> WhyView:
         return cast("WhyView", self._request("why", job=job))
+
+    def when(self, jobs: Sequence[str], at_limit: bool) -> WhenView:
+        return cast("WhenView", self._request("when", jobs=list(jobs), at_limit=at_limit))
+
+    def where(self, words: Sequence[tuple[str, str]]) -> WhereView:
+        return cast("WhereView", self._request("where", words=list(words)))
+
+    def bound_chance(self, job_class: str, cpus: int, limit: int) -> BoundChanceView:
+        return cast("BoundChanceView", self._request("bound_chance", job_class=job_class, cpus=cpus, limit=limit))
+
+    def predict(self, job: str, user: str, name: str) -> PredictView:
+        return cast("PredictView", self._request("predict", job=job, user=user, name=name))
+
+    def score(self, since: float, by: str) -> ScoresView:
+        return cast("ScoresView", self._request("score", since=since, by=by))
+
+    def learn(self, since: float) -> LearningView:
+        return cast("LearningView", self._request("learn", since=since))
+
+    def forget_user(self, user: str) -> DoneView:
+        return cast("DoneView", self._request("forget_user", user=user))
 
     def history(self, limit: int, since: float) -> HistoryView:
         return cast("HistoryView", self._request("history", limit=limit, since=since))

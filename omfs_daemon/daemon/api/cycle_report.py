@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from omfs_daemon.cluster.job_refs import brief_ref
@@ -93,9 +93,10 @@ class CycleReport:
 @dataclass(slots=True)
 class LatestPoll:
     """Written by the loop, read by other threads: the newest report, when Slurm last answered in full, and Slurm's
-    version and SlurmUser once they are known."""
+    version and SlurmUser once they are known. ``observe`` is given the snapshot of each full poll."""
 
     report: CycleReport
     last_poll: float | None = None
     slurm_version: str = ""
     slurm_uid: int | None = None
+    observe: Callable[[Snapshot], None] = lambda _: None

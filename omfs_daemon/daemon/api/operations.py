@@ -11,12 +11,16 @@ from omfs_daemon.daemon.api.callers import Caller, Role
 from omfs_daemon.errors import ConfigError, DeniedError
 
 if TYPE_CHECKING:
+    from omfs_daemon.daemon.api.bound_chance_view import BoundChanceView
     from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
     from omfs_daemon.daemon.api.history_view import CostsView, HistoryView
     from omfs_daemon.daemon.api.methods_view import MethodsView
     from omfs_daemon.daemon.api.plan_view import PlanView
+    from omfs_daemon.daemon.api.predict_view import LearningView, PredictView, ScoresView
     from omfs_daemon.daemon.api.shadow_view import ShadowView
     from omfs_daemon.daemon.api.status_view import StatusView
+    from omfs_daemon.daemon.api.when_view import WhenView
+    from omfs_daemon.daemon.api.where_view import WhereView
     from omfs_daemon.daemon.api.why_view import WhyView
 
 
@@ -27,6 +31,12 @@ class DoneView(TypedDict):
 
 
 LONGEST_HISTORY = 10_000
+LONGEST_WORD, MOST_WORDS = 10_000, 1000
+"""Of the options of a job: characters, and how many."""
+_MOST_TEXTS = 1000
+_MOST_CPUS = 100_000_000
+_LONGEST = 365 * 86400
+"""Slurm takes a job without a time limit to run a year."""
 
 
 class Control(Protocol):
@@ -39,6 +49,27 @@ class Control(Protocol):
     def status(self, caller: Caller) -> StatusView: ...
     def plan(self, caller: Caller) -> PlanView: ...
     def why(self, caller: Caller, job: str) -> WhyView: ...
+
+    def when(self, caller: Caller, jobs: list[str], at_limit: bool) -> WhenView:
+        """When these jobs will start; ``at_limit``: if every job ran to its limit."""
+
+    def where(self, caller: Caller, words: list[tuple[str, str]]) -> WhereView:
+        """Where a job with these options of sbatch would start first; each word with where it stands."""
+
+    def bound_chance(self, caller: Caller, job_class: str, cpus: int, limit: float) -> BoundChanceView:
+        """Whether a job of a real-time class would keep its bound if it were submitted now; ``limit``: seconds."""
+
+    def predict(self, caller: Caller, job: str, user: str, name: str) -> PredictView:
+        """How long a job will run, or one of this user and name would."""
+
+    def score(self, caller: Caller, since: float, by: str) -> ScoresView:
+        """How good predictions for jobs were that have ended since a time."""
+
+    def learn(self, caller: Caller, since: float) -> LearningView:
+        """Learn run times from accounting since a time."""
+
+    def forget_user(self, caller: Caller, user: str) -> DoneView:
+        """Delete what was learned from a user's jobs."""
 
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
         """The newest ``limit`` preemptions since a time (seconds since the epoch), newest first."""
@@ -81,6 +112,41 @@ OPERATIONS: Mapping[str, Operation] = {
     "status": _operation(Role.USER, lambda control, who, _: control.status(who)),
     "plan": _operation(Role.USER, lambda control, who, _: control.plan(who)),
     "why": _operation(Role.USER, lambda control, who, given: control.why(who, _text(given, "job")), "job"),
+    "when": _operation(
+        Role.USER,
+        lambda control, who, given: control.when(who, _texts(given, "jobs"), _switch(given, "at_limit")),
+        "jobs",
+        "at_limit",
+    ),
+    "where": _operation(Role.USER, lambda control, who, given: control.where(who, _words(given, "words")), "words"),
+    "bound_chance": _operation(
+        Role.USER,
+        lambda control, who, given: control.bound_chance(
+            who, _text(given, "job_class"), _whole(given, "cpus", _MOST_CPUS), float(_whole(given, "limit", _LONGEST))
+        ),
+        "job_class",
+        "cpus",
+        "limit",
+    ),
+    "predict": _operation(
+        Role.USER,
+        lambda control, who, given: control.predict(who, *(_text(given, name) for name in ("job", "user", "name"))),
+        "job",
+        "user",
+        "name",
+    ),
+    "score": _operation(
+        Role.USER,
+        lambda control, who, given: control.score(who, _seconds(given, "since"), _text(given, "by")),
+        "since",
+        "by",
+    ),
+    "learn": _operation(
+        Role.OPERATOR, lambda control, who, given: control.learn(who, _seconds(given, "since")), "since"
+    ),
+    "forget_user": _operation(
+        Role.OPERATOR, lambda control, who, given: control.forget_user(who, _text(given, "user")), "user"
+    ),
     "history": _operation(
         Role.USER,
         lambda control, who, given: control.history(who, _limit(given), _seconds(given, "since")),
@@ -135,6 +201,31 @@ def _text(given: Arguments, name: str) -> str:
     return value
 
 
+def _texts(given: Arguments, name: str) -> list[str]:
+    value = given.get(name)
+    texts = [one for one in value if isinstance(one, str) and len(one) <= 1000] if isinstance(value, list) else []
+    if not isinstance(value, list) or not 1 <= len(value) <= _MOST_TEXTS or len(texts) < len(value):
+        raise ConfigError(f"{name}: must be a list of 1 to {_MOST_TEXTS} texts")
+    return texts
+
+
+def _words(given: Arguments, name: str) -> list[tuple[str, str]]:
+    value = given.get(name)
+    pairs = value if isinstance(value, list) and len(value) <= MOST_WORDS else None
+    if pairs is None or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise ConfigError(f"{name}: must be a list of at most {MOST_WORDS} words, each with where it stands")
+    if not all(isinstance(text, str) and len(text) <= LONGEST_WORD for pair in pairs for text in pair):
+        raise ConfigError(f"{name}: must be texts of at most {LONGEST_WORD} characters")
+    return [(pair[0], pair[1]) for pair in pairs]
+
+
+def _switch(given: Arguments, name: str) -> bool:
+    value = given.get(name, False)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name}: must be true or false")
+    return value
+
+
 def _seconds(given: Arguments, name: str) -> float:
     value = given.get(name, 0.0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
@@ -143,9 +234,13 @@ def _seconds(given: Arguments, name: str) -> float:
 
 
 def _limit(given: Arguments) -> int:
-    value = given.get("limit", 20)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LONGEST_HISTORY:
-        raise ConfigError(f"limit = {str(value)[:40]}: must be a whole number from 1 to {LONGEST_HISTORY}")
+    return _whole({"limit": 20, **given}, "limit", LONGEST_HISTORY)
+
+
+def _whole(given: Arguments, name: str, most: int) -> int:
+    value = given.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise ConfigError(f"{name} = {str(value)[:40]}: must be a whole number from 1 to {most}")
     return value
 
 

@@ -33,11 +33,22 @@ class ActionView(TypedDict):
     victims: NotRequired[list[VictimView]]
 
 
+class StartEstimateView(TypedDict):
+    """Seconds since the epoch; null: not within 35 days."""
+
+    job: str
+    p50: float | None
+    p90: float | None
+
+
 class PlanView(TypedDict):
+    """``start_estimate``: of the first 50 jobs that wait, in order; not there where predictions are off."""
+
     time: float
     summary: str
     actions: list[ActionView]
     refused: list[ActionView]
+    start_estimate: NotRequired[list[StartEstimateView]]
 
 
 def plan_view(time: float, summary: str, suggested: Plan, verdict: Verdict) -> PlanView:

@@ -9,10 +9,13 @@ from omfs_daemon.cluster.holds import is_held_by_us
 from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.daemon.api.cycle_report import CycleReport
+from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.policy.arrays.usage import AccountUsage
+from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.state import State
 
 SET_ASIDE_SHOWN = 100
+WEEK = 7 * 86400.0
 
 # -- status ------------------------------------------------------------------------------------------
 
@@ -87,10 +90,17 @@ class DaemonView(TypedDict):
     entitlements_source: str
 
 
+class BoundsView(TypedDict):
+    """Of the real-time jobs that have started within ``WEEK``: within their bound, and too late."""
+
+    kept: int
+    missed: int
+
+
 class StatusView(DaemonView):
     """``held``: jobs that the daemon or the submit plug-in holds; ``set_aside``: how many jobs the daemon leaves to
     Slurm because it cannot do otherwise; ``set_aside_jobs``: the first of them; ``scope``: for people, "" for all jobs;
-    ``not_in_scope``: how many jobs are out of it."""
+    ``not_in_scope``: how many jobs are out of it; ``bounds``: None without real-time classes."""
 
     cluster: ClusterView
     accounts: list[AccountView]
@@ -101,6 +111,7 @@ class StatusView(DaemonView):
     set_aside_jobs: list[SetAsideView]
     scope: str
     not_in_scope: int
+    bounds: BoundsView | None
 
 
 def account_views(rows: tuple[AccountUsage, ...], tree: AccountTree) -> list[AccountView]:
@@ -182,6 +193,13 @@ def out_of_scope_count(report: CycleReport) -> int:
     if report.snapshot is None or report.rules.scope.is_everything:
         return 0
     return sum(job.tasks for job in report.snapshot.jobs.values() if is_out_of_scope(job))
+
+
+def bounds_view(rules: Rules, history_database: HistoryDatabase, now: float) -> BoundsView | None:
+    if all(rule.realtime is None for rule in rules.classes):
+        return None
+    kept, missed = history_database.bounds(now - WEEK)
+    return {"kept": kept, "missed": missed}
 
 
 def held_count(report: CycleReport) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from omfs_daemon.cluster.holds import (
     could_start,
@@ -19,11 +19,13 @@ from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.cycle_report import CycleReport
+from omfs_daemon.daemon.api.realtime_view import RealtimeView, realtime_view
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.errors import ControlError
 from omfs_daemon.policy.plan import Plan, Wait
 from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.policy.victims.method_availability import WHY_NOT_TEXT, MethodAvailability
+from omfs_daemon.policy.victims.remaining_times import RemainingTimes
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.state import State
 
@@ -60,6 +62,8 @@ WhyView = TypedDict(
         "state": str,
         "now": str,
         "methods": list[MethodOptionView],
+        "realtime": RealtimeView | None,
+        "start": NotRequired[str],
         "events": list[EventView],
     },
 )
@@ -78,7 +82,7 @@ def why_view(
 
     ``ref``: a job, a task of an array, an array, or a raw id.
     """
-    job = _find(report, ref)
+    job = listed_job(report, ref)
     named = _name_of(job, ref, history_database)
     is_array = job is not None and str(job.array_id) == ref
     events = history_database.of_job(ref if is_array else named)
@@ -95,6 +99,7 @@ def why_view(
         "state": job.state.value if job is not None else "ENDED",
         "now": _now(job, named, state, suggested, report.at) if job is not None else "Slurm lists it no longer",
         "methods": _methods(rules, job, report.snapshot) if job is not None and job.runs else [],
+        "realtime": _realtime(rules, job, report, state),
         "events": [
             EventView(time=event.time, job=event.job, event=event.event, text=event.text, data=dict(event.data))
             for event in events
@@ -102,7 +107,8 @@ def why_view(
     }
 
 
-def _find(report: CycleReport, ref: str) -> Job | None:
+def listed_job(report: CycleReport, ref: str) -> Job | None:
+    """The job, the task, or the array, as Slurm lists it; None if it does not. ControlError before the first poll."""
     if report.snapshot is None:
         raise ControlError("Slurm has not answered yet: try again")
     observation = Observation(report.snapshot)
@@ -124,7 +130,9 @@ def _methods(rules: Rules, job: Job, snapshot: Snapshot | None) -> list[MethodOp
     """Cheapest first of those that could be used now, then the others."""
     if snapshot is None:
         return []
-    found = MethodAvailability(rules, snapshot.facts, snapshot.sizes).all(job, classify(rules, job))
+    remaining = RemainingTimes(snapshot.remaining)
+    availability = MethodAvailability(rules, snapshot.facts, snapshot.sizes, remaining=remaining)
+    found = availability.all(job, classify(rules, job))
     return [
         MethodOptionView(
             method=option.method,
@@ -137,10 +145,18 @@ def _methods(rules: Rules, job: Job, snapshot: Snapshot | None) -> list[MethodOp
     ]
 
 
+def _realtime(rules: Rules, job: Job | None, report: CycleReport, state: State) -> RealtimeView | None:
+    if job is None or report.snapshot is None:
+        return None
+    return realtime_view(job, report.snapshot, state.preemption_history(rules.methods), rules, report.at)
+
+
 def _class_text(rules: Rules, job: Job) -> str:
     job_class = classify(rules, job)
     if job_class.urgent:
         return f"{job_class.name}: urgent"
+    if job_class.realtime is not None:
+        return f"{job_class.name}: real-time"
     methods = f" ({', '.join(job_class.methods)})" if job_class.methods else ""
     return f"{job_class.name}: {job_class.preemptibility.value}{methods}"
 
@@ -151,7 +167,7 @@ def _now(job: Job, ref: str, state: State, suggested: Plan | None, now: float) -
             return f"jobs are being preempted for it (step: {preemption.step.value})"
         mine = [victim for victim in preemption.victims if share_tasks(victim.ref, ref)]
         if mine and mine[0].ends_by_itself:
-            return f"runs; job {preemption.preemptor.ref} is to start on its CPUs once its time is up"
+            return f"runs; job {preemption.preemptor.ref} is to start on its CPUs once it has ended"
         if mine:
             return f"is being preempted for job {preemption.preemptor.ref} (step: {preemption.step.value})"
     if job.set_aside:
@@ -160,7 +176,7 @@ def _now(job: Job, ref: str, state: State, suggested: Plan | None, now: float) -
         return "suspended; it runs on when its CPUs are free" if ref in state.preempted else "suspended, not by us"
     if job.state is not JobState.PENDING:
         return "runs" if job.runs else job.state.value.lower()
-    return _why_it_waits(job, ref, suggested, now)
+    return why_it_waits(job, ref, suggested, now)
 
 
 def _why_set_aside(job: Job) -> str:
@@ -170,7 +186,8 @@ def _why_set_aside(job: Job) -> str:
     return f"set aside: {job.set_aside}. omfsd leaves it to Slurm, and preempts neither it nor others for it{held}"
 
 
-def _why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str:
+def why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str:
+    """Why a waiting job waits, in words; ``suggested``: the present plan."""
     waits: Mapping[str, Wait] = {wait.ref: wait for wait in suggested.waits} if suggested else {}
     starts = {start.ref for start in suggested.starts} if suggested else set()
     if is_released_by_administrator(job) and not is_held(job):

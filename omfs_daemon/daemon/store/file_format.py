@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-JOURNAL_FORMAT = 9
+JOURNAL_FORMAT = 11
 HISTORY_FORMAT = 2
 ENTITLEMENTS_FORMAT = 1
+ENDED_JOBS_FORMAT = 1
 
 
 def refusal(path: Path, found: int, expected: int, advice: str) -> str:

@@ -17,6 +17,7 @@ from omfs_daemon.daemon.store.file_format import HISTORY_FORMAT, refusal
 from omfs_daemon.daemon.store.shadow_rows import ShadowKind, ShadowRow
 from omfs_daemon.errors import FormatError
 from omfs_daemon.preemption.effects import PreemptionEnd
+from omfs_daemon.preemption.realtime_memory import STARTED
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 
 _TABLES = """
@@ -24,6 +25,7 @@ CREATE TABLE IF NOT EXISTS event (
     time REAL NOT NULL, job TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL,
     event TEXT NOT NULL, text TEXT NOT NULL, data TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS event_by_job ON event (job, time);
+CREATE INDEX IF NOT EXISTS event_by_name ON event (event, time);
 CREATE TABLE IF NOT EXISTS task (id INTEGER PRIMARY KEY, time REAL NOT NULL, job TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS preemption (
     id INTEGER NOT NULL, time REAL NOT NULL, preemptor TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL,
@@ -184,6 +186,16 @@ class HistoryDatabase:
             for row in rows
             if job.isdecimal() or share_tasks(row[1], job)
         ]
+
+    def bounds(self, since: float) -> tuple[int, int]:
+        """Of the real-time jobs that have started since then: how many within their bound, and how many too late."""
+        with self._lock:
+            rows = self._database.execute(
+                "SELECT json_extract(data, '$.kept'), count(*) FROM event WHERE event = ? AND time >= ? GROUP BY 1",
+                (STARTED, since),
+            ).fetchall()
+        found = {bool(kept): int(number) for kept, number in rows}
+        return found.get(True, 0), found.get(False, 0)
 
     def preemptions(self, limit: int, since: float, user: str | None = None) -> list[PastPreemption]:
         """The newest that began at or after ``since``, newest first; with ``user``, those with a job of that user."""

@@ -9,8 +9,9 @@ from omfs_daemon.policy.arrays.node_arrays import NodeArrays
 
 
 class SnapshotArrays:
-    """``node_arrays``, ``job_arrays``; ``taken``, ``facts``, ``sizes``, ``nodes``, ``partitions``, and ``limits`` as in
-    the snapshot; ``blocks``: which suspended jobs cannot be resumed, none where CPUs are only counted.
+    """``node_arrays``, ``job_arrays``; ``taken``, ``facts``, ``sizes``, ``nodes``, ``partitions``, ``limits``, and
+    ``remaining`` as in the snapshot; ``blocks``: which suspended jobs cannot be resumed, none where CPUs are only
+    counted.
 
     With the arrays ``before``, only changed nodes and jobs are read: those that are not the same objects. Arrays made
     from each other belong to one thread.
@@ -19,6 +20,7 @@ class SnapshotArrays:
     def __init__(self, snapshot: Snapshot, before: SnapshotArrays | None = None) -> None:
         self.taken, self.facts, self.sizes = snapshot.taken, snapshot.facts, snapshot.sizes
         self.nodes, self.partitions, self.limits = snapshot.nodes, snapshot.partitions, snapshot.limits
+        self.remaining = snapshot.remaining
         same = before is not None and before.node_arrays.is_of(snapshot.nodes, snapshot.partitions)
         self.node_arrays: NodeArrays = (
             before.node_arrays if before and same else NodeArrays(snapshot.nodes, snapshot.partitions)

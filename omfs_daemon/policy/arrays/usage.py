@@ -36,11 +36,11 @@ class Usage:
     non_preemptible  of non-preemptible jobs: running, or waiting without a hold, since Slurm may start them any moment;
                      and of running jobs that could not be preempted when that was last tried
 
-    A job counts at its account and at every account above.
+    A job counts at its account and at every account above. ``cpus``: of the machine.
     """
 
     def __init__(self, tree: AccountTree, cpus: int) -> None:
-        self.tree = tree
+        self.tree, self.cpus = tree, cpus
         self.entitled = tree.entitled(cpus)
         self.all = [0] * len(tree.entities)
         self.non_preemptible = [0] * len(tree.entities)
@@ -95,7 +95,9 @@ def not_yielding(job_arrays: JobArrays, history: PreemptionHistory, kinds: JobKi
     if not history.failures:
         return []
     failed = (job for job in job_arrays.running.jobs.tolist() if job.ref in history.failures)
-    return [job for job in failed if not kinds.of(job).non_preemptible and not kinds.of(job).job_class.urgent]
+    return [
+        job for job in failed if not kinds.of(job).non_preemptible and not kinds.of(job).job_class.is_never_preempted
+    ]
 
 
 def _count_under_way(usage: Usage, job_arrays: JobArrays, history: PreemptionHistory, kinds: JobKinds) -> None:

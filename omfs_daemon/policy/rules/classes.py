@@ -2,7 +2,8 @@
 
 Partition, QOS, and account decide which jobs are urgent, never what a user writes in a job. In the job's comment, users
 choose only the preemption methods of their jobs (``omfs:method=NAME[,NAME]``) and how long a job should run before it
-is preempted (``omfs:min_runtime=SECONDS``), as far as the site allows.
+is preempted (``omfs:min_runtime=SECONDS``), as far as the site allows; and for a real-time job a looser bound on its
+slowdown (``omfs:bound=NUMBER``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import ENDS, MethodSpeed, MethodTraits, PreemptionCost
 from omfs_daemon.cluster.scope import OUT_OF_SCOPE, Scope, is_out_of_scope
-from omfs_daemon.protocol.job_comment import methods_in_comment, min_runtime_in_comment
+from omfs_daemon.policy.rules.realtime_terms import MIRA_SIZES, JobSize, RealtimeTerms
+from omfs_daemon.protocol.job_comment import bound_in_comment, methods_in_comment, min_runtime_in_comment
 
 
 class Preemptibility(StrEnum):
@@ -33,6 +35,7 @@ class JobClassRule:
     methods      methods that users may choose for their jobs
     default      methods of a job that chooses none; empty: it is non-preemptible
     last_resort  method to use when no method of the job itself works ("": the job keeps running)
+    realtime     what real-time jobs are promised; None: they are not real-time
     """
 
     name: str
@@ -43,6 +46,7 @@ class JobClassRule:
     methods: tuple[str, ...] = ()
     default: tuple[str, ...] = ()
     last_resort: str = ""
+    realtime: RealtimeTerms | None = None
 
     def matches(self, partition: str, qos: str, account: str) -> bool:
         return (
@@ -60,6 +64,7 @@ class JobClass:
     keeps_work   at least one of them keeps the job's work
     last_resort  method to use when these do not work; "": the job keeps running
     quantum      seconds that the job runs before it may be preempted for an entitled job
+    realtime     what the job is promised; None: it is not real-time
     """
 
     name: str
@@ -68,6 +73,12 @@ class JobClass:
     keeps_work: bool = False
     last_resort: str = ""
     quantum: float = 0.0
+    realtime: RealtimeTerms | None = None
+
+    @property
+    def is_never_preempted(self) -> bool:
+        """Whether others may be preempted for it at need, and it for nobody."""
+        return self.urgent or self.realtime is not None
 
     @property
     def preemptibility(self) -> Preemptibility:
@@ -104,6 +115,7 @@ class Rules:
     methods                    the installed methods, by name
     speeds                     the speed of each method; a method without one takes no time
     unmatched                  the rule for jobs that match none of the classes
+    job_size                   which jobs are narrow, and which are short
     scope                      the jobs that are not set aside; entitlements are parts of the nodes of its partitions
     """
 
@@ -122,6 +134,7 @@ class Rules:
     methods: Mapping[str, MethodTraits] = field(kw_only=True)
     speeds: Mapping[str, MethodSpeed] = field(default_factory=dict)
     unmatched: JobClassRule = field(kw_only=True)
+    job_size: JobSize = MIRA_SIZES
     scope: Scope = field(default_factory=Scope)
 
     def method(self, name: str) -> MethodTraits:
@@ -145,9 +158,9 @@ _AT_ONCE = MethodSpeed()
 def classify(rules: Rules, job: Job) -> JobClass:
     """The class of a job: by the partition in which it runs, or by all in which it waits.
 
-    An urgent job is never preempted (UJFB, section IV: urgent jobs never preempt urgent jobs). A job that waits in
-    several partitions is preemptible only if it is in each, for it will run in one of them. A job set aside is neither
-    urgent nor preemptible.
+    An urgent job is never preempted (UJFB, section IV: urgent jobs never preempt urgent jobs), nor is a real-time one.
+    A job that waits in several partitions is preemptible only if it is in each, for it will run in one of them. A job
+    set aside is neither urgent nor preemptible.
     """
     if job.set_aside:
         return _OUT_OF_SCOPE if is_out_of_scope(job) else _SET_ASIDE
@@ -163,6 +176,8 @@ def _class_in(rules: Rules, job: Job, partitions: tuple[str, ...]) -> JobClass:
     rule = _first_match(rules, partitions, job.qos, job.account)
     if rule.urgent:
         return JobClass(rule.name, True, ())
+    if rule.realtime is not None:
+        return JobClass(rule.name, False, (), realtime=rule.realtime.loosened(bound_in_comment(job.comment)))
     methods = tuple(name for name in _methods(rule, job) if _survives(rules, job, name))
     last_resort = rule.last_resort if rule.last_resort and _survives(rules, job, rule.last_resort) else ""
     keeps_work = any(rules.method(name).keeps_work for name in methods)
@@ -185,9 +200,11 @@ def _methods(rule: JobClassRule, job: Job) -> tuple[str, ...]:
 
 
 def _survives(rules: Rules, job: Job, method: str) -> bool:
-    """Whether the job survives this method: a job that Slurm would not requeue must keep its work, and one that was not
-    submitted by sbatch (salloc, srun) its allocation."""
+    """Whether the job survives this method: a job that Slurm would not requeue must keep its work, one that was not
+    submitted by sbatch (salloc, srun) its allocation, and one on several nodes all of its processes."""
     traits = rules.method(method)
+    if traits.one_node and job.spans_nodes:
+        return False
     return not traits.leaves if not job.batch else job.requeue or traits.keeps_work
 
 

@@ -43,13 +43,14 @@ class JobKinds:
             job.comment,
             job.requeue,
             job.batch,
+            job.spans_nodes,
             job.restarts,
             job.set_aside,
         )
         kind = self._known.get(key)
         if kind is None:
             job_class = classify(self.rules, job)
-            non_preemptible = not job_class.urgent and (
+            non_preemptible = not job_class.is_never_preempted and (
                 not job_class.methods or (not waits and self.is_only_declared(job, job_class))
             )
             leaf, counts = self.rules.tree.leaf(job.account), not is_out_of_scope(job)

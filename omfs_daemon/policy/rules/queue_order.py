@@ -19,8 +19,9 @@ class Band(IntEnum):
     PREEMPTED_BORROWER = 1
     ENTITLED = 2
     PREEMPTED_ENTITLED = 3
-    URGENT = 4
-    PREEMPTOR = 5
+    REALTIME = 4
+    URGENT = 5
+    PREEMPTOR = 6
 
 
 Ints = NDArray[np.int64]

@@ -20,8 +20,10 @@ from omfs_daemon.policy.arrays.job_arrays import Floats, JobArrays, RunningAlloc
 from omfs_daemon.policy.arrays.node_arrays import Bools, Ints, NodeArrays, SuitableNodes
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.policy.rules.job_kinds import JobKind, JobKinds
+from omfs_daemon.policy.rules.realtime_terms import RealtimeTerms
 from omfs_daemon.policy.victims.eligibility import has_preemptions_left, is_mature
 from omfs_daemon.policy.victims.method_availability import MethodAvailability
+from omfs_daemon.policy.victims.victim_costs import VictimCosts
 
 QUICK = 1.0
 """Seconds within which a job should let go that is preempted for an urgent one."""
@@ -90,6 +92,7 @@ class Candidates:
         self._node_arrays = node_arrays
         self.searches = kinds.rules.fair_set_searches
         self.allocations = _selected(job_arrays.allocations_on(node_arrays), order, len(running.jobs))
+        self.known_costs: dict[tuple[RealtimeTerms, bool], VictimCosts] = {}
         self._freed: dict[tuple[int, str], JobResources] = {}
         self._by_node: dict[bool, RunningAllocations] = {}
         self._gres: dict[str, Ints] = {}
@@ -99,7 +102,7 @@ class Candidates:
     def by_remaining(self) -> Ints:
         """Indices by remaining time, longest first (UJFB, section IV). Jobs that need longer than ``QUICK`` to let go
         come behind all others; those that recently could not be preempted, or whose users' jobs could not, last."""
-        remaining = np.array([job.remaining() for job in self.jobs], dtype=np.float64)
+        remaining = np.array([self._availability.remaining.likely(job) for job in self.jobs], dtype=np.float64)
         takes_time = {name: self._availability.takes_time(name) for name in {names[0] for names in self.methods}}
         slow: Bools = np.array(
             [
@@ -186,6 +189,27 @@ class Candidates:
     def have_room(self, chosen: Sequence[int], pick: Callable[[int], str]) -> bool:
         """Whether their nodes have room for all memory that these jobs move out."""
         return self._availability.fit_together([(self.jobs[at], pick(at)) for at in chosen])
+
+    def outlay(self, at: int, method: str) -> float:
+        """Seconds to preempt and to resume the job, and of its work that is lost, as estimated."""
+        return self._availability.cost(self.jobs[at], method).total
+
+    def longest_remaining(self, at: int) -> float:
+        """Seconds after which the job will have ended, preempted or not."""
+        return self._availability.remaining.longest(self.jobs[at])
+
+    def outlays(self, pick: Callable[[int], str]) -> Floats:
+        """The same by candidate, of the methods that ``pick`` chooses."""
+        at_once = {name: not self._availability.takes_time(name) for names in set(self.methods) for name in names}
+        keeps = {name: self._methods[name].keeps_work for name in at_once if name in self._methods}
+        found: Floats = np.zeros(len(self.jobs), dtype=np.float64)
+        for at, job in enumerate(self.jobs):
+            name = pick(at)
+            if not at_once[name]:
+                found[at] = self.outlay(at, name)
+            elif not keeps.get(name, True):
+                found[at] = job.run_time
+        return found
 
     def seconds(self, at: int, method: str) -> float:
         """Until the job lets go, as far as known."""

@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.cluster.accounts import AccountNode
-from omfs_daemon.cluster.jobs import Allocation
 from omfs_daemon.cluster.preempt_methods import ENDS
 from omfs_daemon.policy.arrays.free_resources import FreeResources, JobResources
 from omfs_daemon.policy.arrays.node_arrays import Bools, Ints
 from omfs_daemon.policy.arrays.usage import Usage
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.victims.candidates import Candidates
+from omfs_daemon.policy.victims.cheapest import choose_cheapest
 from omfs_daemon.policy.victims.eligibility import are_borrowers, give_way_to_own, may_take_all
-from omfs_daemon.policy.victims.need import ResourceNeed
+from omfs_daemon.policy.victims.need import ResourceNeed, VictimChoice
 from omfs_daemon.policy.victims.node_order import TakingOrder, nodes_in_order
 from omfs_daemon.policy.victims.order import (
     ANY_CPUS,
@@ -42,13 +42,6 @@ MOST_JOBS = 64
 Pick = Callable[[int], str]
 
 
-class VictimChoice(NamedTuple):
-    """The victims (indices of candidates) with their methods, and where the preemptor then fits."""
-
-    victims: tuple[tuple[int, str], ...]
-    allocations: tuple[Allocation, ...]
-
-
 class _Law(NamedTuple):
     """Who may be preempted for a need, by candidate.
 
@@ -70,8 +63,9 @@ def choose_victims(
     """The victims for a need that does not fit on what will be ``free``, none of them needless; None if not enough
     jobs may be preempted.
 
-    An urgent job takes from all accounts that the rules let it take from. Another one takes from accounts above their
-    entitlement if its own account is not beyond its own, otherwise from jobs of its own account that give way to it.
+    An urgent job takes from all accounts that the rules let it take from, and so does a real-time job that is due, for
+    which the cheapest ones are taken. Another one takes from accounts above their entitlement if its own account is not
+    beyond its own, otherwise from jobs of its own account that give way to it.
     """
     choice = _choice(need, candidates, free, usage, rules)
     return _left_to_run(choice, candidates) if choice is not None and rules.leaves_ending else choice
@@ -109,7 +103,7 @@ def _left_to_run(choice: VictimChoice, candidates: Candidates) -> VictimChoice:
     slowest = max((candidates.seconds(at, method) for at, method in choice.victims), default=0.0)
     if slowest <= 0:
         return choice
-    ends = [0 < candidates.jobs[at].remaining() <= slowest for at, _ in choice.victims]
+    ends = [0 < candidates.longest_remaining(at) <= slowest for at, _ in choice.victims]
     victims = [(at, ENDS.name if is_up else method) for (at, method), is_up in zip(choice.victims, ends, strict=True)]
     return choice._replace(victims=tuple(victims))
 
@@ -117,6 +111,8 @@ def _left_to_run(choice: VictimChoice, candidates: Candidates) -> VictimChoice:
 def _choice(
     need: ResourceNeed, candidates: Candidates, free: FreeResources, usage: Usage, rules: Rules
 ) -> VictimChoice | None:
+    if need.realtime is not None:
+        return choose_cheapest(need, candidates, free, usage, rules)
     if need.urgent:
         return _choose(need, candidates, free, usage, _for_urgent(candidates, usage, rules))
     choice = None

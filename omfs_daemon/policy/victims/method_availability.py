@@ -15,6 +15,7 @@ from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits, Preem
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.cluster.snapshot import NodeRoom
 from omfs_daemon.policy.rules.classes import JobClass, Rules
+from omfs_daemon.policy.victims.remaining_times import RemainingTimes
 
 
 class WhyUnavailable(StrEnum):
@@ -64,8 +65,10 @@ class MethodAvailability:
         facts: Mapping[str, NodeRoom],
         sizes: Mapping[tuple[int, str], int],
         just_resumed: Collection[str] = (),
+        remaining: RemainingTimes | None = None,
     ) -> None:
         self._rules, self._facts, self._sizes, self._just_resumed = rules, facts, sizes, just_resumed
+        self.remaining = RemainingTimes({}) if remaining is None else remaining
         self._taken: dict[tuple[str, str], int] = {}
 
     def usable(self, job: Job, job_class: JobClass) -> tuple[str, ...]:
@@ -110,7 +113,7 @@ class MethodAvailability:
     def _ends_sooner(self, job: Job, method: MethodTraits) -> bool:
         """Whether the job's time is up before it would have let go. One that Slurm lets run beyond its time limit
         (OverTimeLimit) can be preempted, but its work may not be saved in time."""
-        remaining = job.remaining()
+        remaining = self.remaining.longest(job)
         saves = method.keeps_work and method.leaves
         return (saves or remaining > 0) and remaining <= self.cost(job, method.name).preempt
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -11,6 +11,26 @@ from omfs_daemon.cluster.jobs import Allocation, JobRequest
 from omfs_daemon.policy.arrays.free_resources import FreeResources, JobResources, has_place, job_resources
 from omfs_daemon.policy.arrays.node_arrays import Ints, NodeArrays
 from omfs_daemon.policy.arrays.placement import place
+from omfs_daemon.policy.rules.realtime_terms import RealtimeTerms
+from omfs_daemon.policy.victims.remaining_times import RemainingTimes
+
+
+class VictimChoice(NamedTuple):
+    """The victims (indices of candidates) with their methods, and where the preemptor then fits."""
+
+    victims: tuple[tuple[int, str], ...]
+    allocations: tuple[Allocation, ...]
+
+
+class RealtimeNeed(NamedTuple):
+    """Of a real-time job that is due: whose slowdown bounds it, on a machine of how many CPUs, and when;
+    ``waits_since``: as in ``PreemptionHistory``; ``remaining``: how long victims would run still."""
+
+    terms: RealtimeTerms
+    machine_cpus: int
+    now: float
+    waits_since: Mapping[str, float] = {}
+    remaining: RemainingTimes = RemainingTimes({})
 
 
 class ResourceNeed(NamedTuple):
@@ -19,6 +39,7 @@ class ResourceNeed(NamedTuple):
     ``cpus``: the most that it may be allocated. ``own_since``: jobs of its own account that were submitted later give
     way to it (inf: none). Of a suspended job: ``given_up``: the generic resources per node that
     it gave up; ``ref``: its reference; ``blocks``: other suspended jobs that cannot be resumed while it runs.
+    ``realtime``: None but of a real-time job that is due.
     """
 
     request: JobRequest
@@ -31,6 +52,7 @@ class ResourceNeed(NamedTuple):
     given_up: tuple[tuple[str, int], ...] = ()
     ref: str = ""
     blocks: frozenset[str] = frozenset()
+    realtime: RealtimeNeed | None = None
 
     def place(
         self, free: FreeResources, prefer: FreeResources | None = None, only: Ints | None = None

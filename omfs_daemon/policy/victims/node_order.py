@@ -40,7 +40,7 @@ def nodes_in_order(
     Each node is looked at by itself: an account gives there for as long as it is above its entitlement.
     """
     found = taking.by_node
-    cpus, memory = _wanted(request, free)
+    cpus, memory = wanted_of_each(request, free)
     here = taking.eligible[found.owners] & suitable.mask[found.nodes]
     at_most = free.cpus + np.bincount(found.nodes[here], found.cpus[here], len(free.cpus)).astype(np.int64)
     here &= (at_most >= cpus)[found.nodes]
@@ -77,7 +77,7 @@ def _gives(nodes: Ints, owners: Ints, candidates: Candidates, taking: TakingOrde
     return gives
 
 
-def _wanted(request: JobRequest, free: FreeResources) -> tuple[Ints, Ints]:
+def wanted_of_each(request: JobRequest, free: FreeResources) -> tuple[Ints, Ints]:
     """The CPUs and bytes that the request needs of each node, if its CPUs are spread evenly."""
     node_arrays = free.node_arrays
     if request.exclusive:

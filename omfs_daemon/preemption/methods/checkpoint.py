@@ -62,10 +62,12 @@ def _state(seen: ObservedJob) -> RunState | None:
 
 # Measured on small machines (docs/methods.md).
 DMTCP = CheckpointMethod(
-    MethodTraits("dmtcp", keeps_work=True, leaves=True, launched=True), MethodSpeed(1.0, 400e6, 7.0, 400e6)
+    MethodTraits("dmtcp", keeps_work=True, leaves=True, launched=True, one_node=True),
+    MethodSpeed(1.0, 400e6, 7.0, 400e6),
 )
 CRIU = CheckpointMethod(
-    MethodTraits("criu", keeps_work=True, leaves=True, launched=True), MethodSpeed(0.5, 400e6, 7.0, 600e6)
+    MethodTraits("criu", keeps_work=True, leaves=True, launched=True, one_node=True),
+    MethodSpeed(0.5, 400e6, 7.0, 600e6),
 )
 APPLICATION = CheckpointMethod(
     MethodTraits("application", keeps_work=True, leaves=True, launched=True), MethodSpeed(5.0, 400e6, 10.0, 400e6)

@@ -1,4 +1,4 @@
-"""Stands for letting a job run until its time limit, where that is sooner than other victims let go."""
+"""Stands for letting a job run to its end, where that is foreseen to be sooner than other victims let go."""
 
 from __future__ import annotations
 

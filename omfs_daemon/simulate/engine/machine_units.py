@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Ints
 from omfs_daemon.simulate.engine.conventions import Jobs, prepared
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
-from omfs_daemon.simulate.workload.workload import Ints
 
 
 class Counted(NamedTuple):

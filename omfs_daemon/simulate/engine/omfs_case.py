@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Bools, Floats, Ints
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.simulate.engine.conventions import Jobs, prepared
 from omfs_daemon.simulate.engine.outcome import Outcome, Segments
 from omfs_daemon.simulate.engine.preemption_costs import SimulatedCosts, simulated_costs
 from omfs_daemon.simulate.engine.scenario import Scenario
-from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints
 
 
 class OmfsCase(NamedTuple):
@@ -36,7 +36,7 @@ class OmfsCase(NamedTuple):
 class Trail(NamedTuple):
     """What happened. ``start``, ``finish`` (seconds, nan: never) and ``preemptions`` by job; ``preempted_at``
     (seconds), ``victim`` and ``preemptor``: one entry per decided preemption, in that order. A victim that ends by
-    itself before the signal arrives was not preempted."""
+    itself before the signal arrives was not preempted. ``estimate``: as in ``Outcome``."""
 
     start: Floats
     finish: Floats
@@ -45,6 +45,7 @@ class Trail(NamedTuple):
     preempted_at: Floats
     victim: Ints
     preemptor: Ints
+    estimate: Floats | None = None
 
 
 def case_of(scenario: Scenario) -> OmfsCase:
@@ -92,4 +93,5 @@ def outcome_of(scenario: Scenario, case: OmfsCase, trail: Trail) -> Outcome:
         segments=trail.segments,
         rejected=case.rejected,
         promised=np.full(len(trail.start), np.nan),
+        estimate=trail.estimate,
     )

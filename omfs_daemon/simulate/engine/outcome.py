@@ -7,18 +7,22 @@ from enum import IntEnum
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Bools, Floats, Ints
+from omfs_daemon.policy.rules.realtime_terms import MIRA_SIZES, JobSize
 from omfs_daemon.simulate.engine.conventions import Conventions
 from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints, Workload
+from omfs_daemon.simulate.workload.workload import Workload
 
 
 class Use(IntEnum):
-    """What CPUs were held for. LOST: work discarded by a kill; PREEMPTION, RESUME: being preempted, being resumed."""
+    """What CPUs were held for. LOST: work discarded by a kill; PREEMPTION, RESUME: being preempted, being resumed;
+    CHECKPOINT: a periodic checkpoint."""
 
     WORK = 0
     LOST = 1
     PREEMPTION = 2
     RESUME = 3
+    CHECKPOINT = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +54,10 @@ class Outcome:
     preemptions  how often it was preempted
     segments when CPUs were held, and what for; under a policy without preemption, one segment per job
     rejected which jobs are wider than what they may ever use
+    estimate seconds that the policy took each job's run time to be when it came, where it was predicted; else None
     promised seconds; when the job was first promised to start, where the policy promises; else nan
+    held     CPUs that each job holds, where that is more than it uses: of its place; else None
+    sizes    what is narrow and what is short
     """
 
     workload: Workload
@@ -64,6 +71,9 @@ class Outcome:
     segments: Segments
     rejected: Bools
     promised: Floats
+    held: Ints | None = None
+    sizes: JobSize = MIRA_SIZES
+    estimate: Floats | None = None
 
     @property
     def is_cut(self) -> Bools:

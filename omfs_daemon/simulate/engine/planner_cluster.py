@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.marks import MarkWord, numbered_mark
 from omfs_daemon.cluster.nodes import Node, Partition
-from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.cluster.snapshot import RemainingTime, Snapshot
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.rules.classes import JobClassRule, Rules
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
@@ -30,6 +31,8 @@ class Cluster:
 
     def __init__(self, scenario: Scenario, case: OmfsCase) -> None:
         self.scenario, self.case = scenario, case
+        learns = scenario.conventions.learning is not None
+        self._limits = scenario.workload.limit if learns else case.jobs.estimate
         # Of the live rules, those of the published algorithm alone: the kernels have no others.
         self.rules: Rules = replace(
             scenario.rules,
@@ -78,7 +81,7 @@ class Cluster:
                 submit=float(workload.submit[index]),
                 qos=qos,
                 priority=1,
-                time_limit=float(case.jobs.estimate[index]),
+                time_limit=float(self._limits[index]),
             ),
         )
 
@@ -127,6 +130,11 @@ class Cluster:
 
     def has_run(self, index: int, seconds: float) -> None:
         self._change(index, run_time=seconds)
+
+    def will_run(self, remaining: Mapping[int, float]) -> None:
+        """How long running jobs are predicted to run still, in seconds, by index."""
+        foreseen = {index + 1: RemainingTime(seconds, seconds) for index, seconds in remaining.items()}
+        self.snapshot = replace(self.snapshot, remaining=foreseen)
 
     # -- the snapshot ------------------------------------------------------------------------------------------
     def observe(self, now: float) -> tuple[Snapshot, SnapshotArrays]:

@@ -11,7 +11,7 @@ start; then the policy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
@@ -19,7 +19,7 @@ from math import inf
 
 import numpy as np
 
-from omfs_daemon.cluster.jobs import Allocation, JobState
+from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory
 from omfs_daemon.policy.plan import Plan, PlannedPreemption, PlannedResume, Start
 from omfs_daemon.policy.planner import make_plan
@@ -32,6 +32,7 @@ from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.preemption import Preemption
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import State
+from omfs_daemon.simulate.engine.learned_runs import LearnedRuns
 from omfs_daemon.simulate.engine.omfs_case import OmfsCase, Trail, case_of, outcome_of, preemptible_times
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.planner_cluster import Cluster
@@ -47,6 +48,12 @@ computes again; a job becomes preemptible."""
 
 FRESH = Conditions(max_age=0.0)
 METHODS = {method.traits.name: method for method in BUILT_IN}
+
+
+class _AsPlanned(Observation):
+    def taken_by(self, allocations: Sequence[Allocation], leaving: Sequence[Job], since: float) -> list[str]:
+        """Nobody: a preemptor starts once its nodes are idle, even if the plan has let others start there before."""
+        return []
 
 
 def planner_engine(scenario: Scenario) -> Outcome:
@@ -65,6 +72,8 @@ class _Engine:
     def __init__(self, scenario: Scenario, case: OmfsCase) -> None:
         self.case = case
         self.cluster, self.work, self.area = Cluster(scenario, case), JobWork(case), SwapArea(case)
+        learning = scenario.conventions.learning
+        self.learned = None if learning is None else LearnedRuns(scenario.workload, learning, np.arange(len(case.leaf)))
         self.state = State()
         self.settings = Settings(self.cluster.rules, METHODS, start_timeout=inf, preempt_timeout=inf)
         self.leaving: dict[int, LeavingVictims] = {}
@@ -78,7 +87,8 @@ class _Engine:
             self._process_due()
             while self._decide() or self._is_due():
                 self._process_due()
-        return self.work.trail()
+        trail = self.work.trail()
+        return trail if self.learned is None else trail._replace(estimate=self.learned.seconds)
 
     # -- what happens by itself -------------------------------------------------------------------------------
     def _is_due(self) -> bool:
@@ -96,6 +106,8 @@ class _Engine:
                     self.area.give_back(job)
         for job in self._arrivals.until(self._now):
             self.cluster.arrive(job)
+            if self.learned is not None:
+                self.learned.arrive(job)
         for number, victims in sorted(self.leaving.items()):
             allocations = self.state.preemptions[number].preemptor.allocations
             if not victims.left and self.cluster.is_idle(allocations):
@@ -108,6 +120,8 @@ class _Engine:
                 victims.left.remove(job)
                 self.area.give_back(job)
         self.work.end(job, self._now)
+        if self.learned is not None:
+            self.learned.end(job, float(self.case.jobs.run[job]))
         self.cluster.leave(job)
 
     def _advance_preemption(self, preemptor: int, number: int) -> None:
@@ -139,7 +153,7 @@ class _Engine:
         if any(job.qos == "urgent" for job in waiting):
             self._update_run_times()
         snapshot, arrays = self.cluster.observe(self._now)
-        observation = Observation(snapshot)
+        observation = _AsPlanned(snapshot)
         before = self.state
         effects = go_on(before, observation, self._now, self.settings, fresh=before.preemptions)
         state = state_after(before, effects.records)
@@ -156,9 +170,12 @@ class _Engine:
 
     def _update_run_times(self) -> None:
         """Only urgent jobs depend on them, so they are not always up to date."""
-        for index, job in self.cluster.jobs.items():
-            if job.runs:
-                self.cluster.has_run(index, self.work.progress(index, self._now))
+        running = [index for index, job in self.cluster.jobs.items() if job.runs]
+        worked = [self.work.progress(index, self._now) for index in running]
+        for index, seconds in zip(running, worked, strict=True):
+            self.cluster.has_run(index, seconds)
+        if self.learned is not None:
+            self.cluster.will_run(dict(zip(running, self.learned.remaining(running, worked), strict=True)))
 
     def _history(self, state: State) -> PreemptionHistory:
         """What the daemon knows, with what the simulated costs say of victims: a preemption counts from its decision,

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omfs_daemon.simulate.workload.workload import Bools, Floats, PreemptMode, Workload
+from omfs_daemon.accounting.arrays import Bools, Floats
+from omfs_daemon.simulate.workload.workload import PreemptMode, Workload
 
 BY_SIZE = "+bytes/"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from omfs_daemon.accounting.arrays import Bools, Floats
 from omfs_daemon.policy.rules import laws
-from omfs_daemon.simulate.workload.workload import Bools, Floats
 
 
 def preemption_seconds(

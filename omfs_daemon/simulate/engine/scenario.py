@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from omfs_daemon.accounting import bounds
+from omfs_daemon.accounting.arrays import Ints
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.policy.rules.classes import REGULAR, Rules
 from omfs_daemon.simulate.engine.conventions import Conventions
 from omfs_daemon.simulate.engine.preemption_costs import CostModel
-from omfs_daemon.simulate.workload import bounds
-from omfs_daemon.simulate.workload.workload import Ints, Workload
+from omfs_daemon.simulate.engine.realtime_setting import RealtimeSetting
+from omfs_daemon.simulate.workload.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Scenario:
     rules  the daemon's entitlements, quantum and limits. Its job classes are not used: the workload itself defines
            which jobs are urgent and how each can be preempted.
     seed   of everything that is drawn
+    realtime  places and checkpoints, for the policies that know them, and the terms of real-time jobs
     """
 
     workload: Workload
@@ -45,6 +48,7 @@ class Scenario:
     costs: CostModel = field(default_factory=CostModel)
     rules: Rules = field(default_factory=lambda: Rules(methods={}, unmatched=REGULAR))
     seed: int = 0
+    realtime: RealtimeSetting = field(default_factory=RealtimeSetting)
 
 
 def owners(workload: Workload, tree: AccountTree) -> Ints:

@@ -15,13 +15,18 @@ from typing import IO, Any, TypeVar, cast
 import numba
 from numba.extending import register_jitable
 
-from omfs_daemon.policy.rules import laws
+from omfs_daemon.policy.rules import checkpoint_laws, laws, slowdown_laws
+from omfs_daemon.predict import similar
 from omfs_daemon.simulate.engine.preemption_delay import preemption_seconds
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 Records = Any
 """A structured array: passed to a compiled function, it costs a fraction of what an array for each field does."""
+
+Record = Any
+"""One of these. Passed to a compiled function it costs nothing, while each array, also in a tuple, may cost two atomic
+operations: too much for what loops call."""
 
 _HERE = Path(__file__).parent
 _njit: Any = numba.njit  # its types do not know all of its options
@@ -74,8 +79,17 @@ for rule in (
     laws.matures_at,
     laws.counts_in_hour,
     preemption_seconds,
+    slowdown_laws.waiting_slowdown,
+    slowdown_laws.running_slowdown,
+    slowdown_laws.slowdown_factor,
+    slowdown_laws.remaining_factor,
+    checkpoint_laws.checkpoint_factor,
+    checkpoint_laws.victim_cost,
+    similar.most_accurate,
 ):
     register_jitable(rule)
+# It divides by estimates, which are never 0; without a check for that, several are computed at once.
+register_jitable(error_model="numpy")(checkpoint_laws.wfp_score)
 
 
 def _fingerprint() -> str:
@@ -84,7 +98,8 @@ def _fingerprint() -> str:
     sources = [
         *sorted(_HERE.rglob("*.py")),
         *sorted((_HERE.parent / "engine").glob("preemption_*.py")),
-        Path(laws.__file__),
+        *sorted((Path(str(laws.__file__)).parent.parent / "replan").glob("*.py")),
+        *(Path(str(module.__file__)) for module in (laws, slowdown_laws, checkpoint_laws, similar)),
     ]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.simulate.kernels.compiling import kernel
 from omfs_daemon.simulate.kernels.profile import advance
 from omfs_daemon.simulate.kernels.reservations import (
@@ -17,7 +18,6 @@ from omfs_daemon.simulate.kernels.reservations import (
     take,
 )
 from omfs_daemon.simulate.kernels.running import corrected, first_end, no_ends, pop_end, push_end
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 
 @kernel

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.simulate.kernels.compiling import kernel
+from omfs_daemon.simulate.kernels.run_history import NOT_LEARNED, RunHistory, learn_run, predicted
 from omfs_daemon.simulate.kernels.running import (
     correct_expected,
     expect,
@@ -17,17 +19,17 @@ from omfs_daemon.simulate.kernels.running import (
     reservation,
 )
 from omfs_daemon.simulate.kernels.waiting import dequeue, empty_queue, enqueue, next_fitting, pack
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 NOBODY = -1
 
 
 @kernel
 def easy_kernel(
-    submit: Floats, cpus: Ints, run: Floats, estimate: Floats, capacity: int, reserving: bool
+    submit: Floats, cpus: Ints, run: Floats, estimate: Floats, capacity: int, reserving: bool, history: RunHistory
 ) -> tuple[Floats, Floats]:
     """Start of each job, and when it was first promised to start as head of the queue (nan: it never was), in seconds.
     Every job needs at most ``capacity`` CPUs. Without ``reserving`` whatever fits starts, and nothing is promised.
+    Estimates that are learned are written to ``estimate``.
 
     A scheduling pass goes through the queue in order: jobs start until one, the head, does not fit; it gets a
     reservation; of the others those start that do not delay it. What a pass refused stays refused while no job ends
@@ -49,11 +51,14 @@ def easy_kernel(
             job = pop_end(ends)
             expect_no_more(expected, expected_end[job], job)
             free += cpus[job]
+            learn_run(history, job, run[job])
             afresh = True
         while arrived < count and submit[arrived] <= now:
+            if history.rule != NOT_LEARNED:
+                estimate[arrived] = predicted(history, arrived)
             enqueue(queue, arrived, cpus[arrived], estimate[arrived])
             arrived += 1
-        if correct_expected(expected, expected_end, start, estimate, now) or afresh:
+        if correct_expected(expected, expected_end, start, estimate, history.limit, now) or afresh:
             pack(queue)
             head, shadow, spare, slot = NOBODY, np.inf, capacity, queue.first[0]
         while True:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.simulate.kernels.compiling import kernel
 from omfs_daemon.simulate.kernels.running import first_end, no_ends, pop_end, push_end
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 
 @kernel

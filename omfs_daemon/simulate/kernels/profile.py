@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 _SHIFT = 5
 _BLOCK = 1 << _SHIFT
@@ -44,6 +44,20 @@ def new_profile(cpus: int, capacity: int) -> Profile:
     profile.time[length // 2] = -np.inf
     profile.free[length // 2] = cpus
     _sum_up(profile, length // 2, length // 2 + 1)
+    return profile
+
+
+@part
+def profile_of(time: Floats, free: Ints) -> Profile:
+    """So many CPUs free from each of these ascending times to the next, and after the last one for ever. Nothing is
+    known from before the first, and changes must begin and end at these times."""
+    count = len(time)
+    profile = new_profile(0, count + 1)
+    begin = (len(profile.time) - count) // 2
+    profile.time[begin : begin + count] = time
+    profile.free[begin : begin + count] = free
+    profile.ends[0], profile.ends[1] = begin, begin + count
+    _sum_up(profile, begin, begin + count)
     return profile
 
 
@@ -147,6 +161,20 @@ def change(profile: Profile, begin: float, end: float, cpus: int) -> int:
     _join(profile, last)
     _join(profile, _find(profile, begin))
     return least
+
+
+@part
+def shift(profile: Profile, begin: float, end: float, cpus: int) -> None:
+    """``cpus`` more (below 0: fewer) are free in every interval that begin to end meets; no interval is cut or joined,
+    so that a profile of a long time costs no more than a short one."""
+    if begin >= end:
+        return
+    first, last = _find(profile, begin), _find(profile, end)
+    if profile.time[last] < end:
+        last += 1
+    for at in range(first, last):
+        profile.free[at] += cpus
+    _sum_up(profile, first, last)
 
 
 @part

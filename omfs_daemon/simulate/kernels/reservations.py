@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.kernels.profile import Profile, change, earliest, least_free, new_profile
 from omfs_daemon.simulate.kernels.running import no_ends, pop_end, push_end
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 DEPTH = 1000
 """How many waiting jobs may move up at a time: those that are to start first. The others keep their places until they

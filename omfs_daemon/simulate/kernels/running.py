@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.policy.rules.laws import HOUR
 from omfs_daemon.simulate.kernels.compiling import part, shared_part
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 CORRECTIONS = np.array([60.0, 300.0, 900.0, 1800.0, *(hours * HOUR for hours in (1, 2, 5, 10, 20, 50, 100))])
 """Seconds after the estimate that has passed."""
@@ -29,6 +29,29 @@ def corrected(start: float, estimate: float, now: float) -> float:
     while end + times * last <= now:
         times += 1.0
     return float(end + times * last)
+
+
+@part
+def put_off_within(end: float, latest: float, now: float) -> float:
+    """When a job is expected to end that should do so at ``end``: as in ``corrected``, but at its limit (``latest``) at
+    the latest, unless that has passed too."""
+    put_off = corrected(end, 0.0, now)
+    if put_off <= latest:
+        return put_off
+    return max(latest, corrected(latest, 0.0, now))
+
+
+@part
+def corrected_within(start: float, estimate: float, limit: float, now: float) -> float:
+    """The same of a job that started then."""
+    return put_off_within(start + estimate, start + limit, now)
+
+
+@part
+def expected_remaining(predicted: float, worked: float, limit: float) -> float:
+    """Seconds that a job which has worked for so long will run still, as ``predict.run_draws.remaining_quantiles`` says
+    of a prediction of one length."""
+    return max(0.0, min(corrected(0.0, predicted, worked), limit) - worked)
 
 
 class Ends(NamedTuple):
@@ -148,15 +171,17 @@ def expect_no_more(expected: Expected, end: float, job: int) -> None:
 
 
 @part
-def correct_expected(expected: Expected, expected_end: Floats, start: Floats, estimate: Floats, now: float) -> bool:
+def correct_expected(
+    expected: Expected, expected_end: Floats, start: Floats, estimate: Floats, limit: Floats, now: float
+) -> bool:
     """Put off the expected end of all jobs that should have ended by now, in the order and in ``expected_end``, which
-    has an entry a job; whether there were any."""
+    has an entry a job; whether there were any. ``limit``: seconds, by job; inf: none."""
     any_late = False
     while expected.size[0] > 0 and expected.end[expected.size[0] - 1] <= now:
         any_late = True
         expected.size[0] -= 1
         job = expected.job[expected.size[0]]
-        expected_end[job] = corrected(start[job], estimate[job], now)
+        expected_end[job] = corrected_within(start[job], estimate[job], limit[job], now)
         expect(expected, expected_end[job], job)
     return any_late
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 BLOCK = 64
 GONE = -1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Bools
 from omfs_daemon.simulate.engine.machine_units import counted
 from omfs_daemon.simulate.engine.outcome import Outcome, undisturbed
 from omfs_daemon.simulate.engine.scenario import Scenario
 from omfs_daemon.simulate.kernels.fcfs_kernel import fcfs_kernel
-from omfs_daemon.simulate.workload.workload import Bools
 
 
 def fcfs(scenario: Scenario) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Ints
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.policy.rules.account_paths import path_sides
 from omfs_daemon.policy.rules.classes import Rules
@@ -24,7 +25,8 @@ from omfs_daemon.simulate.kernels.omfs.kernel_state import (
     Tree,
 )
 from omfs_daemon.simulate.kernels.omfs.omfs_kernel import omfs_kernel
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.kernels.run_history import RunHistory
+from omfs_daemon.simulate.policies.run_predictor import learned_in, predicted_of
 
 URGENT, HELD, NON_PREEMPTIBLE, REQUEUE, SUSPEND = range(5)
 """Kinds of waiting jobs; those of one kind, leaf and size are alike."""
@@ -50,10 +52,11 @@ def trail_by_kernel(scenario: Scenario, case: OmfsCase) -> Trail:
     tree = _tree(scenario.rules.tree, case.entitled)
     jobs, groups = _jobs(scenario, case)
     terms = _terms(scenario.rules, case, scenario.machine.cpus)
-    state = _state(len(jobs), len(case.entitled), terms)
+    state = _state(len(jobs), len(case.entitled), terms, learned_in(scenario))
     (job, begin, until, use), (at, victim, preemptor) = omfs_kernel(jobs, tree, terms, groups, state)
     start, finish, preemptions = (np.ascontiguousarray(jobs[name]) for name in ("start", "finish", "preemptions"))
-    return Trail(start, finish, preemptions, Segments(job, begin, until, use), at, victim, preemptor)
+    segments, estimate = Segments(job, begin, until, use), predicted_of(jobs, scenario)
+    return Trail(start, finish, preemptions, segments, at, victim, preemptor, estimate)
 
 
 def _terms(rules: Rules, case: OmfsCase, cpus: int) -> Terms:
@@ -133,7 +136,7 @@ def _groups(patterns: Ints, entities: int) -> Groups:
     )
 
 
-def _state(jobs: int, entities: int, terms: Terms) -> KernelState:
+def _state(jobs: int, entities: int, terms: Terms, history: RunHistory) -> KernelState:
     """Nothing has happened yet."""
 
     def zeros(length: int) -> Ints:
@@ -156,4 +159,5 @@ def _state(jobs: int, entities: int, terms: Terms) -> KernelState:
         gone=np.zeros(jobs, dtype=np.bool_),
         tally=tally,
         area=np.array([terms.area]),
+        history=history,
     )

@@ -10,6 +10,7 @@ from omfs_daemon.simulate.engine.preemption_costs import simulated_costs
 from omfs_daemon.simulate.engine.scenario import Scenario
 from omfs_daemon.simulate.kernels.ujfb.running_machine import JOB
 from omfs_daemon.simulate.kernels.ujfb.ujfb_kernel import ujfb_kernel
+from omfs_daemon.simulate.policies.run_predictor import learned_in, predicted_of
 
 
 def ujfb(scenario: Scenario) -> Outcome:
@@ -37,7 +38,9 @@ def _simulated(scenario: Scenario, name: str, by_slowdown: bool = False, easy: b
     for known in (seen, costs):
         for field in set(known._fields) & set(JOB.names or ()):
             jobs[field] = getattr(known, field)
-    log = ujfb_kernel(jobs, capacity, costs.area, costs.latency, by_slowdown, easy)
+    history = learned_in(scenario)
+    only = scenario.conventions.for_victims_only
+    log = ujfb_kernel(jobs, capacity, costs.area, costs.latency, by_slowdown, easy, history, only)
     start, size = jobs["start"].copy(), int(log.size[0])
     return Outcome(
         workload=workload,
@@ -51,4 +54,5 @@ def _simulated(scenario: Scenario, name: str, by_slowdown: bool = False, easy: b
         segments=Segments(log.job[:size], log.begin[:size], log.end[:size], log.use[:size]),
         rejected=np.isnan(start),
         promised=np.full(len(start), np.nan),
+        estimate=predicted_of(jobs, scenario),
     )

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.simulate.engine.outcome import Outcome, Use
 from omfs_daemon.simulate.results import plot_style
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 _FEW, _PREEMPTIONS = 6, 20
 _NEAR = 60.0
@@ -21,8 +21,15 @@ _COLORS = {
     Use.LOST: plot_style.PURPLE,
     Use.PREEMPTION: plot_style.ORANGE,
     Use.RESUME: plot_style.GREEN,
+    Use.CHECKPOINT: plot_style.SKY,
 }
-_NAMES = {Use.WORK: "work", Use.LOST: "lost work", Use.PREEMPTION: "being preempted", Use.RESUME: "being resumed"}
+_NAMES = {
+    Use.WORK: "work",
+    Use.LOST: "lost work",
+    Use.PREEMPTION: "being preempted",
+    Use.RESUME: "being resumed",
+    Use.CHECKPOINT: "writing a periodic checkpoint",
+}
 
 
 class PreemptionSpans(NamedTuple):

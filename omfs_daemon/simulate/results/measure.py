@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.policy.rules.laws import HOUR
 from omfs_daemon.simulate.engine.outcome import Outcome, Use
 from omfs_daemon.simulate.engine.scenario import owners
 from omfs_daemon.simulate.results.fairness import Fairness, fairness
+from omfs_daemon.simulate.results.realtime_figures import RealtimeFigures, realtime_figures
 from omfs_daemon.simulate.results.timeline import held_units, unit_cpus
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 # A run time below it counts as so many seconds in the slowdown, which has no other bound (Agung et al. 2021).
 _SHORTEST = 1.0
@@ -70,6 +71,7 @@ class Measures:
     preemptions           how many; preempted_jobs: how many jobs were preempted at least once
     lost_cpu_hours        work that was thrown away
     makespan              seconds from the first submission, the same for all policies, to the last finish
+    realtime              of real-time jobs, and of the others beside them; None: there are none
     """
 
     jobs: int
@@ -86,12 +88,13 @@ class Measures:
     lost_cpu_hours: float
     makespan: float
     accounts: tuple[AccountFigures, ...]
+    realtime: RealtimeFigures | None = None
 
     def as_json(self) -> dict[str, Any]:
         """For a strict JSON file: what there is no figure for is null."""
         figures: dict[str, Any] = strict(asdict(self))
         figures["U_L"] = figures.pop("u_l")
-        return figures
+        return figures | (figures.pop("realtime") or {})
 
 
 def measure(outcome: Outcome, tree: AccountTree) -> Measures:
@@ -113,13 +116,14 @@ def measure(outcome: Outcome, tree: AccountTree) -> Measures:
         regular=figures_of(waits[:, done & ~workload.urgent]),
         urgent=urgent,
         u_l=urgent.slowdown.max,
-        utilisation=float(held_seconds.sum() / offered),
+        utilisation=float(_total(held_seconds) / offered),
         productive_utilisation=float(held_seconds[:, Use.WORK].sum() / offered),
         preemptions=int(outcome.preemptions.sum()),
         preempted_jobs=int((outcome.preemptions > 0).sum()),
         lost_cpu_hours=float(held_seconds[:, Use.LOST].sum() / HOUR),
         makespan=makespan,
         accounts=tuple(_accounts(outcome, tree, owner, waits, by_job)),
+        realtime=realtime_figures(outcome, waits) if workload.realtime.any() else None,
     )
 
 
@@ -171,9 +175,23 @@ def figures_of(waits: Floats) -> JobFigures:
 
 def cpu_seconds(outcome: Outcome) -> Floats:
     """CPU-seconds that each job held for each ``Use``: one row per job, one column per use."""
+    return _by_use(outcome, held_units(outcome) * unit_cpus(outcome.machine))
+
+
+def seconds_by_use(outcome: Outcome) -> Floats:
+    """Seconds that each job held its CPUs for each ``Use``, likewise."""
+    return _by_use(outcome, np.ones(len(outcome.workload)))
+
+
+def _total(by_use: Floats) -> float:
+    """Checkpoints are added last: without any, a sum is what it was before there was that use, to the last digit."""
+    others = np.ascontiguousarray(by_use[:, : Use.CHECKPOINT])
+    return float(others.sum() + by_use[:, Use.CHECKPOINT].sum())
+
+
+def _by_use(outcome: Outcome, weights: Floats) -> Floats:
     segments, uses = outcome.segments, len(Use)
-    cpus = held_units(outcome) * unit_cpus(outcome.machine)
-    amount = (segments.end - segments.begin) * cpus[segments.job]
+    amount = (segments.end - segments.begin) * weights[segments.job]
     flat = np.bincount(segments.job * uses + segments.use, weights=amount, minlength=len(outcome.workload) * uses)
     return np.asarray(flat, dtype=np.float64).reshape(len(outcome.workload), uses)
 

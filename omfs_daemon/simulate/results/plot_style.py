@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from omfs_daemon.accounting.arrays import Floats
 from omfs_daemon.simulate.results.result_files import save
-from omfs_daemon.simulate.workload.workload import Floats
 
 # Okabe & Ito's palette, which the color-blind can distinguish.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (

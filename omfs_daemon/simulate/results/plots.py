@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from omfs_daemon.accounting.arrays import Bools, Floats
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.simulate.engine.outcome import Outcome, Use
 from omfs_daemon.simulate.engine.scenario import owners
@@ -16,7 +17,6 @@ from omfs_daemon.simulate.results import plot_style
 from omfs_daemon.simulate.results.gantt import gantt, preemptions_of
 from omfs_daemon.simulate.results.measure import per_job
 from omfs_daemon.simulate.results.timeline import held_units, means, steps
-from omfs_daemon.simulate.workload.workload import Bools, Floats
 
 # Accounts take turns quickly: fewer bins are calmer.
 _BINS, _ACCOUNT_BINS = 400, 150
@@ -50,6 +50,7 @@ def utilisation(outcome: Outcome) -> Figure:
         "work": (chosen == Use.WORK, plot_style.BLUE),
         "work that was lost": (chosen == Use.LOST, plot_style.PURPLE),
         "preempting and resuming": (preempting, plot_style.ORANGE),
+        "periodic checkpoints": (chosen == Use.CHECKPOINT, plot_style.GREEN),
     }
     there = {label: layer for label, layer in layers.items() if layer[0].any()}
     unit = _time_axis(axes, outcome, edges)
@@ -67,9 +68,13 @@ def slowdowns(outcome: Outcome) -> Figure:
     """Cumulative distribution of the slowdown, for regular and for urgent jobs."""
     figure = plot_style.figure(7.0)
     axes = figure.add_subplot()
-    done, urgent = ~np.isnan(outcome.finish), outcome.workload.urgent
+    done, urgent, realtime = ~np.isnan(outcome.finish), outcome.workload.urgent, outcome.workload.realtime
     slowdown = per_job(outcome)[2]
-    for label, mask, color in (("regular", ~urgent, plot_style.BLUE), ("urgent", urgent, plot_style.RED)):
+    for label, mask, color in (
+        ("regular", ~urgent & ~realtime, plot_style.BLUE),
+        ("urgent", urgent, plot_style.RED),
+        ("real-time", realtime, plot_style.ORANGE),
+    ):
         values = slowdown[done & mask]
         if len(values):
             # As many quantiles as there are jobs, up to a thousand: enough for the eye.

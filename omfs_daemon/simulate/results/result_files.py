@@ -16,8 +16,11 @@ import numpy as np
 import polars as pl
 
 from omfs_daemon.errors import ConfigError
+from omfs_daemon.policy.rules.slowdown_laws import CATEGORIES
 from omfs_daemon.simulate.engine.outcome import Outcome, Use
-from omfs_daemon.simulate.results.measure import per_job
+from omfs_daemon.simulate.results.measure import per_job, seconds_by_use
+from omfs_daemon.simulate.results.prediction_figures import estimates_of, has_predictions
+from omfs_daemon.simulate.results.realtime_figures import outcome_categories
 from omfs_daemon.simulate.results.timeline import held_units, unit_cpus
 
 
@@ -47,6 +50,10 @@ def jobs_table(outcome: Outcome) -> pl.DataFrame:
     execution_time  seconds of run time that it needed, without the cost of preemptions
     waiting_time    up to the first start; turnaround_time also counts all waiting after preemptions
     stretch         turnaround_time / execution_time, of at least 1 s
+    estimate        seconds that it was predicted to run when it came; only where run times were predicted
+
+    With real-time jobs, also which they are, and of each job its category, seconds of work that were lost, and seconds
+    in which checkpoints were written.
     """
     workload = outcome.workload
     wait, response, stretch, _ = per_job(outcome)
@@ -66,7 +73,21 @@ def jobs_table(outcome: Outcome) -> pl.DataFrame:
         "preemptions": outcome.preemptions,
         "account": np.array(workload.accounts, dtype=np.str_)[workload.account],
     }
+    if workload.realtime.any():
+        columns |= _realtime_columns(outcome)
+    if has_predictions(outcome):
+        columns["estimate"] = estimates_of(outcome)
     return pl.DataFrame(columns, nan_to_null=True)
+
+
+def _realtime_columns(outcome: Outcome) -> dict[str, np.ndarray]:
+    workload, seconds = outcome.workload, seconds_by_use(outcome)
+    return {
+        "realtime": workload.realtime.astype(np.int64),
+        "category": np.array(CATEGORIES)[outcome_categories(outcome)],
+        "lost_seconds": seconds[:, Use.LOST],
+        "checkpoint_seconds": seconds[:, Use.CHECKPOINT] + seconds[:, Use.PREEMPTION],
+    }
 
 
 def segments_table(outcome: Outcome) -> pl.DataFrame:

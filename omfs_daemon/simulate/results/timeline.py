@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats
 from omfs_daemon.simulate.engine.machine_units import units
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.scenario import Machine
-from omfs_daemon.simulate.workload.workload import Floats
 
 
 class Steps(NamedTuple):
@@ -37,7 +37,10 @@ def means(held: Steps, edges: Floats) -> Floats:
 
 
 def held_units(outcome: Outcome) -> Floats:
-    """What each job holds while it is on the machine: CPUs, or whole nodes. Whole numbers, so that sums are exact."""
+    """What each job holds while it is on the machine: CPUs, those of its place, or whole nodes. Whole numbers, so that
+    sums are exact."""
+    if outcome.held is not None:
+        return outcome.held.astype(np.float64)
     return units(outcome.workload.cpus, outcome.machine).astype(np.float64)
 
 

@@ -24,7 +24,15 @@ from omfs_daemon.slurm.commands.job_rows import JobRows, new_secret
 from omfs_daemon.slurm.commands.known_jobs import KnownJobs
 from omfs_daemon.slurm.commands.refusals import parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput, Runner, failure, run_command
-from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRefusal, SlurmSettings, WaitingFilter
+from omfs_daemon.slurm.gateway import (
+    AccountRow,
+    EndedJob,
+    LicenseRow,
+    Licenses,
+    OrderRefusal,
+    SlurmSettings,
+    WaitingFilter,
+)
 from omfs_daemon.slurm.releases import SlurmRelease
 
 _CHUNK = 100  # refs in one command
@@ -40,6 +48,9 @@ _TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
 
 # squeue's states, except "pending", in which a job has not ended.
 _BEGUN = "configuring,running,suspended,completing,stopped,signaling,stage_out,resizing,special_exit"
+
+
+_ENDED = "boot_fail,cancelled,completed,deadline,failed,node_fail,out_of_memory,preempted,timeout"
 
 
 class CommandGateway:
@@ -69,9 +80,10 @@ class CommandGateway:
         return self._settings
 
     def jobs(self) -> list[Job]:
+        release = self._known_release()
         with ThreadPoolExecutor(1) as aside:  # in parallel: urgent jobs may be waiting for the answer
             asked = aside.submit(self._excluded)
-            rows = self._job_rows.read(self._print(self._job_rows), self._known_release())
+            rows = self._job_rows.read(self._print(self._job_rows), release)
             excluded = asked.result()
         unseen = [row for row in rows if row.job_id not in excluded and row.job_id not in self._known]
         new = [row for row in unseen if parse.row_state(row) is JobState.PENDING]
@@ -121,6 +133,15 @@ class CommandGateway:
         excluded = self._excluded(f"--jobs={job_id}").get(job_id, "")
         spread = self._details.allocations(mine, memory_counts, forget=False)
         return parse.job(mine[0], excluded, memory_counts, spread.get(job_id, ()))
+
+    def ended_jobs(self) -> list[EndedJob]:
+        rows, memory_counts = self._rows(f"--states={_ENDED}"), self._memory_counts()
+        return [EndedJob(parse.job(row, "", memory_counts, ()), row.state) for row in rows]
+
+    def expected_starts(self, job_ids: Sequence[int] = ()) -> dict[int, float]:
+        waiting = [row for row in self.rows(job_ids) if parse.row_state(row) is JobState.PENDING]
+        found = {int(row.job_id): parse.expected_start(row) for row in waiting}
+        return {job_id: start for job_id, start in found.items() if start is not None}
 
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
         return self._details.units([job.id for job in jobs])

@@ -141,6 +141,8 @@ def _partition(fields: dict[str, str]) -> Partition:
             deny_qos=frozenset(values.names(fields.get("DenyQos", ""))),
             allow_groups=_allowed(fields.get("AllowGroups", "ALL")),
             qos=values.text(fields.get("QoS", "")),
+            is_default=fields.get("Default", "NO") == "YES",
+            default_time=values.duration(values.text(fields.get("DefaultTime", "")) or "UNLIMITED"),
         )
     except KeyError as error:
         raise ParseError(f"scontrol show partition {fields.get('PartitionName')}: no {error}") from None

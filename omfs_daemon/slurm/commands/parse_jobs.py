@@ -300,6 +300,14 @@ def _start(row: JobRow, state: JobState) -> float | None:
     return values.epoch(row.start) if has_started else None
 
 
+def expected_start(row: JobRow) -> float | None:
+    """When Slurm expects a waiting job to start; None if it says nothing that can be read."""
+    try:
+        return values.epoch(row.start)
+    except ParseError:
+        return None
+
+
 def _hold(row: JobRow) -> Hold:
     """A pending job with priority 0 is held; the reason, which may be a list, shows who may release it."""
     if values.whole(row.priority) != 0:

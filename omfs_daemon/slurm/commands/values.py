@@ -12,7 +12,8 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 from omfs_daemon.cluster.job_refs import task_ids_of
 from omfs_daemon.errors import ParseError
 
-_NOTHING = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "none", "Unknown"})
+NOTHING = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "none", "Unknown"})
+"""What Slurm prints where there is nothing."""
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 # The policy counts in 64 bits, so a number that does not fit is none.
 _DIGITS = 18
@@ -37,7 +38,7 @@ _MOST_GRES = 2**31 - 1
 
 def text(value: str) -> str:
     """A value, "" where Slurm prints that there is none."""
-    return "" if value in _NOTHING else value
+    return "" if value in NOTHING else value
 
 
 def whole(value: str) -> int:
@@ -59,7 +60,7 @@ def count(value: str) -> int:
 
 def epoch(value: str) -> float | None:
     """A time printed with SLURM_TIME_FORMAT=%s; None where there is none yet."""
-    return None if value in _NOTHING else float(whole(value))
+    return None if value in NOTHING else float(whole(value))
 
 
 @lru_cache(maxsize=_TIMES_KEPT)
@@ -82,7 +83,7 @@ def memory(value: str, unit: str = "M") -> int:
 @lru_cache(maxsize=_NODES_KEPT)
 def node_names(value: str) -> tuple[str, ...]:
     """``n[1-2],m7`` as names in order."""
-    if value in _NOTHING:
+    if value in NOTHING:
         return ()
     if not _NODE_LIST.fullmatch(value):
         raise ParseError(f"not a list of nodes: {value[:80]!r}")
@@ -102,7 +103,7 @@ def node_set(value: str) -> frozenset[str]:
 
 def tasks(value: str) -> tuple[int, ...]:
     """An array's task ids, ``1,3,5-9%2`` or ``0-8:4``; none for a job that is not of an array."""
-    if value in _NOTHING:
+    if value in NOTHING:
         return ()
     try:
         return tuple(sorted(task_ids_of(value)))
@@ -118,7 +119,7 @@ def array_throttle(value: str) -> int:
 
 def tres(value: str) -> dict[str, str]:
     """``cpu=8,mem=4000M,node=2`` by name."""
-    return dict(entry.partition("=")[::2] for entry in value.split(",") if entry and value not in _NOTHING)
+    return dict(entry.partition("=")[::2] for entry in value.split(",") if entry and value not in NOTHING)
 
 
 def gres(value: str, times: int = 1) -> dict[str, int]:
@@ -127,7 +128,7 @@ def gres(value: str, times: int = 1) -> dict[str, int]:
     ``times``: of each so many. Slurm takes empty entries (``gpu:1,``) and shows them.
     """
     counts: dict[str, int] = {}
-    if value in _NOTHING:
+    if value in NOTHING:
         return counts
     for entry in _IN_PARENTHESES.sub("", value).split(","):
         named = _GRES_PREFIX.sub("", entry)
@@ -146,7 +147,7 @@ def license_counts(value: str) -> tuple[tuple[str, int], ...]:
     Counts are parsed as Slurm does: else a user could hold node licenses that we do not see.
     """
     counts: dict[str, int] = {}
-    if value in _NOTHING:
+    if value in NOTHING:
         return ()
     for entry in re.split("[,;]", value):
         match = _LICENSE.fullmatch(entry)
@@ -183,7 +184,7 @@ def pairs(counts: dict[str, int]) -> tuple[tuple[str, int], ...]:
 
 def names(value: str, separator: str = ",") -> Iterable[str]:
     """The parts of a list, none for "(null)"."""
-    return () if value in _NOTHING else value.split(separator)
+    return () if value in NOTHING else value.split(separator)
 
 
 def _gres_entry(entry: str) -> tuple[str, str, int]:

@@ -19,7 +19,7 @@ from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway, are_nodes, comment_text
 from omfs_daemon.slurm.commands.parse_jobs import JobRow
-from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRefusal, SlurmSettings
+from omfs_daemon.slurm.gateway import AccountRow, EndedJob, LicenseRow, Licenses, OrderRefusal, SlurmSettings
 from omfs_daemon.slurm.pyslurm import rows as pyslurm_rows
 from omfs_daemon.slurm.pyslurm.pyslurm_child import PySlurmJob
 from omfs_daemon.slurm.pyslurm.pyslurm_process import PySlurmProcess
@@ -93,6 +93,12 @@ class PySlurmGateway:
 
     def find(self, job: int | str) -> Job | None:
         return self._commands.find(job)
+
+    def ended_jobs(self) -> list[EndedJob]:
+        return self._commands.ended_jobs()
+
+    def expected_starts(self, job_ids: Sequence[int] = ()) -> dict[int, float]:
+        return self._commands.expected_starts(job_ids)
 
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
         return self._commands.units(jobs)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum, auto
-from math import inf
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from omfs_daemon.cluster.job_refs import task_ids_of
@@ -16,11 +13,12 @@ from omfs_daemon.cluster.units import Unit, Units
 from omfs_daemon.errors import GatewayError, GatewayTimeout
 from omfs_daemon.protocol.exit_codes import REQUEUE_EXIT_HOLD
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, Licenses, OrderRefusal, SlurmSettings
+from omfs_daemon.slurm.gateway import AccountRow, EndedJob, LicenseRow, Licenses, OrderRefusal, SlurmSettings
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_job_submit import REFUSED, is_release_refused, is_update_refused, stored_text
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record
 from omfs_daemon.testing.fake_slurm.fake_licenses import sorted_licenses
+from omfs_daemon.testing.fake_slurm.faults import Fault, Faults
 
 Answer = TypeVar("Answer")
 Order = Callable[[Record], str | None]
@@ -41,63 +39,6 @@ SIGNALS = frozenset(
 )
 
 
-class Fault(Enum):
-    """What goes wrong in a call."""
-
-    DEAD = auto()
-    """The controller is gone: GatewayError, nothing done."""
-    HANG = auto()
-    """No answer: ``Faults.wait`` is called, then GatewayTimeout; nothing done."""
-    LATE = auto()
-    """The order takes effect, then as HANG."""
-    STALE = auto()
-    """The last answer from before the fault, again."""
-    IGNORE = auto()
-    """An order is accepted and not carried out."""
-    REFUSE = auto()
-    """An order is refused for every reference."""
-
-
-@dataclass(slots=True)
-class _Rule:
-    fault: Fault
-    methods: frozenset[str]
-    left: float
-
-
-@dataclass(slots=True)
-class Faults:
-    """Which calls go wrong, and how; ``wait`` lets a hanging call cost time, for instance by moving the clock."""
-
-    wait: Callable[[], None] = lambda: None
-    _rules: list[_Rule] = field(default_factory=list)
-    _misreported: dict[int, JobState] = field(default_factory=dict)
-
-    def inject(self, fault: Fault, methods: Collection[str] = (), times: float = inf) -> None:
-        """Let the next ``times`` calls of these gateway methods (none named: all) go wrong."""
-        self._rules.append(_Rule(fault, frozenset(methods), times))
-
-    def misreport(self, job_id: int, state: JobState) -> None:
-        """The next query of this job shows another state."""
-        self._misreported[job_id] = state
-
-    def clear(self) -> None:
-        self._rules.clear()
-        self._misreported.clear()
-
-    def of(self, method: str) -> Fault | None:
-        """The fault of this call, which uses it up."""
-        for rule in self._rules:
-            if rule.left > 0 and (not rule.methods or method in rule.methods):
-                rule.left -= 1
-                return rule.fault
-        return None
-
-    def applied_to(self, job: Job) -> Job:
-        state = self._misreported.pop(job.id, None)
-        return job if state is None else replace(job, state=state)
-
-
 class FakeGateway:
     """A :class:`~omfs_daemon.slurm.gateway.Gateway` on a :class:`FakeSlurm`."""
 
@@ -109,6 +50,8 @@ class FakeGateway:
         self._accounts = accounts
         self._settings = settings
         self._last: dict[str, Any] = {}
+        self.expected: dict[int, float] = {}
+        """What ``expected_starts`` answers."""
         self.between: Callable[[], None] = lambda: None
         """Called between the two commands of a release."""
 
@@ -138,6 +81,17 @@ class FakeGateway:
 
     def find(self, job: int | str) -> Job | None:
         return self._ask("find", lambda: self._found(job))
+
+    def ended_jobs(self) -> list[EndedJob]:
+        def ended() -> list[EndedJob]:
+            now, records = self.slurm.now, self.slurm.records.values()
+            gone = [record for record in records if record.state is JobState.ENDED]
+            return [EndedJob(record.view(now), record.history.outcome) for record in gone]
+
+        return self._ask("ended_jobs", ended)
+
+    def expected_starts(self, job_ids: Sequence[int] = ()) -> dict[int, float]:
+        return self._ask("expected_starts", lambda: dict(self.expected))
 
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
         def units_of(job: Job) -> Units:

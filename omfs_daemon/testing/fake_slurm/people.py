@@ -170,9 +170,9 @@ class People:
         return record.state is JobState.PENDING and self._update(record, actor, change, is_guarded=False)
 
     def set_time_limit(self, job_id: int, actor: Actor, seconds: float) -> bool:
-        """Owners may only lower it."""
+        """Of a job that has started, owners may only lower it (tests/end_to_end/test_realtime_users.py)."""
         record = self._record(job_id)
-        if actor is Actor.OWNER and seconds > record.what.time_limit:
+        if actor is Actor.OWNER and record.state is not JobState.PENDING and seconds > record.what.time_limit:
             return False
         return self._update(record, actor, lambda: self._slurm.set_time_limit(record, seconds), is_guarded=False)
 

@@ -58,8 +58,8 @@ class LocalSlurm:
 
     Other users submit too, so ``directory`` must be one that they can enter. ``base_port``: slurmctld's port, the nodes
     use the following ones; None finds free ones. ``files``: more files beside slurm.conf, as text by name
-    (``plugstack.conf``). ``accounting``: with slurmdbd, that knows this. ``limit``: seconds within which it must
-    have started.
+    (``plugstack.conf``). ``accounting``: with slurmdbd, that knows this; with the one of the cluster ``beside``, which
+    has started, so that commands can name both (``--clusters``). ``limit``: seconds within which it must have started.
     Needs root, because jobs run as their owners.
     """
 
@@ -72,6 +72,7 @@ class LocalSlurm:
         gate: SubmitGate | None = None,
         files: Mapping[str, str] | None = None,
         accounting: slurmdbd.Accounting | None = None,
+        beside: LocalSlurm | None = None,
         limit: float = 240.0,
     ) -> None:
         self.directory = directory.resolve()
@@ -82,6 +83,8 @@ class LocalSlurm:
         self._gate = gate
         self._files = dict(files or {})
         self._accounting = accounting
+        self._beside = beside
+        self._socket: Path | None = None
         self._limit = limit
         self._munged: subprocess.Popen[bytes] | None = None
         self._database: subprocess.Popen[bytes] | None = None
@@ -106,7 +109,8 @@ class LocalSlurm:
         own_processes.end_all_in(self.directory)
         try:
             self._make_directories()
-            self._write_configuration(self._munge_socket())
+            self._socket = self._munge_socket() if self._beside is None else self._beside._socket
+            self._write_configuration(self._socket)
             if self._accounting is not None:
                 self._start_accounting(self._accounting)
             self.start_controller()
@@ -133,6 +137,12 @@ class LocalSlurm:
         """Start slurmctld and wait until it answers."""
         self._controller = self._daemon("slurmctld", "-D")
         self.wait_until(self._controller_answers, "an answer of slurmctld")
+
+    def start_slurmdbd(self) -> None:
+        """Start slurmdbd on the database there is, and wait until it answers."""
+        environment = slurmdbd.database_environment(self.directory / "database")
+        self._slurmdbd = self._daemon("slurmdbd", "-D", environment=environment)
+        self.wait_until(lambda: self.command("sacctmgr", "show", "cluster", check=False).code == 0, "slurmdbd")
 
     def kill_slurmdbd(self) -> None:
         """End slurmdbd; slurmctld goes on with what it knows."""
@@ -201,9 +211,10 @@ class LocalSlurm:
             self._base_port = _free_ports(self.shape.nodes + 2)
         shape = self.shape
         if self._accounting is not None:
-            port = self._base_port + shape.nodes + 1
+            port = self._slurmdbd_port
             shape = replace(shape, options=slurmdbd.slurm_conf_options(port, munge_socket) | dict(shape.options))
-            slurmdbd.write_slurmdbd_conf(self.directory, port, self.shape.slurm_user, munge_socket)
+            if self._beside is None:
+                slurmdbd.write_slurmdbd_conf(self.directory, port, self.shape.slurm_user, munge_socket)
         text = slurm_conf(self.directory, shape, self._base_port, munge_socket, lua=self._gate is not None)
         self.conf.write_text(text)
         (self.directory / "gres.conf").write_text(gres_conf(self.directory, self.shape))
@@ -218,8 +229,24 @@ class LocalSlurm:
             shutil.copy(self._gate.plugin, self.directory / "job_submit.lua")
             (self.directory / "omfs_job_submit.conf").write_text(self._gate.lines())
 
+    @property
+    def _slurmdbd_port(self) -> int:
+        owner = self._beside or self
+        if owner._base_port is None:
+            raise LocalSlurmError(f"the cluster in {owner.directory} has not started")
+        return owner._base_port + owner.shape.nodes + 1
+
     def _start_accounting(self, known: slurmdbd.Accounting) -> None:
         """MariaDB and slurmdbd, which knows all accounts before slurmctld asks for them."""
+        if self._beside is None:
+            self._start_database()
+        for qos in known.qos:
+            self.command("sacctmgr", "--immediate", "add", "qos", qos)
+        accounts = self.directory / "accounts"
+        accounts.write_text(known.text(cluster_name(self.directory)))
+        self.command("sacctmgr", "--immediate", "load", str(accounts))
+
+    def _start_database(self) -> None:
         database = self.directory / "database"
         shutil.rmtree(database, ignore_errors=True)
         try:
@@ -227,13 +254,7 @@ class LocalSlurm:
         except subprocess.CalledProcessError as error:
             raise LocalSlurmError(f"MariaDB cannot be set up: {self._log_tail('mariadbd')}") from error
         self.wait_until(slurmdbd.database_socket(database).is_socket, "MariaDB")
-        self._slurmdbd = self._daemon("slurmdbd", "-D", environment=slurmdbd.database_environment(database))
-        self.wait_until(lambda: self.command("sacctmgr", "show", "cluster", check=False).code == 0, "slurmdbd")
-        for qos in known.qos:
-            self.command("sacctmgr", "--immediate", "add", "qos", qos)
-        accounts = self.directory / "accounts"
-        accounts.write_text(known.text(cluster_name(self.directory)))
-        self.command("sacctmgr", "--immediate", "load", str(accounts))
+        self.start_slurmdbd()
 
     def _start_slurmd(self, node: str) -> None:
         self._nodes[node] = self._daemon("slurmd", "-D", "-N", node)

@@ -11,9 +11,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from omfs_daemon.cli.check import all_findings
+from omfs_daemon.cli.check_realtime import check_realtime
 from omfs_daemon.cli.main import app
 from omfs_daemon.cli.omfsd import app as daemon_app
 from omfs_daemon.cluster.accounts import Entitlement
+from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.config.entitlement_text import to_rows
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import Config
@@ -73,6 +75,7 @@ STATUS: StatusView = {
     "set_aside_jobs": [{"job": "17", "user": "eve", "why": HOSTILE}],
     "scope": "partitions main",
     "not_in_scope": 3,
+    "bounds": {"kept": 41, "missed": 2},
     "entitlements_source": "configuration file",
 }
 PLAN: PlanView = {
@@ -97,6 +100,7 @@ WHY: WhyView = {
     "class": "scratch",
     "state": "PENDING",
     "now": "waits until job 9 runs",
+    "realtime": None,
     "methods": [
         {"method": "dmtcp", "preempt_seconds": 3.0, "resume_seconds": 8.0, "lost_seconds": 0.0, "why_not": "x\x1b[31m"}
     ],
@@ -377,6 +381,26 @@ def test_check_covers_slurm_daemon_and_accounts(site: Site) -> None:
     assert found["connection"] is Level.OK
     assert found["accounts"] is Level.OK
     assert found["omfsd"] is Level.WARN  # the stub is paused
+
+
+def test_check_says_what_a_real_time_class_can_promise(site: Site) -> None:
+    nodes, partitions = [Node("n1", 4, 58 * 400_000_000)], [Partition("beam"), Partition("main", max_time=60.0)]
+    gateway = FakeGateway({"KillWait": "30"})
+    gateway.nodes, gateway.partitions = lambda: nodes, lambda: partitions  # type: ignore[attr-defined,method-assign]
+    methods = '[[class]]\nname = "rest"\nmethods = ["requeue", "suspend", "dmtcp"]\n'
+    realtime = "realtime = true\nslowdown_bound = 1.5\nact_at = {narrow-short = 1.1, wide-long = 1.25}\n"
+    site.config.write_text(f'[[class]]\nname = "beamline"\npartition = ["beam"]\n{realtime}{methods}')
+    config = parse_config(site.config.read_text(), "omfs.toml")
+    settings = gateway.settings()
+    (found,) = check_realtime(config, gateway, settings, nodes)
+    assert found.what.startswith(
+        "a bound of 1.5 is safe for time limits from 5 min on: dmtcp may take 59 s, and 25% of the limit are left"
+    )
+    assert found.what.endswith("; jobs without a time limit are never due in beam")
+    config = parse_config(site.config.read_text().replace('"suspend", "dmtcp"', '"suspend"'), "omfs.toml")
+    (found,) = check_realtime(config, gateway, settings, nodes)
+    assert "from 3 min on: requeue may take 30 s" in found.what
+    assert findings_of(site, gateway)["real-time class beamline"] is Level.WARN
 
 
 def test_check_without_slurm_and_without_nodes(site: Site) -> None:

@@ -163,7 +163,7 @@ def test_entitlements_and_quantum_of_a_daemons_configuration(trace: Path, tmp_pa
         (("--swap-out", "2:1"), "--swap-out = '2:1': must be LO:HI in seconds"),
         (("--swap-in", "fast"), "--swap-in = 'fast': must be LO:HI in seconds"),
         (("--swap-in", "0:inf"), "--swap-in = '0:inf': must be LO:HI in seconds"),
-        (("--estimates", "good"), "--estimates = 'good': must be user or exact"),
+        (("--estimates", "good"), "--estimates = 'good': must be one of user, exact, mean"),
         (("--method", "hope"), "--method = 'hope': must be one of never, kill, checkpoint, swap"),
         (("--bound", "0"), "--bound = 0: must be seconds above 0"),
         (("--latency", "-1"), "--latency = -1: must be seconds from 0 to 10,000,000,000"),

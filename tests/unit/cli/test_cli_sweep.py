@@ -120,7 +120,7 @@ def test_a_trace_is_read_once_and_a_value_given_twice_counts_once(
         (("--quantum", "nan"), "--quantum = nan: must be seconds from 0"),
         (("--latency", "0", "--latency", "-1"), "--latency = -1: must be seconds from 0"),
         (("--procs", "4", "--procs", "0"), "a machine of 0 CPUs (--procs)"),
-        (("--estimates", "good"), "--estimates = 'good': must be user or exact"),
+        (("--estimates", "good"), "--estimates = 'good': must be one of user, exact, mean"),
         (("--seed", "9" * 20), "must be 9,007,199,254,740,991 at most"),
         (("--load", "0.5"), "--load is only for --generate"),
         (("--generate", "50"), "either --trace FILE or --generate JOBS is needed, and not both"),

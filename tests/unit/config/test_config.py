@@ -93,6 +93,47 @@ WRONG = [
         "f.toml: class[0]: an urgent class has no methods and no default: urgent jobs are never preempted",
     ),
     (
+        "[[class]]\nname = 'r'\nrealtime = true",
+        "f.toml: class[0]: a real-time class needs partition, qos or account: else every job would be real-time",
+    ),
+    (
+        "[[class]]\nname = 'r'\nqos = ['r']\nrealtime = true\nurgent = true",
+        "f.toml: class[0]: a class is urgent (at once) or real-time (within a bound), not both",
+    ),
+    (
+        "[[class]]\nname = 'r'\nqos = ['r']\nrealtime = true\nact_at = 'soon'",
+        "f.toml: class[0].act_at = 'soon': must be a number of at least 1, or a table by category",
+    ),
+    (
+        "[[class]]\nname = 'r'\nqos = ['r']\nrealtime = true\nact_at = 0.9",
+        "f.toml: class[0].act_at = 0.9: must be a number of at least 1, or a table by category",
+    ),
+    (
+        "[[class]]\nname = 'r'\nqos = ['r']\nrealtime = true\nslowdown_bound = 0.5",
+        "f.toml: class[0].slowdown_bound = 0.5: must be greater than or equal to 1",
+    ),
+    (
+        "[[class]]\nname = 'r'\nqos = ['r']\nrealtime = true\nslowdown_bound = 1.05",
+        "f.toml: class[0]: slowdown_bound = 1.05 must not be below act_at = 1.1 of narrow-short",
+    ),
+    (
+        "[[class]]\nname = 'r'\nqos = ['r']\nrealtime = true\nact_at = {wide-long = 1.3}",
+        "f.toml: class[0]: slowdown_bound = 1.2 must not be below act_at = 1.3 of wide-long",
+    ),
+    (
+        "[[class]]\nname = 'r'\nqos = ['r']\nrealtime = true\nvictim_max_slowdown = {wide = 2.0}",
+        "f.toml: class[0].victim_max_slowdown.wide = 'wide': must be 'narrow-short', 'narrow-long', "
+        "'wide-short' or 'wide-long'",
+    ),
+    (
+        "[[class]]\nname = 'r'\nqos = ['r']\nrealtime = true\ndefault = ['requeue']",
+        "f.toml: class[0]: a real-time class has no methods and no default: real-time jobs are never preempted",
+    ),
+    (
+        "[[class]]\nname = 'r'\nqos = ['r']\nact_at = 1.2",
+        "f.toml: class[0]: act_at is for real-time classes: set realtime = true",
+    ),
+    (
         "[[class]]\nname = 'a'\nmethods = ['suspend']\ndefault = ['requeue']",
         "f.toml: class[0]: default 'requeue' is not among its methods: suspend",
     ),
@@ -271,7 +312,7 @@ def test_config_as_toml_loads_to_the_same() -> None:
     config = parse_config(re.sub(r"(?m)^#(?=\S)", "", sample()), "sample")
     again = parse_config(as_toml(config), "again")
     assert effective(again) == effective(config)
-    assert all(section.methods for section in again.classes if not section.urgent), "what a class allows is shown"
+    assert all(section.methods for section in again.classes if not section.is_first), "what a class allows is shown"
     assert parse_config(as_toml(Config()), "again") == Config()
 
 

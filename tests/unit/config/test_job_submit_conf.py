@@ -36,6 +36,11 @@ name = "scratch"
 partition = ["scratch"]
 methods = ["requeue", "suspend"]
 default = ["requeue"]
+[[class]]
+name = "beamline"
+qos = ["beamline"]
+realtime = true
+slowdown_bound = 1.5
 [[node_license]]
 license = "ve_{node}"
 kind = "devices"
@@ -61,6 +66,7 @@ def test_the_settings_follow_the_configuration() -> None:
         "any_licenses": "ve",
         "class_1": "qos=urgent,alarm;account=weather;urgent=yes",
         "class_2": "partition=scratch;methods=requeue,suspend;default=requeue",
+        "class_3": "qos=beamline;urgent=yes;bound=1.5",
     }
     text = as_text(plugin_settings(Config(), [0]))
     assert text.startswith("# Written by `omfs config job-submit`")

@@ -82,12 +82,18 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield made
 
 
-ARGUMENTS: dict[str, dict[str, object]] = {"why": {"job": "7"}, "change_entitlements": {"change": {}}}
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "why": {"job": "7"},
+    "when": {"jobs": ["7"]},
+    "where": {"words": [["job.sh, line 2", "-n4"]]},
+    "bound_chance": {"job_class": "beamline", "cpus": 4, "limit": 60},
+    "change_entitlements": {"change": {}},
+}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_table_of_roles(place: Place, operation: str) -> None:
-    changes = operation in ("change_entitlements", "pause", "resume", "reload", "shadow")
+    changes = operation in ("change_entitlements", "pause", "resume", "reload", "shadow", "learn", "forget_user")
     assert place.call(operation, **ARGUMENTS.get(operation, {}))["ok"]["op"] == operation
     place.peer = USER
     answer = place.call(operation, **ARGUMENTS.get(operation, {}))
@@ -128,6 +134,9 @@ def test_arguments_arrive_with_their_defaults(place: Place) -> None:
         (b'{"op": "history", "args": {"limit": true}}\n', "limit = True: must be a whole number"),
         (b'{"op": "history", "args": {"since": NaN}}\n', "since = nan: must be seconds"),
         (b'{"op": "change_entitlements", "args": {"change": 1}}\n', "change: must be an object"),
+        (b'{"op": "where", "args": {}}\n', "words: must be a list of at most 1000 words"),
+        (b'{"op": "where", "args": {"words": [["x"]]}}\n', "words: must be a list of at most 1000 words"),
+        (b'{"op": "where", "args": {"words": [["x", 4]]}}\n', "words: must be texts of at most"),
         (b"x" * (LONGEST_REQUEST + 10), "request: must be one line of at most"),
     ],
 )

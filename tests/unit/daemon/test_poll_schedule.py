@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import inf
 
 from omfs_daemon.daemon.poll_schedule import BURST, IDLE_SHARE, POLL_AGAIN, QUICK_POLL, PollKind, PollSchedule
 
@@ -19,12 +20,13 @@ class Loop:
         self.now = 0.0
         self.looks: list[tuple[float, PollKind]] = []
         self.under_way = False
+        self.due_at = inf
 
     def run(self, seconds: float, touched: bool = False, changed: bool = False) -> list[tuple[float, PollKind]]:
         """Polls that begin within so many seconds, in all of which something happens in Slurm, or nothing."""
         end, first = self.now + seconds, len(self.looks)
         while True:
-            following = self.poll_schedule.next(POLL, self.under_way, touched, changed, has_urgent=True)
+            following = self.poll_schedule.next(POLL, self.under_way, touched, changed, True, self.due_at)
             begin = max(self.now, following.at)
             if begin > end:
                 self.now = end
@@ -43,6 +45,26 @@ def test_nothing_happens_but_polls() -> None:
     loop = Loop()
     times = [at for at, _ in loop.run(100)]
     assert {round(later - former, 6) for former, later in pairwise(times)} == {POLL + 0.02}
+
+
+def test_a_job_that_becomes_due_is_decided_upon_then_and_once() -> None:
+    loop = Loop()
+    loop.rest()
+    loop.due_at = loop.now + 3.3
+    times = [at for at, _ in loop.run(2 * POLL)]
+    assert loop.due_at in times
+    assert len(times) <= 4, "what is past wakes nobody"
+
+
+def test_a_job_that_becomes_due_while_a_poll_still_goes_on_is_not_forgotten() -> None:
+    """The poll decides before it ends, so what becomes due in between is for the next one, at once."""
+    loop = Loop(full=0.4)
+    loop.rest()
+    began, _ = loop.looks[-1]
+    loop.now = began + 0.4
+    loop.due_at = began + 0.3
+    times = [at for at, _ in loop.run(0.9 * POLL)]
+    assert times == [loop.now - 0.9 * POLL], "once"
 
 
 def test_an_event_is_observed_at_once_and_once_more() -> None:

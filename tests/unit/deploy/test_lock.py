@@ -57,3 +57,11 @@ def test_no_machine_or_index_is_named(name: str) -> None:
 def test_what_is_in_both_has_one_release() -> None:
     first, second = (pinned(name) for name in LOCKS)
     assert not {name for name in first.keys() & second.keys() if first[name] != second[name]}
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_no_extra_is_part_of_the_packages(name: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {Requirement(line).name for lines in project["optional-dependencies"].values() for line in lines}
+    assert {"numba", "ortools", "polars"} <= extras
+    assert not {"numba", "ortools", "polars"} & pinned(name).keys()

@@ -13,7 +13,8 @@ from typer.main import get_command
 from deploy.manual import roff
 from deploy.manual.pages import all_pages
 from omfs_daemon.cli.main import COMMANDS, app
-from omfs_daemon.config.schema import ClassSection, Config
+from omfs_daemon.config.class_section import ClassSection
+from omfs_daemon.config.schema import Config
 from omfs_daemon.omfs_run.arguments import make_parser
 from tests.support.waiting import LIMIT
 

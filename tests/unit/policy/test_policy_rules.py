@@ -12,6 +12,7 @@ from omfs_daemon.cluster.jobs import Hold
 from omfs_daemon.config.build import UNMATCHED
 from omfs_daemon.policy.arrays.features import satisfies
 from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Preemptibility, Rules, classify
+from omfs_daemon.policy.rules.job_kinds import JobKinds
 from omfs_daemon.policy.rules.queue_order import BAND_STEP, Band, band_of, nice_in, own_nice, own_priority, queue_order
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from tests.support.policy_builders import NOW, held, request, running, waiting
@@ -111,3 +112,14 @@ def test_many_features_are_read_in_one_pass() -> None:
     begun = time.process_time()
     assert satisfies("&".join(["a"] * 100_000), frozenset("a"))
     assert time.process_time() - begun < 5, "seconds of the processor; minutes where it is quadratic"
+
+
+def test_a_tool_for_one_node_does_not_count_for_a_job_of_several() -> None:
+    offered = JobClassRule("all", methods=("requeue", "dmtcp", "criu", "application"))
+    by = Rules(methods=BUILT_IN_TRAITS, unmatched=REGULAR, classes=(offered,))
+    comment = "omfs:method=dmtcp,criu,application"
+    assert classify(by, waiting(1, comment=comment)).methods == ("dmtcp", "criu", "application")
+    assert classify(by, waiting(1, comment=comment, request=request(2, nodes=2))).methods == ("application",)
+    kinds, ready = JobKinds(by), "omfs:method=dmtcp omfs:run=0:ready:method=dmtcp"
+    assert not kinds.of(running(1, cpus=2, comment=ready)).non_preemptible
+    assert kinds.of(running(2, cpus=2, comment=ready, on=("n0", "n1"))).non_preemptible, "it left their number open"

@@ -8,10 +8,18 @@ import pytest
 
 from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest, JobState
 from omfs_daemon.cluster.snapshot import PreemptedJob, Snapshot
+from omfs_daemon.preemption.effects import Chain
 from omfs_daemon.preemption.observation import Observation
-from omfs_daemon.preemption.restart import SAVED_WITHIN, after_restart, odd_jobs, of_other_boots
+from omfs_daemon.preemption.restart import (
+    NODES_STOP_WITHIN,
+    SAVED_WITHIN,
+    after_restart,
+    odd_jobs,
+    of_other_boots,
+    unsaved_orders,
+)
 from omfs_daemon.preemption.state import JobPreempted, OrdersSaved, State, TransitionsOrdered, UnsavedOrder, Verb
-from omfs_daemon.slurm.orders import RequeueEndedJobs, RequeueJobs, ResumeJobs, SuspendJobs
+from omfs_daemon.slurm.orders import RequeueEndedJobs, RequeueJobs, SuspendJobs
 
 RUNNING = Job(7, "7", "alice", 1000, "bio", JobState.RUNNING, JobRequest(1), 0.0, start=50.0, priority=1)
 NOW = 100.0
@@ -22,7 +30,7 @@ def observed(*jobs: Job, ended: Job | None = None) -> Observation:
     return Observation(Snapshot(NOW, {job.id: job for job in jobs}, {}, {}), ended=found)
 
 
-def ordered(verb: Verb, boot: str = "before", at: float = NOW - 1, is_wanted: bool = True) -> State:
+def ordered(verb: Verb, boot: str = "before", at: float = NOW - NODES_STOP_WITHIN, is_wanted: bool = True) -> State:
     preempted = {"7": PreemptedJob(NOW, verb, "9")} if is_wanted else {}
     return State(unsaved={"7": UnsavedOrder(verb, 7, 50.0, boot, at)}, preempted=preempted)
 
@@ -61,18 +69,34 @@ def test_orders_wait_until_the_nodes_have_registered(verb: Verb, is_wanted: bool
 
 def test_a_suspended_job_that_is_shown_running_is_suspended_again_or_set_going() -> None:
     assert again(ordered(Verb.SUSPEND), observed(RUNNING)) == [SuspendJobs(("7",))]
-    unwanted = ordered(Verb.SUSPEND, is_wanted=False)
-    assert again(unwanted, observed(RUNNING)) == [SuspendJobs(("7",)), ResumeJobs(("7",))]
+    assert is_to_be_resumed(ordered(Verb.SUSPEND, is_wanted=False))
+
+
+def is_to_be_resumed(state: State) -> bool:
+    """It is suspended in this cycle, and may be resumed in the next one."""
+    effects, observation = after_restart(state, observed(RUNNING), "after", NOW)
+    job = observation.job("7")
+    suspended = [action for chain in effects.chains for action in chain.transitions] == [SuspendJobs(("7",))]
+    returns = JobPreempted("7", NOW, "suspend", "") in effects.records or "7" in state.preempted
+    return suspended and returns and job is not None and job.state is JobState.COMPLETING
+
+
+@pytest.mark.parametrize("verb", [Verb.SUSPEND, Verb.RESUME])
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_job_is_not_ordered_about_while_its_nodes_may_still_suspend_it(verb: Verb, is_wanted: bool) -> None:
+    """slurmd lets the orders for a job wait side by side, and carries them out in any order."""
+    state = ordered(verb, at=NOW - 1, is_wanted=is_wanted)
+    effects, observation = after_restart(state, observed(RUNNING), "after", NOW)
+    assert (effects.chains, effects.records) == ([], [])
+    job = observation.job("7")
+    assert job is not None and job.state is JobState.COMPLETING
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_a_resumed_job_that_is_shown_running_is_set_going_again(is_wanted: bool) -> None:
     """Its suspension may be forgotten as well, or its nodes may never have been told to resume it."""
     state = ordered(Verb.RESUME, is_wanted=is_wanted)
-    assert again(state, observed(RUNNING)) == [SuspendJobs(("7",)), ResumeJobs(("7",))]
-    _, observation = after_restart(state, observed(RUNNING), "after", NOW)
-    job = observation.job("7")
-    assert job is not None and job.runs
+    assert is_to_be_resumed(state)
     assert odd_jobs(state, observed(RUNNING), NOW) == frozenset(), "most resumed jobs look so"
     assert odd_jobs(state, observed(RUNNING), NOW + SAVED_WITHIN) == {("7", True)}, "and are asked about once"
 
@@ -143,3 +167,15 @@ def test_a_job_that_was_odd_before_is_odd_again_when_its_order_is_about_to_be_fo
 def test_only_orders_that_another_slurmctld_has_taken_are_looked_up() -> None:
     assert of_other_boots(ordered(Verb.REQUEUE), "before") == {}
     assert of_other_boots(ordered(Verb.REQUEUE), "after") == {"7": 7}
+
+
+@pytest.mark.parametrize("verb", Verb)
+def test_a_repetition_may_be_lost_too(verb: Verb) -> None:
+    """slurmctld has just started, and may not answer: what it had forgotten is kept until the effect is observed."""
+    state = ordered(verb, is_wanted=False)
+    effects, seen = after_restart(state, observed(RUNNING), "after", NOW)
+    assert effects.chains
+    assert unsaved_orders(effects.chains, seen, "after", NOW, state.unsaved) == []
+    first = UnsavedOrder(Verb.SUSPEND, 7, 50.0, "after", NOW)
+    suspend = [Chain(transitions=(SuspendJobs(("7",)),))]
+    assert unsaved_orders(suspend, seen, "after", NOW, {}) == [TransitionsOrdered({"7": first})]

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omfs_daemon.accounting.read_report import Malformed
 from omfs_daemon.errors import ConfigError, GatewayError, ParseError
 from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.simulate.workload import sacct
 from omfs_daemon.simulate.workload.load_trace import load_trace
-from omfs_daemon.simulate.workload.read_report import Malformed, ReadOptions
+from omfs_daemon.simulate.workload.read_options import ReadOptions
 from omfs_daemon.simulate.workload.workload import PreemptMode, Workload
 
 # Slurm 22.05.8 with slurmdbd: a comment with a newline, an urgent job that was canceled, one that never ran, a

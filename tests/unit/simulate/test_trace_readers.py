@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omfs_daemon.accounting import bounds
+from omfs_daemon.accounting.read_report import Malformed
+from omfs_daemon.accounting.trace_files import trace
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.workload import bounds, table
+from omfs_daemon.simulate.workload import table
 from omfs_daemon.simulate.workload.load_trace import load_trace
-from omfs_daemon.simulate.workload.read_report import Malformed, ReadOptions
-from omfs_daemon.simulate.workload.trace_files import trace
+from omfs_daemon.simulate.workload.read_options import ReadOptions
 from omfs_daemon.simulate.workload.workload import COLUMNS, PreemptMode, Workload, workload
 from tests.support.traces import DIRECTORY, needs_traces
 

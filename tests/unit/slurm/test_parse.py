@@ -528,11 +528,13 @@ class TestNodes:
 def test_partitions() -> None:
     text = (
         "PartitionName=main AllowGroups=ALL Nodes=n[1-2] PriorityTier=1 OverSubscribe=NO State=UP\n"
-        "PartitionName=none AllowGroups=ALL Nodes=(null) PriorityTier=7 OverSubscribe=EXCLUSIVE State=DRAIN\n"
+        "PartitionName=none AllowGroups=ALL Nodes=(null) PriorityTier=7 OverSubscribe=EXCLUSIVE State=DRAIN "
+        "DefaultTime=00:30:00 MaxTime=UNLIMITED\n"
     )
     main, none = parse_cluster.parse_partitions(text)
     assert (main.nodes, main.up, main.exclusive, main.priority_tier) == ({"n1", "n2"}, True, False, 1)
     assert (none.nodes, none.up, none.exclusive, none.priority_tier) == (set(), True, True, 7)
+    assert (main.default_time, none.default_time) == (inf, 1800.0)
     assert parse_cluster.parse_partitions("No partitions in the system\n") == []
 
 

@@ -102,6 +102,7 @@ def test_closed_partition_and_one_without_limits() -> None:
     main, _, _, closed = gateway.partitions()
     assert (closed.up, closed.state, closed.deny_accounts, closed.allow_qos) == (False, "INACTIVE", {"bio"}, {"normal"})
     assert closed.max_memory_per_cpu == 500 * MB
+    assert (main.default_time, closed.default_time) == (inf, inf)
     assert (main.max_time, main.max_nodes, main.allow_accounts, main.qos) == (inf, 0, None, "")
 
 

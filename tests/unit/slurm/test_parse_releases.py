@@ -278,7 +278,7 @@ def test_the_cluster(release: str) -> None:
     assert settings.values["SelectTypeParameters"] == "CR_CORE_MEMORY"
     everywhere = frozenset({"n1", "n2", "n3", "n4"})
     assert partitions == [
-        Partition("main", everywhere),
+        Partition("main", everywhere, is_default=True),
         Partition("urgent", everywhere),
         Partition("small", frozenset({"n3", "n4"}), priority_tier=7),
         Partition("whole", frozenset({"n3", "n4"}), exclusive=True),

@@ -129,3 +129,17 @@ def test_devices_that_slurm_grants(gres: str, node_licenses: list[NodeLicense], 
     nodes = [Node("n1", 4, 1, gres=((gres, 2),))]
     (found,) = preemption_check.grants({}, node_licenses, nodes, {"ve_swap": {"devices"}, "suspend": ()})
     assert found.level is level and word in found.what
+
+
+def test_methods_that_were_never_tried_in_cgroups_are_named() -> None:
+    values = {"ProctrackType": "proctrack/cgroup", "TaskPlugin": "task/affinity,task/cgroup", "CgroupPlugin": "(null)"}
+    (found,) = preemption_check.cgroups(values, ["dmtcp", "criu"], ["pageout"])
+    assert found.level is Level.WARN
+    assert found.what == (
+        "ProctrackType=proctrack/cgroup and TaskPlugin=task/affinity,task/cgroup: untested with criu, dmtcp, pageout"
+    )
+    (found,) = preemption_check.cgroups({**values, "CgroupPlugin": "cgroup/v1"}, ["criu"], ["pageout"])
+    assert found.what.endswith("untested with pageout")
+    assert preemption_check.cgroups({**values, "CgroupPlugin": "cgroup/v1"}, ["dmtcp", "criu"], []) == []
+    assert preemption_check.cgroups({"ProctrackType": "proctrack/linuxproc"}, ["dmtcp"], ["pageout"]) == []
+    assert preemption_check.cgroups(values, [], []) == []

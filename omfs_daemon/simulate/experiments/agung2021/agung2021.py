@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats
+from omfs_daemon.accounting.trace_files import trace
 from omfs_daemon.simulate.engine.conventions import Conventions, replayed_run_times
 from omfs_daemon.simulate.engine.preemption_costs import CostModel, Link, Spread
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
@@ -34,10 +36,9 @@ from omfs_daemon.simulate.results.result_files import prepare
 from omfs_daemon.simulate.results.result_rows import Figures, ResultRow, figures, write_rows
 from omfs_daemon.simulate.run_cases import Progress, SlurmArray, SweepCase, compile_for, run_all
 from omfs_daemon.simulate.workload.load_trace import load_trace
-from omfs_daemon.simulate.workload.read_report import ReadOptions
-from omfs_daemon.simulate.workload.trace_files import trace
+from omfs_daemon.simulate.workload.read_options import ReadOptions
 from omfs_daemon.simulate.workload.urgent_jobs import published, with_urgent
-from omfs_daemon.simulate.workload.workload import Floats, Workload
+from omfs_daemon.simulate.workload.workload import Workload
 
 # How many of the widest jobs are left out, one at a time.
 _LEFT_OUT = 40

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.policy.rules.laws import HOUR
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.results.timeline import held_units, means, steps
 from omfs_daemon.simulate.workload.urgent_jobs import SIZES, urgent_workload
-from omfs_daemon.simulate.workload.workload import Floats, Workload
+from omfs_daemon.simulate.workload.workload import Workload
 
 _HOURS_OF_MONTH = 30 * 24
 _FIRST_ID = 1_000_000

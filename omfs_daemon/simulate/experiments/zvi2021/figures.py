@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.policy.rules.laws import HOUR
 from omfs_daemon.simulate.engine.outcome import Outcome, Use
@@ -17,7 +18,6 @@ from omfs_daemon.simulate.experiments.zvi2021.own_share import OwnShare, own_sha
 from omfs_daemon.simulate.results.measure import Measures, cpu_seconds, measure
 from omfs_daemon.simulate.results.result_rows import ResultRow, figures
 from omfs_daemon.simulate.results.timeline import unit_cpus
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Bools, Floats, Ints
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.results.timeline import held_units
-from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints
 
 
 class OwnShare(NamedTuple):

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Bools, Floats
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.simulate.engine.conventions import Conventions, replayed_run_times
 from omfs_daemon.simulate.engine.scenario import Machine, owners
 from omfs_daemon.simulate.workload.generate import Model, generated, offered_load
 from omfs_daemon.simulate.workload.load_trace import load_trace
-from omfs_daemon.simulate.workload.read_report import ReadOptions
-from omfs_daemon.simulate.workload.workload import Bools, Floats, PreemptMode, Workload
+from omfs_daemon.simulate.workload.read_options import ReadOptions
+from omfs_daemon.simulate.workload.workload import PreemptMode, Workload
 
 LOAD = 0.95
 JOBS = 6000

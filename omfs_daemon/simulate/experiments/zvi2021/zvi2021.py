@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from omfs_daemon.accounting.trace_files import VARIABLE, trace
 from omfs_daemon.simulate.experiments.experiment_setup import ExperimentSetup
 from omfs_daemon.simulate.experiments.zvi2021.figures import AccountResultRow, Sharing, SharingRow, sharing
 from omfs_daemon.simulate.experiments.zvi2021.workloads import (
@@ -32,7 +33,6 @@ from omfs_daemon.simulate.experiments.zvi2021.zvi2021_cases import (
 from omfs_daemon.simulate.results.result_files import prepare
 from omfs_daemon.simulate.results.result_rows import write_rows
 from omfs_daemon.simulate.run_cases import Progress, SlurmArray, SweepCase, compile_for, run_all
-from omfs_daemon.simulate.workload.trace_files import VARIABLE, trace
 
 SEEDS = 8
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Ints
 from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.kernels.omfs.kernel_state import Groups
-from omfs_daemon.simulate.workload.workload import Ints
 
 NO_JOB = np.iinfo(np.int64).max
 

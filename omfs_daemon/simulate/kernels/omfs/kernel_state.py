@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Bools, Floats, Ints
 from omfs_daemon.simulate.kernels.compiling import Records, part
-from omfs_daemon.simulate.workload.workload import Bools, Floats, Ints
+from omfs_daemon.simulate.kernels.run_history import RunHistory
 
 UNSUBMITTED, QUEUED, RUNNING, VICTIM, FREED, PREEMPTED, PREEMPTOR, DONE = range(8)
 """``state``: VICTIM: it is being preempted and still holds its CPUs; FREED: it no longer holds them, but its preemptor
@@ -41,7 +42,8 @@ anything was decided; whether the rest is to be decided again."""
 
 
 JOB = np.dtype(
-    [(name, np.float64) for name in ("submit", "run", "estimate", "preemption", "resume", "queueing", "size")]
+    [(name, np.float64) for name in ("submit", "run", "estimate", "predicted")]
+    + [(name, np.float64) for name in ("preemption", "resume", "queueing", "size")]
     + [(name, np.float64) for name in ("done", "since", "runs_since", "works_from", "start", "finish", "signal")]
     + [(name, np.int64) for name in ("cpus", "leaf", "group", "held_group")]
     + [(name, np.int64) for name in ("state", "turn", "preemptions", "last_preemption", "started_in", "spared")]
@@ -54,6 +56,7 @@ JOB = np.dtype(
 )
 """A job. What is known of it from the start is named as in ``Jobs``, ``SimulatedCosts`` and ``OmfsCase``; besides:
 
+predicted          seconds that it is predicted to run, where that is learned
 group, held_group  the one in which it waits; where it waits once it is held
 done, works_from   seconds of work that are kept; since when it computes, inf: it does not
 since, runs_since  its start as Slurm shows it (a swapped job keeps it); its last start
@@ -112,7 +115,7 @@ class KernelState(NamedTuple):
     what the pass has promised; ``room`` when the pass began; regular jobs ``waiting_at`` it; the least CPUs for which
     the pass searched victims ``in_vain`` (for regular and for urgent jobs). ``queued`` and ``preempted``: the trees of
     waiting and of preempted jobs. ``candidates``: the jobs that the pass may preempt, which of them are mature, and
-    which are gone. ``area``: bytes of swap area that are free."""
+    which are gone. ``area``: bytes of swap area that are free. ``history``: what run times are predicted from."""
 
     used: Ints
     non_preemptible: Ints
@@ -128,6 +131,7 @@ class KernelState(NamedTuple):
     gone: Bools
     tally: Ints
     area: Floats
+    history: RunHistory
 
 
 class Notes(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.kernels.omfs.kernel_state import (
@@ -19,7 +20,8 @@ from omfs_daemon.simulate.kernels.omfs.kernel_state import (
     Tree,
     path_of,
 )
-from omfs_daemon.simulate.workload.workload import Floats, Ints
+from omfs_daemon.simulate.kernels.run_history import NOT_LEARNED
+from omfs_daemon.simulate.kernels.running import expected_remaining
 
 
 @part
@@ -178,7 +180,10 @@ def _by_remaining(jobs: Records, s: KernelState, size: int, now: float) -> Ints:
     for place in range(size):
         job = s.candidates[place]
         worked = jobs[job].done + max(0.0, now - jobs[job].works_from)
-        remaining[place] = max(0.0, jobs[job].estimate - worked)
+        if s.history.rule == NOT_LEARNED:
+            remaining[place] = max(0.0, jobs[job].estimate - worked)
+        else:
+            remaining[place] = expected_remaining(jobs[job].predicted, worked, s.history.limit[job])
     return np.argsort(-remaining, kind="mergesort")
 
 

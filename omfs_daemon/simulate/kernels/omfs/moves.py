@@ -6,6 +6,7 @@ from heapq import heappush
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Ints
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.simulate.engine.outcome import Use
 from omfs_daemon.simulate.kernels.compiling import Records, part
@@ -35,7 +36,7 @@ from omfs_daemon.simulate.kernels.omfs.kernel_state import (
     Tree,
     path_of,
 )
-from omfs_daemon.simulate.workload.workload import Ints
+from omfs_daemon.simulate.kernels.run_history import NOT_LEARNED, learn_run, predicted
 
 END, STEP, RESUMED, MATURES = range(4)
 """Events, in the order in which they are processed: a job ends; a preemption reaches its next step; a resumed job
@@ -55,6 +56,8 @@ def arrive(jobs: Records, tree: Tree, groups: Groups, s: KernelState, job: int) 
     """It joins the queue; a non-preemptible job counts at once if it fits, else is held (policy/admission_holds.py)."""
     leaf = jobs[job].leaf
     jobs[job].state = QUEUED
+    if s.history.rule != NOT_LEARNED:
+        jobs[job].predicted = predicted(s.history, job)
     s.tally[QUEUED_COUNT] += 1
     if jobs[job].urgent:
         s.tally[URGENT_COUNT] += 1
@@ -146,6 +149,7 @@ def end_job(jobs: Records, tree: Tree, s: KernelState, notes: Notes, job: int, n
         laws.add_cpus(s.non_preemptible, path_of(tree, jobs[job].leaf), -cpus)
     jobs[job].state = DONE
     jobs[job].finish = now
+    learn_run(s.history, job, jobs[job].run)
     jobs[job].turn += 1
     _remove_by_start(jobs, s, job)
     note_segment(notes, job, jobs[job].runs_since, jobs[job].works_from, RESUME)

@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.simulate.engine.preemption_delay import preemption_seconds
 from omfs_daemon.simulate.kernels.compiling import Records, kernel, part
 from omfs_daemon.simulate.kernels.omfs.kernel_state import IN_VAIN, VICTIM, Groups, KernelState, Notes, Terms, Tree
@@ -21,7 +22,6 @@ from omfs_daemon.simulate.kernels.omfs.moves import (
     start_preemptors,
 )
 from omfs_daemon.simulate.kernels.omfs.scheduling_pass import decide
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 SegmentArrays = tuple[Ints, Floats, Floats, Ints]
 Preemptions = tuple[Floats, Ints, Ints]

@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Ints
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.kernels.omfs.job_queue import first_of_at_most
@@ -39,7 +40,6 @@ from omfs_daemon.simulate.kernels.omfs.kernel_state import (
 )
 from omfs_daemon.simulate.kernels.omfs.kernel_victims import choose_places, fill_candidates
 from omfs_daemon.simulate.kernels.omfs.moves import begin, decide_preemption, leave_queue
-from omfs_daemon.simulate.workload.workload import Ints
 
 ANY = np.iinfo(np.int64).max
 NO_GROUP = -1

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.simulate.kernels.compiling import part
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 WORK, LOST, PREEMPTION, RESUME = 0, 1, 2, 3
 """``outcome.Use``, as plain integers for compiled code."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.simulate.kernels.compiling import Records, part
 from omfs_daemon.simulate.kernels.reservations import (
     Reservations,
@@ -15,10 +16,10 @@ from omfs_daemon.simulate.kernels.reservations import (
     reserve_first,
     take,
 )
-from omfs_daemon.simulate.kernels.running import Ends, corrected, first_end, no_ends, pop_end, push_end
+from omfs_daemon.simulate.kernels.run_history import RunHistory, learn_run
+from omfs_daemon.simulate.kernels.running import Ends, first_end, no_ends, pop_end, push_end, put_off_within
 from omfs_daemon.simulate.kernels.ujfb.allocation_log import RESUME, WORK, Log, log_segment
 from omfs_daemon.simulate.kernels.ujfb.unit_owners import NOBODY, Units, end_loans, new_units, occupy, vacate
-from omfs_daemon.simulate.workload.workload import Floats, Ints
 
 UNSEEN, WAITING, RUNNING, PREEMPTING, PREEMPTED, DONE = 0, 1, 2, 3, 4, 5
 
@@ -26,7 +27,7 @@ UNSEEN, WAITING, RUNNING, PREEMPTING, PREEMPTED, DONE = 0, 1, 2, 3, 4, 5
 JOB = np.dtype(
     [(name, np.float64) for name in ("submit", "run", "estimate", "preemption", "resume", "queueing", "size")]
     + [(name, np.float64) for name in ("since", "computing", "done", "left", "planned", "until", "ends", "gone")]
-    + [(name, np.float64) for name in ("start", "finish")]
+    + [(name, np.float64) for name in ("start", "finish", "predicted", "turn")]
     + [(name, np.int64) for name in ("cpus", "state", "preemptions", "place")]
     + [(name, np.bool_) for name in ("urgent", "preemptible", "keeps", "pinned")]
 )
@@ -37,6 +38,8 @@ done, left        seconds of work that are safe, and that are still expected to 
 planned, until    when it should be done by its estimate, and until when its own units are reserved
 ends, gone        when it will be done if it is not preempted; when it has freed its CPUs
 place             its place among those that may be preempted
+predicted         seconds that it is predicted to run, where that is learned
+turn              of those that may be preempted whoever has the greatest is preempted first
 """
 
 
@@ -48,6 +51,7 @@ class RunningMachine(NamedTuple):
     victims   the running jobs that may be preempted
     swapped_out  swapped-out jobs
     urgent_queue  the urgent jobs that wait
+    history   what run times are predicted from
     size      how many are in victims, swapped_out, urgent_queue; and CPUs of all victims
     swapped   bytes in the swap area (one entry), of ``area``
     latency   seconds before any preemption begins
@@ -64,6 +68,7 @@ class RunningMachine(NamedTuple):
     urgent_queue: Ints
     size: Ints
     swapped: Floats
+    history: RunHistory
     area: float
     latency: float
 
@@ -72,7 +77,7 @@ VICTIMS, SWAPPED_OUT, URGENT_QUEUE, CPUS = 0, 1, 2, 3
 
 
 @part
-def new_machine(jobs: Records, capacity: int, area: float, latency: float) -> RunningMachine:
+def new_machine(jobs: Records, capacity: int, area: float, latency: float, history: RunHistory) -> RunningMachine:
     """Nobody has come yet."""
     count = len(jobs)
     reservations = new_reservations(capacity, count)
@@ -93,6 +98,7 @@ def new_machine(jobs: Records, capacity: int, area: float, latency: float) -> Ru
         np.empty(count, np.int64),
         np.zeros(4, np.int64),
         np.zeros(1),
+        history,
         area,
         latency,
     )
@@ -110,6 +116,7 @@ def end_done_jobs(machine: RunningMachine, log: Log, now: float) -> None:
             continue
         log_segments(machine, log, job, now, WORK)
         record.state, record.finish = DONE, now
+        learn_run(machine.history, job, record.run)
         remove_victim(machine, job)
         end_loans(machine.units, job)
         give_back(machine.reservations, now, record.until, vacate(machine.units, job))
@@ -148,7 +155,7 @@ def correct_running(machine: RunningMachine, now: float) -> None:
         record = machine.jobs[job]
         if record.state != RUNNING or record.until != time or record.ends <= now:
             continue
-        until = corrected(record.planned, 0.0, now)
+        until = expected_end(machine, job, now)
         take(machine.reservations, time, until, machine.units.of[job].owned, now)
         record.until = until
         push_end(machine.overdue, until, job)
@@ -156,6 +163,14 @@ def correct_running(machine: RunningMachine, now: float) -> None:
         while unit != NOBODY:
             keep_until(machine, machine.units.all[unit].home, until, now)
             unit = machine.units.all[unit].next_borrowed
+
+
+@part
+def expected_end(machine: RunningMachine, job: int, now: float) -> float:
+    """When a running job is expected to be done; at its limit at the latest where run times are learned."""
+    record = machine.jobs[job]
+    latest = record.computing + (machine.history.limit[job] - record.done)
+    return put_off_within(record.planned, latest, now)
 
 
 # -- starts ----------------------------------------------------------------------------------------------
@@ -167,6 +182,7 @@ def start_job(machine: RunningMachine, job: int, now: float) -> None:
         record.start = now
     if machine.reservations.entries[job].expected == 0.0:
         record.state, record.finish = DONE, now  # of no length, it holds nothing for any time
+        learn_run(machine.history, job, record.run)
         return
     occupy(machine.units, job, record.cpus)
     resume = record.resume if record.preemptions else 0.0

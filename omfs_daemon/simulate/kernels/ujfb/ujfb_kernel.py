@@ -7,6 +7,7 @@ import numpy as np
 from omfs_daemon.simulate.kernels.compiling import Records, kernel, part
 from omfs_daemon.simulate.kernels.profile import advance, change, earliest, free_at
 from omfs_daemon.simulate.kernels.reservations import compress, next_due, next_start, reserve
+from omfs_daemon.simulate.kernels.run_history import NOT_LEARNED, RunHistory, predicted
 from omfs_daemon.simulate.kernels.running import first_end
 from omfs_daemon.simulate.kernels.ujfb.allocation_log import Log, new_log, with_room
 from omfs_daemon.simulate.kernels.ujfb.running_machine import (
@@ -27,15 +28,19 @@ from omfs_daemon.simulate.kernels.waiting import WaitingQueue, dequeue, empty_qu
 
 
 @kernel
-def ujfb_kernel(jobs: Records, capacity: int, area: float, latency: float, by_slowdown: bool, easy: bool) -> Log:
+def ujfb_kernel(
+    jobs: Records, capacity: int, area: float, latency: float, by_slowdown: bool, easy: bool, history: RunHistory,
+    for_victims_only: bool,
+) -> Log:  # fmt: skip
     """Start, finish (nan for jobs wider than the machine) and preemptions are written to ``jobs``, records of ``JOB``;
     returns what held CPUs when.
 
     by_slowdown  the urgent queue is in order of the slowdown reached so far, instead of as they came
     easy         of the regular jobs only the first one has a reservation, instead of every one (the paper's)
+    for_victims_only  what is learned orders victims, and estimates stay as they are given
     """
     count = len(jobs)
-    machine = new_machine(jobs, capacity, area, latency)
+    machine = new_machine(jobs, capacity, area, latency, history)
     log = new_log(count + 16)
     queue, head = empty_queue(count if easy else 0), NOBODY
     arrived = 0
@@ -58,6 +63,11 @@ def ujfb_kernel(jobs: Records, capacity: int, area: float, latency: float, by_sl
         correct_running(machine, now)
         newcomer = arrived
         while arrived < count and jobs[arrived].submit <= now:
+            if history.rule != NOT_LEARNED:
+                jobs[arrived].predicted = predicted(history, arrived)
+                if not for_victims_only:
+                    jobs[arrived].estimate = jobs[arrived].predicted
+                    machine.reservations.entries[arrived].expected = jobs[arrived].predicted
             if jobs[arrived].urgent and jobs[arrived].cpus <= capacity:
                 jobs[arrived].state = WAITING
                 machine.urgent_queue[machine.size[URGENT_QUEUE]] = arrived

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Ints
 from omfs_daemon.simulate.kernels.compiling import Records, part
-from omfs_daemon.simulate.workload.workload import Ints
 
 NOBODY = -1
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from omfs_daemon.accounting.arrays import Ints
 from omfs_daemon.simulate.engine.preemption_delay import preemption_seconds
 from omfs_daemon.simulate.kernels.compiling import part
 from omfs_daemon.simulate.kernels.reservations import give_back, reserve_first, take, withdraw
-from omfs_daemon.simulate.kernels.running import corrected, push_end
+from omfs_daemon.simulate.kernels.run_history import NOT_LEARNED
+from omfs_daemon.simulate.kernels.running import expected_remaining, push_end
 from omfs_daemon.simulate.kernels.ujfb.allocation_log import LOST, PREEMPTION, WORK, Log, log_segment
 from omfs_daemon.simulate.kernels.ujfb.running_machine import (
     CPUS,
@@ -22,6 +24,7 @@ from omfs_daemon.simulate.kernels.ujfb.running_machine import (
     URGENT_QUEUE,
     VICTIMS,
     RunningMachine,
+    expected_end,
     keep_until,
     log_segments,
     remove_victim,
@@ -30,7 +33,6 @@ from omfs_daemon.simulate.kernels.ujfb.running_machine import (
     start_job,
 )
 from omfs_daemon.simulate.kernels.ujfb.unit_owners import NOBODY, hand_over, lend, occupy
-from omfs_daemon.simulate.workload.workload import Ints
 
 
 @part
@@ -96,7 +98,7 @@ def _make_room(machine: RunningMachine, log: Log, job: int, now: float) -> bool:
         return False
     if record.estimate == 0.0:
         missing = 0  # nobody is preempted for a job of no length
-    victims = _victims(machine, missing)
+    victims = _victims(machine, missing, now)
     if missing > 0 and len(victims) == 0:
         return False
     if machine.reservations.entries[job].reserved < np.inf:
@@ -133,9 +135,11 @@ def _make_room(machine: RunningMachine, log: Log, job: int, now: float) -> bool:
 
 
 @part
-def _victims(machine: RunningMachine, missing: int) -> Ints:
+def _victims(machine: RunningMachine, missing: int, now: float) -> Ints:
     """Longest remaining first (section IV-B), then who started last; nobody who is not needed; none if all are not
     enough, or the swap area is too small."""
+    if missing > 0:
+        _set_turns(machine, now)
     chosen, count, rest = machine.victims[: machine.size[VICTIMS]].copy(), 0, machine.size[VICTIMS]
     area = machine.area - machine.swapped[0]
     while missing > 0 and count < rest:
@@ -165,11 +169,23 @@ def _victims(machine: RunningMachine, missing: int) -> Ints:
 
 
 @part
+def _set_turns(machine: RunningMachine, now: float) -> None:
+    """By when each job should be done, or by how long it is predicted to run still."""
+    for job in machine.victims[: machine.size[VICTIMS]]:
+        record = machine.jobs[job]
+        if machine.history.rule == NOT_LEARNED:
+            record.turn = record.until
+            continue
+        worked = record.done + max(0.0, now - record.computing)
+        record.turn = expected_remaining(record.predicted, worked, machine.history.limit[job])
+
+
+@part
 def _goes_before(machine: RunningMachine, job: int, other: int) -> bool:
     """Whether the one is preempted rather than the other."""
     record = machine.jobs[job]
-    if record.until != machine.jobs[other].until:
-        return bool(record.until > machine.jobs[other].until)
+    if record.turn != machine.jobs[other].turn:
+        return bool(record.turn > machine.jobs[other].turn)
     if record.since != machine.jobs[other].since:
         return bool(record.since > machine.jobs[other].since)
     return job > other
@@ -204,8 +220,9 @@ def _preempt(machine: RunningMachine, log: Log, victims: Ints, now: float) -> fl
         log_segment(log, job, signal, gone, PREEMPTION)
         record.preemptions += 1
         record.gone = gone
+        # Before what this stay computed is added: the end is that of a job which has done so much when the stay begins.
+        until = record.until if record.until > signal else expected_end(machine, job, signal)
         record.done = record.done + computed if record.keeps else 0.0
-        until = record.until if record.until > signal else corrected(record.planned, 0.0, signal)
         kept = until - max(signal, record.computing)
         record.left = kept if record.keeps else record.estimate
         if record.pinned:
