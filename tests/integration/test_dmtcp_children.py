@@ -40,7 +40,19 @@ def test_a_timer_fires_as_often_as_without_a_checkpoint(host: Path, what: str, e
 
 
 def test_an_ended_child_is_there_until_it_is_waited_for(host: Path) -> None:
-    """And the program goes on only when all its processes are back."""
     shown = subprocess.run([host, "child"], check=True, timeout=LIMIT, capture_output=True, text=True)
     there = "setpgid 0, group its own, kill 0 0, wait ended 7"
     assert shown.stdout.strip() == f"{there}, gone -1 -1 -1"
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("late", "setpgid 0"),  # the kernel no longer has it, because a checkpoint came in between
+        ("exec", "before -1, then 0"),  # the child has done it itself
+        ("never", "before -1, then -1"),
+    ],
+)
+def test_a_parent_gives_its_child_a_group(host: Path, what: str, expected: str) -> None:
+    shown = subprocess.run([host, what], check=True, timeout=LIMIT, capture_output=True, text=True)
+    assert shown.stdout.strip() == expected

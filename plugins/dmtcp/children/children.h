@@ -92,6 +92,10 @@ void omfs_wait_in_child(void);
 void omfs_fork_in_child(void);
 void omfs_fork_waits_for_all(void);
 
+/* gone.c */
+void omfs_note_restart(void);
+void omfs_gone_in_child(void);
+
 /* signals.c */
 void omfs_find_dmtcp(void);
 int omfs_is_dmtcp(const void *caller);

@@ -72,6 +72,7 @@ static void on_event(int event, union event_data *data)
 		omfs_have_no_ended();
 		omfs_wait_in_child();
 		omfs_fork_in_child();
+		omfs_gone_in_child();
 		omfs_show_reaper_in_child();
 		break;
 	case PRE_EXEC:
@@ -91,6 +92,7 @@ static void on_event(int event, union event_data *data)
 	case RESTART:
 		omfs_stay_held();
 		omfs_fork_waits_for_all();
+		omfs_note_restart();
 		omfs_show_restarted();
 		omfs_send_signals();
 		break;

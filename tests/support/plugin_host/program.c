@@ -4,6 +4,9 @@
  *     program process   a SIGALRM that waits for the process
  *     program alarm     what DMTCP's own alarm() does to a timer of an hour
  *     program child     a child that has ended, and what its parent may do to it then
+ *     program late      a child that has ended, and a checkpoint while its parent gives it a group
+ *     program exec      a child that the kernel takes for another program since the restart, and sets its own group
+ *     program never     one that does not
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -57,15 +60,74 @@ static void *checkpoint(void *what)
 	return NULL;
 }
 
-static int show_child(void)
+/* Waits until a child has ended, and leaves it there. */
+static void await_end(pid_t child)
 {
 	siginfo_t info;
+
+	syscall(SYS_waitid, P_PID, child, &info, WEXITED | WNOWAIT, NULL);
+}
+
+static int show_late(void)
+{
+	pid_t child = fork();
+
+	if (!child)
+		_exit(0);
+	await_end(child);
+	printf("setpgid %d\n", setpgid(child, 0));
+	return 0;
+}
+
+static int show_exec(const char *own, const char *what)
+{
+	int told[2], until_told[2];
+	char byte;
+	pid_t child;
+
+	if (pipe(told) || pipe(until_told))
+		return 2;
+	child = fork();
+	if (!child) {
+		dup2(told[1], 1);
+		dup2(until_told[0], 0);
+		execl(own, own, what, "child", NULL);
+		_exit(127);
+	}
+	if (read(told[0], &byte, 1) != 1)
+		return 2;
+	printf("before %d, ", setpgid(child, 0));
+	call_hook(PRECHECKPOINT);
+	call_hook(RESTART);
+	if (write(until_told[1], "", 1) != 1)
+		return 2;
+	printf("then %d\n", setpgid(child, 0));
+	kill(child, SIGKILL);
+	return 0;
+}
+
+/* The child of show_exec(). */
+static int sets_group(const char *what)
+{
+	char byte;
+
+	if (write(1, "", 1) != 1 || read(0, &byte, 1) != 1)
+		return 2;
+	usleep(50000);
+	if (!strcmp(what, "exec"))
+		setpgid(0, 0);
+	pause();
+	return 0;
+}
+
+static int show_child(void)
+{
 	pid_t child = fork();
 	int status = 0;
 
 	if (!child)
 		_exit(7);
-	syscall(SYS_waitid, P_PID, child, &info, WEXITED | WNOWAIT, NULL);
+	await_end(child);
 	call_hook(PRECHECKPOINT);
 	call_hook(RESTART);
 	printf("setpgid %d, ", setpgid(child, 0));
@@ -84,11 +146,17 @@ int main(int count_of, char **given)
 	pthread_t thread;
 	sigset_t all, before;
 
+	if (count_of == 3)
+		return sets_group(given[1]);
 	if (count_of != 2)
 		return 2;
 	dmtcp_initialize_plugin();
 	if (!strcmp(given[1], "child"))
 		return show_child();
+	if (!strcmp(given[1], "late"))
+		return show_late();
+	if (!strcmp(given[1], "exec") || !strcmp(given[1], "never"))
+		return show_exec(given[0], given[1]);
 	sigaction(SIGALRM, &action, NULL);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -234,19 +234,24 @@ def test_open_mpis_directory_must_be_ours_alone(tmp_path: Path) -> None:
         dmtcp_environment.mpi_session(variables)
 
 
-def test_processes_are_found_by_descent_group_and_mark() -> None:
-    environment = dict(os.environ, DMTCP_TMPDIR="/no/such/place")
+def test_processes_are_found_by_descent_group_directory_and_open_files(tmp_path: Path) -> None:
+    environment = dict(os.environ, DMTCP_TMPDIR=str(tmp_path))
     root = subprocess.Popen(["sh", "-c", "setsid sleep 3600 & sleep 3600"], env=environment, preexec_fn=os.setpgrp)
     orphan = subprocess.Popen(["sh", "-c", "setsid sleep 3601 & exit"], env=environment)
+    (tmp_path / "shared").touch()
+    with (tmp_path / "shared").open("w") as shared:
+        restored = subprocess.Popen(["sh", "-c", "setsid sleep 3602 & exit"], stdout=shared)
     orphan.wait()
+    restored.wait()
+    (tmp_path / "shared").unlink()  # DMTCP deletes it
+    place = str(tmp_path)
     try:
-        mark = b"DMTCP_TMPDIR=/no/such/place"
-        wait_until(lambda: len(dmtcp_processes.belonging(root.pid, [], mark)) >= 3, "the shell to have its children")
+        wait_until(lambda: len(dmtcp_processes.belonging(root.pid, [], place)) >= 5, "the shell to have its children")
     finally:
 
         def find() -> set[dmtcp_processes.DmtcpProcess]:
             root.poll()
-            return dmtcp_processes.belonging(root.pid, [], mark)
+            return dmtcp_processes.belonging(root.pid, [], place)
 
         assert dmtcp_processes.kill_until_gone(find, lambda seconds: None, 10000)
     # The shell, or first the child that it waits for: then it ends as that did.
@@ -256,7 +261,7 @@ def test_processes_are_found_by_descent_group_and_mark() -> None:
 def test_a_reused_pid_is_not_taken_for_the_process_that_had_it() -> None:
     me = dmtcp_processes.all_processes_now()[os.getppid()]
     other = me._replace(start=me.start + 1)
-    assert dmtcp_processes.belonging(-1, [other], b"NO=MARK") == set()
+    assert dmtcp_processes.belonging(-1, [other], "/no/such/place") == set()
 
 
 # --- the stand-in

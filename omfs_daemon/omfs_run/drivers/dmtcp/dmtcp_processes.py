@@ -1,8 +1,9 @@
 """Find and kill all processes of a program under DMTCP, by pid and never by name.
 
 A process belongs to it if it descends from the one we started, is in its process group, is listed by the coordinator,
-or was started with our mark in its environment. All four are needed: the coordinator and orphans have init as parent,
-programs make groups of their own, and a restarted process shows no environment.
+was started with our DMTCP_TMPDIR in its environment, or has a file open in there. All five are needed: the coordinator
+and orphans have init as parent, programs make groups of their own, a restarted process shows no environment, and the
+child of one is listed by nobody if it was forked when the checkpoint began: DMTCP does not end it with the others.
 """
 
 import contextlib
@@ -37,13 +38,19 @@ def all_processes_now(proc: str = "/proc") -> Dict[int, DmtcpProcess]:
     return found
 
 
-def belonging(root: int, known: Iterable[DmtcpProcess], mark: bytes) -> Set[DmtcpProcess]:
-    """The processes of the program started as ``root`` in group ``root``; ``known``: found before or listed."""
+def belonging(root: int, known: Iterable[DmtcpProcess], temporary: str) -> Set[DmtcpProcess]:
+    """The processes of the program started as ``root`` in group ``root``.
+
+    ``known``: found before or listed; ``temporary``: its DMTCP_TMPDIR.
+    """
+    mark, inside = b"DMTCP_TMPDIR=" + os.fsencode(temporary), temporary + "/"
     alive = all_processes_now()
     mine = {process for process in known if alive.get(process.pid, process).start == process.start}
     mine = {process for process in mine if process.pid in alive}
     mine |= {
-        process for process in alive.values() if root in (process.pid, process.group) or _marked(process.pid, mark)
+        process
+        for process in alive.values()
+        if root in (process.pid, process.group) or _marked(process.pid, mark) or _has_open(process.pid, inside)
     }
     mine = {process for process in mine if process.pid != os.getpid()}
     while True:
@@ -60,6 +67,19 @@ def _marked(pid: int, mark: bytes) -> bool:
             return mark in file.read(1 << 20).split(b"\0")
     except OSError:
         return False
+
+
+def _has_open(pid: int, inside: str) -> bool:
+    directory = "/proc/{}/fd".format(pid)
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return False
+    for name in names:
+        with contextlib.suppress(OSError):
+            if os.readlink(os.path.join(directory, name)).startswith(inside):
+                return True
+    return False
 
 
 def processes_of(pids: Iterable[int]) -> List[DmtcpProcess]:

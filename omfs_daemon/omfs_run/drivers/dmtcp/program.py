@@ -243,4 +243,4 @@ class DmtcpProgram(Program):
 
     def _find(self) -> Set[processes.DmtcpProcess]:
         self.exit_code()  # reaps the program itself
-        return processes.belonging(self.pid, self._known, self.scratch.mark)
+        return processes.belonging(self.pid, self._known, self.scratch.temporary)

@@ -15,7 +15,7 @@ from omfs_daemon.omfs_run.drivers.driver import CannotStart
 
 
 class ScratchDirectory:
-    """The files of a start, the mark of its processes, and its environment."""
+    """The files of a start, and its environment."""
 
     def __init__(self, run: str, environment: Mapping[str, str], plug_in: Optional[str] = None) -> None:
         """``run``: the scratch directory of the run, in which this start gets a directory; CannotStart.
@@ -30,7 +30,6 @@ class ScratchDirectory:
         self.port_file = os.path.join(self.path, "dmtcp-port")
         self.link = os.path.join(self.path, "dmtcp-images")
         self.temporary = os.path.join(self.path, "dmtcp-tmp")
-        self.mark = b"DMTCP_TMPDIR=" + os.fsencode(self.temporary)
         self.mpi_session = ""
         self._aside = 0
         self.environment: Dict[str, str] = environments.dmtcp_environment(
