@@ -20,6 +20,7 @@ RECORD_SCHEMA: Mapping[str, type[pl.DataType]] = {
     **{"submit": pl.Float64, "eligible": pl.Float64, "start": pl.Float64, "end": pl.Float64, "run": pl.Float64},
     **{"cpus": pl.Int64, "limit": pl.Float64, "state": pl.String, "code": pl.String, "reason": pl.String},
     **{"cpu_seconds": pl.Float64, "memory_used": pl.Float64, "memory_asked": pl.Float64},
+    **{"gpus": pl.Int64, "gpu_use": pl.Int64},
     **{"is_last": pl.Boolean, "first_submit": pl.Float64, "first_eligible": pl.Float64, "first_start": pl.Float64},
 }
 """Columns and their kinds.
@@ -35,6 +36,8 @@ state              COMPLETED, FAILED, CANCELLED, TIMEOUT, ... as Slurm names the
 code               exit code or what the source has beside it
 cpu_seconds        that its processes used; null: unknown
 memory_used, _asked  bytes, the greatest of the whole job; null: unknown
+gpus               that it had; null: unknown
+gpu_use            the greatest use of them that was measured, in percent; null: it was not measured
 is_last            whether it is the last run of its job; the ``first_`` columns are of the job's first run
 """
 

@@ -79,6 +79,7 @@ def _as_records(raw: pl.DataFrame, zone: tzinfo | None) -> pl.DataFrame:
             "cpu_seconds": written_durations(raw["TotalCPU"]) if "TotalCPU" in raw.columns else None,
             "memory_used": written_sizes(raw["MaxRSS"]) if "MaxRSS" in raw.columns else None,
             "memory_asked": _memory(raw["ReqTRES"]) if "ReqTRES" in raw.columns else None,
+            "gpus": _gpus(raw["AllocTRES"]) if "AllocTRES" in raw.columns else None,
         },
         raw,
     )
@@ -110,6 +111,17 @@ def written_durations(texts: pl.Series) -> pl.Series:
 def _memory(tres: pl.Series) -> pl.Series:
     """Bytes of ``cpu=4,mem=2G,node=1``."""
     return written_sizes(tres.str.extract(r"(?:^|,)mem=([^,]*)"))
+
+
+def _gpus(tres: pl.Series) -> pl.Series:
+    """3 of ``gres/gpu=3,gres/gpu:a100=3``; where a site counts GPUs by type only, all types together."""
+    total = digits(tres.str.extract(r"(?:^|,)gres/gpu=([0-9]+)"), bounds.CPUS)
+    typed = total.is_null() & tres.str.contains("gres/gpu:", literal=True).fill_null(False)
+    if not typed.any():
+        return total
+    by_type = tres.filter(typed).str.extract_all(r"gres/gpu:[^,=]+=[0-9]{1,8}")
+    sums = by_type.list.eval(pl.element().str.extract(r"=([0-9]+)$").cast(pl.Int64)).list.sum()
+    return total.scatter(typed.arg_true(), sums)
 
 
 def written_sizes(texts: pl.Series) -> pl.Series:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -141,10 +142,10 @@ class _Holes(NamedTuple):
 
 def _span(option: str, text: str) -> float:
     """Seconds of ``1h``."""
-    if not text[-1:].isalpha():
-        raise ConfigError(f"{option} = {text!r}: must be such as 30m, 6h, or 2d")
     big = 1e9
-    return big - seconds_since_epoch(text, big, option)
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?[smhd]", text):
+        return big - seconds_since_epoch(text, big, option)
+    raise ConfigError(f"{option} = {text!r}: must be such as 30m, 6h, or 2d")
 
 
 def _answer(
@@ -165,10 +166,11 @@ def _answer(
     if out is not None:
         # Both are for this only, and load slowly.
         from omfs_daemon.reports.report_page import write_report_pages
-        from omfs_daemon.reports.report_plots import draw_report
+        from omfs_daemon.reports.report_plots import draw_report, period_words
 
         values = report_files.write_report(out, made, groups, holes, top, whole)
-        page = write_report_pages(out, values, draw_report(out, made, holes))
+        plots = draw_report(out, made, holes)
+        page = write_report_pages(out, values, plots, period_words(made))
     if as_json:
         if out is None:
             values = report_files.json_value(report_values(made, groups, holes, top, whole))

@@ -14,7 +14,7 @@ from omfs_daemon.reports.log_report import LogReport
 END_COLUMNS = ("state", "code", "jobs", "core_hours", "share")
 EFFICIENCY_COLUMNS = (
     *("group", "value", "jobs", "limit_used_median", "timeouts", "under_10_percent"),
-    *("cpu_efficiency", "memory_efficiency"),
+    *("cpu_efficiency", "memory_efficiency", "gpu_hours", "unused_gpu_hours"),
 )
 
 LOST_COLUMNS = ("group", "value", "jobs", "core_hours", "share")
@@ -57,6 +57,8 @@ def efficiency_rows(report: LogReport, groups: tuple[str, ...]) -> Iterator[tupl
     under_10_percent   jobs that used less of their limit
     cpu_efficiency     seconds that processes computed over core seconds held, of all jobs together
     memory_efficiency  the greatest use over what was asked for, likewise
+    gpu_hours          that jobs had GPUs; empty: none had any
+    unused_gpu_hours   of them those of jobs whose steps never used one, as often as Slurm looked; empty: it never did
     """
     ran = report.jobs.filter(pl.col("start").is_not_null() & pl.col("run").is_not_null())
     share = pl.col("run") / pl.col("limit")
@@ -64,6 +66,7 @@ def efficiency_rows(report: LogReport, groups: tuple[str, ...]) -> Iterator[tupl
     known_memory = pl.col("memory_used").is_not_null() & pl.col("memory_asked").is_not_null()
     held = (pl.col("cpus") * pl.col("run")).filter(known_cpu).sum()
     asked = pl.col("memory_asked").filter(known_memory).sum()
+    gpu_hours = pl.col("gpus") * pl.col("run") / 3600.0
     figures = (
         pl.len().alias("jobs"),
         share.filter(pl.col("limit") > 0).median().alias("limit_used"),
@@ -71,5 +74,9 @@ def efficiency_rows(report: LogReport, groups: tuple[str, ...]) -> Iterator[tupl
         ((share < _LITTLE) & (pl.col("limit") > 0)).sum().alias("little"),
         pl.when(held > 0).then(pl.col("cpu_seconds").sum() / held).alias("cpu"),
         pl.when(asked > 0).then(pl.col("memory_used").filter(known_memory).sum() / asked).alias("memory"),
+        pl.when((pl.col("gpus") > 0).any()).then(gpu_hours.sum()).alias("gpu_hours"),
+        pl.when(((pl.col("gpus") > 0) & pl.col("gpu_use").is_not_null()).any())
+        .then(gpu_hours.filter(pl.col("gpu_use") == 0).sum())
+        .alias("unused"),
     )
     yield from figures_by_group(report, ran, groups, figures)

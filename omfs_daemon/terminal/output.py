@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omfs_daemon.cluster.durations import span as span
 from omfs_daemon.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,17 +73,6 @@ def when(time: float | None) -> str:
     if time is None:
         return "never"
     return datetime.fromtimestamp(time).astimezone().isoformat(sep=" ", timespec="seconds")
-
-
-def span(seconds: float) -> str:
-    """``0.4 s``, ``90 s``, ``12 min``, ``3.5 h``, ``2.1 d``."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"
 
 
 def speed_text(seconds: float, rate: float | None) -> str:

@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("a day of accounting")]
 
-SHAPE = Shape(nodes=2, cpus=4)
+SHAPE = Shape(nodes=2, cpus=4, gres="gpu:1", options={"AccountingStorageTRES": "gres/gpu"})
 CORES = 8
 
 
@@ -46,7 +46,7 @@ def day(slurm: LocalSlurm) -> int:
     jobs["first"] = submit("sleep 1", "--account=physics", "--ntasks=2")
     jobs["second"] = submit("sleep 1", "--account=physics", f"--dependency=afterok:{jobs['first']}", "--ntasks=1")
     jobs["failed"] = submit("exit 3", "--account=bio", "--ntasks=1")
-    jobs["canceled"] = submit("sleep 600", "--account=bio", "--ntasks=1")
+    jobs["canceled"] = submit("sleep 600", "--account=bio", "--ntasks=1", "--gres=gpu:1")
     jobs["never"] = submit("sleep 600", "--account=bio", f"--ntasks={CORES}")
     jobs["held"] = submit("sleep 600", "--account=bio", "--ntasks=1", "--hold")
     jobs["large"] = submit("sleep 1", "--account=physics", f"--ntasks={CORES}")
@@ -105,6 +105,11 @@ def test_a_day_asked_for_and_saved(slurm: LocalSlurm, tmp_path: Path) -> None:
     assert found["summary"]["down_core_hours"] > 0, "a node was drained"
     accounts = {row["value"]: row["jobs"] for row in found["waits"] if row["group"] == "account"}
     assert accounts == {"bio": 7, "physics": 3}
+    held = [int(row[1]) for row in sacct(slurm, "AllocTRES,ElapsedRaw") if "gres/gpu=1" in row[0]]
+    gpus = found["efficiency"][0]
+    assert len(held) == 1, "one job had a GPU"
+    assert gpus["gpu_hours"] * 3600 == pytest.approx(held[0])
+    assert gpus["unused_gpu_hours"] is None, "nothing here measures how GPUs are used"
     chained = summary["waits"]
     assert chained["mean"] > chained["mean_eligible"], "the second of a chain was not eligible at once"
 
@@ -112,7 +117,7 @@ def test_a_day_asked_for_and_saved(slurm: LocalSlurm, tmp_path: Path) -> None:
     names = ",".join(FULL_FIELDS)
     saved.write_text(slurm.command("sacct", "-a", "-X", "-P", "-D", "-S", since, f"--format={names}").stdout)
     again = answered("report", "--log", str(saved), "--procs", str(CORES), "--by", "account", "--large", "4")
-    for key in ("waits", "ends"):
+    for key in ("waits", "ends", "efficiency"):
         assert again[key] == found[key]
     assert again["summary"]["used_core_hours"] == found["summary"]["used_core_hours"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from omfs_daemon.accounting.job_records import record_frame, with_runs
 from omfs_daemon.cli.main import app
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.reports.machine_use import Down, MachineSize, machine_use
+from omfs_daemon.reports.page_parts import html_page, markdown_page
 
 CORES = 10
 JOBS = st.lists(
@@ -239,7 +241,7 @@ def test_files_sum_up(tmp_path: Path) -> None:
     page = (tmp_path / "out" / "index.md").read_text()
     assert f"| {holes[0]['job_id']} | 16 |" in page
     html = (tmp_path / "out" / "index.html").read_text()
-    assert (html.count("<img"), html.count("data:image/png;base64,"), "http" in html) == (4, 4, False)
+    assert (html.count("<img"), html.count("data:image/svg+xml;base64,"), "http" in html) == (4, 4, False)
 
 
 @pytest.mark.parametrize("figure", ["summary", "months", "waits", "idle", "holes", "ends", "efficiency"])
@@ -261,6 +263,7 @@ def test_every_figure_is_shown(tmp_path: Path, figure: str) -> None:
         ),
         (("--timezone", "Mars/Base"), 2, "--timezone = 'Mars/Base': no such zone"),
         (("--large", "120%"), 2, "--large = '120%'"),
+        (("holes", "--waited", "long"), 2, "--waited = 'long': must be such as 30m, 6h, or 2d"),
         (("--by", "color"), 2, "'color' is no group"),
         (("--exclusive",), 2, "--exclusive: --procs and --nodes are needed"),
         (("holes", "--lengths", "guessed"), 2, "--lengths = 'guessed': must be one of limit, real, predicted"),
@@ -293,3 +296,14 @@ def test_no_tag_reaches_the_page(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "<script" not in (tmp_path / "index.html").read_text()
     assert "| &lt;script>a&#124;b&lt;/script> |" in (tmp_path / "index.md").read_text()
+
+
+def test_columns_of_the_page_are_of_numbers_or_of_words() -> None:
+    """A column is set by all that is in it; one without a value is left out."""
+    rows = [("95 % waited at most", "8.7 h", "1,000 jobs", ""), ("utilization", "61.9 %", "cores that were up", "")]
+    page = html_page("<a>", [(("figure", "value", "of", "never"), rows)], Path())
+    assert re.findall(r'<td class="number">(.*?)</td>', page) == ["8.7 h", "61.9 %"]
+    assert page.count('<th class="number">value</th>') == 1
+    assert "never" not in page
+    assert "<title>&lt;a&gt;</title>" in page
+    assert "never" not in markdown_page([(("figure", "value", "of", "never"), rows)])

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from omfs_daemon.accounting.asked_steps import step_use, with_step_use
+from omfs_daemon.accounting.read_log import LogOptions, read_log
 from omfs_daemon.accounting.sacct_rows import FULL_FIELDS
 from omfs_daemon.cli.main import app
+from omfs_daemon.reports.end_figures import EFFICIENCY_COLUMNS, efficiency_rows
+from omfs_daemon.reports.log_report import log_report
+from omfs_daemon.reports.machine_use import MachineSize
 
 BEGIN = 1_700_000_000
 
@@ -92,3 +97,23 @@ def test_as_many_names_and_users_of_what_was_lost_as_asked_for(log: Path, tmp_pa
     assert "| bad |" not in (tmp_path / "out" / "index.md").read_text()
     ten = rows_of(log, "size")["lost"]
     assert [row["value"] for row in ten] == ["=bad()", "bad", "bob"], "ten by default"
+
+
+def test_gpus_held_without_use(tmp_path: Path) -> None:
+    """An hour each: two GPUs of one type, which a step used; three of two types, never used; one nobody measured."""
+    path = tmp_path / "gpus.sacct"
+    lines = [
+        saved(1, AllocTRES="billing=4,cpu=4,gres/gpu:a100=2,gres/gpu=2,mem=8G"),
+        saved(2, AllocTRES="cpu=4,gres/gpu:a100=1,gres/gpu:h100=2", Account="b"),
+        saved(3, AllocTRES="cpu=4,gres/gpu=1", Account="b"), saved(4, AllocTRES="cpu=4", Account="c"),
+    ]  # fmt: skip
+    path.write_text("".join(f"{line}\n" for line in lines))
+    records = read_log(path, LogOptions())
+    steps = [f"{job}.0|1|00:00:01|1M|gres/gpuutil={use}\n" for job, use in ((1, 0), (2, 0), (4, 0))]
+    steps.append("1.1|1|00:00:01|1M|gres/gpuutil=55\n")
+    for asked, unused in (([], (None, None, None, None)), (steps, (3.0, 3.0, 0.0, None))):
+        report = log_report(with_step_use(records, step_use(asked)), MachineSize(100, "by hand"))
+        found = [dict(zip(EFFICIENCY_COLUMNS, row, strict=True)) for row in efficiency_rows(report, ("account",))]
+        rows = {row["value"]: (row["gpu_hours"], row["unused_gpu_hours"]) for row in found}
+        hours = {"": 6.0, "b": 4.0, "a": 2.0, "c": None}
+        assert rows == {value: (hours[value], one) for value, one in zip(hours, unused, strict=True)}

@@ -17,6 +17,7 @@ from omfs_daemon.reports.yoon2020.substitute import (
     at_load,
     conservatively,
     substitute,
+    undone,
     used_share,
 )
 from omfs_daemon.reports.yoon2020.substitute_rows import substitute_case
@@ -68,6 +69,19 @@ def test_the_load_is_found(found_case: Substitute) -> None:
     assert (jobs.limit >= jobs.run).all()
     assert abs(jobs.run.mean() - 6 * HOUR) < HOUR
     assert used_share(SMALL, jobs, conservatively(found_case)) <= 1
+
+
+def test_idle_cores_follow_the_demand_and_the_growth_of_the_queue(found_case: Substitute) -> None:
+    """Why waits and the correlation cannot both be as published: docs/reports.md."""
+    jobs, start = found_case.jobs, found_case.start
+    grown = np.diff(undone(found_case)) / SMALL.month
+    for month in range(SMALL.months):
+        begin, end = month * SMALL.month, (month + 1) * SMALL.month
+        here = (jobs.submit >= begin) & (jobs.submit < end)
+        asked = (jobs.nodes * jobs.run)[here].sum() / (SMALL.nodes * SMALL.month)
+        ran = np.maximum(np.minimum(start + jobs.run, end) - np.maximum(start, begin), 0)
+        idle = 1 - (ran * jobs.nodes).sum() / (SMALL.nodes * SMALL.month)
+        assert idle == pytest.approx(1 - asked + grown[month], abs=1e-9)
 
 
 def test_another_load_keeps_the_jobs() -> None:

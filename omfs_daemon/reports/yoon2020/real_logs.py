@@ -15,7 +15,7 @@ from omfs_daemon.reports.log_report import log_report
 from omfs_daemon.reports.machine_use import MachineSize
 from omfs_daemon.reports.report_files import write_report
 from omfs_daemon.reports.report_page import write_report_pages
-from omfs_daemon.reports.report_plots import draw_report
+from omfs_daemon.reports.report_plots import draw_report, period_words
 from omfs_daemon.reports.yoon2020.substitute_rows import WorkloadResult, result_of
 from omfs_daemon.simulate.experiments.experiment_setup import ExperimentSetup
 from omfs_daemon.simulate.results.result_files import prepare
@@ -83,7 +83,7 @@ def _recorded(name: str, path: Path, out: Path) -> RecordedLog:
     holes = log_holes(report, top=_TOP)
     prepare(out)
     values = write_report(out, report, USUAL_GROUPS, holes, _TOP)
-    write_report_pages(out, values, draw_report(out, report, holes))
+    write_report_pages(out, values, draw_report(out, report, holes), period_words(report))
     rows = [hole.filled for hole in holes]
     accepted = sum(hole.core_hours for hole in rows)
     return RecordedLog(

@@ -110,6 +110,22 @@ def used_share(model: SubstituteModel, jobs: SubstituteJobs, start: Floats) -> f
     return float((held * jobs.nodes).sum() / (model.nodes * model.span))
 
 
+def undone(found: Substitute) -> Floats:
+    """Seconds that the whole machine would need, at the begin and at the end of each month, for what was asked for and
+    has not run.
+
+    What a month leaves idle is one less what it asks for plus how much this grows, in parts of the month: where every
+    month asks for as much, idle cores follow large jobs only as far as the queue grows with them.
+    """
+    model, jobs = found.model, found.jobs
+    edges = np.arange(model.months + 1) * model.month
+    work = jobs.nodes * jobs.run
+    asked = np.concatenate(((0.0,), np.cumsum(work)))[np.searchsorted(jobs.submit, edges)]
+    done = [(np.clip(edge - found.start, 0, jobs.run) * jobs.nodes).sum() for edge in edges]
+    left: Floats = (asked - np.array(done)) / model.nodes
+    return left
+
+
 def _at_load(model: SubstituteModel, pool: _Pool, load: float, seed: int) -> Substitute:
     jobs = _jobs(model, pool, load, seed)
     ahead = _AHEAD * jobs.nodes / model.nodes

@@ -25,6 +25,7 @@ from omfs_daemon.reports.yoon2020.substitute import (
     at_load,
     conservatively,
     substitute,
+    undone,
 )
 
 BEGIN = 1_451_606_400.0
@@ -49,7 +50,10 @@ class WorkloadResult(NamedTuple):
 
 
 class SubstituteCase(NamedTuple):
-    """One workload, in the queue as Tachyon2 had it and with backfilling."""
+    """One workload, in the queue as Tachyon2 had it and with backfilling.
+
+    undone  seconds that the whole machine needs for what waits in that queue, at the end of the month with most
+    """
 
     model: SubstituteModel
     seed: int
@@ -57,6 +61,7 @@ class SubstituteCase(NamedTuple):
     queue: WorkloadResult
     backfilling: WorkloadResult
     months: list[tuple[Value, ...]]
+    undone: float
 
 
 def substitute_cases(
@@ -79,7 +84,7 @@ def substitute_case(found: Substitute, seed: int) -> SubstituteCase:
     queue, backfilling = (_report(found, start, name) for start in (found.start, conservatively(found)))
     return SubstituteCase(
         found.model, seed, found.load, result_of(queue, name, QUEUE, None),
-        result_of(backfilling, name, BACKFILLING, None), list(month_rows(queue)),
+        result_of(backfilling, name, BACKFILLING, None), list(month_rows(queue)), float(undone(found).max()),
     )  # fmt: skip
 
 

@@ -64,11 +64,11 @@ def _substitute(cases: Sequence[SubstituteCase]) -> Iterator[str]:
     )
     yield markdown_table(
         ("large in months 11 to 15", "draw", "load", "use", "mean wait", "mean turnaround", "correlation",
-         "with conservative backfilling: mean wait", "use"),
+         "most undone", "with conservative backfilling: mean wait", "use"),
         [
             (f"{case.model.wide:.0%}", str(case.seed), f"{case.load:.3f}", _share(case.queue.utilisation),
              _hours(case.queue.mean_wait), _hours(case.queue.mean_turnaround),
-             _number(case.queue.large_idle_correlation), _hours(case.backfilling.mean_wait),
+             _number(case.queue.large_idle_correlation), _hours(case.undone), _hours(case.backfilling.mean_wait),
              _share(case.backfilling.utilisation))
             for case in cases
         ],
@@ -88,9 +88,10 @@ def _verdicts(cases: Sequence[SubstituteCase], full: SubstituteCase) -> Iterator
     )
     yield (
         f"correlation of monthly large jobs and idle cores above {_CORRELATION}: {sum(related)} of {len(cases)}; both: "
-        f"{both}. Where the queue keeps up with the demand, idle cores of a month follow the demand; only with so many "
-        "large jobs that it does not keep up do they follow large jobs, and then waits are longer. That users submit "
-        "less while the queue is long is not modeled"
+        f"{both}. Every month asks for as much, and what a month leaves idle is one less what it asks for plus what it "
+        "adds to the queue: idle cores follow large jobs only as far as the queue grows with them, and jobs wait in a "
+        "queue that has grown. *Most undone* is what it has grown to: the hours that the whole machine needs for it. "
+        "That less is asked for in months of large jobs is not published, and not modeled"
     )
     yield (
         f"conservative backfilling on the same jobs cuts the mean wait by {min(cuts):.0%} to {max(cuts):.0%} "

@@ -16,21 +16,26 @@ from omfs_daemon.accounting.read_report import ReadReport
 
 DAY = 86400.0
 PRINTED = (
-    "7||00:00:00|\n7.batch|1|00:10.500|2048K\n7.0|8|01:00:00|100M\n7.extern|2|00:00:00|\n"
-    "8||00:00:00|\n8.batch|1|00:00:00|\n9||00:00:00|\n"
+    "7||00:00:00||\n7.batch|1|00:10.500|2048K|cpu=00:00:10,gres/gpumem=0,gres/gpuutil=0,mem=2M\n"
+    "7.0|8|01:00:00|100M|cpu=01:00:00,gres/gpumem=20586M,gres/gpuutil=98,mem=100M\n7.extern|2|00:00:00||\n"
+    "8||00:00:00||\n8.batch|1|00:00:00||gres/gpuutil=18446744073709551614\n9||00:00:00||\n"
 )
 
 
 def used(*answers: str) -> dict[str, tuple[float | None, float | None]]:
-    return {job: (cpu, memory) for job, cpu, memory in step_use(answers).iter_rows()}
+    return {job: (cpu, memory) for job, cpu, memory, _ in step_use(answers).iter_rows()}
 
 
 def test_steps_by_job() -> None:
     assert used(PRINTED) == {"7": (3610.5, 8 * 100 * 1024**2), "8": (None, None)}
 
 
+def test_the_greatest_use_of_gpus_counts_and_what_was_not_measured_does_not() -> None:
+    assert dict(step_use([PRINTED]).select("job_id", "steps_gpu").iter_rows()) == {"7": 98, "8": None}
+
+
 def test_a_step_of_two_days_counts_once() -> None:
-    assert used("7.0|8|00:30:00|50M\n", PRINTED)["7"] == (3610.5, 8 * 100 * 1024**2)
+    assert used("7.0|8|00:30:00|50M|\n", PRINTED)["7"] == (3610.5, 8 * 100 * 1024**2)
 
 
 def test_each_answer_is_parsed_before_the_next_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +73,4 @@ def test_they_are_those_of_the_last_run() -> None:
     assert found.columns == frame.columns
     assert dict(found.select("place", "cpu_seconds").iter_rows()) == {1: None, 2: 3610.5, 3: None}
     assert dict(found.select("place", "memory_used").iter_rows()) == {1: None, 2: 8 * 100 * 1024**2, 3: None}
+    assert dict(found.select("place", "gpu_use").iter_rows()) == {1: None, 2: 98, 3: None}
