@@ -23,7 +23,7 @@ h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; } p { overflow-wrap: anywh
 .wide { overflow-x: auto; margin: 1rem 0; } img { display: block; width: 100%; min-width: 40rem; }
 table { border-collapse: collapse; font-size: 14px; } th, td { padding: .25rem .7rem; border-bottom: 1px solid #ddd; }
 th { text-align: left; vertical-align: bottom; } td { min-width: 3rem; }
-td:first-child { min-width: 5rem; } th:first-child, td:first-child { padding-left: 0; }
+td:nth-child(-n+2) { min-width: 5rem; } th:first-child, td:first-child { padding-left: 0; }
 .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 @media print {
   @page { margin: 15mm; } body { margin: 0; max-width: none; font-size: 11pt; } h2 { margin-top: 1.5rem; }
@@ -71,7 +71,9 @@ def _as_html(part: Part, plots: Path) -> str:
         return f'<div class="wide plot">{drawn}</div>'
     if isinstance(part, str):
         level = len(part) - len(part.lstrip("#"))
-        return f"<h{level}>{escape(part[level + 1 :])}</h{level}>" if level else f"<p>{escape(part)}</p>"
+        if level:
+            return f"<h{level}>{escape(part[level + 1 :])}</h{level}>"
+        return f"<p>{escape(part).replace(' %', '&nbsp;%')}</p>"
     header, rows = _without_empty_columns(*part)
     # A column is of numbers if nothing else is in it.
     kinds = [

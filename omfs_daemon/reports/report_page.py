@@ -51,7 +51,7 @@ def _parts(values: dict[str, Any], plots: dict[str, ReportPlot]) -> Iterator[Par
         [
             ("jobs", f"{found['jobs']:,}", f"{found['records']:,} records"),
             ("large jobs", f"{found['large_jobs']:,}", f"{found['jobs']:,} jobs"),
-            ("core hours used", _whole(found["used_core_hours"]), _whole(found["available_core_hours"])),
+            ("core hours used", _amount(found["used_core_hours"]), _amount(found["available_core_hours"])),
             ("utilization", _share(found["utilisation"]), "cores that were not down"),
             ("mean wait", _span(waits["mean"]), f"{found['started']:,} jobs that started"),
             ("median wait", _span(waits["median"]), f"{found['started']:,} jobs that started"),
@@ -68,14 +68,14 @@ def _parts(values: dict[str, Any], plots: dict[str, ReportPlot]) -> Iterator[Par
         for key, name in _HEAPS.items()
         if found["shares"][key] > 0
     ]
-    yield ("", "share", "core hours"), [(name, _share(share), _whole(part)) for name, share, part in shares]
+    yield ("", "share", "core hours"), [(name, _share(share), _amount(part)) for name, share, part in shares]
     yield "## Month by month"
     if "months" in plots:
         yield plots["months"]
     yield (
         ("month", "jobs", "large jobs", "core hours", "utilization", "mean wait", "median wait", "mean turnaround"),
         [
-            (month["month"], f"{month['jobs']:,}", f"{month['large_jobs']:,}", _whole(month["core_hours"]),
+            (month["month"], f"{month['jobs']:,}", f"{month['large_jobs']:,}", _amount(month["core_hours"]),
              _share(month["utilisation"]), *(_span(month[f"{name}"]) for name in _MONTH_WAITS))
             for month in values["months"]
         ],
@@ -104,7 +104,7 @@ def _parts(values: dict[str, Any], plots: dict[str, ReportPlot]) -> Iterator[Par
                 row["state"],
                 printable(str(row["code"])),
                 f"{row['jobs']:,}",
-                _whole(row["core_hours"]),
+                _amount(row["core_hours"]),
                 _share(row["share"]),
             )
             for row in values["ends"][:_ROWS]
@@ -118,7 +118,7 @@ def _parts(values: dict[str, Any], plots: dict[str, ReportPlot]) -> Iterator[Par
         [
             (row["group"], printable(str(row["value"])), f"{row['jobs']:,}", _share(row["limit_used_median"]),
              f"{row['timeouts']:,}", f"{row['under_10_percent']:,}", _share(row["cpu_efficiency"]),
-             _share(row["memory_efficiency"]), _hours(row["gpu_hours"]), _hours(row["unused_gpu_hours"]))
+             _share(row["memory_efficiency"]), _amount(row["gpu_hours"]), _amount(row["unused_gpu_hours"]))
             for row in _first_of_each(values["efficiency"])
         ],
     )  # fmt: skip
@@ -141,7 +141,7 @@ def _in_a_sentence(shares: dict[str, float], hours: float) -> str:
         if share > 0
         else ""
     )
-    return f"Of {_whole(hours)} core hours, {_share(shares['used'])} were used and {_share(idle)} idle.{most}"
+    return f"Of {_amount(hours)} core hours, {_share(shares['used'])} were used and {_share(idle)} idle.{most}"
 
 
 def _holes(holes: list[dict[str, Any]], plots: dict[str, ReportPlot]) -> Iterator[Part]:
@@ -161,9 +161,9 @@ def _holes(holes: list[dict[str, Any]], plots: dict[str, ReportPlot]) -> Iterato
          "if preemptible", "stops"),
         [
             (printable(str(hole["job_id"])), f"{hole['cores']:,}", _span(hole["wait"]),
-             _whole(hole["idle_core_hours"]), f"{hole['waiting_jobs']:,}", f"{hole['accepted']:,}",
-             _whole(hole["accepted_core_hours"]), _share(hole["filled_share"]),
-             _whole(hole["preemptible_core_hours"]), f"{hole['preemptible_stops']:,}")
+             _amount(hole["idle_core_hours"]), f"{hole['waiting_jobs']:,}", f"{hole['accepted']:,}",
+             _amount(hole["accepted_core_hours"]), _share(hole["filled_share"]),
+             _amount(hole["preemptible_core_hours"]), f"{hole['preemptible_stops']:,}")
             for hole in holes
         ],
     )  # fmt: skip
@@ -176,8 +176,8 @@ def _all_holes(found: dict[str, Any] | None) -> Iterator[Part]:
     yield (
         f"{found['waiting_jobs']:,} runs waited. In hindsight, idle cores would have held "
         f"{found['jobs_that_fit_earlier']:,} of them earlier, nobody delayed: at most "
-        f"{_whole(found['possible_core_hours'])} of {_whole(found['idle_core_hours'])} idle core hours. What stood in "
-        f"the way ({found['settings_source']}):"
+        f"{_amount(found['possible_core_hours'])} of {_amount(found['idle_core_hours'])} idle core hours. What stood "
+        f"in the way ({found['settings_source']}):"
     )
     yield ("share and core hours, and what to change",), [(line,) for line in found["advice"]]
 
@@ -189,7 +189,7 @@ def _lost(rows: list[dict[str, Any]]) -> Iterator[Part]:
     yield (
         ("of", "", "runs", "core hours", "share of core hours"),
         [
-            (row["group"], printable(str(row["value"])), f"{row['jobs']:,}", _whole(row["core_hours"]),
+            (row["group"], printable(str(row["value"])), f"{row['jobs']:,}", _amount(row["core_hours"]),
              _share(row["share"]))
             for row in rows
         ],
@@ -210,12 +210,11 @@ def _eligible(found: dict[str, Any]) -> str:
     return f"{known:,} jobs say when they were eligible" if known else "no record says it: as from submission"
 
 
-def _whole(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _hours(value: float | None) -> str:
-    return "" if value is None else f"{value:,.1f}"
+def _amount(value: float | None) -> str:
+    """Of core or GPU hours."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
 def _share(value: float | None) -> str:
