@@ -32,20 +32,41 @@ def status_number(proc: str, pid: int, name: str, base: int) -> int:
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
+def children_of_all() -> Dict[int, List[int]]:
+    """The children of each process of this node that has some."""
+    found: Dict[int, List[int]] = {}
+    for name in os.listdir("/proc"):
+        above = parent(int(name)) if name.isdigit() else -1
+        if above >= 0:
+            found.setdefault(above, []).append(int(name))
+    return found
+
+
 def process_tree(pid: int) -> List[int]:
     """The process and all its descendants that still exist, parents first."""
-    children: Dict[int, List[int]] = {}
-    found = set()
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            above = parent(int(name))
-            if above >= 0:
-                children.setdefault(above, []).append(int(name))
-                found.add(int(name))
-    members = [pid] if pid in found else []
+    children = children_of_all()
+    members = [pid] if parent(pid) >= 0 else []
     for member in members:
         members += children.get(member, [])
     return members
+
+
+def command_name(pid: int, proc: str = "/proc") -> str:
+    """The name of its program, printable; "" if the process has ended."""
+    try:
+        with open(os.path.join(proc, str(pid), "comm"), errors="replace") as file:
+            return "".join(char if char.isprintable() else "?" for char in file.read().rstrip("\n"))
+    except OSError:
+        return ""
+
+
+def memory_map(pid: int, proc: str = "/proc") -> List[str]:
+    """The lines of its /proc/PID/maps; none if it has ended or must not be read."""
+    try:
+        with open(os.path.join(proc, str(pid), "maps"), errors="replace") as file:
+            return file.readlines()
+    except OSError:
+        return []
 
 
 def resident_bytes(pid: int) -> int:

@@ -1,7 +1,7 @@
-/* What a program may do to a child that has ended, other than wait for it.
+/* What a program may do to its children, other than wait for them.
  *
- * To the kernel a child that a checkpoint has collected is gone, and its pid may be another process's. To the program it
- * is there until it was waited for.
+ * To the kernel a child that has ended and that a checkpoint has collected is gone, and its pid may be another process's.
+ * To the program it is there until it was waited for. And one that was restarted has called exec, to the kernel.
  */
 #include "children.h"
 #include <errno.h>

@@ -11,7 +11,13 @@ import stat
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 from omfs_daemon.omfs_run.drivers.dmtcp import libraries
-from omfs_daemon.omfs_run.drivers.processes import alive, has_waited_for_children, parent
+from omfs_daemon.omfs_run.drivers.processes import (
+    alive,
+    children_of_all,
+    command_name,
+    has_waited_for_children,
+    memory_map,
+)
 
 _O_TMPFILE, _O_PATH = 0o20000000, 0o10000000
 _ANONYMOUS = {
@@ -34,10 +40,10 @@ def unfit(pids: Iterable[int], known: Optional[Set[int]] = None, may_lose_status
     may_lose_statuses: of children that end while the checkpoint is taken; otherwise a parent needs our plug-in.
     """
     members = list(pids)
-    children = _children()
+    children = children_of_all()
     sharers: Dict[str, int] = {}
     for pid in members:
-        name, maps = _name(pid), _maps(pid)
+        name, maps = command_name(pid), memory_map(pid)
         below = children.get(pid, [])
         has_plug_in = libraries.has_loaded(maps, libraries.CHILDREN)
         if below and not has_plug_in:
@@ -59,34 +65,9 @@ def unfit(pids: Iterable[int], known: Optional[Set[int]] = None, may_lose_status
     return _lost_lock(members)
 
 
-def _children() -> Dict[int, List[int]]:
-    found: Dict[int, List[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            found.setdefault(parent(int(name)), []).append(int(name))
-    return found
-
-
-def _name(pid: int) -> str:
-    """The name of the program, printable; "" if it has ended."""
-    try:
-        with open(os.path.join("/proc", str(pid), "comm"), errors="replace") as file:
-            return "".join(char if char.isprintable() else "?" for char in file.read().rstrip("\n"))
-    except OSError:
-        return ""
-
-
 def _lost_child(children: Iterable[int]) -> str:
     """DMTCP drops ended children; the parent would learn a wrong exit status."""
     return "" if all(alive(child) for child in children) else "a child that has ended is not waited for"
-
-
-def _maps(pid: int) -> List[str]:
-    try:
-        with open(os.path.join("/proc", str(pid), "maps"), errors="replace") as file:
-            return file.readlines()
-    except OSError:
-        return []
 
 
 def _anonymous_shared(maps: Iterable[str]) -> Set[str]:
@@ -149,7 +130,7 @@ def _lost_jobs(name: str, pid: int, children: Dict[int, List[int]]) -> str:
     subshells = [
         child
         for child in children.get(pid, [])
-        if _name(child) == name and (children.get(child) or has_waited_for_children(child))
+        if command_name(child) == name and (children.get(child) or has_waited_for_children(child))
     ]
     return "background jobs started" if len(subshells) > 1 else ""
 
@@ -164,5 +145,5 @@ def _lost_lock(pids: List[int]) -> str:
         if lock is not None and int(lock.group(2)) in pids:
             pid = int(lock.group(2))
             kind = "flock" if lock.group(1) == "FLOCK" else "lockf"
-            return "a file locked ({}) by {} (pid {})".format(kind, _name(pid), pid)
+            return "a file locked ({}) by {} (pid {})".format(kind, command_name(pid), pid)
     return ""

@@ -12,6 +12,7 @@ import stat
 from typing import Iterable, Mapping, Optional
 
 from omfs_daemon.omfs_run.drivers.dmtcp import libraries
+from omfs_daemon.omfs_run.drivers.processes import command_name, memory_map
 
 _MAPPED = re.compile(r"^\S+ \S(w)\S(s) \S+ \S+ \d+ *(.*)$")
 # Input, output, and error are the new run's after a restart; 821 is DMTCP's own connection, in all releases.
@@ -33,7 +34,7 @@ def harm(pids: Iterable[int], environment: Mapping[str, str], temporary: str, pr
     for pid in pids:
         what = _shared_file(proc, pid, temporary) or _shared_memory(proc, pid, temporary)
         if what:
-            return "{} of {} (pid {})".format(what, _name(proc, pid), pid)
+            return "{} of {} (pid {})".format(what, command_name(pid, proc) or "a process", pid)
     return ""
 
 
@@ -44,14 +45,6 @@ def _has_sysv(path: str) -> bool:
             return any(int(line.split()[titles.index("uid")]) == os.geteuid() for line in file)
     except (OSError, ValueError, IndexError):
         return False
-
-
-def _name(proc: str, pid: int) -> str:
-    try:
-        with open(os.path.join(proc, str(pid), "comm"), errors="replace") as file:
-            return "".join(char if char.isprintable() else "?" for char in file.read().rstrip("\n"))
-    except OSError:
-        return "a process"
 
 
 def _shared_file(proc: str, pid: int, temporary: str) -> str:
@@ -100,15 +93,8 @@ def _is_pair(target: str, proc: str, pid: int) -> bool:
 
 
 def _shared_memory(proc: str, pid: int, temporary: str) -> str:
-    try:
-        with open(os.path.join(proc, str(pid), "maps"), errors="replace") as file:
-            for line in file:
-                found = _MAPPED.match(line.rstrip("\n"))
-                if found is not None and not _is_below(found.group(3), temporary):
-                    return "shared memory"
-    except OSError:
-        pass
-    return ""
+    found = (_MAPPED.match(line.rstrip("\n")) for line in memory_map(pid, proc))
+    return "shared memory" if any(one and not _is_below(one.group(3), temporary) for one in found) else ""
 
 
 def _is_below(path: str, directory: str) -> bool:
