@@ -38,8 +38,9 @@ from omfs_daemon.daemon.questions import Questions
 from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
 from omfs_daemon.daemon.root_process.root_client import RootClient, node_transport
 from omfs_daemon.daemon.start_check import StartCheck, refuse_unfit
+from omfs_daemon.daemon.store.audit_log import Changer
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError, OrdersLock
-from omfs_daemon.daemon.store.entitlement_store import Changer, EntitlementStore, apply_change
+from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, apply_change
 from omfs_daemon.daemon.store.history_database import HistoryDatabase, refuse_other_format
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.daemon.systemd_notify import Notifier

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from threading import Lock
@@ -28,9 +26,8 @@ from omfs_daemon.daemon.learning.start_estimates import (
     start_estimates,
 )
 from omfs_daemon.daemon.learning.victim_predictions import Remaining, VictimPredictions, no_predictions
-from omfs_daemon.daemon.store.disk import append_synced
+from omfs_daemon.daemon.store.audit_log import AUDIT_FILE, Changer, record_change
 from omfs_daemon.daemon.store.ended_jobs import EndedJobs, Foreseen, ScoredJob
-from omfs_daemon.daemon.store.entitlement_store import Changer
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import ConfigError, ControlError, FormatError, GatewayError
 from omfs_daemon.policy.plan import Plan
@@ -130,16 +127,9 @@ class PredictionService:
 
     def forget(self, user: str, who: Changer) -> int:
         """Delete what is kept of a user; how many jobs that were. It is recorded before it is done."""
-        now, audit = self._clock(), self._config.daemon.state_dir / "audit.jsonl"
-        line = {
-            "time": now,
-            "at": datetime.fromtimestamp(now, UTC).astimezone().isoformat(timespec="seconds"),
-            "uid": who.uid,
-            "user": who.user,
-            "changed": [f"predict: what was learned from jobs of {user} is deleted"],
-        }
+        now, audit = self._clock(), self._config.daemon.state_dir / AUDIT_FILE
         try:
-            append_synced(audit, json.dumps(line))
+            record_change(audit, now, who, [f"predict: what was learned from jobs of {user} is deleted"])
         except OSError as error:
             raise ControlError(f"nothing was forgotten: {audit}: {error.strerror}") from error
         count = self.store.forget_user(user, now)

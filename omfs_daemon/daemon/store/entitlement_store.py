@@ -5,34 +5,23 @@ Those of the configuration hold until the first change; from then on ``entitleme
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.config.entitlement_text import differences, entitlement_from, from_rows, from_toml, to_rows, to_toml
 from omfs_daemon.config.load import read_text
-from omfs_daemon.daemon.store.disk import append_synced, sync_directory, write_synced
+from omfs_daemon.daemon.store.audit_log import AUDIT_FILE, Changer, record_change
+from omfs_daemon.daemon.store.disk import sync_directory, write_synced
 from omfs_daemon.daemon.store.file_format import ENTITLEMENTS_FORMAT, refusal
 from omfs_daemon.errors import ConfigError, ControlError, FormatError
 
 _HEAD = "# Written by omfsd: the entitlements in force. Change them with `omfs entitlements`, not here.\n"
 _FORMAT_LINE = re.compile(r"^format = ([0-9]{1,9})\n", re.MULTILINE)
 _ADVICE = "move it away, start omfsd, and put it into force again with `omfs entitlements import FILE`"
-
-
-class Changer(Protocol):
-    """Who makes a change, such as the control socket's ``Caller``."""
-
-    @property
-    def uid(self) -> int: ...
-    @property
-    def user(self) -> str: ...
 
 
 class EntitlementStore:
@@ -44,7 +33,7 @@ class EntitlementStore:
 
     def __init__(self, state_dir: Path, in_configuration: Iterable[Entitlement], clock: Callable[[], float]) -> None:
         self._file = state_dir / "entitlements.toml"
-        self._audit = state_dir / "audit.jsonl"
+        self._audit = state_dir / AUDIT_FILE
         self._clock = clock
         self._lock = Lock()
         self._own: tuple[Entitlement, ...] | None = None
@@ -107,28 +96,14 @@ class EntitlementStore:
         draft = self._file.with_suffix(".new")
         try:
             write_synced(draft, f"{_HEAD}format = {ENTITLEMENTS_FORMAT}\n\n{to_toml(entitlements)}")
-            self._record(changed, entitlements, who)
+            rows = {"old": to_rows(self.entitlements), "new": to_rows(entitlements)}
+            record_change(self._audit, self._clock(), who, changed, **rows)
             draft.replace(self._file)
         except OSError as error:
             raise ControlError(f"nothing was changed: {self._file.parent}: {error.strerror}") from error
         self._own = entitlements
         sync_directory(self._file.parent)
         return changed
-
-    def _record(self, changed: Sequence[str], entitlements: Sequence[Entitlement], who: Changer) -> None:
-        now = self._clock()
-        line = json.dumps(
-            {
-                "time": now,
-                "at": datetime.fromtimestamp(now, UTC).astimezone().isoformat(timespec="seconds"),
-                "uid": who.uid,
-                "user": who.user,
-                "changed": list(changed),
-                "old": to_rows(self.entitlements),
-                "new": to_rows(entitlements),
-            }
-        )
-        append_synced(self._audit, line)
 
 
 def _without_format(path: Path, text: str) -> str:

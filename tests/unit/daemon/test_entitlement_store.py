@@ -4,12 +4,14 @@ import json
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 
 from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.config.entitlement_text import from_csv, from_rows, from_toml, to_rows, to_toml
+from omfs_daemon.daemon.store import audit_log
 from omfs_daemon.daemon.store import entitlement_store as module
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, apply_change, entitlements_in
 from omfs_daemon.errors import ConfigError, ControlError
@@ -88,14 +90,14 @@ def test_parent_cannot_go_before_its_children(store: EntitlementStore) -> None:
     assert store.set("lab", Fraction(10), "", Who()) == ["lab: 10 % of bio -> 10 %"]
 
 
-@pytest.mark.parametrize("step", ["write_synced", "append_synced"])
+@pytest.mark.parametrize(("place", "step"), [(module, "write_synced"), (audit_log, "append_synced")])
 def test_full_disk_changes_nothing(
-    store: EntitlementStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    store: EntitlementStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: ModuleType, step: str
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, step, full)
+    monkeypatch.setattr(place, step, full)
     with pytest.raises(ControlError, match=r"nothing was changed: .*: No space left on device"):
         store.set("bio", Fraction(1), None, Who())
     assert store.entitlements == CONFIGURED
