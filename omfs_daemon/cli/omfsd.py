@@ -37,6 +37,14 @@ def omfsd(
     ] = DEFAULT_PATH,
     once: Annotated[bool, typer.Option("--once", help="Run one cycle, then exit.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and log, but send no orders to Slurm.")] = False,
+    check_only: Annotated[
+        bool,
+        typer.Option(
+            "--check-state",
+            help="Say whether this version reads what is in daemon.state_dir, and what it converts, and exit, with 1 if"
+            " it does not. Nothing is changed, and an omfsd may run.",
+        ),
+    ] = False,
     root_process: Annotated[
         bool, typer.Option("--root-process", help="Be the root process of an omfsd: only for omfs-root.service.")
     ] = False,
@@ -47,6 +55,8 @@ def omfsd(
         if root_process:
             raise typer.Exit(_serve_as_root(config_path, log_format))
         config = load(config_path)
+        if check_only:
+            raise typer.Exit(_report_state(config.daemon.state_dir))
         log.set_up(log_format.value if log_format else config.daemon.log_format, config.daemon.log_level)
         from omfs_daemon.daemon.process import run_daemon
 
@@ -55,6 +65,15 @@ def omfsd(
         typer.echo(f"omfsd: {clean(str(error))}", err=True)
         raise typer.Exit(exit_code(error)) from None
     raise typer.Exit(code)
+
+
+def _report_state(state_dir: Path) -> int:
+    from omfs_daemon.daemon.check_state import check_state
+
+    report = check_state(state_dir)
+    for line in report.lines:
+        typer.echo(clean(line))
+    return 0 if report.is_read else 1
 
 
 def _serve_as_root(config_path: Path, log_format: LogFormat | None) -> int:

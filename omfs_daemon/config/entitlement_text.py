@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
@@ -20,6 +21,9 @@ class EntitlementRow(TypedDict):
     percent: str
     parent: str
 
+
+FORMAT_LINE = re.compile(r"^format = ([0-9]{1,9})\n", re.MULTILINE)
+"""Of the file of those in force (daemon/store/file_format.py)."""
 
 _COLUMNS = ("account", "percent", "parent")
 
@@ -41,8 +45,9 @@ def to_toml(entitlements: Iterable[Entitlement]) -> str:
 
 
 def from_toml(text: str, source: str) -> tuple[Entitlement, ...]:
-    """The entitlements of a TOML text, which may be a whole configuration file; ConfigError names ``source``."""
-    return parse_config(text, source).all_entitlements
+    """The entitlements of a TOML text, which may be a whole configuration file, or the file of those in force with its
+    format; ConfigError names ``source``."""
+    return parse_config(FORMAT_LINE.sub("\n", text, count=1), source).all_entitlements
 
 
 def from_csv(text: str, source: str) -> tuple[Entitlement, ...]:

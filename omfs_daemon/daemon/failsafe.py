@@ -33,6 +33,7 @@ from omfs_daemon.daemon.observer import Observer
 from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
 from omfs_daemon.daemon.root_process.root_client import node_transport
 from omfs_daemon.daemon.store.directory_lock import LockError, OrdersLock
+from omfs_daemon.daemon.store.file_format import JOURNAL
 from omfs_daemon.daemon.store.journal import refuse_other_cluster, replay
 from omfs_daemon.errors import ConfigError, GatewayError, JournalError
 from omfs_daemon.policy.rules.queue_order import Band, band_of, own_nice
@@ -178,13 +179,13 @@ class _Failsafe:
         self._nodes = _Nodes(config, nodes)
         self._dead_for = dead_for
         self._log = structlog.get_logger("failsafe")
-        self._state = self._remembered(config.daemon.state_dir / "journal")
+        self._state = self._remembered(config.daemon.state_dir / JOURNAL.name)
         self._scope = scope_of(config)
 
     def _remembered(self, path: Path) -> State:
         """Nothing is changed in the journal."""
         try:
-            state, _, _ = replay(path)
+            state = replay(path).state
             refuse_other_cluster(path, state, self._gateway.settings().values.get("ClusterName", ""))
         except JournalError as error:
             text = "only jobs marked in Slurm are released and resumed"

@@ -41,7 +41,8 @@ from omfs_daemon.daemon.start_check import StartCheck, refuse_unfit
 from omfs_daemon.daemon.store.audit_log import Changer
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError, OrdersLock
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, apply_change
-from omfs_daemon.daemon.store.history_database import HistoryDatabase, refuse_other_format
+from omfs_daemon.daemon.store.file_format import HISTORY, JOURNAL, refuse_unread_files
+from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.daemon.systemd_notify import Notifier
 from omfs_daemon.daemon.wakeup import Wakeup
@@ -123,14 +124,13 @@ class Service:
         make_directories(daemon)
         lock = DirectoryLock(daemon.state_dir)
         self._open.callback(lock.close)
+        refuse_unread_files(daemon.state_dir)  # before any is made or converted
         self._entitlements = EntitlementStore(daemon.state_dir, self.config.all_entitlements, clock)
-        history_path = daemon.state_dir / "history.sqlite"
-        refuse_other_format(history_path)  # before any file is created
-        journal = Journal(daemon.state_dir / "journal", cluster)
+        journal = Journal(daemon.state_dir / JOURNAL.name, cluster)
         self._open.callback(journal.close)
         self._orders = OrdersLock(daemon.state_dir)
         self._open.callback(self._orders.leave)
-        history_database = HistoryDatabase(history_path)
+        history_database = HistoryDatabase(daemon.state_dir / HISTORY.name)
         self._open.callback(history_database.close)
         history_database.forget_before(clock() - KEEP_HISTORY)
         calls = CallCounter()

@@ -105,7 +105,7 @@ class SharedCluster:
 
     def look(self) -> None:
         self.jobs = {job.id: job for job in self.gateway.jobs()}
-        self.state, _, _ = replay(self.daemon.directory / "state" / "journal")
+        self.state = replay(self.daemon.directory / "state" / "journal").state
 
     def advance(self, steps: Sequence[Iterator[Step]], what: str) -> None:
         """Let every step go on until it waits for the others, or is over."""

@@ -167,7 +167,7 @@ class Stress:
 
     def _wrongs(self) -> Iterator[str]:
         jobs = self._jobs()
-        state, _, _ = replay(self.daemon.directory / "state" / "journal")
+        state = replay(self.daemon.directory / "state" / "journal").state
         victims = refs_of_victims(state)
         for job in jobs:
             about = f"job {job.id} [{job.state} {job.hold} {job.reason} {job.admin_comment}]"

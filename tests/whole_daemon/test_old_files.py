@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from fractions import Fraction
@@ -13,29 +15,32 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from omfs_daemon.cli.main import app
+from omfs_daemon.cli.omfsd import app as omfsd_app
 from omfs_daemon.cluster.holds import admin_comment_of
 from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.daemon.failsafe import rescue
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
-from omfs_daemon.daemon.store.file_format import ENTITLEMENTS_FORMAT, HISTORY_FORMAT, JOURNAL_FORMAT
+from omfs_daemon.daemon.store.file_format import AUDIT, ENDED_JOBS, ENTITLEMENTS, JOURNAL, STATE_FILES, StateFile
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import FormatError, JournalError, OmfsError
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
-from tests.whole_daemon.test_process import Stand
+from tests.support.state_files import CLUSTER, be_next_version, make_later, put_all
+from tests.support.waiting import LIMIT
+from tests.whole_daemon.test_process import ROOT, Stand
 
-FORMATS = {"journal": JOURNAL_FORMAT, "history.sqlite": HISTORY_FORMAT, "entitlements.toml": ENTITLEMENTS_FORMAT}
+NEWEST = {file.name: file.newest for file in STATE_FILES}
 
 # What the version before the formats had numbers has written.
-JOURNAL = (
+OLD_JOURNAL = (
     b'eb162709 {"kind":"JobStopped","ref":"1","at":2.0,"method":"suspend","beneficiary":"3","licenses":[],"gres":[]}\n'
     b'0f2773d3 {"kind":"Pause","by":"root","at":5.0,"reason":"a reason"}\n'
 )
-ENTITLEMENTS = (
+OLD_ENTITLEMENTS = (
     "# Written by omfsd: the entitlements in force. Change them with `omfs entitlements`, not here.\n"
     '[entitlements.bio]\npercent = 12.5\n\n[entitlements.lab]\npercent = 10\nparent = "bio"\n'
 )
-HISTORY = """
+OLD_HISTORY = """
 PRAGMA journal_mode=WAL;
 CREATE TABLE event (
     time REAL NOT NULL, job TEXT NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL,
@@ -53,17 +58,17 @@ INSERT INTO event VALUES (1.0, '1', 'alice', 'bio', 'stopped', 'a text', '{}');
 
 
 def write_journal(directory: Path) -> None:
-    (directory / "journal").write_bytes(JOURNAL)
+    (directory / "journal").write_bytes(OLD_JOURNAL)
 
 
 def write_history(directory: Path) -> None:
     database = sqlite3.connect(directory / "history.sqlite")
-    database.executescript(HISTORY)
+    database.executescript(OLD_HISTORY)
     database.close()
 
 
 def write_entitlements(directory: Path) -> None:
-    (directory / "entitlements.toml").write_text(ENTITLEMENTS)
+    (directory / "entitlements.toml").write_text(OLD_ENTITLEMENTS)
 
 
 WRITERS = {"journal": write_journal, "history.sqlite": write_history}
@@ -79,7 +84,7 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 def earlier(name: str) -> str:
-    formats = f"format 1; this version reads format {FORMATS[name]}"
+    formats = f"format 1; this version reads format {NEWEST[name]}"
     return f"was written by an earlier development version of omfs-daemon ({formats}): move it"
 
 
@@ -115,20 +120,20 @@ def test_the_daemon_does_not_start_on_one_and_gives_no_order(name: str, tmp_path
     stand.service.close()
 
 
-@pytest.mark.parametrize("earlier_format", range(2, JOURNAL_FORMAT))
+@pytest.mark.parametrize("earlier_format", range(2, JOURNAL.oldest))
 def test_a_journal_of_another_development_version_is_refused(earlier_format: int, tmp_path: Path) -> None:
     text = b'{"kind":"JobsGone","refs":["1"]}'
     (tmp_path / "journal").write_bytes(b"%d %08x %s\n" % (earlier_format, zlib.crc32(text), text))
-    formats = rf"format {earlier_format}; this version reads format {JOURNAL_FORMAT}"
+    formats = rf"format {earlier_format}; this version reads format {JOURNAL.newest}"
     with pytest.raises(JournalError, match=rf"an earlier development version of omfs-daemon \({formats}"):
         Journal(tmp_path / "journal")
 
 
 def test_a_torn_journal_without_a_format_number_is_not_cut(tmp_path: Path) -> None:
-    for end in (len(JOURNAL) - 1, len(JOURNAL) - 30, 40, 9):
-        (tmp_path / "journal").write_bytes(JOURNAL[:end])
+    for end in (len(OLD_JOURNAL) - 1, len(OLD_JOURNAL) - 30, 40, 9):
+        (tmp_path / "journal").write_bytes(OLD_JOURNAL[:end])
         refused(lambda: Journal(tmp_path / "journal"), "journal")
-        assert (tmp_path / "journal").read_bytes() == JOURNAL[:end]
+        assert (tmp_path / "journal").read_bytes() == OLD_JOURNAL[:end]
 
 
 def test_a_journal_says_how_its_jobs_are_released(tmp_path: Path) -> None:
@@ -137,40 +142,118 @@ def test_a_journal_says_how_its_jobs_are_released(tmp_path: Path) -> None:
         Journal(tmp_path / "journal")
 
 
-def write_later_versions(directory: Path) -> None:
-    text = b'{"kind":"JobsGone","refs":["1"]}'
-    (directory / "journal").write_bytes(b"%d %08x %s\n" % (JOURNAL_FORMAT + 1, zlib.crc32(text), text))
-    write_history_of_version(HISTORY_FORMAT + 1, directory)
-    write_later_entitlements(directory)
-
-
-def write_later_entitlements(directory: Path) -> None:
-    text = f"format = {ENTITLEMENTS_FORMAT + 1}\n\n[entitlements.bio]\npercent = 5\n"
-    (directory / "entitlements.toml").write_text(text)
-
-
 def write_history_of_version(version: int, directory: Path) -> None:
     database = sqlite3.connect(directory / "history.sqlite")
     database.executescript(f"PRAGMA user_version={version}; CREATE TABLE event (time REAL);")
     database.close()
 
 
-def test_files_of_a_later_version_are_refused_as_such(tmp_path: Path) -> None:
-    write_later_versions(tmp_path)
-    before = files(tmp_path)
-    for name, read in READERS.items():
-        ours = FORMATS[name]
-        formats = rf"a later version of omfs-daemon \(format {ours + 1}; this version reads format {ours}"
-        with pytest.raises(OmfsError, match=formats):
-            read(tmp_path)
-    assert files(tmp_path) == before
+def stand_on_files(tmp_path: Path) -> Stand:
+    """Its daemon is down, and its files are those of the fixtures."""
+    stand = Stand(tmp_path)
+    stand.service.close()
+    for path in stand.config.daemon.state_dir.iterdir():
+        path.unlink()
+    put_all(stand.config.daemon.state_dir)
+    return stand
+
+
+def test_the_daemon_goes_on_with_files_of_the_version_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It converts them, and the version before then refuses what it finds."""
+    stand = stand_on_files(tmp_path)
+    directory = stand.config.daemon.state_dir
+    with monkeypatch.context() as patch:
+        be_next_version(patch)
+        stand.service = stand.serve(cluster=CLUSTER)
+        assert stand.service.once().error is None
+        assert "paused by root" in str(stand.service.answers.status(ROOT))
+        stand.service.close()
+    before = files(directory)
+    with pytest.raises(FormatError, match=rf"journal: was written by a later .*reads format {JOURNAL.newest}\)"):
+        stand.serve(cluster=CLUSTER)
+    assert files(directory) == before
+
+
+@pytest.mark.parametrize("file", STATE_FILES, ids=lambda file: file.name)
+def test_one_file_of_a_later_version_is_refused_and_nothing_is_touched(file: StateFile, tmp_path: Path) -> None:
+    stand = stand_on_files(tmp_path)
+    directory = stand.config.daemon.state_dir
+    make_later(directory / file.name, file)
+    before, ours = files(directory), file.newest
+    expected = (
+        f"{directory / file.name}: was written by a later version of omfs-daemon (format {ours + 1}; this version"
+    )
+    expected += f" reads format {ours}): install that version again, or move it away"
+    if file is ENDED_JOBS:
+        check_predictions_are_off(stand, expected)
+        before = {path: content for path, content in before.items() if path.endswith(file.name)}
+        assert before.items() <= files(directory).items() and not list(directory.glob(f"{file.name}-*"))
+        return
+    with pytest.raises(FormatError) as caught:
+        stand.serve()
+    assert str(caught.value).startswith(expected) and "\n" not in str(caught.value)
+    assert files(directory) == before
+
+
+def check_predictions_are_off(stand: Stand, why: str) -> None:
+    with capture_logs() as logs:
+        stand.service = stand.serve(cluster=CLUSTER)
+    (line,) = (entry for entry in logs if entry["event"] == "predictions_off")
+    assert line["error"].startswith(why)
+    assert stand.service.once().error is None
+    stand.service.close()
+
+
+WATCHED = """
+import sys
+directory, seen = sys.argv.pop(), []
+def hook(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(directory) and arguments[2] & 0o3:
+        seen.append((event, arguments))
+    elif event.startswith(("sqlite3.", "fcntl.", "socket.", "subprocess.")):
+        seen.append((event, arguments))
+    elif event.startswith("os.") and any(str(each).startswith(directory) for each in arguments):
+        seen.append((event, arguments))
+sys.addaudithook(hook)
+from omfs_daemon.cli.omfsd import run
+try:
+    run()
+finally:
+    print(seen, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_check_state_only_reads_beside_a_running_daemon(is_later: bool, tmp_path: Path) -> None:
+    stand = Stand(tmp_path)
+    stand.run(1)
+    directory = stand.config.daemon.state_dir
+    if is_later:
+        (directory / AUDIT.name).write_text('{"format": 2}\n')
+    before = files(directory)
+    command = [sys.executable, "-c", WATCHED, "-c", str(stand.path), "--check-state", str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (int(is_later), "[]\n")
+    assert lines[0] == f"{directory / JOURNAL.name}: format {JOURNAL.newest}, which this version writes"
+    assert lines[-1].endswith("does not start with what is there" if is_later else "reads what is there")
+    assert files(directory) == before
+    assert stand.service.once().error is None
+    stand.service.close()
+
+
+def test_check_state_needs_a_good_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "omfs.toml"
+    path.write_text("[daemon]\nstate = 1\n")
+    result = CliRunner().invoke(omfsd_app, ["-c", str(path), "--check-state"])
+    assert result.exit_code == 2 and "daemon.state" in result.stderr and not result.stdout
 
 
 @pytest.mark.parametrize("version", [-1, 1000, 2**31 - 1])
 def test_a_history_with_a_damaged_version_is_not_called_later(version: int, tmp_path: Path) -> None:
     write_history_of_version(version, tmp_path)
     before = files(tmp_path)
-    with pytest.raises(FormatError, match=r"history\.sqlite: is damaged, or no history of omfsd: move it away"):
+    with pytest.raises(FormatError, match=r"history\.sqlite: is damaged, or no history.sqlite of omfsd: move it away"):
         HistoryDatabase(tmp_path / "history.sqlite")
     assert files(tmp_path) == before
 
@@ -197,7 +280,8 @@ def test_entitlements_without_a_format_number_are_in_force(tmp_path: Path) -> No
 def test_whatif_without_the_daemon_refuses_entitlements_of_a_later_version(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
     stand.service.close()
-    write_later_entitlements(stand.config.daemon.state_dir)
+    file = stand.config.daemon.state_dir / ENTITLEMENTS.name
+    file.write_text(f"format = {ENTITLEMENTS.newest + 1}\n\n[entitlements.bio]\npercent = 5\n")
     trace = tmp_path / "one.swf"
     trace.write_text("; MaxProcs: 8\n1 0 0 10 1 -1 -1 1 20 -1 1 1 1 -1 1 1 -1 -1\n")
     command = ["-c", str(stand.path), "whatif", "--trace", str(trace), "--set", "entitlements.bio=60"]
@@ -235,6 +319,6 @@ def test_the_failsafe_goes_by_the_marks_and_leaves_the_journal(tmp_path: Path) -
     stand.now += 300
     stand.slurm.catch_up()
     assert {stand.slurm.history[job].outcome for job in (suspended, *held)} == {"COMPLETED"}
-    assert (stand.config.daemon.state_dir / "journal").read_bytes() == JOURNAL
+    assert (stand.config.daemon.state_dir / "journal").read_bytes() == OLD_JOURNAL
     marks = {admin_comment_of(job).mark for each in (suspended, *held) if (job := stand.gateway.find(each)) is not None}
     assert marks == {"omfs:rel:8"}, "numbered on from the highest in Slurm"

@@ -26,17 +26,15 @@ from omfs_daemon.daemon.learning.start_estimates import (
     start_estimates,
 )
 from omfs_daemon.daemon.learning.victim_predictions import Remaining, VictimPredictions, no_predictions
-from omfs_daemon.daemon.store.audit_log import AUDIT_FILE, Changer, record_change
+from omfs_daemon.daemon.store.audit_log import Changer, record_change
 from omfs_daemon.daemon.store.ended_jobs import EndedJobs, Foreseen, ScoredJob
+from omfs_daemon.daemon.store.file_format import AUDIT, ENDED_JOBS
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import ConfigError, ControlError, FormatError, GatewayError
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.slurm.gateway import Gateway
-
-FILE = "ended_jobs.sqlite"
-"""In the state directory; history.sqlite there is the history of preemptions."""
 
 _KEEPS, _KEEPS_WITHOUT = 15.0, 1.0
 """Seconds for which an estimate of the queue is shown before a newer poll is used; one without the job asked for."""
@@ -127,7 +125,7 @@ class PredictionService:
 
     def forget(self, user: str, who: Changer) -> int:
         """Delete what is kept of a user; how many jobs that were. It is recorded before it is done."""
-        now, audit = self._clock(), self._config.daemon.state_dir / AUDIT_FILE
+        now, audit = self._clock(), self._config.daemon.state_dir / AUDIT.name
         try:
             record_change(audit, now, who, [f"predict: what was learned from jobs of {user} is deleted"])
         except OSError as error:
@@ -234,7 +232,7 @@ def open_predictions(
     count in the choice of victims, whatever ``predict.use_for_victims`` says."""
     if not config.predict.enabled:
         return "predictions are off: predict.enabled is false"
-    path: Path = config.daemon.state_dir / FILE
+    path: Path = config.daemon.state_dir / ENDED_JOBS.name
     try:
         store = EndedJobs(path, config.predict.max_jobs)
     except (FormatError, OSError) as error:

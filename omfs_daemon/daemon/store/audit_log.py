@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from omfs_daemon.daemon.store.disk import append_synced
-
-AUDIT_FILE = "audit.jsonl"
-"""Its name in the state directory."""
+from omfs_daemon.daemon.store.file_format import AUDIT
 
 
 class Changer(Protocol):
@@ -24,9 +22,9 @@ class Changer(Protocol):
 
 
 def record_change(path: Path, now: float, who: Changer, changed: Sequence[str], **more: object) -> None:
-    """Append a line, synced, before the change is made: a crash may leave a record of what was not done, never a change
-    without one. ``changed``: a line of text for each change. OSError if it cannot be written."""
+    """Append a line, synced; OSError if that fails. ``changed``: a line of text for each change."""
     line = {
+        "format": AUDIT.newest,
         "time": now,
         "at": datetime.fromtimestamp(now, UTC).astimezone().isoformat(timespec="seconds"),
         "uid": who.uid,

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from omfs_daemon.daemon.store.file_format import ENDED_JOBS_FORMAT, refusal
-from omfs_daemon.errors import ControlError, FormatError
+from omfs_daemon.daemon.store.file_format import ENDED_JOBS, format_of
+from omfs_daemon.daemon.store.sqlite_file import open_sqlite
+from omfs_daemon.errors import ControlError
 from omfs_daemon.predict.features import JobFeatures, stored_name
 from omfs_daemon.predict.job_ends import JobEnd
 from omfs_daemon.predict.prediction import HowEnded
@@ -37,7 +38,6 @@ CREATE TABLE IF NOT EXISTS foreseen (
 CREATE TABLE IF NOT EXISTS forgotten (user TEXT PRIMARY KEY, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS to_learn (begin REAL NOT NULL, until REAL NOT NULL);
 """
-_ADVICE = "move it away and start again: only what was learned is lost"
 _FEATURES = "user, account, partition, qos, command, name, cpus, nodes, gres, time_limit, hour"
 _SCORED = "user, partition, predictor, run, how, p50, p90, start, seen, start_p50, start_p90, slurm_start"
 _KEPT_EARLIER = 60 * 86400.0
@@ -76,7 +76,7 @@ class ScoredJob(NamedTuple):
 
 
 class EndedJobs:
-    """Owns the file; usable from several threads. FormatError for one in another format.
+    """Owns the file; usable from several threads. FormatError for one in a format that is not read.
 
     most  rows that are kept; the oldest go
     """
@@ -88,6 +88,7 @@ class EndedJobs:
         self._most = most
         self._failed = False
         self.is_new = not path.exists()
+        format_of(ENDED_JOBS, path)
         try:
             self._database = _opened(path)
         except sqlite3.Error as error:
@@ -284,15 +285,9 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
+    database = open_sqlite(path, ENDED_JOBS, _TABLES)
     try:
-        (found,) = database.execute("PRAGMA user_version").fetchone()
-        if found not in (0, ENDED_JOBS_FORMAT):
-            raise FormatError(refusal(path, found, ENDED_JOBS_FORMAT, _ADVICE))
-        database.executescript(
-            "PRAGMA secure_delete=ON; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
-            f"PRAGMA user_version={ENDED_JOBS_FORMAT};" + _TABLES
-        )
+        database.execute("PRAGMA secure_delete=ON")
         path.chmod(0o600)
         if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("it is malformed")

@@ -5,7 +5,6 @@ Those of the configuration hold until the first change; from then on ``entitleme
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -14,33 +13,31 @@ from threading import Lock
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.config.entitlement_text import differences, entitlement_from, from_rows, from_toml, to_rows, to_toml
 from omfs_daemon.config.load import read_text
-from omfs_daemon.daemon.store.audit_log import AUDIT_FILE, Changer, record_change
+from omfs_daemon.daemon.store.audit_log import Changer, record_change
 from omfs_daemon.daemon.store.disk import sync_directory, write_synced
-from omfs_daemon.daemon.store.file_format import ENTITLEMENTS_FORMAT, refusal
-from omfs_daemon.errors import ConfigError, ControlError, FormatError
+from omfs_daemon.daemon.store.file_format import AUDIT, ENTITLEMENTS, format_of
+from omfs_daemon.errors import ConfigError, ControlError
 
 _HEAD = "# Written by omfsd: the entitlements in force. Change them with `omfs entitlements`, not here.\n"
-_FORMAT_LINE = re.compile(r"^format = ([0-9]{1,9})\n", re.MULTILINE)
-_ADVICE = "move it away, start omfsd, and put it into force again with `omfs entitlements import FILE`"
 
 
 class EntitlementStore:
     """All methods may be called from any thread; a change that fails leaves everything as it was.
 
     ``state_dir`` must exist. ``clock`` returns seconds since the epoch. Opening raises ConfigError when the file of
-    changed entitlements cannot be read or is wrong, and FormatError when another version wrote it.
+    changed entitlements cannot be read or is wrong, and FormatError when it has a format that is not read.
     """
 
     def __init__(self, state_dir: Path, in_configuration: Iterable[Entitlement], clock: Callable[[], float]) -> None:
-        self._file = state_dir / "entitlements.toml"
-        self._audit = state_dir / AUDIT_FILE
+        self._file = state_dir / ENTITLEMENTS.name
+        self._audit = state_dir / AUDIT.name
         self._clock = clock
         self._lock = Lock()
         self._own: tuple[Entitlement, ...] | None = None
         self._configured: tuple[Entitlement, ...] = ()
         self.configured(in_configuration)
         if self._file.exists():
-            self._own = from_toml(_without_format(self._file, read_text(self._file)), str(self._file))
+            self._own = stored_entitlements(self._file)
 
     @property
     def entitlements(self) -> tuple[Entitlement, ...]:
@@ -95,7 +92,7 @@ class EntitlementStore:
         changed = differences(self.entitlements, entitlements)
         draft = self._file.with_suffix(".new")
         try:
-            write_synced(draft, f"{_HEAD}format = {ENTITLEMENTS_FORMAT}\n\n{to_toml(entitlements)}")
+            write_synced(draft, f"{_HEAD}format = {ENTITLEMENTS.newest}\n\n{to_toml(entitlements)}")
             rows = {"old": to_rows(self.entitlements), "new": to_rows(entitlements)}
             record_change(self._audit, self._clock(), who, changed, **rows)
             draft.replace(self._file)
@@ -106,13 +103,10 @@ class EntitlementStore:
         return changed
 
 
-def _without_format(path: Path, text: str) -> str:
-    """The text as the configuration has it."""
-    line = _FORMAT_LINE.search(text)
-    found = int(line.group(1)) if line is not None else 1
-    if found != ENTITLEMENTS_FORMAT:
-        raise FormatError(refusal(path, found, ENTITLEMENTS_FORMAT, _ADVICE))
-    return text[: line.start()] + "\n" + text[line.end() :] if line is not None else text
+def stored_entitlements(path: Path) -> tuple[Entitlement, ...]:
+    """Those in a file of changed entitlements; only reads. Errors as of ``EntitlementStore``."""
+    format_of(ENTITLEMENTS, path)
+    return from_toml(read_text(path), str(path))
 
 
 def apply_change(store: EntitlementStore, change: Mapping[str, object], who: Changer) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -13,9 +12,9 @@ from typing import NamedTuple
 import structlog
 
 from omfs_daemon.cluster.job_refs import brief_ref, share_tasks
-from omfs_daemon.daemon.store.file_format import HISTORY_FORMAT, refusal
+from omfs_daemon.daemon.store.file_format import HISTORY, format_of
 from omfs_daemon.daemon.store.shadow_rows import ShadowKind, ShadowRow
-from omfs_daemon.errors import FormatError
+from omfs_daemon.daemon.store.sqlite_file import open_sqlite
 from omfs_daemon.preemption.effects import PreemptionEnd
 from omfs_daemon.preemption.realtime_memory import STARTED
 from omfs_daemon.preemption.records import JobEvent, PaidCost
@@ -42,10 +41,6 @@ CREATE TABLE IF NOT EXISTS shadow (
     class TEXT NOT NULL, cpus INTEGER NOT NULL, method TEXT NOT NULL, preemptor TEXT NOT NULL, patience REAL NOT NULL,
     lost REAL NOT NULL, ended REAL, started INTEGER NOT NULL, PRIMARY KEY (begun, kind, job, preemptor));
 """
-_MAGIC = b"SQLite format 3\0"
-_VERSION_AT = 60  # of user_version in the file's header (sqlite.org/fileformat.html)
-_MAX_FORMAT = 999  # no version of omfs-daemon writes a larger number
-_ADVICE = "move it away and start again: only what is shown of the past is lost"
 
 
 class PastPreemption(NamedTuple):
@@ -74,19 +69,20 @@ _COST_COLUMNS = 11
 
 
 class HistoryDatabase:
-    """Owns the file; usable from several threads. A damaged file is moved aside; FormatError for another format."""
+    """Owns the file; usable from several threads. A damaged file is moved aside; FormatError for a format that is not
+    read."""
 
     def __init__(self, path: Path) -> None:
         self._lock = Lock()
         self._log = structlog.get_logger("history")
-        refuse_other_format(path)
+        format_of(HISTORY, path)
         try:
-            self._database = _opened(path)
+            self._database = open_sqlite(path, HISTORY, _TABLES)
         except sqlite3.Error as error:
             aside = path.with_suffix(".damaged")
             self._log.error("history_damaged", error=str(error), moved_to=str(aside), message="a new history is begun")
             path.replace(aside)
-            self._database = _opened(path)
+            self._database = open_sqlite(path, HISTORY, _TABLES)
 
     def forget_before(self, time: float) -> None:
         """Delete what happened earlier, so that the file does not grow forever."""
@@ -212,33 +208,3 @@ class HistoryDatabase:
     def close(self) -> None:
         with self._lock:
             self._database.close()
-
-
-def refuse_other_format(path: Path) -> None:
-    """FormatError for a file in another format. Reads its header: SQLite would leave files beside one that it opens."""
-    try:
-        with path.open("rb") as file:
-            header = file.read(100)
-    except OSError:
-        return  # not there; or opening it says what is wrong
-    if len(header) < 100 or not header.startswith(_MAGIC):
-        return  # empty, or damaged
-    (version,) = struct.unpack_from(">i", header, _VERSION_AT)
-    if not 0 <= version <= _MAX_FORMAT:
-        raise FormatError(f"{path}: is damaged, or no history of omfsd: {_ADVICE}")
-    found = max(1, version)
-    if found != HISTORY_FORMAT:
-        raise FormatError(refusal(path, found, HISTORY_FORMAT, _ADVICE))
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    """The version is written before WAL mode is on, so that it is in the file itself from the start."""
-    database = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
-    try:
-        if database.execute("PRAGMA user_version").fetchone() != (HISTORY_FORMAT,):
-            database.execute(f"PRAGMA user_version={HISTORY_FORMAT}")
-        database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + _TABLES)
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database

@@ -1,40 +1,34 @@
 """The journal: an append-only file, one record per line, synced before anything is done.
 
-A line is ``FORMAT CRC32 JSON``. A torn last line (the machine died while it was written) is cut off: what it announced
-was never begun. Damage anywhere else, another format, or another cluster stops the daemon.
+A line is ``FORMAT CRC32 JSON``, with the same format in all lines. A torn last line (the machine died while it was
+written) is cut off: what it announced was never begun. Damage anywhere else, a format that this version does not read,
+or another cluster stops the daemon.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import zlib
 from pathlib import Path
+from typing import NamedTuple
 
 from omfs_daemon.daemon.store.disk import sync_directory
-from omfs_daemon.daemon.store.file_format import JOURNAL_FORMAT, refusal
-from omfs_daemon.errors import JournalError
+from omfs_daemon.daemon.store.file_format import JOURNAL, format_of, log_conversion
+from omfs_daemon.errors import FormatError, JournalError
 from omfs_daemon.preemption.state import ClusterNamed, Record, State, WholeState, apply, from_json, to_json
 
 COMPACT_AT = 4 << 20
 """Bytes; a larger file is replaced by one record that holds the whole state."""
 
-_FIRST_FORMAT = re.compile(rb"[0-9a-f]{8} ")
-_NUMBERED = re.compile(rb"([0-9]{1,9}) ([0-9a-f]{8}) ")
-_ADVICE = (
-    "move it away and start again; what is held or suspended is then found by its mark in Slurm, "
-    "and `omfs failsafe` releases it if omfsd cannot run"
-)
-
 
 class Journal:
-    """Owns the file and the state that its records add up to. ``cluster``: as Slurm says, "" if it has not answered;
-    nothing is changed in the journal of another one."""
+    """Owns the file and the state that its records add up to. A file of an older format is replaced when it is opened.
+    ``cluster``: as Slurm says, "" if it has not answered; nothing is changed in the journal of another one."""
 
     def __init__(self, path: Path, cluster: str = "") -> None:
         self.path = path
-        self.state, self._size, torn = replay(path)
+        self.state, self._size, torn, found = replay(path)
         refuse_other_cluster(path, self.state, cluster)
         self._is_torn = False
         try:
@@ -44,6 +38,16 @@ class Journal:
             sync_directory(path.parent)
         except OSError as error:
             raise JournalError(f"{path}: cannot be opened for writing: {error.strerror}") from error
+        if found != JOURNAL.newest:
+            self._convert(found)
+
+    def _convert(self, found: int) -> None:
+        try:
+            self.compact_if_large(at=0)
+        except JournalError:
+            self.close()
+            raise
+        log_conversion(self.path, found, JOURNAL.newest)
 
     def belong_to(self, cluster: str) -> None:
         """Write down whose jobs these are; JournalError if they are those of another cluster."""
@@ -110,32 +114,41 @@ class Journal:
         os.close(self._fd)
 
 
-def replay(path: Path) -> tuple[State, int, bool]:
-    """The state that the file adds up to, the size of its whole lines in bytes, and whether a torn line follows.
+class ReadJournal(NamedTuple):
+    """The state that a file adds up to, the bytes of its whole lines, whether a torn line follows, and its format."""
 
-    Changes nothing. JournalError if the file cannot be read, is damaged, or has another format.
-    """
+    state: State
+    size: int
+    is_torn: bool
+    format: int
+
+
+def replay(path: Path) -> ReadJournal:
+    """Changes nothing. JournalError if the file cannot be read, is damaged, or has a format that is not read."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        return State(), 0, False
+        return ReadJournal(State(), 0, False, JOURNAL.newest)
     except OSError as error:
         raise JournalError(f"{path}: cannot be read: {error.strerror}") from error
-    _refuse_other_format(path, content)
+    try:
+        found = format_of(JOURNAL, path)
+    except FormatError as error:
+        raise JournalError(str(error)) from error
     state, size = State(), 0
     lines = content.splitlines(keepends=True)
     for number, line in enumerate(lines, start=1):
         try:
-            state = apply(state, _record(line))
+            state = apply(state, _record(line, found))
         except JournalError as error:
             if number == len(lines) and not line.endswith(b"\n"):
-                return state, size, True
+                return ReadJournal(state, size, True, found)
             raise JournalError(
                 f"{path}:{number}: {error}; move the file away to start without it: "
                 "what is held or suspended is then found by its mark in Slurm"
             ) from error
         size += len(line)
-    return state, size, False
+    return ReadJournal(state, size, False, found)
 
 
 def refuse_other_cluster(path: Path, state: State, cluster: str) -> None:
@@ -147,27 +160,15 @@ def refuse_other_cluster(path: Path, state: State, cluster: str) -> None:
         )
 
 
-def _refuse_other_format(path: Path, content: bytes) -> None:
-    """By its first line: a journal is never written in two formats."""
-    numbered = _NUMBERED.match(content)
-    if numbered is not None:
-        found = int(numbered.group(1))
-    elif _FIRST_FORMAT.match(content):
-        found = 1
-    else:
-        return
-    if found != JOURNAL_FORMAT:
-        raise JournalError(refusal(path, found, JOURNAL_FORMAT, _ADVICE))
-
-
 def _line(record: Record) -> bytes:
     text = json.dumps(to_json(record), separators=(",", ":"), ensure_ascii=True).encode()
-    return b"%d %08x %s\n" % (JOURNAL_FORMAT, zlib.crc32(text), text)
+    return b"%d %08x %s\n" % (JOURNAL.newest, zlib.crc32(text), text)
 
 
-def _record(line: bytes) -> Record:
+def _record(line: bytes, written: int) -> Record:
+    """``written``: the format of the file."""
     number, checksum, text = [*line.rstrip(b"\n").split(b" ", 2), b"", b""][:3]
-    is_whole = line.endswith(b"\n") and number == b"%d" % JOURNAL_FORMAT
+    is_whole = line.endswith(b"\n") and number == b"%d" % written
     if not is_whole or checksum != b"%08x" % zlib.crc32(text):
         raise JournalError("the line is damaged")
     return from_json(json.loads(text))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import Allocation
-from omfs_daemon.daemon.store.file_format import JOURNAL_FORMAT
+from omfs_daemon.daemon.store.file_format import JOURNAL
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import JournalError
 from omfs_daemon.preemption.ownership import JobField, OwnedField
@@ -159,7 +159,7 @@ def test_an_unknown_record_is_refused(tmp_path: Path) -> None:
 
     path = tmp_path / "journal"
     text = b'{"kind":"Teleported","ref":"1"}'
-    path.write_bytes(b"%d %08x %s\n" % (JOURNAL_FORMAT, zlib.crc32(text), text))
+    path.write_bytes(b"%d %08x %s\n" % (JOURNAL.newest, zlib.crc32(text), text))
     with pytest.raises(JournalError, match="does not know"):
         Journal(path)
 
