@@ -1,7 +1,8 @@
 """The daemon's state: the fold of its journal's records. Pure: ``state = apply(state, record)``.
 
 A record is a dataclass; its JSON form is ``{"kind": NAME, ...}``. A change of records or fields is a new journal format
-(``daemon/store/file_format.py``). What Slurm itself knows is never recorded.
+(``daemon/store/file_format.py``), and records of older ones are still read: a new field has a default, and what
+replaces another takes its form, too. What Slurm itself knows is never recorded.
 """
 
 from __future__ import annotations

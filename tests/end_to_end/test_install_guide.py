@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
-from tests.support.daemons import OMFS, ROOT, Daemon
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.daemons import ROOT
+from tests.support.guide_host import Host, blocks, guide_host
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -31,75 +27,17 @@ NOT_RUN = (
 """The blocks of the kind ``console``: this host has no systemd, and no package is installed."""
 
 
-class Block(NamedTuple):
-    kind: str
-    text: str
-
-
-BLOCKS = [
-    Block(kind, text.strip())
-    for kind, text in re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "docs" / "install.md").read_text(), re.M | re.S)
-]
+BLOCKS = blocks("install.md")
 
 
 def texts(kind: str) -> list[str]:
     return [block.text for block in BLOCKS if block.kind == kind]
 
 
-class Host:
-    """A head node whose directories lie elsewhere."""
-
-    def __init__(self, slurm: LocalSlurm, directory: Path) -> None:
-        self.daemon = Daemon(slurm, directory)
-        self.daemon.config.unlink()
-        commands = directory / "bin"
-        commands.mkdir()
-        python = shlex.join([self.daemon.program.python, "-c", OMFS])
-        (commands / "omfs").write_text(f'#!/bin/sh\nexec {python} "$@"\n')
-        (commands / "omfs").chmod(0o755)
-        self.directory = directory
-        self.places = {
-            "/etc/slurm": str(slurm.directory),
-            "/etc/omfs": str(directory),
-            "/var/lib/omfs": str(directory / "state"),
-            "/run/omfs": str(directory / "run"),
-            "/usr/share/omfs/plugins": str(ROOT / "plugins"),
-        }
-        variables = {"PATH": f"{commands}:/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": str(slurm.conf)}
-        self.variables = variables | {"OMFS_CONFIG": str(self.daemon.config), **self.daemon.program.variables}
-
-    def here(self, text: str) -> str:
-        for path, place in self.places.items():
-            text = text.replace(path, place)
-        return text
-
-    def add_to_slurm_conf(self, lines: str) -> None:
-        """In place of what is there; AuthInfo names this cluster's munge, too."""
-        conf = self.daemon.slurm.conf
-        new = [line for line in lines.splitlines() if not line.startswith("AuthInfo=")]
-        keys = {line.partition("=")[0].lower() for line in new}
-        kept = [line for line in conf.read_text().splitlines() if line.partition("=")[0].lower() not in keys]
-        conf.write_text("\n".join([*kept, *new, ""]))
-
-    def run(self, text: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        command = ["/bin/sh", "-euxc", self.here(text)]
-        done = subprocess.run(
-            command, cwd=ROOT, env=self.variables, capture_output=True, text=True, timeout=LIMIT, check=False
-        )
-        assert not check or done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
-        return done
-
-
 @pytest.fixture
-def host(own_slurm: Callable[..., LocalSlurm], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    slurm = own_slurm(Shape())
-    directory = slurm.directory / "omfs"
-    directory.mkdir()
-    made = Host(slurm, directory)
-    try:
+def host(own_slurm: Callable[..., LocalSlurm]) -> Iterator[Host]:
+    with guide_host(own_slurm(Shape())) as made:
         yield made
-    finally:
-        made.daemon.kill()
 
 
 def test_blocks_that_are_not_run_are_known() -> None:
