@@ -11,12 +11,16 @@ import pytest
 
 from deploy.manual.pages import command_names
 from omfs_daemon import __version__
+from omfs_daemon.daemon.store.file_format import AUDIT
 from tests.support.amounts import is_soak
+from tests.support.guide_host import blocks
 from tests.support.package_host import ROOT, PackageHost, bare_debian, build_packages, engine, make_image
 
 SUITES = ("bookworm", "trixie") if is_soak() else ("bookworm",)
 STATE = "/var/lib/omfs/audit.jsonl"
 CONFIGURATION = "/etc/omfs/omfs.toml"
+ASK = blocks("upgrade.md")[0].text
+"""How the new version is asked before it is installed."""
 
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("packages"), pytest.mark.timeout(3600)]
 
@@ -95,11 +99,19 @@ def test_the_daemon_is_installed_upgraded_removed_and_purged(host: PackageHost) 
     _check_daemon(host)
 
     host.run(f"omfs config default >{CONFIGURATION} && echo '{{}}' >{STATE}")
+    told = host.run(ASK.replace("./omfs-daemon_*.deb", "/omfs-daemon.deb"))
+    assert f"{STATE}: format {AUDIT.newest}, which this version writes\n" in told
+
     host.apt("install /omfs-daemon.deb")
     assert version(host, "omfs-daemon").startswith(__version__)
     assert host.run(f"cat {STATE}") == "{}\n"
     host.run("omfs config check")
     _check_daemon(host)
+
+    host.apt(f"install --allow-downgrades {old}")
+    assert version(host, "omfs-daemon").startswith("0~")
+    assert host.run("omfsd --check-state") == told
+    host.apt("install /omfs-daemon.deb")
 
     host.apt("remove omfs-daemon")
     assert host.fails("command -v omfs") and host.fails("test -e /usr/lib/omfs/venv/lib")
