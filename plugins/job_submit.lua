@@ -12,8 +12,8 @@
 -- Marks in AdminComment say whose hold it is (docs/plugins.md). An order of omfsd's is carried out only if the job has
 -- the mark that omfsd has seen. An administrator's hold or release replaces the mark.
 --
--- The options of plugins/spank (--omfs-method, --omfs-min-runtime, --omfs-bound) are written into the job's comment; users may as
--- well write them there themselves.
+-- The options of plugins/spank (OPTIONS) are written into the job's comment; users may as well write them there
+-- themselves. So are the methods that the client which has submitted the job cannot bear (CLIENTS).
 --
 -- Settings: "omfs_job_submit.conf" beside this file, lines "name = value", read at every submit. `omfs config
 -- job-submit` writes it from omfsd's configuration:
@@ -59,8 +59,25 @@ local HELD, RELEASED, STOPPING = "omfs:held", "omfs:rel", "omfs:stopping"
 local ADMIN_HELD, ADMIN_RELEASED = "adm:held", "adm:rel"
 local GATE = HELD .. ":0"
 local METHOD, MIN_RUNTIME, BOUND = "omfs:method=", "omfs:min_runtime=", "omfs:bound=" -- keys in the comment,
-local VALUES = { [METHOD] = "[a-z0-9_,]+", [MIN_RUNTIME] = "%d+", [BOUND] = "%d+%.?%d*" } -- and the values they take
-local OPTIONS = { { "OMFS_METHOD", METHOD }, { "OMFS_MIN_RUNTIME", MIN_RUNTIME }, { "OMFS_BOUND", BOUND } } -- plugins/spank
+local EXCLUDE, SIGNAL = "omfs:exclude=", "omfs:signal="
+local VALUES = { -- and the values they take
+  [METHOD] = "[a-z0-9_,]+",
+  [EXCLUDE] = "[a-z0-9_,]+",
+  [SIGNAL] = "[%w:]+",
+  [MIN_RUNTIME] = "%d+",
+  [BOUND] = "%d+%.?%d*",
+}
+local OPTIONS = { -- plugins/spank
+  { "OMFS_METHOD", METHOD },
+  { "OMFS_EXCLUDE", EXCLUDE },
+  { "OMFS_SIGNAL", SIGNAL },
+  { "OMFS_MIN_RUNTIME", MIN_RUNTIME },
+  { "OMFS_BOUND", BOUND },
+}
+local SIGNALS = "HUP,INT,QUIT,TERM,USR1,USR2" -- omfs_daemon/protocol/job_comment.py
+-- Clients, a line that stands in each of their batch scripts, and the methods that they cannot bear
+-- (omfs_daemon/cluster/clients.py).
+local CLIENTS = { { name = "submitit", line = "export SUBMITIT_EXECUTOR=slurm", excluded = "suspend,pageout,ve_swap" } }
 local LOSES_WORK = "requeue" -- omfs_daemon/preemption/methods/requeue.py
 local NEEDS_SCRIPT = "requeue,dmtcp,criu,application" -- Slurm requeues batch jobs only, and omfs-run works in them only
 local NEEDS_ONE_NODE = "dmtcp,criu" -- omfs_daemon/preemption/methods/checkpoint.py
@@ -232,13 +249,13 @@ end
 
 -- Whether omfsd may preempt a job of this class. requeues: Slurm would requeue it (no --no-requeue).
 local function is_preemptible(class, job, requeues)
-  local chosen = value_of(job.comment, METHOD) or class.default
+  local chosen, excluded = value_of(job.comment, METHOD) or class.default, value_of(job.comment, EXCLUDE) or ""
   if listed(chosen or "", "none") then
     return false
   end
   for name in names(chosen) do
     local survives = (requeues or name ~= LOSES_WORK) and not (spans_nodes(job) and listed(NEEDS_ONE_NODE, name))
-    if survives and listed(class.methods or "", name) then
+    if survives and not listed(excluded, name) and listed(class.methods or "", name) then
       return true
     end
   end
@@ -693,6 +710,22 @@ local function take_options(job)
   return contradiction
 end
 
+-- Excludes what the client that has submitted the job cannot bear; an owner who names methods knows better. Returns what
+-- its user is told.
+local MOST_LOOKED_AT = 2 ^ 16 -- bytes of a batch script
+local function exclude_for_client(job)
+  if value_of(job.comment, METHOD) or value_of(job.comment, EXCLUDE) then
+    return nil
+  end
+  local script = (job.script or ""):sub(1, MOST_LOOKED_AT)
+  for _, client in ipairs(CLIENTS) do
+    if script:find("\n" .. client.line .. "\n", 1, true) then
+      job.comment = ((job.comment or "") .. " " .. EXCLUDE .. client.excluded):match("^%s*(.*)$")
+      return string.format("%s takes SUSPENDED for the end: not preempted by %s", client.name, client.excluded)
+    end
+  end
+end
+
 local function word_of(class)
   return class.bound and "real-time" or "urgent"
 end
@@ -711,7 +744,7 @@ end
 
 -- What is wrong with the methods that a job names; and whether none is left.
 local function wrong_methods(class, job)
-  local chosen, wrong, left = value_of(job.comment, METHOD), {}, false
+  local chosen, excluded, wrong, left = value_of(job.comment, METHOD), value_of(job.comment, EXCLUDE) or "", {}, false
   if chosen == nil then
     return nil, false
   elseif chosen == "" then
@@ -722,6 +755,8 @@ local function wrong_methods(class, job)
   for name in names(chosen) do
     if not listed(class.methods or "", name) then
       wrong[#wrong + 1] = name .. " is not offered"
+    elseif listed(excluded, name) then
+      wrong[#wrong + 1] = name .. " is excluded by " .. EXCLUDE .. excluded
     elseif not job.script and listed(NEEDS_SCRIPT, name) then
       wrong[#wrong + 1] = name .. " is for batch jobs"
     elseif not job.requeues and name == LOSES_WORK then
@@ -734,6 +769,18 @@ local function wrong_methods(class, job)
   end
   if #wrong > 0 then
     return string.format("%s (offered to this job: %s)", table.concat(wrong, ", "), class.methods or "none"), not left
+  end
+end
+
+local function wrong_exclusion(comment)
+  return value_of(comment, EXCLUDE) == ""
+    and EXCLUDE .. "NAME[,NAME...] must stand once in the comment, with names of a-z, 0-9 and _"
+end
+
+local function wrong_signal(comment)
+  local signal = value_of(comment, SIGNAL)
+  if signal and signal ~= "none" and not listed(SIGNALS, (signal:gsub("^B:", ""))) then
+    return string.format("%sNAME must stand once in the comment, with none, or [B:] and one of %s", SIGNAL, SIGNALS)
   end
 end
 
@@ -772,6 +819,7 @@ local function refused(conf, job, contradiction)
   local class = class_of(conf, job)
   local methods, none_left = wrong_methods(class, job)
   local wrong = contradiction or none_left and methods
+  wrong = wrong or wrong_exclusion(job.comment) or wrong_signal(job.comment)
   wrong = wrong or wrong_min_runtime(conf, job.comment) or wrong_bound(class, job.comment)
   if vain or wrong or methods then
     log_to_user(vain or wrong or methods)
@@ -832,7 +880,7 @@ local function submit(job, partitions, conf, living)
   if not is_in_scope(conf, { partition = partition, account = account }) then
     return slurm.SUCCESS
   end
-  local contradiction = take_options(job)
+  local contradiction, told = take_options(job), exclude_for_client(job)
   if job.script == nil then
     job.requeue = 0 -- Slurm never requeues a job of salloc or srun, but shows it as if it would
   end
@@ -854,6 +902,9 @@ local function submit(job, partitions, conf, living)
   if refusal then
     return refusal
   end
+  if told then
+    log_to_user(told)
+  end
   -- A job that is submitted held passes here, and is held by the gate when its owner releases it.
   if job.priority ~= 0 and not may_start(conf, asked, asked.requeues) then
     return hold_unless_room(conf, asked, job, partitions)
@@ -865,8 +916,11 @@ local function changes_method(change, job)
   if change.comment == nil then
     return false
   end
-  local chosen = value_of(change.comment, METHOD)
-  return chosen == "" or chosen ~= value_of(job.comment, METHOD)
+  local function changes(key)
+    local chosen = value_of(change.comment, key)
+    return chosen == "" or chosen ~= value_of(job.comment, key)
+  end
+  return changes(METHOD) or changes(EXCLUDE)
 end
 
 -- omfs-run rewrites the comment too: what stood there before stays right.

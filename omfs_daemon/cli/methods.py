@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from omfs_daemon.cli.methods_fit import methods_fit
+from omfs_daemon.cluster.clients import CLIENTS
 from omfs_daemon.config.build import preempt_timeouts, rules
 from omfs_daemon.daemon.api.methods_view import MethodNowView, MethodsView, MethodView, WhyNotView, methods_view
 from omfs_daemon.errors import UnreachableError
@@ -86,6 +87,10 @@ def methods_table(view: MethodsView) -> Iterator[RenderableType]:
         )
     yield made
     yield from _why_not(view["methods"])
+    for client in CLIENTS:
+        excluded = [method["name"] for method in view["methods"] if client.name in method["not_for"]]
+        if excluded:
+            yield cell(f"{', '.join(excluded)}: not for jobs of {client.name}, unless they name methods")
     if not any("now" in method for method in view["methods"]):
         yield cell("only omfsd knows where they can be used now: it does not answer, or has not polled Slurm yet")
 

@@ -64,6 +64,7 @@ def _class_rule(section: ClassSection) -> JobClassRule:
         last_resort=""
         if section.is_first or section.when_preemption_fails == "leave"
         else section.when_preemption_fails,
+        signal=section.signal,
         realtime=section.realtime_terms,
     )
 

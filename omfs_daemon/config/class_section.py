@@ -5,12 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from omfs_daemon.config.section import Section
 from omfs_daemon.config.value_types import Slowdown, Switch, Text, Weight
 from omfs_daemon.policy.rules.realtime_terms import CostWeights, RealtimeTerms
 from omfs_daemon.policy.rules.slowdown_laws import CATEGORIES, VICTIM_MAX_SLOWDOWN
+from omfs_daemon.protocol.job_comment import NO_SIGNAL, SIGNALS, is_signal
 
 Category = Literal["narrow-short", "narrow-long", "wide-short", "wide-long"]
 
@@ -94,6 +95,20 @@ class ClassSection(Section):
         examples=["requeue"],
     )
 
+    signal: str = Field(
+        "",
+        description="Signal that warns a job before it is requeued, for programs that save their work on it (else they "
+        'end): "USR2" to its steps, "B:USR2" to its batch shell. It then has its preempt_timeout_seconds.',
+        examples=["USR2"],
+    )
+
+    @field_validator("signal")
+    @classmethod
+    def _is_a_signal(cls, name: str) -> str:
+        if name and (not is_signal(name) or name == NO_SIGNAL):
+            raise ValueError(f"must be one of {', '.join(SIGNALS)}, after B: for the batch shell alone")
+        return name
+
     @property
     def is_first(self) -> bool:
         """Whether others are preempted for its jobs, whatever their account uses, and they never are."""
@@ -111,6 +126,8 @@ class ClassSection(Section):
             raise ValueError(f"{article} class has no methods and no default: {word} jobs are never preempted")
         if self.is_first and "when_preemption_fails" in self.model_fields_set:
             raise ValueError(f"{article} class has no when_preemption_fails: {word} jobs are never preempted")
+        if self.is_first and "signal" in self.model_fields_set:
+            raise ValueError(f"{article} class has no signal: {word} jobs are never preempted")
         given = sorted(self.model_fields_set & (REALTIME_KEYS))
         if given and not self.realtime:
             raise ValueError(f"{given[0]} is for real-time classes: set realtime = true")

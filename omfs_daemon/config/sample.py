@@ -95,7 +95,7 @@ def as_toml(config: Config) -> str:
     for section in document["class"]:
         is_first = section["urgent"] or section["realtime"]
         not_its_own = () if section["realtime"] else tuple(REALTIME_KEYS)
-        for key in (*(("methods", "default", "when_preemption_fails") if is_first else ()), *not_its_own):
+        for key in (*(("methods", "default", "when_preemption_fails", "signal") if is_first else ()), *not_its_own):
             section.pop(key, None)
     return tomlkit.dumps(_plain({key: value for key, value in document.items() if value}))
 

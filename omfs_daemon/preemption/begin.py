@@ -22,7 +22,8 @@ def victim_of(victim: Victim, job: Job, state: State, settings: Settings) -> Vic
     """Recorded now, because its licenses and its job comment will change."""
     traits = settings.rules.method(victim.method)
     run = run_report(job)
-    resort = classify(settings.rules, job).last_resort
+    job_class = classify(settings.rules, job)
+    resort = job_class.last_resort
     keeps = None if traits.leaves else settings.node_licenses.without(job.licenses, traits.frees, job.on_nodes)
     gives = keeps is not None and keeps != job.licenses
     return VictimState(
@@ -37,6 +38,7 @@ def victim_of(victim: Victim, job: Job, state: State, settings: Settings) -> Vic
         keeps=keeps if gives else None,
         gres=freed_gres(job, traits) if gives else (),
         waits_since=_waits_since(job, traits, state) if traits.leaves else 0.0,
+        signal=job_class.signal,
     )
 
 

@@ -25,6 +25,7 @@ from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.policy.plan import TEXT, WHY_FIRST, Plan, Reason
 from omfs_daemon.policy.rules.queue_order import Band, band_of, own_nice
+from omfs_daemon.preemption.methods.base import ObservedJob, PreemptionProgress
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, Value, licenses_of, licenses_value, nodes_of
 from omfs_daemon.preemption.preemption import Preemption, Step, VictimState
@@ -236,10 +237,12 @@ def _want_victims(desired: Desired, preemption: Preemption, observation: Observa
 
 
 def _word_of(victim: VictimState, job: Job, settings: Settings, is_due: bool) -> MarkWord | None:
-    """A job that its method requeues is held right before, so that it returns held; any other is marked while it is
-    preempted. Then it is held for as long as it waits for the preemptor to start."""
-    if job.runs and settings.method_settings.is_held_first(victim):
-        return MarkWord.HELD if is_due else None
+    """A job that its method requeues is held right before, so that it returns held, and stays so if it was warned; any
+    other is marked while it is preempted. Then it is held for as long as it waits for the preemptor to start."""
+    chosen = settings.method_settings
+    if job.runs and chosen.is_held_first(victim):
+        is_warned = chosen.method(victim).progress(ObservedJob(job)) is PreemptionProgress.GOING
+        return MarkWord.HELD if is_due or is_warned else None
     return MarkWord.STOPPING if job.runs or job.state is JobState.SUSPENDED else MarkWord.HELD
 
 

@@ -128,8 +128,8 @@ def _after_stopping(
     if not failed and all(victim.ends_by_itself for victim in late):
         # They were only predicted to have ended by now, and nothing was asked of them.
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.TOO_OLD)
-    if is_fresh and all(victim.last_resort for victim in (*failed, *late)):
-        return _with_last_resort(preemption, {victim.ref for victim in (*failed, *late)}, now)
+    if is_fresh and all(victim.without_mercy for victim in (*failed, *late)):
+        return _without_mercy(preemption, {victim.ref for victim in (*failed, *late)}, now)
     reports = [(victim.ref, _why_failed(victim, view, method_settings)) for victim in failed]
     reports += [(victim.ref, _how_late(victim, method_settings)) for victim in late if victim not in failed]
     return replace(
@@ -207,12 +207,10 @@ def _is_late(victim: VictimState, preemption: Preemption, now: float, method_set
     return now - preemption.since > method_settings.preempt_limit(victim) + patience
 
 
-def _with_last_resort(preemption: Preemption, refs: set[str], now: float) -> Preemption:
-    """What their class explicitly allows for jobs that could not be preempted with their work kept."""
-    victims = tuple(
-        replace(victim, method=victim.last_resort, last_resort="") if victim.ref in refs else victim
-        for victim in preemption.victims
-    )
+def _without_mercy(preemption: Preemption, refs: set[str], now: float) -> Preemption:
+    """What their class explicitly allows for jobs that could not be preempted with their work kept, and the requeue of
+    those that were warned of it."""
+    victims = tuple(victim.without_mercy or victim if victim.ref in refs else victim for victim in preemption.victims)
     return replace(preemption, victims=victims, since=now)
 
 

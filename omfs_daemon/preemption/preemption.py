@@ -11,6 +11,7 @@ from omfs_daemon.cluster.preempt_methods import ENDS, MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptionUnderWay
 from omfs_daemon.policy.plan import Reason
 from omfs_daemon.preemption.methods.base import Licenses
+from omfs_daemon.preemption.methods.requeue import RequeueMethod
 from omfs_daemon.preemption.methods.suspend import SuspendMethod
 from omfs_daemon.slurm.gateway import OrderRefusal
 
@@ -95,6 +96,7 @@ class VictimState:
     keeps          what of its licenses it keeps while preempted (None: all)
     gres           what it thereby gives up on each node
     waits_since    as in ``PreemptionHistory``, once Slurm has requeued it; 0: it stays on its nodes
+    signal         that warns it before a requeue, ``[B:]NAME``; "": it has none, or did not heed it
     """
 
     ref: str
@@ -108,11 +110,25 @@ class VictimState:
     keeps: Licenses | None = None
     gres: tuple[tuple[str, int], ...] = ()
     waits_since: float = 0.0
+    signal: str = ""
 
     @property
     def ends_by_itself(self) -> bool:
         """Whether it is left to run until its time limit."""
         return self.method == ENDS.name
+
+    @property
+    def warning(self) -> str:
+        """The signal that is sent instead of its requeue at first; "" for none."""
+        return self.signal if self.method == RequeueMethod.traits.name else ""
+
+    @property
+    def without_mercy(self) -> VictimState | None:
+        """How it is preempted if it stays: without the warning that it did not heed, or by its class's last resort;
+        None if it is then left running."""
+        if self.warning:
+            return replace(self, signal="")
+        return replace(self, method=self.last_resort, last_resort="") if self.last_resort else None
 
 
 @dataclass(frozen=True, slots=True)

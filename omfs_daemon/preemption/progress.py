@@ -10,6 +10,7 @@ from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.preemption.methods.base import ObservedJob, PreemptionProgress, PreemptMethod
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWorkState, NodeWorkStatus
 from omfs_daemon.preemption.methods.not_installed import method_named
+from omfs_daemon.preemption.methods.warned_requeue import WARNED_REQUEUE
 from omfs_daemon.preemption.preemption import Preemption, Preemptor, Step, VictimState
 
 
@@ -58,6 +59,8 @@ class MethodSettings(NamedTuple):
     proof: float = 1.5
 
     def method(self, victim: VictimState) -> PreemptMethod:
+        if victim.warning:
+            return WARNED_REQUEUE
         return method_named(self.methods, victim.method)
 
     def is_moved_in(self, preemptor: Preemptor) -> bool:
@@ -156,4 +159,4 @@ def moving_in(preemption: Preemption, view: ObservedCluster) -> NodeWorkState | 
 
 
 def seen_of(victim: VictimState, job: Job, view: ObservedCluster) -> ObservedJob:
-    return ObservedJob(job, view.work(job.ref), victim.failed_before)
+    return ObservedJob(job, view.work(job.ref), victim.failed_before, victim.warning)

@@ -168,10 +168,11 @@ def _left_by_themselves(
     found = {}
     for victim in preemption.victims:
         job, known = observation.job(victim.ref), state.unsaved.get(victim.ref)
-        if job is None or not settings.method_settings.method(victim).traits.launched:
+        launched = settings.method_settings.method(victim).traits.launched
+        if job is None or not (launched or victim.warning):
             continue
         is_known = known is not None and known.start == victim.start
-        run = run_report(job)
+        run = run_report(job) if launched else None  # one that was warned may be ending for good
         is_leaving = job.state is JobState.COMPLETING and run is not None and run.state is RunState.STOPPED
         is_out = job.state is JobState.PENDING and victim.ref not in state.preempted
         if (is_leaving or is_out) and not is_known:
@@ -202,19 +203,26 @@ def _preempt(
     untouched: tuple[VictimState, ...], secured: tuple[VictimState, ...], observation: Observation, settings: Settings
 ) -> list[Action]:
     """Careful victims first, then all of each method together."""
-    careful = settings.method_settings.is_careful
+    chosen = settings.method_settings
     seen = {
         victim.ref: seen_of(victim, job, observation)
         for victim in (*untouched, *secured)
         if (job := observation.job(victim.ref)) is not None
     }
     wanted: list[Action] = []
-    for name in dict.fromkeys(victim.method for victim in sorted((*untouched, *secured), key=lambda v: not careful(v))):
-        method = method_named(settings.methods, name)
-        prepared = [action for v in untouched if v.method == name for action in method.prepare(seen[v.ref])]
-        wanted += [*prepared, *method.finish([seen[victim.ref] for victim in secured if victim.method == name])]
-        wanted += method.preempt([seen[victim.ref] for victim in untouched if victim.method == name])
+    careful_first = sorted((*untouched, *secured), key=lambda victim: not chosen.is_careful(victim))
+    for kind in dict.fromkeys(map(_kind, careful_first)):
+        now, safe = [[v for v in listed if _kind(v) == kind] for listed in (untouched, secured)]
+        method = chosen.method((*now, *safe)[0])
+        wanted += [action for victim in now for action in method.prepare(seen[victim.ref])]
+        wanted += method.finish([seen[victim.ref] for victim in safe])
+        wanted += method.preempt([seen[victim.ref] for victim in now])
     return wanted
+
+
+def _kind(victim: VictimState) -> tuple[str, bool]:
+    """Victims of one kind have the same method."""
+    return victim.method, bool(victim.warning)
 
 
 def _keep_preempted(preemption: Preemption, observation: Observation, settings: Settings) -> list[Action]:

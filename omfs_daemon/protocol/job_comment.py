@@ -1,6 +1,8 @@
 """The fields of a job's comment: what its owner chooses, and what omfs-run reports.
 
 ``omfs:method=METHOD[,METHOD]...``      the preemption methods that the owner chooses
+``omfs:exclude=METHOD[,METHOD]...``     those by which it is never to be preempted
+``omfs:signal=[B:]NAME``                the signal that warns the job before it is requeued; ``none``: no signal
 ``omfs:min_runtime=SECONDS``            how long the owner asks the job to run before it is preempted
 ``omfs:bound=NUMBER``                   the slowdown that is enough for the owner of a real-time job
 ``omfs:run=RESTARTS:STATE[:KEY=VALUE]...``  the report of omfs-run, its only channel to the daemon while the job runs;
@@ -15,9 +17,21 @@ READY, STOPPING, FAILED, STOPPED, HELD = STATES = "ready", "stopping", "failed",
 PREFIX = "omfs:"
 METHOD_KEY, MIN_RUNTIME_KEY, RUN_KEY = PREFIX + "method=", PREFIX + "min_runtime=", PREFIX + "run="
 BOUND_KEY = PREFIX + "bound="
+EXCLUDE_KEY, SIGNAL_KEY = PREFIX + "exclude=", PREFIX + "signal="
+
+SIGNALS = "HUP", "INT", "QUIT", "TERM", "USR1", "USR2"
+"""Signals that a program can take as a warning."""
+
+NO_SIGNAL = "none"
+BATCH_ONLY = "B:"
+"""Before the name of a signal, as in Slurm's ``--signal``: to the batch shell alone, not to the job's steps."""
 
 _BEGIN, _END = r"(?:(?<=\s)|^)", r"(?=\s|$)"
-_METHODS = re.compile(_BEGIN + METHOD_KEY + r"([a-z0-9_]+(?:,[a-z0-9_]+)*)" + _END)
+_NAMES = r"([a-z0-9_]+(?:,[a-z0-9_]+)*)"
+_METHODS = re.compile(_BEGIN + METHOD_KEY + _NAMES + _END)
+_EXCLUDED = re.compile(_BEGIN + EXCLUDE_KEY + _NAMES + _END)
+_SIGNAL_NAME = "((?:{})?(?:{})|{})".format(BATCH_ONLY, "|".join(SIGNALS), NO_SIGNAL)
+_SIGNAL = re.compile(_BEGIN + SIGNAL_KEY + _SIGNAL_NAME + _END)
 _MIN_RUNTIME = re.compile(_BEGIN + MIN_RUNTIME_KEY + r"([0-9]{1,9})" + _END)
 _BOUND = re.compile(_BEGIN + BOUND_KEY + r"([0-9]{1,6}(?:\.[0-9]{1,6})?)" + _END)
 _RUN = re.compile(_BEGIN + RUN_KEY + r"(\S*)")
@@ -66,6 +80,25 @@ def methods_in_comment(comment: str) -> List[str]:
     """The methods that the owner chooses, known or not, in order; [] without a list that can be read."""
     found = _METHODS.search(comment)
     return found.group(1).split(",") if found else []
+
+
+def excluded_in_comment(comment: str) -> List[str]:
+    """The methods that the owner excludes, known or not; [] without a list that can be read."""
+    found = _EXCLUDED.search(comment)
+    return found.group(1).split(",") if found else []
+
+
+def is_signal(text: str) -> bool:
+    """Whether it is ``[B:]NAME`` or ``none``."""
+    return re.fullmatch(_SIGNAL_NAME, text) is not None
+
+
+def signal_in_comment(comment: str) -> Optional[str]:
+    """The signal that the owner chooses, ``[B:]NAME``; "" for none; None without one that can be read."""
+    found = _SIGNAL.search(comment)
+    if found is None:
+        return None
+    return "" if found.group(1) == NO_SIGNAL else found.group(1)
 
 
 def min_runtime_in_comment(comment: str) -> Optional[int]:

@@ -1,14 +1,16 @@
 /*
- * Options of omfs-daemon for sbatch, salloc and srun: how a job can be preempted, where its checkpoints are, how long
- * it runs before it may be preempted, what slowdown is enough for a real-time job (docs/plugins.md). Checked at submit, shown in --help, and passed on:
+ * Options of omfs-daemon for sbatch, salloc and srun: how a job can be preempted, and what warns it; where its
+ * checkpoints are; how long it runs before it may be preempted; what slowdown is enough for a real-time job
+ * (docs/plugins.md). Checked at submit, shown in --help, and passed on:
  *
  *   to omfs-run       OMFS_METHOD (the first that it knows) and OMFS_CKPT_DIR in the job's environment
  *   to the daemon     through the "job control environment" of SPANK, which job_submit.lua reads and puts into the
- *                     job's comment as omfs:method=..., omfs:min_runtime=SECONDS and omfs:bound=NUMBER
+ *                     job's comment as omfs:method=..., omfs:exclude=..., omfs:signal=NAME,
+ *                     omfs:min_runtime=SECONDS and omfs:bound=NUMBER
  *
- * job_submit.lua checks which methods the site offers, how long a job may ask for, and that its bound is a loose one. Users can write the comment and
- * the environment by hand as well, so no option gives more than that. Without an option nothing is changed. Nothing in
- * here ends a job or a step: on the node, wrong values are ignored.
+ * job_submit.lua checks which methods the site offers, how long a job may ask for, and that its bound is a loose one.
+ * Users can write the comment and the environment by hand as well, so no option gives more than that. Without an option
+ * nothing is changed. Nothing in here ends a job or a step: on the node, wrong values are ignored.
  */
 #include <limits.h>
 #include <stdbool.h>
@@ -20,17 +22,21 @@
 
 SPANK_PLUGIN(omfs, 1)
 
-enum { METHOD, CKPT_DIR, MIN_RUNTIME, BOUND, OPTIONS };
+enum { METHOD, CKPT_DIR, MIN_RUNTIME, BOUND, EXCLUDE, SIGNAL, OPTIONS };
 
 /* Methods of omfs-run (NAMES in omfs_daemon/omfs_run/driver_table.py); the others need nothing inside the job. */
 static const char *const LAUNCHED[] = { "dmtcp", "criu", "application" };
+
+/* Signals that can warn a job (SIGNALS in omfs_daemon/protocol/job_comment.py), or none. */
+static const char *const SIGNALS[] = { "HUP", "INT", "QUIT", "TERM", "USR1", "USR2" };
 
 #define LONGEST_METHODS 255 /* bytes of a list of methods */
 #define LONGEST_NUMBER 8    /* digits of a number in a time: sums stay far below what fits */
 #define MOST_DIGITS 6       /* of a slowdown, before and after the point */
 #define CONTROL "SLURM_SPANK_" /* before the name of what is in the job control environment, in a batch job's */
 
-static const char *const VARIABLES[OPTIONS] = { "OMFS_METHOD", "OMFS_CKPT_DIR", "OMFS_MIN_RUNTIME", "OMFS_BOUND" };
+static const char *const VARIABLES[OPTIONS] = { "OMFS_METHOD", "OMFS_CKPT_DIR", "OMFS_MIN_RUNTIME",
+						 "OMFS_BOUND",	"OMFS_EXCLUDE",	 "OMFS_SIGNAL" };
 
 /* The user's values, checked; the time in seconds. */
 static char *given[OPTIONS];
@@ -53,6 +59,19 @@ static bool is_method_list(const char *text)
 			return false;
 		word += length + 1;
 	}
+}
+
+/* As Slurm's own --signal: "B:" before the name for the batch shell alone. */
+static bool is_signal(const char *text)
+{
+	if (strcmp(text, "none") == 0)
+		return true;
+	if (strncmp(text, "B:", 2) == 0)
+		text += 2;
+	for (size_t i = 0; i < sizeof(SIGNALS) / sizeof(SIGNALS[0]); i++)
+		if (strcmp(text, SIGNALS[i]) == 0)
+			return true;
+	return false;
 }
 
 static bool is_directory_name(const char *text)
@@ -133,7 +152,12 @@ static bool take(int option, const char *text)
 
 	switch (option) {
 	case METHOD:
+	case EXCLUDE:
 		if (!is_method_list(text))
+			return false;
+		break;
+	case SIGNAL:
+		if (!is_signal(text))
 			return false;
 		break;
 	case CKPT_DIR:
@@ -172,6 +196,11 @@ static struct spank_option options[OPTIONS] = {
 	  "run at least so long before being preempted (as --time)", 1, MIN_RUNTIME, option_given },
 	{ "omfs-bound", "NUMBER",
 	  "the slowdown that is enough for a real-time job, if more than its class promises", 1, BOUND, option_given },
+	{ "omfs-exclude", "NAME[,NAME...]",
+	  "how omfsd may not preempt the job, whatever its class allows (suspend, ...)", 1, EXCLUDE, option_given },
+	{ "omfs-signal", "[B:]NAME",
+	  "warn the job before it is requeued, by this signal to its steps (B: its batch shell)", 1, SIGNAL,
+	  option_given },
 };
 
 static const char *const ALLOWED[OPTIONS] = {
@@ -180,6 +209,8 @@ static const char *const ALLOWED[OPTIONS] = {
 	"must be a time above 0: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes or "
 	"days-hours:minutes:seconds",
 	"must be a number of at least 1, with at most six digits before and after the point",
+	"must be names of a-z, 0-9 and _, with commas between them",
+	"must be none, or HUP, INT, QUIT, TERM, USR1 or USR2, after B: for the batch shell",
 };
 
 static int option_given(int option, const char *argument, int remote)
@@ -256,7 +287,7 @@ static void set_environment(spank_t spank)
 		const char *value;
 
 		snprintf(name, sizeof(name), CONTROL "%s", VARIABLES[option]);
-		if (given[option] == NULL && option != MIN_RUNTIME && option != BOUND &&
+		if (given[option] == NULL && (option == METHOD || option == CKPT_DIR) &&
 		    spank_getenv(spank, name, text, sizeof(text)) == ESPANK_SUCCESS)
 			(void)take(option, text);
 		if (given[option] == NULL)

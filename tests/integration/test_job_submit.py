@@ -13,6 +13,7 @@ from threading import Event
 
 import pytest
 
+from omfs_daemon.cluster.clients import CLIENTS
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.config.build import rules
 from omfs_daemon.config.job_submit_conf import as_text, plugin_settings
@@ -726,3 +727,49 @@ def test_without_a_daemon_nobody_is_woken_and_nobody_waits(cluster: LocalSlurm, 
     job = submit(cluster, "--comment=omfs:method=requeue")
     assert look(cluster, job.id).hold is Hold.NONE
     assert not woken.is_set()
+
+
+@pytest.mark.parametrize("words", ["=KILL", "=", "=B:", "=usr2", "=USR2@60", "=USR2 omfs:signal=TERM"])
+def test_refuses_a_signal_that_warns_nobody(site: LocalSlurm, words: str) -> None:
+    said = refusal(site, f"--comment=omfs:signal{words}")
+    assert "omfs: omfs:signal=NAME must stand once in the comment, with none, or [B:] and one of HUP,INT" in said
+
+
+def test_a_job_that_excludes_all_its_methods_is_not_preemptible(site: LocalSlurm) -> None:
+    said = refusal(site, "--comment=omfs:method=suspend omfs:exclude=suspend")
+    assert "omfs: suspend is excluded by omfs:exclude=suspend" in said
+    assert "omfs: omfs:exclude=NAME[,NAME...] must stand once" in refusal(site, "--comment=omfs:exclude=a,,b")
+    job = submit(site, "--comment=omfs:method=suspend")
+    change = ("update", f"jobid={job.id}", "comment=omfs:method=suspend omfs:exclude=suspend")
+    assert "denied" in as_owner(site, *change), "what was let in as preemptible stays so"
+
+
+SUBMITIT = "#!/bin/bash\n#SBATCH --hold\n# command\nexport SUBMITIT_EXECUTOR=slurm\nsrun sleep 3600\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "comment", "written"),
+    [
+        (SUBMITIT, "", "omfs:exclude=suspend,pageout,ve_swap"),
+        (SUBMITIT, "mine", "mine omfs:exclude=suspend,pageout,ve_swap"),
+        (SUBMITIT, "omfs:method=suspend", "omfs:method=suspend"),
+        (SUBMITIT, "omfs:exclude=suspend", "omfs:exclude=suspend"),
+        (SUBMITIT.replace("export", "# export"), "", ""),
+    ],
+)
+def test_what_a_client_cannot_bear_is_excluded_unless_the_owner_chooses(
+    site: LocalSlurm, script: str, comment: str, written: str
+) -> None:
+    job = look(site, site.submit(script, f"--comment={comment}", uid=OWNER))
+    assert job.comment == written
+
+
+def test_the_plug_in_knows_the_same_clients_and_tells_their_users(site: LocalSlurm) -> None:
+    text = PLUGIN.read_text()
+    for client in CLIENTS:
+        assert f'name = "{client.name}"' in text
+        assert f'excluded = "{",".join(client.excluded)}"' in text
+    script = site.output / "submitit.sh"
+    script.write_text(SUBMITIT)
+    said = site.command("sbatch", str(script), uid=OWNER).stderr
+    assert "omfs: submitit takes SUSPENDED for the end: not preempted by suspend,pageout,ve_swap" in said

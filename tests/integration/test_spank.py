@@ -151,11 +151,14 @@ def test_help_shows_the_options(slurm: LocalSlurm, command: str) -> None:
         "--omfs-ckptdir=DIR",
         "--omfs-min-runtime=TIME",
         "--omfs-bound=NUMBER",
+        "--omfs-exclude=NAME[,NAME...]",
+        "--omfs-signal=[B:]NAME",
     ):
         assert option in shown
 
 
 BAD_METHODS = ("", "A", "a,,b", ",a", "a,", "a b", "a\n", "x" * 256)
+BAD_SIGNALS = ("", "KILL", "STOP", "usr2", "SIGUSR2", "USR2 ", "B:", "B:none", "b:TERM", "12", "USR2@60")
 BAD_DIRECTORIES = ("", "here", "./a", "/a\nb", "/" + "x" * 4096)
 BAD_TIMES = ("", "0", "0:0:0", "-1", "1h", "1:2:3:4", "1-2-3", "1:2-3", "1-", ":1", "1:", "123456789", "9 ")
 
@@ -164,6 +167,8 @@ BAD_TIMES = ("", "0", "0:0:0", "-1", "1h", "1:2:3:4", "1-2-3", "1:2-3", "1-", ":
     ("option", "value", "told"),
     [
         *(("method", value, "names of a-z, 0-9 and _") for value in BAD_METHODS),
+        *(("exclude", value, "names of a-z, 0-9 and _") for value in BAD_METHODS),
+        *(("signal", value, "none, or HUP, INT, QUIT, TERM, USR1 or USR2,") for value in BAD_SIGNALS),
         *(("ckptdir", value, "an absolute path") for value in BAD_DIRECTORIES),
         *(("bound", value, "a number of at least 1,") for value in BAD_BOUNDS),
         *(("min-runtime", value, "a time above 0: minutes, minutes:seconds,") for value in BAD_TIMES),
@@ -221,6 +226,13 @@ def test_a_bound_goes_into_the_comment_and_is_for_real_time_jobs_only(slurm: Loc
     (directory / "heartbeat").unlink()
     job = slurm.submit("true", "--hold", "--comment=mine", "--omfs-bound=2.5", uid=OWNER)
     assert find(slurm, job).comment == "mine omfs:bound=2.5"
+
+
+def test_what_warns_a_job_and_what_it_excludes_go_into_the_comment(slurm: LocalSlurm) -> None:
+    options = ("--omfs-signal=B:TERM", "--omfs-exclude=suspend,pageout")
+    job = slurm.submit("/usr/bin/env; echo done", "--account=free", "--output=signal.out", *options, uid=OWNER)
+    assert find(slurm, job).comment == "omfs:exclude=suspend,pageout omfs:signal=B:TERM"
+    assert ours(printed(slurm, "signal.out")) == set()
 
 
 def test_what_the_site_does_not_offer_is_refused(slurm: LocalSlurm) -> None:

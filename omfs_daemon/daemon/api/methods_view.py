@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Literal, NotRequired, TypedDict
 
+from omfs_daemon.cluster.clients import clients_without
 from omfs_daemon.cluster.preempt_methods import MethodSpeed, MethodTraits
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.cluster.snapshot import Snapshot
@@ -48,11 +49,13 @@ class MethodView(TypedDict):
     frees       of "cpus", "memory", "devices", which of a preempted job's resources others may use
     done_by     "slurm", "omfs-run" (in the job) or "omfs-node" (on its nodes)
     built_in    whether it is one of ours, not of a site's package
+    not_for     clients for whose jobs the submit plug-in excludes it, unless their owner names methods
     now         where it can be used now; left out where no daemon answered
     """
 
     name: str
     built_in: bool
+    not_for: list[str]
     keeps_work: bool
     comes_back: Literal["anywhere", "same nodes"]
     frees: list[str]
@@ -109,6 +112,7 @@ def _method_view(traits: MethodTraits, speed: MethodSpeed, preempt_timeout: floa
     return MethodView(
         name=traits.name,
         built_in=traits.name in BUILT_IN_TRAITS,
+        not_for=clients_without(traits.name),
         keeps_work=traits.keeps_work,
         comes_back="same nodes" if traits.same_nodes else "anywhere",
         frees=["cpus", "memory", "devices"] if traits.leaves else ["cpus", *sorted(traits.frees, reverse=True)],

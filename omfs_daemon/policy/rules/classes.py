@@ -1,9 +1,10 @@
 """The site's rules: job classes, quantum, and limits; and the class of a job.
 
 Partition, QOS, and account decide which jobs are urgent, never what a user writes in a job. In the job's comment, users
-choose only the preemption methods of their jobs (``omfs:method=NAME[,NAME]``) and how long a job should run before it
-is preempted (``omfs:min_runtime=SECONDS``), as far as the site allows; and for a real-time job a looser bound on its
-slowdown (``omfs:bound=NUMBER``).
+choose only the preemption methods of their jobs (``omfs:method=NAME[,NAME]``, ``omfs:exclude=NAME[,NAME]``), the signal
+that warns them of a requeue (``omfs:signal=NAME``), and how long a job should run before it is preempted
+(``omfs:min_runtime=SECONDS``), as far as the site allows; and for a real-time job a looser bound on its slowdown
+(``omfs:bound=NUMBER``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import ENDS, MethodSpeed, MethodTraits, PreemptionCost
 from omfs_daemon.cluster.scope import OUT_OF_SCOPE, Scope, is_out_of_scope
 from omfs_daemon.policy.rules.realtime_terms import MIRA_SIZES, JobSize, RealtimeTerms
-from omfs_daemon.protocol.job_comment import bound_in_comment, methods_in_comment, min_runtime_in_comment
+from omfs_daemon.protocol.job_comment import (
+    bound_in_comment,
+    excluded_in_comment,
+    methods_in_comment,
+    min_runtime_in_comment,
+    signal_in_comment,
+)
 
 
 class Preemptibility(StrEnum):
@@ -35,6 +42,7 @@ class JobClassRule:
     methods      methods that users may choose for their jobs
     default      methods of a job that chooses none; empty: it is non-preemptible
     last_resort  method to use when no method of the job itself works ("": the job keeps running)
+    signal       signal that warns a job that chooses none before it is requeued ("": it is requeued at once)
     realtime     what real-time jobs are promised; None: they are not real-time
     """
 
@@ -46,6 +54,7 @@ class JobClassRule:
     methods: tuple[str, ...] = ()
     default: tuple[str, ...] = ()
     last_resort: str = ""
+    signal: str = ""
     realtime: RealtimeTerms | None = None
 
     def matches(self, partition: str, qos: str, account: str) -> bool:
@@ -63,6 +72,7 @@ class JobClass:
     methods      in the owner's order; empty: the job is non-preemptible
     keeps_work   at least one of them keeps the job's work
     last_resort  method to use when these do not work; "": the job keeps running
+    signal       signal that warns the job before it is requeued, ``[B:]NAME``; "": it is requeued at once
     quantum      seconds that the job runs before it may be preempted for an entitled job
     realtime     what the job is promised; None: it is not real-time
     """
@@ -74,6 +84,7 @@ class JobClass:
     last_resort: str = ""
     quantum: float = 0.0
     realtime: RealtimeTerms | None = None
+    signal: str = ""
 
     @property
     def is_never_preempted(self) -> bool:
@@ -178,10 +189,20 @@ def _class_in(rules: Rules, job: Job, partitions: tuple[str, ...]) -> JobClass:
         return JobClass(rule.name, True, ())
     if rule.realtime is not None:
         return JobClass(rule.name, False, (), realtime=rule.realtime.loosened(bound_in_comment(job.comment)))
-    methods = tuple(name for name in _methods(rule, job) if _survives(rules, job, name))
-    last_resort = rule.last_resort if rule.last_resort and _survives(rules, job, rule.last_resort) else ""
+    excluded = excluded_in_comment(job.comment)
+    methods = tuple(name for name in _methods(rule, job) if name not in excluded and _survives(rules, job, name))
+    may_resort = rule.last_resort and rule.last_resort not in excluded and _survives(rules, job, rule.last_resort)
     keeps_work = any(rules.method(name).keeps_work for name in methods)
-    return JobClass(rule.name, False, methods, keeps_work, last_resort, _quantum(rules, job))
+    chosen = signal_in_comment(job.comment)
+    return JobClass(
+        rule.name,
+        False,
+        methods,
+        keeps_work,
+        rule.last_resort if may_resort else "",
+        _quantum(rules, job),
+        signal=rule.signal if chosen is None else chosen,
+    )
 
 
 def _quantum(rules: Rules, job: Job) -> float:

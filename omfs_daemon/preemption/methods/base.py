@@ -50,11 +50,13 @@ class ObservedJob(NamedTuple):
 
     work           the latest work on its nodes, as far as this daemon knows
     failed_before  how many failures omfs-run had reported when this preemption began
+    warning        the signal that warns it before it is requeued, ``[B:]NAME``; "": none
     """
 
     job: Job
     work: NodeWorkStatus | None = None
     failed_before: int = 0
+    warning: str = ""
 
 
 class PreemptMethod(Protocol):

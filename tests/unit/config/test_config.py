@@ -93,6 +93,15 @@ WRONG = [
         "f.toml: class[0]: an urgent class has no methods and no default: urgent jobs are never preempted",
     ),
     (
+        "[[class]]\nname = 'r'\nsignal = 'KILL'",
+        "f.toml: class[0].signal = 'KILL': must be one of HUP, INT, QUIT, TERM, USR1, USR2, after B: for the batch "
+        "shell alone",
+    ),
+    (
+        "[[class]]\nname = 'r'\nqos = ['r']\nurgent = true\nsignal = 'USR2'",
+        "f.toml: class[0]: an urgent class has no signal: urgent jobs are never preempted",
+    ),
+    (
         "[[class]]\nname = 'r'\nrealtime = true",
         "f.toml: class[0]: a real-time class needs partition, qos or account: else every job would be real-time",
     ),

@@ -123,3 +123,22 @@ def test_a_tool_for_one_node_does_not_count_for_a_job_of_several() -> None:
     kinds, ready = JobKinds(by), "omfs:method=dmtcp omfs:run=0:ready:method=dmtcp"
     assert not kinds.of(running(1, cpus=2, comment=ready)).non_preemptible
     assert kinds.of(running(2, cpus=2, comment=ready, on=("n0", "n1"))).non_preemptible, "it left their number open"
+
+
+def test_what_is_excluded_is_never_used() -> None:
+    rule = JobClassRule(
+        "regular", methods=("requeue", "suspend"), default=("suspend", "requeue"), last_resort="requeue"
+    )
+    by = Rules(classes=(rule,), methods=BUILT_IN_TRAITS, unmatched=REGULAR)
+    assert classify(by, waiting(1, comment="omfs:exclude=suspend,pageout")).methods == ("requeue",)
+    assert classify(by, waiting(1, comment="omfs:method=suspend omfs:exclude=suspend")).methods == ()
+    without = classify(by, waiting(1, comment="omfs:exclude=requeue"))
+    assert (without.methods, without.last_resort) == (("suspend",), "")
+
+
+def test_a_job_is_warned_as_its_owner_says_else_as_its_class_does() -> None:
+    by = Rules(classes=(JobClassRule("regular", signal="B:TERM"),), methods=BUILT_IN_TRAITS, unmatched=REGULAR)
+    signals = {
+        said: classify(by, waiting(1, comment=said)).signal for said in ("", "omfs:signal=USR2", "omfs:signal=none")
+    }
+    assert signals == {"": "B:TERM", "omfs:signal=USR2": "USR2", "omfs:signal=none": ""}

@@ -63,3 +63,26 @@ def test_methods_of_a_comment(comment: str, methods: list[str]) -> None:
 )
 def test_min_runtime_of_a_comment(comment: str, seconds: int | None) -> None:
     assert job_comment.min_runtime_in_comment(comment) == seconds
+
+
+@pytest.mark.parametrize(
+    ("comment", "signal"),
+    [
+        ("a omfs:signal=USR2 b", "USR2"),
+        ("omfs:signal=B:TERM", "B:TERM"),
+        ("omfs:signal=none", ""),
+        ("omfs:signal=B:none", None),
+        ("omfs:signal=KILL", None),
+        ("omfs:signal=SIGUSR2", None),
+        ("omfs:signal=USR2@60", None),
+        ("omfs:signal=", None),
+        ("", None),
+    ],
+)
+def test_signal_of_a_comment(comment: str, signal: str | None) -> None:
+    assert job_comment.signal_in_comment(comment) == signal
+
+
+def test_excluded_methods_of_a_comment() -> None:
+    assert job_comment.excluded_in_comment("x omfs:exclude=suspend,pageout y") == ["suspend", "pageout"]
+    assert job_comment.excluded_in_comment("omfs:exclude=suspend,") == []
