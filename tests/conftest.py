@@ -29,6 +29,7 @@ SHAPE = Shape(
 )
 
 ONE_WORKER = {
+    "tests/clients/": "the cluster of clients",
     "tests/contract/": "the contract's cluster",
     "tests/end_to_end/test_preempt_by_checkpoint.py": "a cluster like the session's",
     "tests/end_to_end/test_preempt_by_swap_out.py": "the cluster with vector engines",

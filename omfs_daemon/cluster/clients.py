@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Client(NamedTuple):
+class SubmittingClient(NamedTuple):
     """``excluded``: methods by which its jobs are not preempted, unless their owner names methods: job_submit.lua
     recognizes its jobs and writes them into their comments."""
 
@@ -13,7 +13,7 @@ class Client(NamedTuple):
     excluded: tuple[str, ...]
 
 
-CLIENTS = (Client("submitit", ("suspend", "pageout", "ve_swap")),)
+CLIENTS = (SubmittingClient("submitit", ("suspend", "pageout", "ve_swap")),)
 """As in plugins/job_submit.lua. submitit takes SUSPENDED for the end of a job."""
 
 

@@ -123,6 +123,11 @@ class VictimState:
         return self.signal if self.method == RequeueMethod.traits.name else ""
 
     @property
+    def kind(self) -> tuple[str, bool]:
+        """Victims of one kind have the same method."""
+        return self.method, bool(self.warning)
+
+    @property
     def without_mercy(self) -> VictimState | None:
         """How it is preempted if it stays: without the warning that it did not heed, or by its class's last resort;
         None if it is then left running."""

@@ -211,18 +211,13 @@ def _preempt(
     }
     wanted: list[Action] = []
     careful_first = sorted((*untouched, *secured), key=lambda victim: not chosen.is_careful(victim))
-    for kind in dict.fromkeys(map(_kind, careful_first)):
-        now, safe = [[v for v in listed if _kind(v) == kind] for listed in (untouched, secured)]
+    for kind in dict.fromkeys(victim.kind for victim in careful_first):
+        now, safe = [[v for v in listed if v.kind == kind] for listed in (untouched, secured)]
         method = chosen.method((*now, *safe)[0])
         wanted += [action for victim in now for action in method.prepare(seen[victim.ref])]
         wanted += method.finish([seen[victim.ref] for victim in safe])
         wanted += method.preempt([seen[victim.ref] for victim in now])
     return wanted
-
-
-def _kind(victim: VictimState) -> tuple[str, bool]:
-    """Victims of one kind have the same method."""
-    return victim.method, bool(victim.warning)
 
 
 def _keep_preempted(preemption: Preemption, observation: Observation, settings: Settings) -> list[Action]:

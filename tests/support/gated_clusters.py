@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,14 +13,21 @@ from omfs_daemon.config.schema import WAKE_FILE
 from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from omfs_daemon.testing.local_slurm.slurmdbd import Accounting
 from tests.conftest import clear
 from tests.support.daemons import ROOT, Daemon
 from tests.support.waiting import LIMIT
 
 
 @contextmanager
-def gated_cluster(name: str, classes: Mapping[str, str], shape: Shape | None = None) -> Iterator[LocalSlurm]:
-    """``classes``: as in omfs_job_submit.conf."""
+def gated_cluster(
+    name: str,
+    classes: Mapping[str, str],
+    shape: Shape | None = None,
+    accounting: Accounting | None = None,
+    spank: bool = False,
+) -> Iterator[LocalSlurm]:
+    """``classes``: as in omfs_job_submit.conf; ``spank``: with the SPANK plug-in too."""
     directory = Path(tempfile.mkdtemp(prefix=f"omfs-{name}-"))
     directory.chmod(0o755)
     run = directory / "omfs" / "run"
@@ -27,10 +35,19 @@ def gated_cluster(name: str, classes: Mapping[str, str], shape: Shape | None = N
     shape = shape or Shape()
     gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings, daemon_program(shape.slurm_user).user)
     try:
-        with LocalSlurm(directory / "slurm", shape, gate=gate, limit=LIMIT) as slurm:
+        files = {"plugstack.conf": f"optional {_spank(directory / 'build')}\n"} if spank else {}
+        with LocalSlurm(
+            directory / "slurm", shape, gate=gate, files=files, accounting=accounting, limit=LIMIT
+        ) as slurm:
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _spank(build: Path) -> Path:
+    target = build / "omfs_spank.so"
+    subprocess.run(["make", "-s", "-C", ROOT / "plugins", f"BUILD={build}", target], check=True, timeout=LIMIT)
+    return target
 
 
 @contextmanager
