@@ -3,6 +3,7 @@
 #   make check   style, types, and the tests that need neither root nor Slurm: within a minute
 #   make test    all tests, those on a real Slurm included, but not those in containers
 #   make test-cluster  tests in containers: the cluster of docker-compose.yml, units, packages (docs/cluster.md)
+#   make clients  submitit, snakemake, dask-jobqueue, and parsl from PyPI, preempted beside omfsd (docs/clients.md)
 #   make soak    all tests with full matrices and 100,000 random examples: before an issue is resolved
 #   make bench   reading what squeue prints, and planning, to build/bench/plan.json
 #   make bench-sim  simulation speed, to build/bench/sim.json (traces: OMFS_TRACES)
@@ -27,7 +28,9 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CI,OMFS_TRACES,O
 # Tests of one cluster run on one worker. Tests on Slurm mostly wait: more workers than cores.
 PYTEST := -m pytest -n 4 --dist loadgroup
 
-.PHONY: help check demo test test-cluster soak bench bench-sim bench-methods bench-latency bench-gentle \
+CLIENTS := build/clients
+
+.PHONY: help check clients demo test test-cluster soak bench bench-sim bench-methods bench-latency bench-gentle \
 	bench-commands bench-report lint man nodes packages shapes venv bench-realtime
 
 help:
@@ -46,7 +49,16 @@ demo: $(READY)
 
 test: $(READY)
 	@deploy/setup.sh tests
-	@$(AS_ROOT) $(PYTHON) $(PYTEST) -m "not containers"
+	@$(AS_ROOT) $(PYTHON) $(PYTEST) -m "not containers and not clients"
+
+$(CLIENTS)/.ready: tests/clients/requirements.txt deploy/clients.sh $(READY)
+	@deploy/clients.sh $(CLIENTS) $(PYTHON)
+	@touch $@
+
+# One after the other: they wait for many programs to start.
+clients: $(READY) $(CLIENTS)/.ready
+	@deploy/setup.sh tests
+	@$(AS_ROOT) $(PYTHON) -m pytest -n 0 --soak --timeout 1800 tests/clients
 
 # One after the other: each has the machine's two cores for itself.
 test-cluster: $(READY)
@@ -54,7 +66,7 @@ test-cluster: $(READY)
 	@$(AS_ROOT) deploy/engine.sh run $(PYTHON) -m pytest -n 0 -m containers tests/containers; code=$$?; \
 	$(AS_ROOT) deploy/engine.sh down; exit $$code
 
-soak: $(READY)
+soak: $(READY) $(CLIENTS)/.ready
 	@deploy/setup.sh tests
 	@$(AS_ROOT) $(PYTHON) $(PYTEST) --soak --timeout 7200 -m "not containers"
 	@$(AS_ROOT) deploy/engine.sh run $(PYTHON) -m pytest -n 0 --soak --timeout 7200 -m containers tests/containers

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,11 +51,17 @@ class ClientRun:
     def __init__(self, slurm: LocalSlurm, folder: Path, *command: str, python: str = sys.executable) -> None:
         self.folder = folder
         self._log = folder / "client.log"
+        # snakemake's jobs forget SLURM_CONF; at a site, srun finds slurm.conf without it.
+        srun = folder / "bin" / "srun"
+        srun.parent.mkdir()
+        srun.write_text(f'#!/bin/sh\nSLURM_CONF={slurm.conf} exec {shutil.which("srun")} "$@"\n')
+        srun.chmod(0o755)
+        variables = environment(slurm.conf)
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [python, *command],
                 cwd=folder,
-                env=environment(slurm.conf),
+                env=variables | {"PATH": f"{srun.parent}:{Path(python).parent}:{variables['PATH']}"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -64,11 +71,16 @@ class ClientRun:
     def wait_for(self, *names: str) -> None:
         """Until these files are there."""
 
-        def are_there() -> bool:
-            assert self._process.poll() is None, f"the client has ended: {self.log}"
-            return all((self.folder / name).exists() for name in names)
+        self.wait_until(lambda: all((self.folder / name).exists() for name in names), ", ".join(names))
 
-        wait_until(are_there, lambda: f"{names}: {self.log}")
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """While the client runs."""
+
+        def holds() -> bool:
+            assert self._process.poll() is None, f"the client has ended: {self.log}"
+            return condition()
+
+        wait_until(holds, lambda: f"{what}: {self.log}")
 
     def end(self) -> None:
         """Its jobs may end."""

@@ -50,6 +50,16 @@ def scenario_of_entitled() -> Scenario:
     ]
 
 
+def scenario_of_warned() -> Scenario:
+    """Jobs that take no heed of their warning, and are requeued in the end."""
+    warned = partial(Site.submit, account="bio", method="requeue omfs:signal=USR2", run_time=14.0)
+    return [
+        *((0.0, partial(warned, on=f"n{number}")) for number in (1, 2)),
+        (2.0, partial(preemptor, method="requeue", run_time=4.0)),
+        (6.0, partial(preemptor, method="requeue", run_time=4.0)),
+    ]
+
+
 SCENARIOS: dict[str, tuple[int, Scenario]] = {
     "dmtcp": (2, scenario_of("dmtcp")),
     "application": (2, scenario_of("application")),
@@ -57,12 +67,14 @@ SCENARIOS: dict[str, tuple[int, Scenario]] = {
     "ve_swap": (2, scenario_of("ve_swap")),
     "mixed": (3, scenario_of_mixed()),
     "entitled": (3, scenario_of_entitled()),
+    "warned": (2, scenario_of_warned()),
 }
 
 
 def site_of(name: str, directory: Path, **more: object) -> Site:
     directory.mkdir()
-    return methods_site(directory, hosts=SCENARIOS[name][0], **more)  # type: ignore[arg-type]
+    timeouts = {"preempt_timeouts": {"requeue": 5.0}} if name == "warned" else {}
+    return methods_site(directory, hosts=SCENARIOS[name][0], **timeouts, **more)  # type: ignore[arg-type]
 
 
 def check(site: Site, *where: object, away: float = 0.0) -> None:
@@ -74,6 +86,8 @@ def check(site: Site, *where: object, away: float = 0.0) -> None:
     assert lost(site, kept) == 0, where
     for job in site.submitted:
         history = site.slurm.history[job]
+        if "omfs:signal" in site.slurm.records[job].comment:
+            assert len(history.signals) <= len(history.starts), (*where, job, "warned once in a run", history)
         assert len(history.starts) <= 4, (*where, job, history)
         if site.slurm.records[job].what.account == "alarm":
             waited = history.starts[0] - site.slurm.records[job].submitted
