@@ -46,7 +46,7 @@ def client_daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
 
 
 class ClientRun:
-    """A client program under way, in a directory of its own."""
+    """A client program under way, in a directory of its own. ``python``: what runs it, or a command of Slurm's."""
 
     def __init__(self, slurm: LocalSlurm, folder: Path, *command: str, python: str = sys.executable) -> None:
         self.folder = folder
@@ -94,6 +94,13 @@ class ClientRun:
             self.kill()
         assert self._process.returncode == 0, self.log
         return json.loads(printed.splitlines()[-1])
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def exit_code(self) -> int:
+        """Once it has ended."""
+        return self._process.wait(LIMIT)
 
     def kill(self) -> None:
         if self._process.poll() is None:

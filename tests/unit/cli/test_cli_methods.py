@@ -145,6 +145,7 @@ def test_methods_are_listed_with_their_traits(site: Site) -> None:
     assert row_of(output, "dmtcp").endswith("in 1 running job ")
     assert "yes same nodes CPUs Slurm at once at once" in row_of(output, "suspend")
     assert "pageout: not on n1, n2, n3, n4, n5 and 2 more: it has no swap" in output
+    assert "suspend, pageout, ve_swap: not for jobs of submitit, unless they name methods" in output
     assert "\x1b" not in output and "\u202e" not in output
 
 
