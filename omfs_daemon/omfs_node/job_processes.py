@@ -103,6 +103,9 @@ def _run(command: Sequence[str], conf: str, deadline: float) -> Tuple[int, str, 
     return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 
+_NUMBER = re.compile(r"[0-9]{1,10}\Z")
+
+
 def _parse(output: str, job: Optional[int]) -> List[ListedProcess]:
     """Parse the table of ``scontrol listpids`` by the names of its columns."""
     found: List[ListedProcess] = []
@@ -113,7 +116,7 @@ def _parse(output: str, job: Optional[int]) -> List[ListedProcess]:
     for line in lines[1:]:
         row = dict(zip(columns, line.split()))  # noqa: B905
         pid, owner = row.get("PID", ""), row.get("JOBID", "")
-        if not (pid.isdigit() and owner.isdigit()):
+        if not (_NUMBER.match(pid) and _NUMBER.match(owner)):
             continue  # a step whose processes Slurm cannot list has a row of -1
         if int(pid) > 1 and (job is None or int(owner) == job):
             found.append(ListedProcess(int(pid), int(owner), row.get("STEPID", "")))

@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 LONGEST_ANSWER = 64 << 20
 TIMEOUT_SECONDS = 30.0
+_CONNECT_AGAIN = 0.02
 
 
 class Client:
@@ -110,8 +112,9 @@ class Client:
         deadline = time.monotonic() + self._timeout
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(self._timeout)
-            connection.connect(str(self._path))
-            connection.sendall(request)
+            self._connect(connection, deadline)
+            with suppress(BrokenPipeError, ConnectionResetError):  # it may have been refused already
+                connection.sendall(request)
             received = bytearray()
             while not received.endswith(b"\n") and len(received) <= LONGEST_ANSWER:
                 connection.settimeout(max(0.001, deadline - time.monotonic()))
@@ -120,6 +123,17 @@ class Client:
                     break
                 received += part
         return bytes(received)
+
+    def _connect(self, connection: socket.socket, deadline: float) -> None:
+        """Again while too many others wait to be accepted."""
+        while True:
+            try:
+                connection.connect(str(self._path))
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError from None
+                time.sleep(_CONNECT_AGAIN)
 
 
 def _result(line: bytes, path: Path) -> object:

@@ -10,21 +10,24 @@ import json
 import socket
 import socketserver
 import time
-from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
+from typing import Any
 
 import structlog
 
 from omfs_daemon.daemon.api.callers import Caller, Peer, Role, peer_of, user_name
-from omfs_daemon.daemon.api.operations import Control, perform
+from omfs_daemon.daemon.api.connections import Connections
+from omfs_daemon.daemon.api.operations import Control, perform, takes_turns_itself
+from omfs_daemon.daemon.api.shared_core import UsersTurns
 from omfs_daemon.errors import ConfigError, ControlError, DeniedError, OmfsError
 
 LONGEST_REQUEST = 1 << 20
 REQUEST_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
-CONNECTIONS_PER_USER = 8
+TOO_MANY = "too many requests at once: try again"
 
 
 class ControlServer:
@@ -51,6 +54,11 @@ class ControlServer:
             raise ControlError(f"{path}: cannot listen: {error.strerror or error}") from error
         self._inode = path.stat().st_ino
         self._thread = Thread(target=self._server.serve_forever, args=(0.1,), name="control", daemon=True)
+
+    @property
+    def connections(self) -> int:
+        """How many are open now."""
+        return len(self._server.connections)
 
     def start(self) -> None:
         self._thread.start()
@@ -93,7 +101,7 @@ def _clear_stale(path: Path) -> None:
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 64
+    request_queue_size = 1024  # a full queue refuses root, too
 
     def __init__(
         self,
@@ -107,13 +115,29 @@ class _Server(socketserver.ThreadingUnixStreamServer):
         self.may_operate = may_operate
         self.peer = peer
         self.request_seconds = request_seconds
-        self.connections = _ConnectionLimit(CONNECTIONS_PER_USER)
+        self.connections = Connections()
+        self.turns = UsersTurns()
         self.log = structlog.get_logger("control")
         super().__init__(str(path), _Connection)
 
     def caller(self, peer: Peer) -> Caller:
         role = Role.OPERATOR if self.may_operate(peer) else Role.USER
         return Caller(peer.uid, peer.gid, user_name(peer.uid), role)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Refuse one too many before it costs a thread; what does not fit into its buffer is lost."""
+        peer = self.peer(request)
+        if self.connections.take(request, peer.uid):
+            super().process_request(request, peer)
+            return
+        request.setblocking(False)
+        with suppress(OSError):
+            request.send(_line(_failure(ControlError(TOO_MANY), "refused")))
+        self.shutdown_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.connections.give(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         self.log.exception("control_connection_failed")
@@ -124,25 +148,28 @@ class _Connection(socketserver.BaseRequestHandler):
 
     server: _Server
     request: socket.socket
+    client_address: Peer
 
     def handle(self) -> None:
-        peer = self.server.peer(self.request)
-        if not self.server.connections.take(peer.uid):
-            self._answer(_failure(ControlError("too many requests at once: try again"), "refused"))
-            return
-        try:
+        with suppress(OSError):  # it hung up, was too slow, or had to make room
             line = _read_line(self.request, time.monotonic() + self.server.request_seconds)
-            self._answer(self._result(peer, line))
-        except (TimeoutError, ConnectionError):
-            return
-        finally:
-            self.server.connections.give(peer.uid)
+            answer = self.server.connections.answer(
+                self.request, lambda: _line(self._result(self.client_address, line))
+            )
+            if answer is not None:
+                self.request.settimeout(ANSWER_SECONDS)
+                self.request.sendall(answer)
 
     def _result(self, peer: Peer, line: bytes | None) -> dict[str, object]:
         try:
             if line is None:
                 raise ConfigError(f"request: must be one line of at most {LONGEST_REQUEST} bytes")
-            return {"ok": perform(self.server.control, self.server.caller(peer), _decoded(line))}
+            caller, control = self.server.caller(peer), self.server.control
+            with nullcontext() if caller.is_operator else self.server.turns.turn(caller.uid):
+                request = _decoded(line)
+                if not takes_turns_itself(request):
+                    return {"ok": perform(control, caller, request)}
+            return {"ok": perform(control, caller, request)}
         except DeniedError as error:
             return _failure(error, "denied")
         except ConfigError as error:
@@ -153,31 +180,9 @@ class _Connection(socketserver.BaseRequestHandler):
             self.server.log.exception("control_request_failed")
             return _failure(ControlError("internal error: see the daemon's log"), "fault")
 
-    def _answer(self, answer: dict[str, object]) -> None:
-        self.request.settimeout(ANSWER_SECONDS)
-        self.request.sendall(json.dumps(answer).encode() + b"\n")
 
-
-class _ConnectionLimit:
-    """How many connections each user has, so that none can keep the others out."""
-
-    def __init__(self, per_user: int) -> None:
-        self._per_user = per_user
-        self._open: Counter[int] = Counter()
-        self._lock = Lock()
-
-    def take(self, uid: int) -> bool:
-        with self._lock:
-            if self._open[uid] >= self._per_user:
-                return False
-            self._open[uid] += 1
-            return True
-
-    def give(self, uid: int) -> None:
-        with self._lock:
-            self._open[uid] -= 1
-            if not self._open[uid]:
-                del self._open[uid]
+def _line(answer: dict[str, object]) -> bytes:
+    return json.dumps(answer).encode() + b"\n"
 
 
 def _failure(error: Exception, kind: str) -> dict[str, object]:
@@ -186,7 +191,10 @@ def _failure(error: Exception, kind: str) -> dict[str, object]:
 
 def _decoded(line: bytes) -> object:
     try:
-        return json.loads(line)
+        found: object = json.loads(line)
+        if b"\\u" in line:  # half of a surrogate pair is no text: neither SQLite nor Slurm takes it
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"request: must be JSON ({error})") from error
 

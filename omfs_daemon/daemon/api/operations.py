@@ -177,6 +177,11 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
+def takes_turns_itself(request: object) -> bool:
+    """Whether the method of this request shares the processor with others by itself: it also waits for Slurm."""
+    return isinstance(request, dict) and request.get("op") in ("where", "bound_chance")
+
+
 def perform(control: Control, caller: Caller, request: object) -> Answer:
     """The answer to one request ``{"op": NAME, "args": {...}}``; ConfigError, DeniedError or ControlError."""
     if not isinstance(request, dict):

@@ -5,16 +5,18 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from omfs_daemon.daemon.api import callers
 from omfs_daemon.daemon.api.callers import Caller, Peer, Role, operators, peer_of
 from omfs_daemon.daemon.api.client import Client
-from omfs_daemon.daemon.api.control_socket import CONNECTIONS_PER_USER, LONGEST_REQUEST, ControlServer
+from omfs_daemon.daemon.api.connections import CONNECTIONS_PER_USER, MOST_CONNECTIONS
+from omfs_daemon.daemon.api.control_socket import LONGEST_REQUEST, ControlServer
 from omfs_daemon.daemon.api.operations import OPERATIONS
 from omfs_daemon.errors import ConfigError, ControlError, DeniedError, UnreachableError
 from tests.support.waiting import LIMIT, wait_until
@@ -51,7 +53,18 @@ class Place:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.peer = ROOT
+        self.peers: list[Peer] = []
         self.handler = Recorder()
+        self.server: ControlServer | None = None
+
+    def peer_of(self, connection: socket.socket) -> Peer:
+        """``peers`` come first, one after the other."""
+        return self.peers.pop(0) if self.peers else self.peer
+
+    @property
+    def connections(self) -> int:
+        assert self.server is not None
+        return self.server.connections
 
     def ask(self, line: bytes) -> dict[str, Any]:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -70,8 +83,9 @@ class Place:
 def serving(path: Path, request_seconds: float) -> Iterator[Place]:
     made = Place(path)
     server = ControlServer(
-        made.path, made.handler, operators(None, None), peer=lambda _: made.peer, request_seconds=request_seconds
+        made.path, made.handler, operators(None, None), peer=made.peer_of, request_seconds=request_seconds
     )
+    made.server = server
     with server:
         yield made
 
@@ -137,6 +151,9 @@ def test_arguments_arrive_with_their_defaults(place: Place) -> None:
         (b'{"op": "where", "args": {}}\n', "words: must be a list of at most 1000 words"),
         (b'{"op": "where", "args": {"words": [["x"]]}}\n', "words: must be a list of at most 1000 words"),
         (b'{"op": "where", "args": {"words": [["x", 4]]}}\n', "words: must be texts of at most"),
+        (b'{"op": "why", "args": {"job": "\\ud800"}}\n', "request: must be JSON"),  # A10
+        (b'{"op": "\\udfff"}\n', "request: must be JSON"),
+        (b'{"op": "why", "args": {"\\udc00": 1}}\n', "request: must be JSON"),
         (b"x" * (LONGEST_REQUEST + 10), "request: must be one line of at most"),
     ],
 )
@@ -189,13 +206,47 @@ def test_one_user_cannot_keep_the_others_out(place: Place) -> None:
     waiting = [threading.Thread(target=place.call, args=("status",)) for _ in range(CONNECTIONS_PER_USER)]
     for thread in waiting:
         thread.start()
-    wait_until(lambda: len(place.handler.callers) == CONNECTIONS_PER_USER, "the requests")
+    wait_until(lambda: place.connections == CONNECTIONS_PER_USER, "the requests")
     assert place.call("status")["error"] == "too many requests at once: try again"
     place.handler.wait.set()
     place.peer = ROOT
     assert "ok" in place.call("status")
     for thread in waiting:
         thread.join(LIMIT)
+
+
+def test_a07_many_users_at_once_keep_nobody_out(place: Place) -> None:
+    """One person has as many user ids as subuid(5) gives, each with as many idle connections as a user may have."""
+    uids = range(100_000, 100_020)
+    place.peers = [Peer(uid, uid) for uid in uids for _ in range(CONNECTIONS_PER_USER)]
+    with ExitStack() as held:
+        idle = [held.enter_context(socket.socket(socket.AF_UNIX)) for _ in place.peers]
+        for one in idle:
+            one.settimeout(LIMIT)
+            one.connect(str(place.path))
+        assert idle[0].recv(1) == b"", "the oldest have made room"
+        wait_until(lambda: not place.peers, "all to be accepted")
+        assert place.connections == MOST_CONNECTIONS
+        place.peer = ROOT
+        assert "ok" in place.call("status")
+        place.peer = USER
+        assert "ok" in place.call("status")
+    wait_until(lambda: not place.connections, "all to be forgotten")
+
+
+def test_a11_who_hangs_up_at_once_leaves_no_line_in_the_log(place: Place) -> None:
+    with structlog.testing.capture_logs() as lines, ExitStack() as held:
+        place.peer = USER
+        for _ in range(CONNECTIONS_PER_USER):
+            held.enter_context(socket.socket(socket.AF_UNIX)).connect(str(place.path))
+        for _ in range(400):
+            with socket.socket(socket.AF_UNIX) as one:
+                one.connect(str(place.path))
+                with suppress(OSError):
+                    one.sendall(b'{"op": "status"}\n')
+        place.peer = ROOT
+        assert "ok" in place.call("status")
+    assert lines == []
 
 
 # -- the socket file ---------------------------------------------------------------------------------
