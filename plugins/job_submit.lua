@@ -102,6 +102,22 @@ local DEFAULTS = {
   any_licenses = "",
 }
 
+-- The most characters that this script reads of what users send, so that slurmctld, which waits for it, never waits
+-- longer than ten milliseconds. Slurm itself refuses more than 1,024 of most of these, but after this script.
+local LONGEST = {
+  partition = 1024,
+  account = 1024,
+  qos = 1024,
+  licenses = 1024,
+  comment = 16384,
+  admin_comment = 16384,
+  req_nodes = 65536,
+  wckey = 1024,
+  tres_per_task = 1024,
+  array_inx = 4096, -- a longer one is held: how many tasks it has is not counted
+}
+local MOST_SPANK = 256 -- entries; the options of all SPANK plug-ins of a site
+
 local CONF = debug.getinfo(1, "S").source:gsub("^@", ""):gsub("[^/]*$", "") .. "omfs_job_submit.conf"
 
 local reported = {}
@@ -160,15 +176,20 @@ local function listed(list, word)
 end
 
 -- The value of (start or space) KEY=VALUE (space or end) in a comment; nil without any. What omfsd might read
--- otherwise (omfs_daemon/protocol/job_comment.py) has no value: "".
+-- otherwise (omfs_daemon/protocol/job_comment.py) has no value: "". Only a short word is matched: a pattern may take
+-- the square of its length, and slurmctld waits.
+local LONGEST_VALUE = 200
 local function value_of(comment, key)
   comment = comment or ""
-  local _, last = comment:find(key, 1, true)
+  local first, last = comment:find(key, 1, true)
   if not last then
     return nil
   end
-  local value = (" " .. comment .. " "):match("%s" .. key .. "(" .. VALUES[key] .. ")%s") or ""
-  if comment:find(key, last + 1, true) or ("," .. value .. ","):find(",,", 1, true) then
+  local value = comment:match("^%S*", last + 1)
+  local is_word = (first == 1 or comment:sub(first - 1, first - 1):find("%s")) and #value <= LONGEST_VALUE
+  if not is_word or not value:find("^" .. VALUES[key] .. "$") then
+    return ""
+  elseif comment:find(key, last + 1, true) or ("," .. value .. ","):find(",,", 1, true) then
     return ""
   end
   return value
@@ -176,6 +197,14 @@ end
 
 local function names(list)
   return (list or ""):gmatch("[^,%s]+")
+end
+
+local function set_of(list)
+  local found = {}
+  for name in names(list) do
+    found[name] = true
+  end
+  return found
 end
 
 -- Whether omfsd may touch the job, as omfs_daemon/cluster/scope.py says it. With slurmdbd, Slurm stores an account in
@@ -197,7 +226,12 @@ local function is_in_scope(conf, job)
 end
 
 local function classes(conf)
-  local found = {}
+  local found = rawget(conf, "parsed") -- once for each submit
+  if found then
+    return found
+  end
+  found = {}
+  conf.parsed = found
   while conf["class_" .. #found + 1] do
     local class = {}
     for name, value in conf["class_" .. #found + 1]:gmatch("(%w+)=([^;]*)") do
@@ -223,7 +257,7 @@ end
 
 local function fits_partitions(class, partitions)
   local any = false
-  for name in names(partitions) do
+  for name in pairs(set_of(partitions)) do
     any = true
     if not fits(class.partition, name) then
       return false
@@ -264,7 +298,7 @@ end
 
 -- Whether omfsd may preempt the job, in whichever of its partitions it will run.
 local function let_in(conf, job, requeues)
-  for name in names(job.partition) do
+  for name in pairs(set_of(job.partition)) do
     local alone = class_of(conf, { partition = name, qos = job.qos, account = job.account })
     if not is_preemptible(alone, job, requeues) then
       return false
@@ -273,14 +307,21 @@ local function let_in(conf, job, requeues)
   return is_preemptible(class_of(conf, job), job, requeues)
 end
 
+-- The node whose license this is by a template ("ve_{node}"); nil if it is none.
+local function node_in(template, name)
+  local front, back = template:match("^(.-){node}(.-)$")
+  local node = front and name:sub(1, #front) == front and name:sub(#front + 1)
+  if node and #node > #back and node:sub(#node - #back + 1) == back then
+    return node:sub(1, #node - #back)
+  end
+end
+
 -- Whether one of the licenses ("ve_n1:2,fluent") is in a list of node licenses, or of licenses for any node.
 local function has_license(list, licenses)
   for entry in (licenses or ""):gmatch("[^,;|]+") do
     local name = entry:match("^%s*([^:=%s]+)") or ""
     for template in list:gmatch("[^,%s]+") do
-      local front, back = template:match("^(.-){node}(.-)$")
-      local node = front and name:sub(1, #front) == front and name:sub(#front + 1)
-      if name == template or (node and #node > #back and node:sub(#node - #back + 1) == back) then
+      if name == template or node_in(template, name) then
         return true
       end
     end
@@ -295,13 +336,15 @@ end
 -- Whether the job requires every node whose licenses it asks for: it takes none of a node on which it does not run.
 -- Names only: a job with "n[1-2]" is placed by omfsd, as is one that is changed later, whose nodes Slurm does not show.
 local function names_its_nodes(conf, job)
+  local required
   for entry in (job.licenses or ""):gmatch("[^,;|]+") do
-    if has_license(conf.node_licenses, entry) then
-      local name, found = entry:match("^%s*([^:=%s]+)"), false
-      for node in (job.nodes or ""):gmatch("[^,%s]+") do
-        for template in conf.node_licenses:gmatch("[^,%s]+") do
-          found = found or template:gsub("{node}", (node:gsub("%%", "%%%%"))) == name
-        end
+    local name = entry:match("^%s*([^:=%s]+)") or ""
+    if has_license(conf.node_licenses, name) then
+      required = required or set_of(job.nodes)
+      local found = false
+      for template in conf.node_licenses:gmatch("[^,%s]+") do
+        local node = node_in(template, name)
+        found = found or node ~= nil and required[node] ~= nil
       end
       if not found then
         return false
@@ -498,6 +541,8 @@ end
 local function array_tasks(text)
   if not is_given(text) then
     return 1
+  elseif #text > LONGEST.array_inx then
+    return nil
   end
   local tasks = 0
   for entry in (text:gsub("%%%d+$", "")):gmatch("[^,]+") do
@@ -868,7 +913,26 @@ local function takes_question(conf, job, uid)
   return true
 end
 
+-- What of a request is longer than this script reads; nil if nothing is.
+local function too_long(request)
+  for name, most in pairs(LONGEST) do
+    local value = name ~= "array_inx" and request[name]
+    if type(value) == "string" and #value > most then
+      return string.format("%s has %d characters, and may have %d", name, #value, most)
+    end
+  end
+  local entries = request.spank_job_env_size
+  if type(entries) == "number" and entries > MOST_SPANK then
+    return string.format("there are %d options of SPANK plug-ins, and may be %d", entries, MOST_SPANK)
+  end
+end
+
 local function submit(job, partitions, conf, living)
+  local wrong = too_long(job)
+  if wrong then
+    log_to_user(wrong)
+    return NOT_SUPPORTED
+  end
   -- Only the gate and omfsd may write these.
   if mark_of(job.admin_comment) ~= "" then
     job.admin_comment = ""
@@ -1162,7 +1226,12 @@ local function is_privileged(conf, uid)
 end
 
 local function modify(change, job, uid, conf, living, gently)
-  local sent, code = put_back(change, uid), nil
+  local wrong, sent, code = too_long(change), nil, nil
+  if wrong and not is_privileged(conf, uid) then
+    log_to_user(wrong)
+    return ACCESS_DENIED
+  end
+  sent = put_back(change, uid)
   if listed(conf.operator_uids, uid) then
     code = modify_by_operator(change, job)
   elseif is_privileged(conf, uid) then

@@ -19,6 +19,7 @@ from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue, NoNodeWorkQ
 from omfs_daemon.daemon.observer import Observer
 from omfs_daemon.daemon.plan_input import PlanInput
 from omfs_daemon.daemon.poll_schedule import PollKind
+from omfs_daemon.daemon.private_jobs import hide_others, hides_jobs
 from omfs_daemon.daemon.questions import Question, Questions
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
@@ -180,6 +181,8 @@ class Cycle:
             state = state_after(before, effects.records)
             self._fresh &= set(state.preemptions)
             add_orders(effects, state, suggested, verdict, observation, now, settings, is_full)
+            if hides_jobs(self._observer.slurm_settings):
+                hide_others(effects)
             self._runner.carry_out(effects, observation, settings.nodes, boot)
             if self._questions is not None:
                 self._questions.keep(_questions(self._journal.state, observation))

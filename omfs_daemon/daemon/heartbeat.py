@@ -5,7 +5,10 @@ The submit plug-in holds jobs only while it is fresh; the failsafe releases ever
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+from omfs_daemon.daemon.store.disk import open_own
 
 
 def beat(path: Path, now: float) -> None:
@@ -16,8 +19,11 @@ def beat(path: Path, now: float) -> None:
 def write_for_slurmctld(path: Path, text: str) -> None:
     """Replace the file; atomic, and world-readable for slurmctld."""
     temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.chmod(0o644)
+    temporary.unlink(missing_ok=True)
+    descriptor = open_own(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, 0o644)  # whatever the umask
+        file.write(text)
     temporary.replace(path)
 
 

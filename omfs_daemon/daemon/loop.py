@@ -17,6 +17,7 @@ from omfs_daemon.daemon.heartbeat import beat
 from omfs_daemon.daemon.loop_events import LoopEvents
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.poll_schedule import PollKind, PollSchedule
+from omfs_daemon.daemon.private_jobs import hides_jobs
 from omfs_daemon.daemon.start_check import StartCheck
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.daemon.systemd_notify import Notifier
@@ -115,6 +116,7 @@ class Loop:
                 self._latest.report = report if report.snapshot else _carried(report, previous)
             if report.error is None and poll is PollKind.FULL:
                 self._latest.last_poll = report.at
+                self._latest.hides_jobs = hides_jobs(self._cycle.slurm_settings)
         calls, rate = self._calls.number - called, self._config().slurm.calls_per_second
         begun = report.verdict is not None and bool(report.verdict.preemptions)
         woken = self.events.woken_at is not None and not begun

@@ -17,7 +17,7 @@ from omfs_daemon.daemon.api.bound_chance_view import BoundChanceView, bound_chan
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.cycle_report import LatestPoll, cycle_summary
 from omfs_daemon.daemon.api.entitlements_view import EntitlementsView, entitlements_view
-from omfs_daemon.daemon.api.history_view import CostsView, HistoryView, costs_view, past_preemptions
+from omfs_daemon.daemon.api.history_view import CostsView, HistoryView, costs_view, own_parts, past_preemptions
 from omfs_daemon.daemon.api.methods_view import MethodsView, methods_now
 from omfs_daemon.daemon.api.operations import DoneView
 from omfs_daemon.daemon.api.plan_view import PlanView, only_of, plan_view
@@ -49,7 +49,7 @@ from omfs_daemon.daemon.api.status_view import (
 )
 from omfs_daemon.daemon.api.when_view import WhenView, first_starts, start_line, when_view, why_none
 from omfs_daemon.daemon.api.where_view import StartsElsewhere, WhereView
-from omfs_daemon.daemon.api.why_view import WhyView, listed_job, why_it_waits, why_view
+from omfs_daemon.daemon.api.why_view import WhyView, listed_job, why_it_waits, why_view, without_others_in
 from omfs_daemon.daemon.learning.prediction_service import PredictionService
 from omfs_daemon.daemon.node_client.probes import Probed
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, entitlements_in
@@ -153,7 +153,7 @@ class Answers:
             arrays = {ref.partition("_")[0] for ref in mine if "_" in ref}
             own = lambda ref: ref in mine or ref.partition("_")[0] in arrays  # noqa: E731
             view["start_estimate"] = first_starts(self.predictions.estimates(), own, _STARTS_SHOWN)
-        return view if caller.is_operator else only_of(caller, view, report.snapshot)
+        return view if caller.is_operator else only_of(caller, view, report.snapshot, self._latest.hides_jobs)
 
     def _foresee(self) -> Plan | None:
         """The plan for the latest observation; nothing is carried out. Made once per cycle, however many ask."""
@@ -173,7 +173,7 @@ class Answers:
         found = listed_job(report, job)
         if isinstance(self.predictions, PredictionService) and found and not why_none(caller, found, job):
             view["start"] = start_line(self.predictions.estimates(needed=[found.ref]), job, found.ref)
-        return view
+        return without_others_in(view) if self._latest.hides_jobs and not caller.is_operator else view
 
     def when(self, caller: Caller, jobs: list[str], at_limit: bool) -> WhenView:
         service, report = available(self.predictions), self._latest.report
@@ -232,10 +232,12 @@ class Answers:
         user = None if caller.is_operator else caller.user
         preemptions = self._history_database.preemptions(limit, since, user)
         oldest = min((preemption.time for preemption in preemptions), default=self._clock())
+        if user is not None and self._latest.hides_jobs:
+            preemptions = own_parts(user, preemptions)
         return HistoryView(preemptions=past_preemptions(preemptions, self._history_database.costs(oldest, user)))
 
     def costs(self, caller: Caller, limit: int, since: float) -> CostsView:
-        return costs_view(self._history_database.costs(since, None if caller.is_operator else caller.user), limit)
+        return costs_view(self._history_database.costs(since, None if caller.is_operator else caller.user, limit))
 
     def shadow(self, caller: Caller, since: float) -> ShadowView:
         return shadow_view(self._history_database.shadow(since), since, self._clock())

@@ -93,10 +93,12 @@ class CycleReport:
 @dataclass(slots=True)
 class LatestPoll:
     """Written by the loop, read by other threads: the newest report, when Slurm last answered in full, and Slurm's
-    version and SlurmUser once they are known. ``observe`` is given the snapshot of each full poll."""
+    version and SlurmUser once they are known. ``observe`` is given the snapshot of each full poll. ``hides_jobs``:
+    whether users may see their own jobs only (PrivateData); so until Slurm has answered."""
 
     report: CycleReport
     last_poll: float | None = None
     slurm_version: str = ""
     slurm_uid: int | None = None
+    hides_jobs: bool = True
     observe: Callable[[Snapshot], None] = lambda _: None

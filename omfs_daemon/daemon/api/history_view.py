@@ -90,6 +90,18 @@ class Costs:
         return out, after if after is not None and after.direction == IN else None
 
 
+def own_parts(user: str, preemptions: Iterable[PastPreemption]) -> list[PastPreemption]:
+    """The preemptions without other users' jobs and accounts (PrivateData=jobs)."""
+    return [
+        preemption._replace(
+            preemptor=preemption.preemptor if preemption.user == user else "",
+            account=preemption.account if preemption.user == user else "",
+            victims=[victim for victim in preemption.victims if victim.get("user") == user],
+        )
+        for preemption in preemptions
+    ]
+
+
 def victim_views(preemption: PastPreemption, costs: Costs) -> list[PastVictimView]:
     return [_past_victim(victim, preemption.time, costs) for victim in preemption.victims]
 
@@ -108,9 +120,9 @@ def _past_victim(victim: dict[str, object], begun: float, costs: Costs) -> PastV
     return view
 
 
-def costs_view(rows: Sequence[PaidCost], limit: int) -> CostsView:
-    """The newest ``limit`` of the rows, which come oldest first."""
-    return CostsView(costs=[_cost_view(row) for row in reversed(rows[-limit:])])
+def costs_view(rows: Sequence[PaidCost]) -> CostsView:
+    """``rows``: oldest first."""
+    return CostsView(costs=[_cost_view(row) for row in reversed(rows)])
 
 
 def _cost_view(row: PaidCost) -> CostView:

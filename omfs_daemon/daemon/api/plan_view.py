@@ -7,6 +7,7 @@ from typing import NotRequired, TypedDict
 from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
+from omfs_daemon.daemon.private_jobs import without_others
 from omfs_daemon.policy.plan import TEXT, Plan, Reason
 from omfs_daemon.policy.validator import Verdict
 
@@ -86,16 +87,25 @@ def _action(kind: str, job: str, account: str, reason: Reason) -> ActionView:
     return ActionView(kind=kind, job=brief_ref(job), account=account, reason=TEXT[reason], numbers={})
 
 
-def only_of(caller: Caller, view: PlanView, snapshot: Snapshot) -> PlanView:
-    """The parts of a plan that concern the caller's own jobs."""
+def only_of(caller: Caller, view: PlanView, snapshot: Snapshot, hides_jobs: bool) -> PlanView:
+    """The parts of a plan that concern the caller's own jobs; ``hides_jobs``: without others' (PrivateData)."""
     own = {brief_ref(job.ref) for job in snapshot.jobs.values() if job.user == caller.user}
 
     def concerns(action: ActionView) -> bool:
         return action["job"] in own or any(victim["job"] in own for victim in action.get("victims", ()))
 
+    def shown(action: ActionView) -> ActionView:
+        if not hides_jobs:
+            return action
+        victims = [victim for victim in action.get("victims", ()) if victim["job"] in own]
+        found: ActionView = {**action, "reason": without_others(action["reason"])}
+        if action["job"] not in own:
+            found |= {"job": "", "account": "", "numbers": {}}
+        return {**found, "victims": victims} if "victims" in action else found
+
     return {
         **view,
         "summary": "",
-        "actions": [action for action in view["actions"] if concerns(action)],
-        "refused": [action for action in view["refused"] if concerns(action)],
+        "actions": [shown(action) for action in view["actions"] if concerns(action)],
+        "refused": [shown(action) for action in view["refused"] if concerns(action)],
     }

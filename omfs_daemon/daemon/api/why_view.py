@@ -20,6 +20,7 @@ from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.api.realtime_view import RealtimeView, realtime_view
+from omfs_daemon.daemon.private_jobs import without_others
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.errors import ControlError
 from omfs_daemon.policy.plan import Plan, Wait
@@ -105,6 +106,24 @@ def why_view(
             for event in events
         ],
     }
+
+
+def without_others_in(view: WhyView) -> WhyView:
+    """Without other users' jobs and accounts (PrivateData=jobs)."""
+    events = [
+        EventView(
+            time=event["time"],
+            job=event["job"],
+            event=event["event"],
+            text=without_others(event["text"]),
+            data={name: value for name, value in event["data"].items() if name not in _DATA_OF_OTHERS},
+        )
+        for event in view["events"]
+    ]
+    return {**view, "now": without_others(view["now"]), "events": events}
+
+
+_DATA_OF_OTHERS = ("preemptor", "victims")
 
 
 def listed_job(report: CycleReport, ref: str) -> Job | None:

@@ -20,6 +20,7 @@ from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.daemon.root_process.root_client import RootClient
 from omfs_daemon.daemon.root_process.root_environment import enter_root_environment
 from omfs_daemon.daemon.root_process.root_process import RootProcess
+from omfs_daemon.daemon.store.safe_path import refuse_unsafe_path
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 
@@ -42,8 +43,17 @@ def make_directories(daemon: DaemonSection) -> None:
             raise ConfigError(f"{path}: belongs to uid {path.stat().st_uid}: chown -R {daemon.user} {path}")
         if not os.access(path, os.W_OK):
             raise ConfigError(f"{path}: cannot be written by user id {os.geteuid()}")
-        if (found := stat.S_IMODE(path.stat().st_mode)) & (stat.S_IWGRP | stat.S_IWOTH):
-            raise ConfigError(f"{path}: mode {found:04o}: must not be writable for others: chmod go-w {path}")
+        refuse_unsafe_path(path, uid)
+    _close_to_others(daemon.state_dir)
+
+
+def _close_to_others(state_dir: Path) -> None:
+    """It tells whose jobs were preempted for whom, and was perhaps made by hand."""
+    try:
+        if state_dir.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            state_dir.chmod(0o700)
+    except OSError as error:
+        raise ConfigError(f"{state_dir}: cannot be closed to others: {error.strerror}: chmod 700 it") from error
 
 
 @contextmanager

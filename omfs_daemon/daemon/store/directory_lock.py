@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from omfs_daemon.daemon.store.disk import open_own
 from omfs_daemon.errors import OmfsError
 
 _ORDERS = "orders.lock"
@@ -21,7 +22,7 @@ class DirectoryLock:
 
     def __init__(self, directory: Path, name: str = "lock") -> None:
         try:
-            self._fd = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            self._fd = open_own(directory / name, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise OmfsError(f"{directory}: cannot be locked: {error.strerror}") from error
         try:

@@ -110,7 +110,7 @@ AUDIT = StateFile(
 HISTORY = StateFile(
     "history.sqlite",
     oldest=2,
-    newest=2,
+    newest=3,
     number=_in_sqlite_header,
     conversion="converts it at start",
     advice="move it away and start again: only what is shown of the past is lost",

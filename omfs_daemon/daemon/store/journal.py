@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from omfs_daemon.daemon.store.disk import sync_directory
+from omfs_daemon.daemon.store.disk import open_own, sync_directory
 from omfs_daemon.daemon.store.file_format import JOURNAL, format_of, log_conversion
 from omfs_daemon.errors import FormatError, JournalError
 from omfs_daemon.preemption.state import ClusterNamed, Record, State, WholeState, apply, from_json, to_json
@@ -32,7 +32,7 @@ class Journal:
         refuse_other_cluster(path, self.state, cluster)
         self._is_torn = False
         try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._fd = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             if torn:
                 os.ftruncate(self._fd, self._size)
             sync_directory(path.parent)
@@ -93,7 +93,7 @@ class Journal:
         data = _line(WholeState(self.state))
         try:
             temporary.unlink(missing_ok=True)
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            fd = open_own(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
             try:
                 if os.write(fd, data) != len(data):
                     raise OSError(28, "No space left on device")
@@ -126,7 +126,8 @@ class ReadJournal(NamedTuple):
 def replay(path: Path) -> ReadJournal:
     """Changes nothing. JournalError if the file cannot be read, is damaged, or has a format that is not read."""
     try:
-        content = path.read_bytes()
+        with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
+            content = file.read()
     except FileNotFoundError:
         return ReadJournal(State(), 0, False, JOURNAL.newest)
     except OSError as error:

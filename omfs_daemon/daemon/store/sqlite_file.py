@@ -9,8 +9,9 @@ from omfs_daemon.daemon.store.file_format import StateFile, log_conversion, refu
 from omfs_daemon.errors import FormatError
 
 
-def open_sqlite(path: Path, file: StateFile, tables: str) -> sqlite3.Connection:
-    """Usable from several threads. ``tables``: statements that make what is missing.
+def open_sqlite(path: Path, file: StateFile, tables: str, filling: str = "") -> sqlite3.Connection:
+    """Usable from several threads. ``tables``: statements that make what is missing; ``filling``: those that fill it
+    from what a file of an older format has.
 
     sqlite3.Error if the file is damaged. FormatError, and it is left as it was, if it cannot be made or converted, or
     if its format is not read.
@@ -20,7 +21,7 @@ def open_sqlite(path: Path, file: StateFile, tables: str) -> sqlite3.Connection:
         (found,) = database.execute("PRAGMA user_version").fetchone()
         if found != file.newest:
             refuse_unread(file, path, found or file.newest)  # what the header does not show yet after a crash
-            _write_format(database, path, file, found, tables)
+            _write_format(database, path, file, found, tables + (filling if found else ""))
         database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + tables)
     except BaseException:
         database.close()
@@ -28,11 +29,11 @@ def open_sqlite(path: Path, file: StateFile, tables: str) -> sqlite3.Connection:
     return database
 
 
-def _write_format(database: sqlite3.Connection, path: Path, file: StateFile, found: int, tables: str) -> None:
+def _write_format(database: sqlite3.Connection, path: Path, file: StateFile, found: int, changes: str) -> None:
     """Without a write-ahead log, so that the number is in the file's header as soon as its tables are."""
     try:
         database.executescript(
-            f"PRAGMA journal_mode=DELETE; BEGIN IMMEDIATE; {tables} PRAGMA user_version={file.newest}; COMMIT;"
+            f"PRAGMA journal_mode=DELETE; BEGIN IMMEDIATE; {changes} PRAGMA user_version={file.newest}; COMMIT;"
         )
     except sqlite3.OperationalError as error:
         what = f"converted from format {found} to {file.newest}" if found else "made"

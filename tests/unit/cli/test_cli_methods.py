@@ -66,7 +66,7 @@ class Stub:
 
     def costs(self, caller: Caller, limit: int, since: float) -> CostsView:
         self.asked.append((caller.user, limit, since))
-        return costs_view(self.rows, limit)
+        return costs_view(self.rows[-limit:])
 
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
         victim = {"job": "7", "account": "bio", "method": "dmtcp", "preempted": True}

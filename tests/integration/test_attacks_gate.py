@@ -1,0 +1,104 @@
+"""What users send to the submit gate, while slurmctld waits: C4, C5, and their kin."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.lua_gate import LuaGate
+
+pytestmark = pytest.mark.slurm
+
+LIMIT = 0.010
+"""Seconds of processor time; slurmctld starts and lists no job meanwhile."""
+
+CLASSES = {
+    f"class_{number}": f"partition=p{number},q{number};qos=x{number},y{number};account=a{number};methods=requeue"
+    for number in range(1, 20)
+}
+
+FIELDS = {
+    "c04 nodes and licenses": (
+        "req_nodes = ('n2,'):rep(N) .. 'n1', licenses = ('ve_n1,'):rep(N / 120) .. 've_n1'",
+        20_000,
+    ),
+    "c04 licenses": ("req_nodes = 'n1', licenses = ('ve_n1,'):rep(N)", 160),
+    "c04 many licenses": ("licenses = ('ve_n1,'):rep(N)", 200_000),
+    "c04 odd licenses": ("licenses = (',;| '):rep(N)", 200_000),
+    "partitions": ("partition = ('main,'):rep(N)", 200_000),
+    "different partitions": ("partition = NAMES(N)", 170),
+    "an account": ("account = ('a'):rep(N)", 1_000_000),
+    "a bound of digits": ("comment = 'omfs:bound=' .. ('1'):rep(N) .. 'x'", 60_000),
+    "methods": ("comment = 'omfs:method=' .. ('a,'):rep(N)", 30_000),
+    "waits": ("comment = ('omfs:wait '):rep(N)", 1_600),
+    "more waits": ("comment = ('omfs:wait '):rep(N)", 200_000),
+    "keys": ("comment = ('omfs:method=requeue '):rep(N)", 800),
+    "spaces": ("comment = (' '):rep(N)", 16_000),
+    "array": ("array_inx = ('1,'):rep(N) .. '1'", 100_000),
+    "marks": ("admin_comment = ('omfs:held:1 | '):rep(N)", 100_000),
+    "tasks": ("tres_per_task = ('9'):rep(N)", 100_000),
+}
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> LuaGate:
+    made = LuaGate(
+        tmp_path_factory.mktemp("gate"),
+        {"node_licenses": "ve_{node},mem_{node}", "any_licenses": "ve", "min_runtime_max": "60", **CLASSES},
+    )
+    made.run("""
+        function NAMES(n) local t = {} for i = 1, n do t[i] = 'p' .. i end return table.concat(t, ',') end
+        function FRESH(fields)
+          local job = { script = '#!', user_id = 5, partition = 'main', account = 'bio' }
+          job.comment = 'omfs:method=requeue'
+          for name, value in pairs(fields) do job[name] = value end
+          return job
+        end
+    """)
+    return made
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_c04_no_list_that_users_submit_keeps_slurmctld_waiting(gate: LuaGate, name: str) -> None:
+    fields, number = FIELDS[name]
+    gate.run(f"N = {number} FIELDS = {{ {fields} }}")
+    code, seconds = gate.timed("slurm_job_submit(FRESH(FIELDS), PARTITIONS, 5)")
+    assert code in (0, 2036), gate.value("table.concat(slurm.said, ' / ')")
+    assert seconds < LIMIT
+    assert "failed" not in gate.value("table.concat(slurm.said, ' / ')")
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if name != "array"])
+def test_c04_nor_does_one_in_an_update(gate: LuaGate, name: str) -> None:
+    fields, number = FIELDS[name]
+    gate.run(f"N = {number} FIELDS = {{ {fields} }}")
+    gate.run("function CHANGED() local c = {} for k, v in pairs(CHANGE) do c[k] = v end "
+             "for k, v in pairs(FIELDS) do c[k] = v end return c end")  # fmt: skip
+    code, seconds = gate.timed("slurm_job_modify(CHANGED(), JOB, PARTITIONS, 5)")
+    assert code in (0, 2002)
+    assert seconds < LIMIT
+    assert "failed" not in gate.value("table.concat(slurm.said, ' / ')")
+
+
+def test_c05_half_a_million_options_of_spank_are_not_read(gate: LuaGate) -> None:
+    """Slurm's binding makes the table when it is asked for it: what must not happen."""
+    gate.run("""
+        READ = 0
+        function HUGE()
+          local fields = FRESH({ spank_job_env_size = 500000 })
+          return setmetatable({}, {
+            __index = function(_, name) if name == 'spank_job_env' then READ = READ + 1 end return fields[name] end,
+            __newindex = fields,
+          })
+        end
+    """)
+    code, seconds = gate.timed("slurm_job_submit(HUGE(), PARTITIONS, 5)")
+    assert (code, gate.value("READ")) == (2036, "0")
+    assert seconds < LIMIT
+    assert "options of SPANK plug-ins" in gate.value("table.concat(slurm.said, ' / ')")
+
+
+def test_c05_those_of_a_site_are_read(gate: LuaGate) -> None:
+    gate.run("JOB_NOW = FRESH({ comment = '', spank_job_env_size = 2, spank_job_env = "
+             "{ 'X=1', 'OMFS_METHOD=requeue' } })")  # fmt: skip
+    gate.run("CODE = slurm_job_submit(JOB_NOW, PARTITIONS, 5)")
+    assert gate.value("JOB_NOW.comment") == "omfs:method=requeue"
