@@ -251,8 +251,15 @@ local function classes(conf)
   return found
 end
 
+-- The lists of classes, which are the administrator's, as sets: a job in many partitions is compared with each.
+local sets = {}
+
 local function fits(list, name)
-  return list == nil or list == "" or listed(list, name)
+  if list == nil or list == "" then
+    return true
+  end
+  sets[list] = sets[list] or set_of(list)
+  return name ~= nil and sets[list][name] ~= nil
 end
 
 local function fits_partitions(class, partitions)
@@ -281,10 +288,11 @@ local function spans_nodes(job)
   return type(job.min_nodes) == "number" and job.min_nodes > 1 and job.min_nodes < NO_VAL
 end
 
--- Whether omfsd may preempt a job of this class. requeues: Slurm would requeue it (no --no-requeue).
+-- Whether omfsd may preempt a job of this class. requeues: Slurm would requeue it (no --no-requeue). is_part: of a
+-- heterogeneous job, whose parts cannot be preempted by themselves.
 local function is_preemptible(class, job, requeues)
   local chosen, excluded = value_of(job.comment, METHOD) or class.default, value_of(job.comment, EXCLUDE) or ""
-  if listed(chosen or "", "none") then
+  if job.is_part or listed(chosen or "", "none") then
     return false
   end
   for name in names(chosen) do
@@ -590,6 +598,11 @@ local function is_impossible(job, most)
     or most.known and (on_node > most.cpus or cpus > most_nodes * most.cpus or memory > most.memory)
 end
 
+-- Whether a request is for a part of a heterogeneous job.
+local function is_part(request)
+  return type(request.het_job_offset) == "number" and request.het_job_offset < NO_VAL
+end
+
 -- Whether the number of CPUs cannot be told from the request: they may be rounded up to sockets, or come with devices.
 local function is_uncertain(job)
   for _, name in ipairs({ "gres", "cpus_per_tres", "mem_per_tres", "tres_per_job", "tres_per_node", "tres_per_socket" }) do
@@ -609,8 +622,7 @@ local function is_uncertain(job)
     end
   end
   local by_task = job.tres_per_task
-  local has_het_job = type(job.het_job_offset) == "number" and job.het_job_offset < NO_VAL
-  return has_het_job or is_given(by_task) and not by_task:match("^cpu[=:]%d+$")
+  return is_part(job) or is_given(by_task) and not by_task:match("^cpu[=:]%d+$")
 end
 
 -- The most CPUs that the job could be allocated, with all its tasks of an array; nil if that is not certain.
@@ -961,6 +973,7 @@ local function submit(job, partitions, conf, living)
     min_nodes = job.min_nodes,
     script = job.script ~= nil,
     requeues = job.requeue ~= 0,
+    is_part = is_part(job),
   }
   local refusal = refused(conf, asked, contradiction)
   if refusal then
@@ -1046,6 +1059,7 @@ local function after(change, job)
     qos = change.qos or job.qos,
     licenses = change.licenses or job.licenses,
     min_nodes = number_of(change.min_nodes) or job.min_nodes,
+    is_part = type(job.het_job_id) == "number" and job.het_job_id > 0,
   }
 end
 
@@ -1162,8 +1176,9 @@ local function modify_by_owner(change, job, conf, living, gently)
   end
   -- A job that was let in because it is preemptible stays preemptible, running or not. Slurm does not show here whether
   -- it would requeue the job: that is known only of one that is in because of it.
-  local in_by_requeue = let_in(conf, job, true) and not let_in(conf, job, false)
-  if let_in(conf, job, true) and not let_in(conf, later, in_by_requeue and change.requeue ~= 0) then
+  local before = after({}, job)
+  local in_by_requeue = let_in(conf, before, true) and not let_in(conf, before, false)
+  if let_in(conf, before, true) and not let_in(conf, later, in_by_requeue and change.requeue ~= 0) then
     return ACCESS_DENIED
   end
   if (is_a(HELD, mark) or is_a(STOPPING, mark)) and touches_ours(change, job) and (living or not releases) then

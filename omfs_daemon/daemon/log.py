@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, TextIO, cast
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 from omfs_daemon.daemon.systemd_journal import SystemdJournal, is_read_by_systemd
 
 LogFormat = Literal["auto", "journal", "json", "console"]
+
+LINES_A_MINUTE = 1000
+"""Of one event; more are counted, and the first line of the next minute says how many (``not_shown``)."""
 
 
 def set_up(log_format: LogFormat, level: str, stream: TextIO | None = None) -> None:
@@ -30,6 +35,7 @@ def set_up(log_format: LogFormat, level: str, stream: TextIO | None = None) -> N
         log_format = "journal" if is_read_by_systemd(out) else "json"
     structlog.configure(
         processors=[
+            LinesAMinute(),
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -39,6 +45,26 @@ def set_up(log_format: LogFormat, level: str, stream: TextIO | None = None) -> N
         logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _Lenient(out))),
         cache_logger_on_first_use=False,
     )
+
+
+class LinesAMinute:
+    """Drops lines of an event that come too often, so that nobody who causes them fills the disk. Events have names of
+    the code's, never of users, so that this stays small. Two threads at once may miscount by one."""
+
+    def __init__(self, most: int = LINES_A_MINUTE, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._monotonic = monotonic
+        self._counts: dict[str, tuple[int, int]] = {}
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        name, minute = str(event.get("event")), int(self._monotonic() // 60)
+        known, count = self._counts.get(name, (minute, 0))
+        self._counts[name] = minute, count + 1 if known == minute else 1
+        if known == minute and count >= self._most:
+            raise structlog.DropEvent
+        if known != minute and count > self._most:
+            event["not_shown"] = count - self._most
+        return event
 
 
 class _Lenient:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -351,11 +352,24 @@ class Service:
         return changed
 
 
+OPEN_FILES = 4096
+"""More than all connections and commands at once can take; systemd's default soft limit is 1,024."""
+
+
+def _raise_file_limit() -> None:
+    """As far as the hard limit allows it. How many are open: ``process_open_fds``."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def run_daemon(config: Config, config_path: Path, once: bool, dry_run: bool) -> int:
     """Run the daemon on the cluster that the configuration names; returns the exit code."""
     from omfs_daemon.config.open_gateway import open_gateway
 
     collect_garbage_seldom()
+    _raise_file_limit()
     with own_user(config, config_path, make=True) as root, open_gateway(config.slurm) as (gateway, why):
         if root is not None:
             root.greet()

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import structlog
 
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import DaemonSection
 from omfs_daemon.daemon.heartbeat import beat
-from omfs_daemon.daemon.private_jobs import without_others
+from omfs_daemon.daemon.log import LinesAMinute
+from omfs_daemon.daemon.private_jobs import hide_others, without_others
+from omfs_daemon.daemon.process import OPEN_FILES
 from omfs_daemon.daemon.root_process.own_user import make_directories
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock
 from omfs_daemon.daemon.store.disk import append_synced, write_synced
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import ConfigError, JournalError, OmfsError
+from omfs_daemon.preemption.effects import Chain, Effects
 from omfs_daemon.preemption.records import JobEvent, PaidCost
+from omfs_daemon.slurm.orders import HoldJobs, SetNice
+from tests.support.waiting import LIMIT
 from tests.whole_daemon.test_process import ALICE, BOB, ROOT, Stand, reclaimed
 
 # -- A8: the history ------------------------------------------------------------------------------------------------
@@ -204,8 +213,15 @@ def test_d09_other_users_jobs_are_shown_unless_slurm_hides_them(stand: Stand, pr
     why = answers.why(ALICE, victim)
     text = f"{why['now']} {[(event['text'], event['data']) for event in why['events']]}"
     assert ("physics" in text, f"job {physics}" in text) == (not private, not private), text
-    record = stand.gateway.find(victim)
-    assert record is not None and ("physics" in record.admin_comment) is not private
+
+
+def test_d09_the_owner_of_a_victim_reads_no_other_job_in_admincomment() -> None:
+    told = "[omfs] preempted for job 5 (entitled, account physics)"
+    effects = Effects(chains=[Chain(fields=(HoldJobs(("4",), told), SetNice(("5",), -3)), preemption=1)])
+    hide_others(effects)
+    assert effects.chains == [
+        Chain((HoldJobs(("4",), "[omfs] preempted for job (not shown) (entitled)"), SetNice(("5",), -3)), (), 1)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -221,6 +237,39 @@ def test_d09_other_users_jobs_are_shown_unless_slurm_hides_them(stand: Stand, pr
 )  # fmt: skip
 def test_d09_sentences_without_jobs_and_accounts(text: str, shown: str) -> None:
     assert without_others(text) == shown
+
+
+# -- the log --------------------------------------------------------------------------------------------------------
+
+
+def test_a11_an_event_that_comes_too_often_is_counted() -> None:
+    now = [0.0]
+    bound = LinesAMinute(3, lambda: now[0])
+
+    def shown(event: str, times: int) -> list[dict[str, object]]:
+        found = []
+        for _ in range(times):
+            with suppress(structlog.DropEvent):
+                found.append(dict(bound(None, "info", {"event": event})))
+        return found
+
+    assert len(shown("often", 10)) == 3
+    assert len(shown("seldom", 2)) == 2, "each event for itself"
+    now[0] = 61.0
+    assert shown("often", 2) == [{"event": "often", "not_shown": 7}, {"event": "often"}]
+
+
+def test_descriptors_are_raised_at_start_as_far_as_they_may() -> None:
+    code = (
+        "import resource; from omfs_daemon.daemon.process import _raise_file_limit as r;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, {hard})); r();"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    for hard, soft in ((2000, 2000), (4500, OPEN_FILES)):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(hard=hard)], capture_output=True, text=True, timeout=LIMIT, check=True
+        )
+        assert int(done.stdout) == soft
 
 
 # -- linear in what users send --------------------------------------------------------------------------------------

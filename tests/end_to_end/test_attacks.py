@@ -1,0 +1,96 @@
+"""What an ordinary user tries on a real Slurm with omfsd and its gate; the numbers are those of docs/security.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.daemon.admission_file import ADMISSION_FILE
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from omfs_daemon.testing.local_slurm.slurm_conf import Shape
+from tests.support.daemons import Daemon
+from tests.support.gated_clusters import gated_cluster, gated_daemon
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+MEMORY = 4000
+SHAPE = Shape(nodes=2, memory_mb=MEMORY, options={"Licenses": "fluent:5", "PrivateData": "jobs", "DefMemPerCPU": "10"})
+MALLORY, OWNER = "nobody", "daemon"
+NO_SHARE = ("-A", "guests", "-o", "/dev/null")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalSlurm]:
+    classes = {"class_1": "partition=urgent;urgent=yes", "class_2": "methods=requeue,suspend"}
+    with gated_cluster("attacks", classes, SHAPE) as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
+    """It lives, and the gate has room to give."""
+    with gated_daemon(cluster) as installation:
+        installation.start()
+        wait_until((installation.directory / "run" / ADMISSION_FILE).exists, "the room of accounts")
+        yield installation
+
+
+def submit(daemon: Daemon, *arguments: str, user: str = MALLORY) -> int:
+    return daemon.slurm.submit("sleep 3600", *arguments, uid=user)
+
+
+def jobs(daemon: Daemon) -> dict[int, Job]:
+    return {job.id: job for job in daemon.gateway.jobs()}
+
+
+def running(daemon: Daemon) -> set[int]:
+    return {job.id for job in jobs(daemon).values() if job.state is JobState.RUNNING}
+
+
+def wait_running(daemon: Daemon, job: int) -> None:
+    wait_until(lambda: job in running(daemon), lambda: f"job {job} to run: {daemon.observation()}; {daemon.tail()}")
+
+
+def wait_for_cycles(daemon: Daemon, number: int) -> None:
+    for _ in range(number):
+        before = daemon.ask("status")["last_poll"]
+        wait_until(lambda before=before: daemon.ask("status")["last_poll"] > before, "another poll")  # type: ignore[misc]
+
+
+def test_b01_a_part_of_a_heterogeneous_job_is_not_let_in_for_its_method(daemon: Daemon) -> None:
+    """No part of it can be preempted by itself, so what it names would never happen."""
+    method = "--comment=omfs:method=suspend"
+    for first in ([], [method]):
+        done = daemon.slurm.command(
+            "sbatch", *NO_SHARE, "-n1", *first, ":", "-n6", method, "--wrap", "sleep 3600", uid=MALLORY, check=False
+        )
+        assert done.code == 0, done.stderr
+        mine = [job for job in jobs(daemon).values() if job.account == "guests"]
+        assert [job.hold is Hold.NONE for job in mine] == [False] * 2, daemon.observation()
+        daemon.slurm.command("scancel", *(str(job.id) for job in mine), check=False)
+        wait_until(lambda: not jobs(daemon), "the job to be gone")
+
+
+def test_c01_an_array_that_runs_one_task_at_a_time_costs_one_victim(daemon: Daemon) -> None:
+    guests = [submit(daemon, *NO_SHARE, "-n1", "--comment=omfs:method=requeue", user=OWNER) for _ in range(8)]
+    for guest in guests:
+        wait_running(daemon, guest)
+    array = submit(daemon, "-A", "physics", "-n1", "-o", "/dev/null", "--comment=omfs:method=requeue", "--array=0-3%1")
+    wait_until(lambda: any(job.array_id == array for job in jobs(daemon).values() if job.runs), "its first task")
+    wait_for_cycles(daemon, 5)
+    assert len(running(daemon) & set(guests)) == 7
+
+
+def test_c02_licenses_that_others_have_cost_nobody_anything(daemon: Daemon) -> None:
+    requeue = "--comment=omfs:method=requeue"
+    holder = submit(daemon, "-A", "bio", "-n1", "-L", "fluent:5", requeue, user=OWNER)
+    guests = [submit(daemon, *NO_SHARE, "-n1", requeue, user=OWNER) for _ in range(7)]
+    for job in (holder, *guests):
+        wait_running(daemon, job)
+    attack = submit(daemon, "-A", "physics", "-n4", "-L", "fluent:5", requeue, "-o", "/dev/null")
+    wait_until(lambda: "Licenses" in daemon.why_text(attack), lambda: daemon.why_text(attack))
+    assert running(daemon) == {holder, *guests}
+    assert not daemon.ask("history")["preemptions"]
