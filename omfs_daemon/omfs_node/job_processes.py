@@ -103,6 +103,10 @@ def _run(command: Sequence[str], conf: str, deadline: float) -> Tuple[int, str, 
     return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 
+_STUCK = 10.0
+"""Seconds within which one more process stops, or none will: a signal waits while a system call cannot be interrupted,
+which is for long on a file server that is away, and for ever after vfork(2) if the child wants it so."""
+
 _NUMBER = re.compile(r"[0-9]{1,10}\Z")
 
 
@@ -236,12 +240,15 @@ class JobProcesses:
                 self._foreign.add(row.pid)
 
     def _wait_until_stopped(self, deadline: float) -> None:
-        waiting = self.all
+        waiting, stuck_at = self.all, time.monotonic() + _STUCK
         while True:
+            before = len(waiting)
             waiting = [process for process in waiting if not is_stopped(process)]
             if not waiting:
                 return
-            if time.monotonic() > deadline:
+            if len(waiting) < before:
+                stuck_at = time.monotonic() + _STUCK
+            if time.monotonic() > min(deadline, stuck_at):
                 pids = " ".join(str(process.pid) for process in waiting[:8])
                 raise CannotMove("timeout", "{} processes do not stop: {}".format(len(waiting), pids))
             time.sleep(_PAUSE / 5)

@@ -74,8 +74,10 @@ class SharedCore:
 class UsersTurns:
     """Turns of short requests: those of one user wait for each other, and the first of each user for a turn."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._core = SharedCore(monotonic, share=SHARE_OF_VIEWS)
+    def __init__(
+        self, monotonic: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._core = SharedCore(monotonic, sleep, SHARE_OF_VIEWS)
         self._monotonic = monotonic
         self._lock = Lock()
         self._users: dict[int, tuple[Lock, int]] = {}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from omfs_daemon.daemon.api.client import TIMEOUT_SECONDS
-from omfs_daemon.daemon.api.shared_core import SharedCore
+from omfs_daemon.daemon.api.shared_core import SHARE_OF_VIEWS, SharedCore, UsersTurns
 from omfs_daemon.errors import ControlError
+from tests.support.waiting import LIMIT
 
 
 class Core:
@@ -91,3 +94,37 @@ def test_a_user_has_one_request_at_a_time() -> None:
         raise ZeroDivisionError
     core.work(1.0)
     assert core.slept[-1] == 4.0, "what fails has taken time, too, and leaves the way free"
+
+
+def test_a12_users_who_ask_without_pause_take_a_share_of_a_core() -> None:
+    """However many they are, and however often: a cycle meanwhile has the rest."""
+    core = Core()
+    turns = UsersTurns(lambda: core.now, core._sleep)
+    for request in range(80):
+        with turns.turn(request % 8):
+            core.now += 0.05
+    assert sum(core.slept) == pytest.approx(79 * 0.05 * (1 / SHARE_OF_VIEWS - 1))
+    assert SHARE_OF_VIEWS < 1 / 3, "a cycle takes at most half as long again: while a view is made it has half a core"
+
+
+def test_a12_requests_of_one_user_wait_for_each_other_not_in_the_line_of_all() -> None:
+    turns, inside = UsersTurns(), threading.Event()
+    go, order = threading.Event(), []
+
+    def ask(uid: int) -> None:
+        with turns.turn(uid):
+            inside.set()
+            go.wait(LIMIT)
+            order.append(uid)
+
+    first = threading.Thread(target=ask, args=(1,))
+    first.start()
+    assert inside.wait(LIMIT)
+    others = [threading.Thread(target=ask, args=(uid,)) for uid in (1, 1, 1, 2)]
+    for other in others:
+        other.start()
+    go.set()
+    for thread in (first, *others):
+        thread.join(LIMIT)
+    assert sorted(order) == [1, 1, 1, 1, 2]
+    assert not turns._users

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,43 @@ def test_processes_created_during_the_stop_are_stopped(lists: Lists, sleeper: su
             assert {process.pid for process in job.stop(soon())} == {sleeper.pid, late.pid}
         assert state(late.pid) == "T"
         late.kill()
+
+
+VFORK = """
+import os
+os.mkfifo("pipe")
+opens = [(os.POSIX_SPAWN_OPEN, 0, "pipe", os.O_RDONLY, 0)]
+os.posix_spawn("/bin/true", ["true"], {}, file_actions=opens)  # glibc's is a vfork, and its child waits for a writer
+"""
+
+
+def test_b04_a_process_that_cannot_be_stopped_fails_in_seconds(
+    lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_STUCK", 0.5)
+    tmp_path.chmod(0o777)
+    with subprocess.Popen([sys.executable, "-c", VFORK], cwd=tmp_path) as parent:
+        try:
+            wait_until(lambda: state(parent.pid) == "D", "the parent to wait for its child")
+            lists.show([parent.pid])
+            with lists.job(uid=os.getuid()) as job:
+                began = time.monotonic()
+                with pytest.raises(CannotMove) as caught:
+                    job.stop(soon())
+                assert caught.value.why == "timeout" and time.monotonic() < began + LIMIT / 2
+                job.resume(all_of_them=False)
+        finally:
+            with (tmp_path / "pipe").open("w"):
+                pass
+            parent.kill()
+
+
+@pytest.mark.parametrize("pid", ["\u00b2", "\u0663", "9" * 5000, "-1", "1_0", "0x7"])
+def test_e03_a_pid_that_is_no_number_is_skipped(lists: Lists, sleeper: subprocess.Popen[bytes], pid: str) -> None:
+    rows = f"{HEADER}\n{pid} 7 batch\n{sleeper.pid} 7 batch\n{sleeper.pid} {pid} batch\n"
+    lists.say(f"#!{sys.executable}\nimport sys\nsys.stdout.buffer.write({rows.encode()!r})\n")
+    with lists.job() as job:
+        assert [process.pid for process in job.find(soon())] == [sleeper.pid]
 
 
 def test_who_stood_before_is_not_continued(lists: Lists, sleeper: subprocess.Popen[bytes]) -> None:
