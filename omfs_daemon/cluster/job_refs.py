@@ -13,6 +13,10 @@ from itertools import groupby, pairwise
 _BRIEF = 64  # as many characters of a task list as squeue prints (squeue(1), SLURM_BITSTR_LEN)
 _MORE = "..."
 _ARRAY = re.compile(r"(\d+)_\[?([\d,:%.-]+)\]?", re.ASCII)
+_MAX_ARRAY_SIZE = 4_000_001  # slurm.conf(5)
+_ASKED = re.compile(
+    r"(?P<one>[0-9]{1,10}(?:[_+][0-9]{1,10})?)|(?P<array>[0-9]{1,10})_\[(?P<first>[0-9]{1,10})[0-9,:%.\-]*\]"
+)
 _RANGE = re.compile(r"(?P<first>\d{1,7})(?:-(?P<last>\d{1,7})(?::(?P<step>[1-9]\d{0,6}))?)?", re.ASCII)
 
 
@@ -121,13 +125,24 @@ def share_tasks(one: str, other: str) -> bool:
         return False
 
 
+def asked_ref(text: str) -> str | None:
+    """The reference that a user has typed: a job, a task, a part of a heterogeneous job, or of a list of tasks the
+    first one (a list as long as they like is not expanded); None for anything else."""
+    found = _ASKED.fullmatch(text)
+    return None if found is None else found["one"] or f"{found['array']}_{found['first']}"
+
+
 def task_ids_of(listed: str) -> set[int]:
-    """The tasks in a list as Slurm's commands print it: ``1,3,5-9%2``, ``0-8:4``; ValueError for anything else."""
+    """The tasks in a list as Slurm's commands print it: ``1,3,5-9%2``, ``0-8:4``; ValueError for anything else, and for
+    tasks beyond Slurm's largest MaxArraySize."""
     found: set[int] = set()
     for part in listed.partition("%")[0].split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
             raise ValueError(f"not a list of array tasks: {listed[:80]!r}")
         first = int(match["first"])
-        found.update(range(first, int(match["last"] or first) + 1, int(match["step"] or 1)))
+        last = int(match["last"] or first)
+        if last >= _MAX_ARRAY_SIZE:
+            raise ValueError(f"not tasks of an array: {part[:80]!r}")
+        found.update(range(first, last + 1, int(match["step"] or 1)))
     return found

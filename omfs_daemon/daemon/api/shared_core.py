@@ -15,6 +15,8 @@ SHARE_OF_CORE = 0.2
 """All requests for jobs that are not there may together take this part of a core; the others wait for their turn."""
 SHARE_OF_VIEWS = 0.3
 """All other requests of users together: a cycle that is decided meanwhile takes at most half as long again."""
+_LONGEST_PAUSE = 2.0
+"""Seconds after a view that took long: estimates of starts do, once in several seconds, and are kept for the others."""
 _LONGEST_WAIT = 20.0
 """Seconds from the beginning of a request to its last turn: a client gives up after 30."""
 
@@ -31,8 +33,10 @@ class SharedCore:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         share: float = SHARE_OF_CORE,
+        longest_pause: float = inf,
     ) -> None:
         self._monotonic, self._sleep, self._share = monotonic, sleep, share
+        self._longest_pause = longest_pause
         self._lock = Lock()
         self._next = -inf
         self._users_lock = Lock()
@@ -66,7 +70,7 @@ class SharedCore:
                 yield
             finally:
                 ended = self._monotonic()
-                self._next = ended + (ended - began) * (1 / self._share - 1)
+                self._next = ended + min((ended - began) * (1 / self._share - 1), self._longest_pause)
         finally:
             self._lock.release()
 
@@ -77,7 +81,7 @@ class UsersTurns:
     def __init__(
         self, monotonic: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        self._core = SharedCore(monotonic, sleep, SHARE_OF_VIEWS)
+        self._core = SharedCore(monotonic, sleep, SHARE_OF_VIEWS, _LONGEST_PAUSE)
         self._monotonic = monotonic
         self._lock = Lock()
         self._users: dict[int, tuple[Lock, int]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NotRequired, TypedDict
 
 from omfs_daemon.cluster.holds import (
@@ -128,14 +128,25 @@ _DATA_OF_OTHERS = ("preemptor", "victims")
 
 def listed_job(report: CycleReport, ref: str) -> Job | None:
     """The job, the task, or the array, as Slurm lists it; None if it does not. ControlError before the first poll."""
+    return listed_jobs(report)(ref)
+
+
+def listed_jobs(report: CycleReport) -> Callable[[str], Job | None]:
+    """``listed_job`` for many."""
     if report.snapshot is None:
         raise ControlError("Slurm has not answered yet: try again")
-    observation = Observation(report.snapshot)
-    found = observation.job(ref)
-    if found is None and ref.isdecimal():
-        jobs = report.snapshot.jobs
-        found = jobs.get(int(ref)) or next((job for job in jobs.values() if job.array_id == int(ref)), None)
-    return found
+    jobs, observation = report.snapshot.jobs, Observation(report.snapshot)
+    arrays: dict[int, Job] = {}
+
+    def find(ref: str) -> Job | None:
+        found = observation.job(ref)
+        if found is None and ref.isdecimal():
+            if not arrays:
+                arrays.update({job.array_id: job for job in reversed(list(jobs.values())) if job.array_id is not None})
+            found = jobs.get(int(ref)) or arrays.get(int(ref))
+        return found
+
+    return find
 
 
 def _name_of(job: Job | None, ref: str, history_database: HistoryDatabase) -> str:

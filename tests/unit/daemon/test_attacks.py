@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ import structlog
 
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import DaemonSection
+from omfs_daemon.daemon.api.operations import perform
 from omfs_daemon.daemon.heartbeat import beat
 from omfs_daemon.daemon.log import LinesAMinute
 from omfs_daemon.daemon.private_jobs import hide_others, without_others
@@ -26,7 +28,7 @@ from omfs_daemon.daemon.store.directory_lock import DirectoryLock
 from omfs_daemon.daemon.store.disk import append_synced, write_synced
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
-from omfs_daemon.errors import ConfigError, JournalError, OmfsError
+from omfs_daemon.errors import ConfigError, ControlError, JournalError, OmfsError
 from omfs_daemon.preemption.effects import Chain, Effects
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.slurm.orders import HoldJobs, SetNice
@@ -237,6 +239,42 @@ def test_d09_the_owner_of_a_victim_reads_no_other_job_in_admincomment() -> None:
 )  # fmt: skip
 def test_d09_sentences_without_jobs_and_accounts(text: str, shown: str) -> None:
     assert without_others(text) == shown
+
+
+# -- references of jobs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ref", ["5_[0-9999999]", "5_[" + ",".join(["0-9999999"] * 90) + "]", "5_[0-9999999:1,x"])
+@pytest.mark.parametrize("operation", ["why", "when", "predict"])
+def test_k01_a_list_of_tasks_in_a_request_is_not_expanded(stand: Stand, operation: str, ref: str) -> None:
+    """Each task would be a number in the daemon's memory: ten million of them, ninety times over."""
+    stand.run(1)
+    given: dict[str, object] = {"jobs": [ref]} if operation == "when" else {"job": ref}
+    tracemalloc.start()
+    try:
+        with suppress(ControlError, ConfigError):
+            perform(stand.service.answers, ALICE, {"op": operation, "args": given})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 50 << 20
+
+
+@pytest.mark.parametrize("ref", ["", "x", "5_", "5_[]", "5_[3", "1" * 11, "-1", "5 6", "\u0663", "5_[3-4]\n", "5+"])
+def test_k01_what_is_no_reference_is_refused_in_one_line(stand: Stand, ref: str) -> None:
+    stand.run(1)
+    with pytest.raises(ConfigError, match=r"^job = .*: must be a job \(12\), a task \(12_3\), or a part \(12\+1\)$"):
+        stand.service.answers.why(ALICE, ref)
+
+
+def test_k02_a_thousand_unknown_jobs_are_not_a_thousand_calls_of_slurm(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand.run(1)
+    asked: list[object] = []
+    monkeypatch.setattr(stand.service.answers._gateway, "find", lambda ref: asked.append(ref))
+    view = stand.service.answers.when(ALICE, [str(900_000 + number) for number in range(1000)], False)
+    assert (len(asked), len(view["none"])) == (10, 1000)
 
 
 # -- the log --------------------------------------------------------------------------------------------------------
