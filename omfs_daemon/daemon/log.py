@@ -88,5 +88,14 @@ def _last(log_format: LogFormat, out: TextIO) -> list[Processor]:
         return [structlog.processors.format_exc_info, SystemdJournal()]
     if log_format == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    plain = structlog.dev.plain_traceback
-    return [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)]
+    plain = structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)
+    return [structlog.processors.format_exc_info, _printable, plain]
+
+
+def _printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """What users have written moves no cursor of a terminal, and begins no line."""
+    for name, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            keeps = "\n" if name == "exception" else ""
+            event[name] = "".join(c if c.isprintable() or c in keeps else ascii(c)[1:-1] for c in value)
+    return event

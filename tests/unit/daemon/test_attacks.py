@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import subprocess
@@ -20,7 +21,7 @@ from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import DaemonSection
 from omfs_daemon.daemon.api.operations import perform
 from omfs_daemon.daemon.heartbeat import beat
-from omfs_daemon.daemon.log import LinesAMinute
+from omfs_daemon.daemon.log import LinesAMinute, LogFormat, set_up
 from omfs_daemon.daemon.private_jobs import hide_others, without_others
 from omfs_daemon.daemon.process import OPEN_FILES
 from omfs_daemon.daemon.root_process.own_user import make_directories
@@ -295,6 +296,22 @@ def test_a11_an_event_that_comes_too_often_is_counted() -> None:
     assert len(shown("seldom", 2)) == 2, "each event for itself"
     now[0] = 61.0
     assert shown("often", 2) == [{"event": "often", "not_shown": 7}, {"event": "often"}]
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_d02_nothing_in_a_log_line_or_traceback_moves_the_cursor(log_format: LogFormat) -> None:
+    out = io.StringIO()
+    set_up(log_format, "info", out)
+    odd = "\x1b[2J\r\u202e\x9b\x07"
+    try:
+        raise ValueError(f"bad {odd}\nfake_event level=info")
+    except ValueError:
+        structlog.get_logger("x").exception("failed", account=f"a{odd}\nfake_event", message=odd)
+    text = out.getvalue()
+    assert "failed" in text and "ValueError" in text
+    assert all(character.isprintable() or character == "\n" for character in text)
+    if log_format == "json":
+        assert text.count("\n") == 1
 
 
 def test_descriptors_are_raised_at_start_as_far_as_they_may() -> None:
