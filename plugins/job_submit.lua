@@ -3,7 +3,8 @@
 -- Slurm starts a waiting job as soon as CPUs are idle, even one that no rule lets omfsd preempt. So while omfsd is
 -- alive, such a job is held at submit (AdminComment "omfs:held:0"), and omfsd releases it when its account may have
 -- the CPUs; a job that asks for what cannot be honored is refused with a line to its user. While omfsd is not alive
--- (or is paused, or in dry run), nothing is held and nothing is refused: Slurm goes on without it.
+-- (or is paused, or in dry run), nothing is held, and nothing is refused but what is too long to read: Slurm goes on
+-- without it.
 --
 -- Such a job is not held if its account has room for it for certain: omfsd writes into the file "admission" beside the
 -- heartbeat how many CPUs each account has left (omfs_daemon/daemon/admission_file.py), and this script counts what it
