@@ -144,7 +144,7 @@ def test_what_would_not_be_safe_or_not_work_is_refused_at_start(place: Place, wr
         case "writable":
             place.config.chmod(0o666)
         case "writable directory":
-            place.config.parent.chmod(0o777)
+            place.config.parent.chmod(0o1777)  # as /tmp: safe for what is in it, not for the configuration
         case "unreadable":
             place.config.chmod(0o600)
         case "root's state":
