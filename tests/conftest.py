@@ -31,6 +31,7 @@ SHAPE = Shape(
 ONE_WORKER = {
     "tests/clients/": "the cluster of clients",
     "tests/contract/": "the contract's cluster",
+    "tests/end_to_end/test_attacks.py": "the cluster that is attacked",
     "tests/end_to_end/test_preempt_by_checkpoint.py": "a cluster like the session's",
     "tests/end_to_end/test_preempt_by_swap_out.py": "the cluster with vector engines",
     "tests/end_to_end/test_wakeup.py": "the cluster that wakes the daemon up",
