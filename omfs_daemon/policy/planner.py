@@ -6,7 +6,7 @@ The order of the pass:
    jobs (UJFB, section IV).
 2. Real-time jobs that are due, the greatest slowdown first: one that fits starts; otherwise the cheapest jobs are
    preempted for it (Nickolay et al. 2021); otherwise it has the rights of a regular job. One that is not due is a
-   regular job.
+   regular job, but the first on idle resources if it may take them from all accounts later.
 3. Regular jobs whose account uses less than its entitlement: one that fits starts; otherwise jobs of accounts above
    their entitlement are preempted for it (OMFS, Algorithm 1, lines 31-36).
 4. All others borrow idle resources (line 26) or wait (line 28).
@@ -71,6 +71,7 @@ class _Pass:
         self.working_state = WorkingState(arrays, history, rules)
         self.capacity, self.usage = self.working_state.capacity, self.working_state.usage
         self.busy = {ref for preemption in history.under_way for ref in (preemption.preemptor, *preemption.victims)}
+        self._decided = set(self.busy)
         self.admission_holds = AdmissionHolds(self.working_state)
         self.ranking = Ranking(self.usage, rules.rank_depth)
         self.start_checks = StartChecks(arrays, history, now)
@@ -90,6 +91,7 @@ class _Pass:
         self.ranking.is_one_account = self.rules.keeps_account_order and len(accounts) == 1
         for job, group, reason in urgent_and_due(urgent, realtime):
             self._first(job, group, reason)
+        self._start_early(realtime, queue)
         self._regular(preempted, queue)
         waits = Waits(*realtime.explained(self.waits, *queue.remaining()))
         preemptors = {planned.preemptor for planned in self.preemptions}
@@ -169,9 +171,9 @@ class _Pass:
         return kind
 
     def _refs(self, job: Job) -> list[str]:
-        """The job, or the tasks of a waiting array, without those that are part of a preemption already."""
+        """The job, or the tasks of a waiting array, without those that are part of a preemption or start early."""
         refs = task_refs(job)
-        return [ref for ref in refs if ref not in self.busy] if self.busy else refs
+        return [ref for ref in refs if ref not in self._decided] if self._decided else refs
 
     def _first(self, job: Job, group: JobGroup, reason: Reason) -> None:
         """An urgent job, or a real-time one that is due."""
@@ -213,6 +215,24 @@ class _Pass:
         for at, job, group in queue.walk(lambda group: group.is_blocked):
             self._borrow(job, group, firsts.get(at, 0))
             queue.remove(at)
+
+    def _start_early(self, realtime: RealtimeQueue, queue: JobQueue) -> None:
+        """Real-time jobs that are not due start on idle nodes before others, from which these would soon be taken."""
+        if not realtime.early:
+            return
+        for at, job, group in queue.walk(lambda group: group.kind.job_class.realtime is None):
+            if job.ref not in realtime.early or self.start_checks.answer(job).kind is AnswerKind.NO:
+                continue
+            need = group.need(self.working_state, job)
+            for ref in self._refs(job):
+                self.ranking.put(job, ref, Band.REALTIME)
+                allocations = need.place(self.capacity.now)
+                if allocations is not None:
+                    is_entitled = self.usage.entitles(need.leaf, need.cpus)
+                    self._start(job, ref, need, allocations, Reason.ENTITLED if is_entitled else Reason.BORROWS)
+                    self._decided.add(ref)
+            if not self._refs(job):
+                queue.remove(at)
 
     def _entitled(self, job: Job, group: JobGroup) -> int | None:
         """Start or make room for the tasks within the entitlement; returns the first task beyond it."""

@@ -29,8 +29,12 @@ class Ranking:
         return len(self._bands) >= self._depth
 
     def put(self, job: Job, ref: str, band: Band) -> None:
-        if not self.is_full or ref in self._bands:
-            self._bands[ref] = (job, band)
+        """The highest band that a job is put into counts."""
+        if ref in self._bands:
+            band = max(band, self._bands[ref][1])
+        elif self.is_full:
+            return
+        self._bands[ref] = (job, band)
 
     def expect(self, job: Job, ref: str, need: ResourceNeed, is_preempted: bool) -> bool:
         """Rank the job among those to start next, unless such jobs already fill its account's entitlement."""

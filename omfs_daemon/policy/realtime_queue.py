@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
@@ -19,8 +20,13 @@ from omfs_daemon.policy.working_state import WorkingState
 
 
 class RealtimeQueue:
-    """``standings``: of all real-time jobs that wait; ``due``: the jobs that are due, the greatest slowdown first, each
-    with a group of its own kind: while they wait, the others that are alike are ordinary jobs of their account."""
+    """The real-time jobs that wait.
+
+    standings  of all of them
+    due        the jobs that are due, the greatest slowdown first, each with a group of its own kind: while they wait,
+               the others that are alike are ordinary jobs of their account
+    early      those that are not due yet but could start, and will take from any account: they are first on idle nodes
+    """
 
     def __init__(
         self,
@@ -34,6 +40,7 @@ class RealtimeQueue:
         self.now = now
         self.standings: list[RealtimeStanding] = []
         self.due: list[tuple[Job, JobGroup]] = []
+        self.early: set[str] = set()
         self.is_due: Bools = np.zeros(len(ready), dtype=bool)
         self._not_due: dict[str, RealtimeStanding] = {}
         of_class = {number: group for number, group in groups.items() if group.kind.job_class.realtime is not None}
@@ -52,6 +59,8 @@ class RealtimeQueue:
                 due.append((one, job))
             elif not one.is_due:
                 self._not_due[job.ref] = one
+                if ready[at] and one.due_at < inf and working_state.rules.urgent_may_take_entitled:
+                    self.early.add(job.ref)
         number_of = dict(zip((job.id for job in waiting.jobs), waiting.alike.tolist(), strict=True)) if due else {}
         own: dict[int, JobGroup] = {}
         for _, job in in_order_of_slowdown(due):

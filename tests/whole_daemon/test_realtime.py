@@ -67,6 +67,20 @@ def test_a_real_time_job_waits_for_its_threshold_and_starts_within_its_bound(tmp
     assert set(site.outcomes().values()) == {"COMPLETED"}
 
 
+def test_a_real_time_job_takes_over_the_cpus_of_another(tmp_path: Path) -> None:
+    """They do not go back to the victim, which would be preempted again."""
+    site = realtime_site(tmp_path)
+    fill(site)
+    first = realtime(site)
+    site.run_until(lambda: site.runs(first), limit=DUE + 10)
+    second = realtime(site)
+    site.run_until(lambda: site.runs(second), limit=DUE + 10)
+    assert site.job(second).start < site.job(second).submit + DUE  # type: ignore[operator]
+    assert len(site.history_database.preemptions(99, 0.0)) == 1
+    site.rest()
+    assert set(site.outcomes().values()) == {"COMPLETED"}
+
+
 def test_who_was_promised_a_bound_may_have_brief_jobs(tmp_path: Path) -> None:
     """Else the third one of an hour would wait, whatever it was promised."""
     site = realtime_site(tmp_path)

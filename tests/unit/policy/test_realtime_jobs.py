@@ -147,6 +147,34 @@ def test_one_that_is_not_due_is_an_ordinary_job_of_its_account() -> None:
     assert started(decide(nodes(1), [realtime(9, 0.0, "stranger")], by)) == ["9"], "idle nodes are lent to it"
 
 
+def test_idle_nodes_are_for_one_that_is_not_due_before_others() -> None:
+    """Whoever started there would soon be preempted for it, in vain."""
+    by, victims = site_rules(physics=100), [victim(2, "n1")]
+    owner, early = waiting(8, "physics", 4, submit=NOW - 900.0), realtime(9, 0.0, "stranger")
+    plan = decide(nodes(2), [*victims, owner, early], by)
+    assert started(plan) == ["9"]
+    assert {rank.ref: rank.band for rank in plan.ranks}["9"] is Band.REALTIME
+    full = decide(nodes(2), [*victims, victim(1, "n0"), owner, early], by)
+    assert not full.starts and not full.preemptions
+    assert {rank.ref: rank.band for rank in full.ranks}["9"] is Band.REALTIME, "Slurm starts it when nodes are free"
+
+
+@pytest.mark.parametrize(
+    ("limit", "changed"), [(inf, {}), (1000.0, {"urgent_may_take_entitled": False})], ids=["no limit", "no right"]
+)
+def test_one_that_will_not_take_from_owners_waits_behind_them(limit: float, changed: dict[str, bool]) -> None:
+    by = replace(site_rules(physics=100), **changed)
+    jobs = [waiting(8, "physics", 4, submit=NOW - 900.0), realtime(9, 0.0, "stranger", limit=limit)]
+    assert started(decide(nodes(1), jobs, by)) == ["8"]
+
+
+def test_tasks_of_an_array_that_are_not_due_start_once() -> None:
+    tasks = realtime(9, 0.0, "bio", cpus=2, ref="9_[1-3]", array_id=9, task_ids=(1, 2, 3))
+    plan = decide(nodes(1), [tasks], site_rules(bio=50, physics=50))
+    assert started(plan) == ["9_1", "9_2"]
+    assert plan.waits, "the third one"
+
+
 def test_without_a_time_limit_a_job_is_never_due() -> None:
     plan = decide(nodes(1), [victim(1, "n0"), realtime(9, 5000.0, limit=inf)], site_rules(physics=100))
     assert not plan.preemptions
