@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.policy.arrays.job_arrays import WaitingJobs
 from omfs_daemon.policy.arrays.node_arrays import Bools
 from omfs_daemon.policy.plan import Reason, Wait
-from omfs_daemon.policy.realtime_standing import RealtimeStanding, in_order_of_slowdown, standing
+from omfs_daemon.policy.realtime_standing import RealtimeStanding, in_order_of_slowdown, is_first_on_idle, standing
 from omfs_daemon.policy.rules.realtime_terms import RealtimeTerms
 from omfs_daemon.policy.victims.need import RealtimeNeed, ResourceNeed
 from omfs_daemon.policy.waiting_groups import JobGroup
@@ -25,7 +24,7 @@ class RealtimeQueue:
     standings  of all of them
     due        the jobs that are due, the greatest slowdown first, each with a group of its own kind: while they wait,
                the others that are alike are ordinary jobs of their account
-    early      those that are not due yet but could start, and will take from any account: they are first on idle nodes
+    early      those that are not due yet but could start, and are first on idle nodes
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class RealtimeQueue:
                 due.append((one, job))
             elif not one.is_due:
                 self._not_due[job.ref] = one
-                if ready[at] and one.due_at < inf and working_state.rules.urgent_may_take_entitled:
+                if ready[at] and is_first_on_idle(one.limit, working_state.rules):
                     self.early.add(job.ref)
         number_of = dict(zip((job.id for job in waiting.jobs), waiting.alike.tolist(), strict=True)) if due else {}
         own: dict[int, JobGroup] = {}

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.snapshot import PreemptionHistory, RealtimeRun
+from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.rules.realtime_terms import JobSize, RealtimeTerms
 from omfs_daemon.policy.rules.slowdown_laws import CATEGORIES, threshold_crossing, waiting_slowdown
 
@@ -112,6 +113,12 @@ def standing(
         due_at=due_at,
         is_due=now >= due_at,
     )
+
+
+def is_first_on_idle(limit: float, rules: Rules) -> bool:
+    """Whether a real-time job with this time limit goes before regular jobs even if it is not due: whoever started on
+    these CPUs would be preempted for it soon. Not if it may never take them."""
+    return limit < inf and rules.urgent_may_take_entitled
 
 
 def in_order_of_slowdown(due: Iterable[tuple[RealtimeStanding, Job]]) -> list[tuple[RealtimeStanding, Job]]:

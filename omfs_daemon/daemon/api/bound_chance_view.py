@@ -43,8 +43,8 @@ def bound_chance_view(
     history: PreemptionHistory,
     rules: Rules,
 ) -> BoundChanceView:
-    """Of a job of the class ``name``, behind all others that wait, or those within their account's entitlement if it
-    is, too; ConfigError if there is no such real-time class."""
+    """Of a job of the class ``name``, behind other real-time jobs if it is first on idle nodes, else behind all others
+    that wait, or those within their account's entitlement if it is, too; ConfigError if there is no such class."""
     job = _submitted_now(caller, _class_named(name, rules), cpus, limit, snapshot.taken)
     job_class = classify(rules, job)
     state = WorkingState(SnapshotArrays(snapshot.with_jobs(snapshot.taken, [job])), history, rules)

@@ -24,6 +24,7 @@ from omfs_daemon.daemon.learning.own_nodes import starts_on_own_nodes
 from omfs_daemon.policy.arrays.job_arrays import cpus_held, task_refs
 from omfs_daemon.policy.arrays.node_arrays import NodeArrays
 from omfs_daemon.policy.plan import Plan
+from omfs_daemon.policy.realtime_standing import is_first_on_idle
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.rules.job_kinds import JobKinds
@@ -296,6 +297,7 @@ class _Estimate:
             (start.ref for start in plan.promises),
             plan.urgent,
             (one.ref for one in plan.realtime if one.is_due),
+            (one.ref for one in plan.realtime if is_first_on_idle(one.limit, self._kinds.rules)),
         )
         rank: dict[str, int] = {}
         for refs in firsts:
@@ -318,9 +320,15 @@ class _Estimate:
         keys = sorted(key(at) for at in range(len(entries)))
         bounds = []
         for job, fits in zip(self._probes, is_entitled[len(entries) :], strict=True):
-            last = behind - 1 if self._kinds.of(job).job_class.urgent else behind + (1 if fits else 2)
+            last = behind - 1 if self._is_first(job) else behind + (1 if fits else 2)
             bounds.append(bisect_right(keys, last, key=lambda one: one[0]))
         return [entries[at] for _, at in keys], bounds
+
+    def _is_first(self, job: Job) -> bool:
+        """Whether it would come before all regular jobs."""
+        job_class = self._kinds.of(job).job_class
+        is_realtime = job_class.realtime is not None
+        return job_class.urgent or (is_realtime and is_first_on_idle(job.time_limit, self._kinds.rules))
 
     def _entitled_entries(self, entries: Sequence[tuple[Job, str]]) -> list[bool]:
         """Which of them fit into what their account uses less than it is entitled to; then which probes would."""
