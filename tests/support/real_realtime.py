@@ -166,6 +166,17 @@ class FullMachine:
             assert time.monotonic() < began + planned[-1].at + LIMIT, self.jobs.observation()
             time.sleep(0.2)
 
+    def play_one_more(self) -> int:
+        """A real-time job that waits for a whole node while omfsd runs; asks how it stands; returns it once it has
+        ended."""
+        job, began = self._submit(Arrival(0.0, 4, 1)), time.monotonic()
+        while left := self.jobs.now([job]):
+            if left[job].start is None:
+                self._ask(left[job])
+            assert time.monotonic() < began + LIMIT, self.jobs.observation()
+            time.sleep(0.2)
+        return job
+
     def is_as_wanted(self) -> bool:
         """Whether omfsd has died as often as it was to, and runs."""
         return not self.deaths and self.daemon.process is not None
