@@ -103,8 +103,11 @@ def _place(job: QueuedJob, pools: Sequence[_Pool], holes: Sequence[_Holes], foun
     if not len(rows):
         return
     takes = [pools[pool].find(rows, units) for pool, units in job.needs]
-    start = np.maximum.reduce([take.at for take in takes]) if takes else np.zeros(len(rows))
-    start = np.maximum(start, job.ready)
+    start = takes[0].at if takes else np.zeros(len(rows))
+    for take in takes[1:]:
+        start = np.maximum(start, take.at)
+    if job.ready > 0:
+        start = np.maximum(start, job.ready)
     fits = np.isfinite(start)
     if not fits.all():
         rows, start = rows[fits], start[fits]
@@ -114,13 +117,13 @@ def _place(job: QueuedJob, pools: Sequence[_Pool], holes: Sequence[_Holes], foun
     found[rows] = start
     if not keeps:
         return
-    end = start + job.run[rows]
-    steps = _steps_at(end)
+    steps = _steps_at(start + job.run[rows])
     for (pool, units), take in zip(job.needs, takes, strict=True):
         pools[pool].take(rows, take)
         pools[pool].give(rows, steps, units)
         holes[pool].add(rows, take.begin, start, take.first)
-        holes[pool].add(rows, take.mean, start, units - take.first)
+        if (rest := units - take.first).any():
+            holes[pool].add(rows, take.mean, start, rest)
 
 
 def quantiles(starts: Floats) -> StartQuantiles:
@@ -135,11 +138,11 @@ class _Take(NamedTuple):
     the last."""
 
     at: Floats
-    first: Ints
+    first: Floats
     begin: Floats
     mean: Floats
     window: Ints
-    taken: Ints
+    taken: Floats
     last: Ints
 
     def of(self, rows: NDArray[np.bool_]) -> _Take:
@@ -147,42 +150,53 @@ class _Take(NamedTuple):
         return _Take(at[rows], first[rows], begin[rows], mean[rows], window[rows], taken[rows], last[rows])
 
 
+# Steps beyond the last one stay empty, so that windows need no bound; they begin with the last one.
+_WIDTH = 2 * _STEPS
+_TIMES: Floats = STEPS[np.minimum(np.arange(_WIDTH), _STEPS - 1)]
+_WINDOWS: Ints = np.arange(_WIDTH)
+
+
 class _Pool:
-    """Units that become free, by draw and step."""
+    """Units that become free, by draw and step: whole numbers, as floats for the sake of products with times."""
 
     def __init__(self, draws: int) -> None:
-        # Steps beyond the last one stay empty, so that windows need no bound.
-        self._width = 2 * _STEPS
-        self._free = np.zeros(draws * self._width, dtype=np.int64)
-        self._begin = np.arange(draws, dtype=np.int64) * self._width
+        self._free: Floats = np.zeros(draws * _WIDTH)
+        self._begin = np.arange(draws, dtype=np.int64) * _WIDTH
+        self._lines: Ints = np.arange(draws)
         self._first: Ints = np.zeros(draws, dtype=np.int64)
         """By draw: nothing is free before this step."""
 
     def give(self, rows: Ints, steps: Ints, units: int) -> None:
         """Units are free from these steps on; from the last step on is never."""
         at = self._begin[rows] + steps
-        self._free[at[steps < _STEPS]] += units
+        self._free[at if steps.max(initial=0) < _STEPS else at[steps < _STEPS]] += units
         self._first[rows] = np.minimum(self._first[rows], steps)
 
     def find(self, rows: Ints, units: int) -> _Take:
         """The units that are free first."""
         first = self._first[rows]
+        corner = (self._begin[rows] + first)[:, None]
         width = _LEAST_WINDOW
         while True:
-            window = (self._begin[rows] + first)[:, None] + np.arange(width)
-            free = self._free[window]
-            total = free.cumsum(axis=1)
-            enough = total[:, -1] >= units
-            if width >= _STEPS or enough.all():
+            window = corner + _WINDOWS[:width]
+            total = self._free[window].cumsum(axis=1)
+            is_enough = total >= units
+            if width >= _STEPS or is_enough[:, -1].all():
                 break
             width = min(_STEPS, width * 4)
-        last = (total < units).sum(axis=1)
-        taken = np.minimum(free, np.maximum(units - (total - free), 0))
-        times = STEPS[np.minimum(first[:, None] + np.arange(width), _STEPS - 1)]
-        at = np.where(enough, STEPS[np.minimum(first + last, _STEPS - 1)], np.inf)
-        lines, earliest = np.arange(len(rows)), (taken > 0).argmax(axis=1)
+        lines = self._lines[: len(rows)]
+        last = is_enough.argmax(axis=1)
+        used = int(last.max()) + 1 if width < _STEPS else width  # of the window
+        window, taken = window[:, :used], np.minimum(total[:, :used], units)
+        taken[:, 1:] -= taken[:, :-1].copy()
+        times = _TIMES[first[:, None] + _WINDOWS[:used]]
+        at = times[lines, last]
+        if width >= _STEPS:
+            never = ~is_enough[:, -1]
+            at[never], last[never] = np.inf, width
+        earliest = (taken > 0).argmax(axis=1)
         count, begin = taken[lines, earliest], times[lines, earliest]
-        mean = ((taken * times).sum(axis=1) - count * begin) / np.maximum(units - count, 1)
+        mean = (np.einsum("ij,ij->i", taken, times) - count * begin) / np.maximum(units - count, 1)
         return _Take(at, count, begin, mean, window, taken, first + last)
 
     def take(self, rows: Ints, take: _Take) -> None:
@@ -197,39 +211,39 @@ class _Holes:
     def __init__(self, draws: int) -> None:
         self._begin = np.full((draws, _HOLES), np.inf)
         self._end = np.zeros((draws, _HOLES))
-        self._units = np.zeros((draws, _HOLES), dtype=np.int64)
+        self._units = np.zeros((draws, _HOLES))
         self._next = np.zeros(draws, dtype=np.int64)
+        self._rows: Ints = np.arange(draws)
         self._most = 0
 
-    def add(self, rows: Ints, begin: Floats, end: Floats, units: Ints) -> None:
-        worth = (units > 0) & (end - begin > np.maximum(10.0, 0.02 * end))
-        if not worth.any():
+    def add(self, rows: Ints, begin: Floats, end: Floats, units: Floats) -> None:
+        worth = ((units > 0) & (begin < end - np.maximum(10.0, 0.02 * end))).nonzero()[0]
+        if not len(worth):
             return
-        rows = rows[worth]
+        rows, units = rows[worth], units[worth]
         at = self._next[rows]
-        self._begin[rows, at], self._end[rows, at], self._units[rows, at] = begin[worth], end[worth], units[worth]
+        self._begin[rows, at], self._end[rows, at], self._units[rows, at] = begin[worth], end[worth], units
         self._next[rows] = (at + 1) % _HOLES
         self._most = max(self._most, int(units.max()))
 
     def take(self, units: int, run: Floats, found: Floats, keeps: bool) -> Ints:
         """Where the job fits into a hole, write its start; returns the draws in which it does not."""
-        rows = np.arange(len(run))
+        rows = self._rows
         if units > self._most:
             return rows
-        fits = (self._units >= units) & (self._begin + run[:, None] <= self._end)
-        begin = np.where(fits, self._begin, np.inf)
-        at = begin.argmin(axis=1)
-        start = begin[rows, at]
-        inside = np.isfinite(start)
+        fits = (self._begin <= self._end - run[:, None]) & (self._units >= units)
+        inside = fits.any(axis=1)
         if not inside.any():
             return rows
-        mine, hole, start = rows[inside], at[inside], start[inside]
+        mine: Ints = np.flatnonzero(inside)
+        hole = np.where(fits[mine], self._begin[mine], np.inf).argmin(axis=1)
+        start = self._begin[mine, hole]
         found[mine] = start
         if keeps:
             end = self._end[mine, hole]
             self._units[mine, hole] -= units
-            self.add(mine, start + run[mine], end, np.full(len(mine), units, dtype=np.int64))
-        left: Ints = rows[~inside]
+            self.add(mine, start + run[mine], end, np.full(len(mine), float(units)))
+        left: Ints = np.flatnonzero(~inside)
         return left
 
 

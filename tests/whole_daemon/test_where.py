@@ -18,12 +18,12 @@ from omfs_daemon.daemon.api import callers
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.shared_core import SharedCore
 from omfs_daemon.daemon.api.where_view import StartsElsewhere, WhereRowView
-from omfs_daemon.daemon.learning import own_nodes
 from omfs_daemon.daemon.learning.other_clusters import OtherClusters
 from omfs_daemon.errors import ConfigError, ControlError, GatewayError
 from omfs_daemon.predict.start_times import start_times
 from omfs_daemon.slurm.commands.run_command import CommandOutput
 from omfs_daemon.slurm.gateway import AccountRow
+from omfs_daemon.starts import own_nodes
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from tests.whole_daemon.test_predictions import LearningStand

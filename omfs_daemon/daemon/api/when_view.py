@@ -15,9 +15,9 @@ from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.plan_view import StartEstimateView
 from omfs_daemon.daemon.learning.prediction_service import PredictionService
-from omfs_daemon.daemon.learning.start_estimates import DRAWS, StartEstimates, at
 from omfs_daemon.errors import ControlError
 from omfs_daemon.policy.realtime_standing import RealtimeStanding
+from omfs_daemon.starts.start_estimates import DRAWS, StartEstimates, at
 
 MOST_ASKED = 1000
 

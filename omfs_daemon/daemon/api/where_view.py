@@ -14,11 +14,11 @@ from omfs_daemon.daemon.api.shared_core import SharedCore, Turn
 from omfs_daemon.daemon.learning.other_clusters import OtherClusters
 from omfs_daemon.daemon.learning.possible_jobs import PossibleJob, Submitter, partitions_not_tried, possible_jobs
 from omfs_daemon.daemon.learning.prediction_service import PredictionService
-from omfs_daemon.daemon.learning.start_estimates import ProbedStart, at
 from omfs_daemon.errors import ConfigError, ControlError, GatewayError
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.slurm.batch_options import BatchOptions, batch_options
 from omfs_daemon.slurm.batch_words import OptionWord
+from omfs_daemon.starts.start_estimates import ProbedStart, at
 
 _CLUSTERS_AT_ONCE = 8
 _NEVER = "can never start as things are, or not within 35 days"

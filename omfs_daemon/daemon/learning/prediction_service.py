@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from threading import Lock
@@ -18,13 +19,6 @@ from omfs_daemon.daemon.learning.accounting_reader import AccountingReader
 from omfs_daemon.daemon.learning.learned_jobs import LearnedJobs
 from omfs_daemon.daemon.learning.learner import Learner, LearnerThread
 from omfs_daemon.daemon.learning.run_predictions import RunPredictions
-from omfs_daemon.daemon.learning.start_estimates import (
-    ProbedStart,
-    StartEstimates,
-    at,
-    probed_starts,
-    start_estimates,
-)
 from omfs_daemon.daemon.learning.victim_predictions import Remaining, VictimPredictions, no_predictions
 from omfs_daemon.daemon.store.audit_log import Changer, record_change
 from omfs_daemon.daemon.store.ended_jobs import EndedJobs, Foreseen, ScoredJob
@@ -35,6 +29,14 @@ from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.starts.start_estimates import (
+    ProbedStart,
+    StartEstimates,
+    at,
+    probed_starts,
+    start_estimates,
+)
+from omfs_daemon.starts.track_record import LATEST, lateness, widened
 
 _KEEPS, _KEEPS_WITHOUT = 15.0, 1.0
 """Seconds for which an estimate of the queue is shown before a newer poll is used; one without the job asked for."""
@@ -158,7 +160,11 @@ class PredictionService:
         now = self.rules
         history = self._journal.state.preemption_history(now.methods)
         predict = self.runs.at_limits if at_limit else self.runs.of
-        return start_estimates(snapshot, plan, history, now, predict, int(snapshot.taken))
+        found = start_estimates(snapshot, plan, history, now, predict, int(snapshot.taken))
+        return found if at_limit else replace(found, late=self._late(snapshot.taken))
+
+    def _late(self, taken: float) -> float:
+        return lateness(self.store.latest_waits(taken - _SCORED_DAYS * _DAY, LATEST))
 
     @property
     def rules(self) -> Rules:
@@ -174,7 +180,9 @@ class PredictionService:
         (snapshot, plan), now = latest, self.rules
         jobs, history = make(snapshot, now), self._journal.state.preemption_history(now.methods)
         seed = int(snapshot.taken)
-        return snapshot.taken, probed_starts(snapshot, plan, history, now, self.runs.of, seed, jobs) if jobs else []
+        found = probed_starts(snapshot, plan, history, now, self.runs.of, seed, jobs) if jobs else []
+        late = self._late(snapshot.taken)
+        return snapshot.taken, [one._replace(start=widened(one.start, late)) for one in found]
 
     def probed_elsewhere(self, snapshot: Snapshot, jobs: Sequence[Job]) -> list[ProbedStart]:
         """Likewise on another cluster, where jobs start in Slurm's order."""

@@ -48,12 +48,17 @@ class LearnedRuns:
         return left
 
     def _features(self, number: int) -> JobFeatures:
-        jobs, job = self._workload, self._chosen[number]
-        name = jobs.job_names[jobs.job_name[job]]
-        return JobFeatures(
-            user=jobs.users[jobs.user[job]],
-            command=name,
-            name=name,
-            cpus=int(jobs.cpus[job]),
-            limit=float(jobs.limit[job]),
-        )
+        return features_in(self._workload, int(self._chosen[number]))
+
+
+def features_in(workload: Workload, job: int) -> JobFeatures:
+    """What a predictor knows of a job of the workload."""
+    name = workload.job_names[workload.job_name[job]]
+    return JobFeatures(
+        user=workload.users[workload.user[job]],
+        account=workload.accounts[workload.account[job]],
+        command=name,
+        name=name,
+        cpus=int(workload.cpus[job]),
+        limit=float(workload.limit[job]),
+    )

@@ -61,6 +61,10 @@ class Cluster:
 
     # -- jobs come, change and go ---------------------------------------------------------------------------
     def arrive(self, index: int) -> None:
+        self._put(index, self.waiting_job(index))
+
+    def waiting_job(self, index: int) -> Job:
+        """The job as it comes."""
         workload, case = self.scenario.workload, self.case
         if workload.urgent[index]:
             qos = "urgent"
@@ -68,21 +72,18 @@ class Cluster:
             qos = "non-preemptible"
         else:
             qos = "suspend" if case.costs.pinned[index] else "requeue"
-        self._put(
-            index,
-            Job(
-                id=index + 1,
-                ref=str(index + 1),
-                user="",
-                uid=0,
-                account=self._account_at[int(case.leaf[index])],
-                state=JobState.PENDING,
-                request=self._request(int(workload.cpus[index])),
-                submit=float(workload.submit[index]),
-                qos=qos,
-                priority=1,
-                time_limit=float(self._limits[index]),
-            ),
+        return Job(
+            id=index + 1,
+            ref=str(index + 1),
+            user="",
+            uid=0,
+            account=self._account_at[int(case.leaf[index])],
+            state=JobState.PENDING,
+            request=self._request(int(workload.cpus[index])),
+            submit=float(workload.submit[index]),
+            qos=qos,
+            priority=1,
+            time_limit=float(self._limits[index]),
         )
 
     def run(self, index: int, allocations: tuple[Allocation, ...], now: float) -> None:

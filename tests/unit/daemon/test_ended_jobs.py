@@ -60,6 +60,8 @@ def test_what_was_foreseen_is_kept_with_the_end(tmp_path: Path) -> None:
     (scored,) = store.scored(0.0)
     assert (scored.p50, scored.run, scored.start, scored.start_p50) == (50.0, 60.0, 101.0, 99.0)
     assert store.scored_of([end(1), end(3)]) == [scored]
+    assert store.latest_waits(0.0, 5) == [(scored.start_p50 - scored.seen, scored.start - scored.seen)]
+    assert store.latest_waits(0.0, 0) == store.latest_waits(1e12, 5) == []
     assert store.scored(0.0, "bob") == []
     assert store.foreseen() == {2}
 

@@ -47,12 +47,29 @@ class EffectRow:
     preemptions: int
 
 
+@dataclass(frozen=True, slots=True)
+class StartRow:
+    """The columns of starts.csv. ``jobs``: of how many jobs, each at one moment; errors in seconds, of p50;
+    ``p90_held``: share that started no later than p90; ``within_10_min``: share whose error is no greater."""
+
+    trace: str
+    policy: str
+    basis: str
+    jobs: int
+    p90_held: float
+    median_error: float
+    mean_error: float
+    within_10_min: float
+
+
 class PredictorResults(NamedTuple):
-    """``notes``: what was read of each trace; ``effects``: where jobs are preempted."""
+    """``notes``: what was read of each trace; ``effects``: where jobs are preempted; ``starts``: how good estimates of
+    starts are."""
 
     rows: list[PredictorRow]
     notes: tuple[str, ...]
     effects: list[EffectRow]
+    starts: list[StartRow]
 
 
 def predictor_of(conventions: Conventions) -> str:

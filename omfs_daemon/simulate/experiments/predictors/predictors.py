@@ -1,4 +1,5 @@
-"""Predictors of run times on four recorded workloads: how accurate they are, and what EASY makes of them."""
+"""Predictors of run times on four recorded workloads: how accurate they are, what EASY makes of them, and how good
+estimates of starts are by them."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ from omfs_daemon.simulate.experiments.predictors.predictor_cases import (
     EffectRow,
     PredictorResults,
     PredictorRow,
+    StartRow,
     conventions_of,
     predictor_of,
 )
+from omfs_daemon.simulate.experiments.predictors.starts import STARTS_UNDER, simulate_starts
 from omfs_daemon.simulate.results.measure import per_job
 from omfs_daemon.simulate.results.prediction_figures import prediction_figures
 from omfs_daemon.simulate.results.result_files import prepare
@@ -52,7 +55,7 @@ def run_predictors(setup: ExperimentSetup) -> tuple[Path, float]:
     """The whole experiment: its page, and its seconds without compiling; ConfigError for a missing trace."""
     prepare(setup.out)
     paths = [trace(one.file, setup.traces, setup.environment) for one in TRACES]
-    compile_for((*POLICIES_COMPARED, *COUNTED, *PLANNED))
+    compile_for((*POLICIES_COMPARED, *COUNTED, *PLANNED, *STARTS_UNDER))
     begin = setup.clock()
     loaded = [load_trace(path) for path in paths]
     recorded = [
@@ -60,6 +63,7 @@ def run_predictors(setup: ExperimentSetup) -> tuple[Path, float]:
     ]
     rows = simulate_predictors(recorded, setup.where, setup.progress)
     effects = simulate_effects(recorded, setup.where, setup.progress)
+    starts = simulate_starts(recorded, setup.where, setup.progress)
     notes = tuple(
         f"{one.name}: {text}"
         for one, found in zip(TRACES, loaded, strict=True)
@@ -68,7 +72,7 @@ def run_predictors(setup: ExperimentSetup) -> tuple[Path, float]:
             *(f"acknowledged, as its terms ask: {whom}" for whom in found.facts.acknowledge),
         )
     )
-    return write_predictors(setup.out, PredictorResults(rows, notes, effects)), setup.clock() - begin
+    return write_predictors(setup.out, PredictorResults(rows, notes, effects, starts)), setup.clock() - begin
 
 
 def simulate_predictors(
@@ -104,9 +108,10 @@ def predictor_row(outcome: Outcome) -> PredictorRow:
 
 
 def write_predictors(out: Path, found: PredictorResults) -> Path:
-    """results.csv, effects.csv, and index.md into a directory that exists; the page's path."""
+    """results.csv, effects.csv, starts.csv, and index.md into a directory that exists; the page's path."""
     from omfs_daemon.simulate.experiments.predictors.predictors_page import write_predictors_page
 
     write_rows(out / "results.csv", PredictorRow, found.rows)
     write_rows(out / "effects.csv", EffectRow, found.effects)
+    write_rows(out / "starts.csv", StartRow, found.starts)
     return write_predictors_page(out, found)

@@ -20,8 +20,10 @@ from omfs_daemon.simulate.experiments.predictors.predictor_cases import (
     PREDICTORS_COMPARED,
     PredictorResults,
     PredictorRow,
+    StartRow,
     conventions_of,
 )
+from omfs_daemon.simulate.experiments.predictors.starts import LIMITS, MOMENTS, PUBLISHED
 from omfs_daemon.simulate.results.markdown import bullets, markdown_table
 from omfs_daemon.simulate.results.result_files import save
 
@@ -43,6 +45,15 @@ _EFFECTS = (
     f"{', '.join(PLACES)}, on places",
     "used for victims: the order of victims, and their cost under a plan, all else by limits; under omfs, all is that",
     "each figure is over that with the users' limits, by geometric means of all workloads and draws",
+)
+
+
+_STARTS = (
+    f"{MOMENTS} moments of each, drawn from the submissions of jobs that wait and each hour of their waiting; in a "
+    "schedule in which jobs are expected to run to their limits",
+    f"what omfs when would say then; {LIMITS}: with limits for run times, as Slurm; {PUBLISHED}: with the means of "
+    "Murata et al., where a sum over a queue becomes a list schedule; else by the daemon's predictors",
+    "omfs: accounts have equal shares, and all jobs write checkpoints",
 )
 
 
@@ -78,6 +89,12 @@ def _page(found: PredictorResults) -> Iterator[str]:
         ),
         list(relative_effects(found.effects)),
     )  # fmt: skip
+    yield "## Estimates of starts"
+    yield bullets(_STARTS)
+    yield markdown_table(
+        ("trace", "policy", "by", "estimates", "p90 held", "median error, s", "mean error, s", "within 10 min"),
+        [_start(row) for row in found.starts],
+    )
     yield "## Conventions"
     yield bullets((*conventions_of(_OWN).sentences(), *found.notes))
 
@@ -101,6 +118,12 @@ def _row(under: Sequence[PredictorRow]) -> Sequence[str]:
     ]
     known = f"{first.accuracy:.3f}", f"{first.median_relative_error:.2f}", f"{100 * first.under_predicted:.0f}"
     return first.predictor, *known, *figures
+
+
+def _start(row: StartRow) -> Sequence[str]:
+    held, soon = f"{100 * row.p90_held:.0f} %", f"{100 * row.within_10_min:.0f} %"
+    errors = f"{row.median_error:,.0f}", f"{row.mean_error:,.0f}"
+    return row.trace, row.policy, row.basis, str(row.jobs), held, *errors, soon
 
 
 def _gains(rows: dict[tuple[str, str, str], PredictorRow], traces: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from omfs_daemon.cluster.holds import is_held, is_held_by_us
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
-from omfs_daemon.daemon.learning.own_nodes import starts_on_own_nodes
 from omfs_daemon.policy.arrays.job_arrays import cpus_held, task_refs
 from omfs_daemon.policy.arrays.node_arrays import NodeArrays
 from omfs_daemon.policy.plan import Plan
@@ -39,6 +38,8 @@ from omfs_daemon.predict.start_times import (
     quantiles,
     start_times,
 )
+from omfs_daemon.starts.own_nodes import starts_on_own_nodes
+from omfs_daemon.starts.track_record import widened
 
 DRAWS = 100
 MOST_QUEUED = 20_000
@@ -55,7 +56,8 @@ Predict = Callable[[Sequence[Job]], Sequence[Prediction]]
 
 @dataclass(frozen=True, slots=True)
 class StartEstimates:
-    """Of one snapshot; ``taken``: its time. ``order``: references of jobs and tasks as they were placed."""
+    """Of one snapshot; ``taken``: its time. ``order``: references of jobs and tasks as they were placed. ``late``: how
+    many times their p50 waits have taken (``track_record``)."""
 
     taken: float
     order: Sequence[str] = ()
@@ -63,11 +65,12 @@ class StartEstimates:
     running: Sequence[tuple[Job, frozenset[int], float]] = ()
     pools: Mapping[str, frozenset[int]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
+    late: float = 1.0
 
     def of(self, ref: str) -> StartQuantiles | None:
         """Seconds from ``taken``; None if the job was not placed."""
         row = self.rows.get(ref)
-        return None if row is None else quantiles(self.starts[row])
+        return None if row is None else widened(quantiles(self.starts[row]), self.late)
 
     def waits_for(self, ref: str) -> list[Job]:
         """The running jobs that hold most of what the job needs until it can start, the largest first."""
