@@ -4,7 +4,8 @@ Each case goes the way of the daemon: text as squeue and scontrol print it, the 
 a plan. Prints a table and writes ``build/bench/plan.json``: a list with, for each case, its ``name``, ``jobs`` (that
 wait) and ``nodes``, and medians of processor seconds: ``parse_cold_s`` and ``cold_s`` (parse and plan with nothing
 known), and ``parse_delta_s`` and ``delta_s`` (the same ten seconds later, with a hundred jobs changed; Slurm then shows
-another TimeUsed for every running job); ``validate_s``; and ``peak_rss_mb``. Each case runs in its own process, so
+another TimeUsed for every running job); ``validate_s``; ``starts_s``, for estimates of all starts (docs/predictions.md;
+of 20,000 jobs at most); and ``peak_rss_mb``, without these. Each case runs in its own process, so
 that it has its own peak memory. Since machines differ, ratios to simpler work in the same process are given:
 ``parse_ratio`` to splitting the same text into fields, ``plan_ratio`` to sorting the same waiting jobs by priority.
 """
@@ -25,18 +26,25 @@ from statistics import median
 from typing import Any, NamedTuple, TypeVar
 from unittest import mock
 
+import numpy as np
+
 from benchmarks.printed_site import NOW, SECRET, Answers, PrintedSite
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.daemon.garbage import collect_garbage_seldom
+from omfs_daemon.daemon.learning.run_predictions import RunPredictions
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.rules.classes import REGULAR, JobClassRule, Rules
 from omfs_daemon.policy.validator import Conditions, validate
+from omfs_daemon.predict.job_ends import JobEnd, features_of
+from omfs_daemon.predict.ladder import RUNGS
+from omfs_daemon.predict.prediction import HowEnded
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
+from omfs_daemon.starts.start_estimates import Predict, start_estimates
 
 ROUNDS = 5
 CHANGED = 100
@@ -164,6 +172,10 @@ def measure(case: Case) -> dict[str, Any]:
         note("split_s", lambda: [line.split(f"<{SECRET}>") for line in answers.rows.split("\n")])
         waiting = [job for job in snapshot.jobs.values() if job.state is JobState.PENDING]
         note("sort_s", lambda: sorted(waiting, key=lambda job: (-job.priority, job.submit, job.id)))  # noqa: B023
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    predict = predictions(snapshot)
+    for seed in range(ROUNDS):
+        note("starts_s", lambda: start_estimates(snapshot, plan, PreemptionHistory(), rules, predict, seed))  # noqa: B023
     medians = {name: round(median(each), 4) for name, each in times.items()}
     return {
         "name": case.name,
@@ -172,17 +184,28 @@ def measure(case: Case) -> dict[str, Any]:
         **medians,
         "parse_ratio": round(medians["parse_cold_s"] / max(medians.pop("split_s"), 1e-6), 1),
         "plan_ratio": round(medians["cold_s"] / max(medians.pop("sort_s"), 1e-6), 1),
-        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "peak_rss_mb": round(peak / 1024, 1),
         "preempted": sum(len(planned.victims) for planned in plan.preemptions),
         "refused": refused,
     }
 
 
+def predictions(snapshot: Snapshot) -> Predict:
+    """Of a predictor that has learned from jobs like those of the snapshot."""
+    draw = np.random.default_rng(1)
+    found = RunPredictions("ladder", RUNGS, False)
+    jobs = list(snapshot.jobs.values())[:100_000]
+    lengths = draw.lognormal(8, 1.5, len(jobs)).tolist()
+    ends = zip(jobs, lengths, strict=True)
+    found.learn(JobEnd(job.id, 0.0, run, features_of(job), run, HowEnded.BY_ITSELF) for job, run in ends)
+    return found.of
+
+
 def table(rows: list[Mapping[str, Any]]) -> str:
-    heads = ("parse", "after", "plan", "after", "validate", "p/split", "p/sort", "memory")
+    heads = ("parse", "after", "plan", "after", "validate", "starts", "p/split", "p/sort", "memory")
     lines = [f"{'case':8} {'waiting':>8} {'nodes':>7} " + " ".join(f"{head:>8}" for head in heads)]
     for row in rows:
-        names = ("parse_cold_s", "parse_delta_s", "cold_s", "delta_s", "validate_s")
+        names = ("parse_cold_s", "parse_delta_s", "cold_s", "delta_s", "validate_s", "starts_s")
         values = " ".join(f"{row[name] * 1000:5.0f} ms" for name in names)
         ratios = " ".join(f"{row[name]:>7.1f}x" for name in ("parse_ratio", "plan_ratio"))
         start = f"{row['name']:8} {row['jobs']:>8,} {row['nodes']:>7,}"

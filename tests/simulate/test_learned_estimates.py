@@ -13,12 +13,16 @@ from typer.testing import CliRunner
 
 from omfs_daemon.cli.main import app
 from omfs_daemon.errors import ConfigError
-from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.predict.prediction import HowEnded
+from omfs_daemon.predict.predictor_table import new_predictor
+from omfs_daemon.simulate.engine.conventions import Conventions, GivenEstimates, UserLimits
+from omfs_daemon.simulate.engine.learned_runs import features_in
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.experiments.predictors.effects import simulate_effects
 from omfs_daemon.simulate.experiments.predictors.predictor_cases import PredictorResults
 from omfs_daemon.simulate.experiments.predictors.predictors import simulate_predictors, write_predictors
+from omfs_daemon.simulate.experiments.predictors.starts import BASES, STARTS_UNDER, Past, drawn_moments, start_rows
 from omfs_daemon.simulate.options import SimulationOptions
 from omfs_daemon.simulate.parameter_sweep import Axes, combinations
 from omfs_daemon.simulate.policies.policy_table import policy_named
@@ -110,12 +114,54 @@ def test_estimates_keep_to_limits_and_know_no_future(predictor: str) -> None:
         assert np.array_equal(before.start[early], after.start[early])
 
 
+def learned_along(jobs: Workload, found: Outcome, predictor: str) -> list[float]:
+    """What the plain predictor says when each job comes, of what has ended in the schedule by then. A job of no length
+    ends after those that come at the instant at which it begins."""
+    plain, ended = new_predictor(predictor), np.lexsort((found.run == 0, found.finish)).tolist()
+    estimates, done = [], 0
+    for job in range(len(jobs)):
+        now = jobs.submit[job]
+        while done < len(ended) and (found.finish[(last := ended[done])], found.run[last] == 0) < (now, True):
+            plain.ended(features_in(jobs, ended[done]), float(found.run[ended[done]]), HowEnded.BY_ITSELF)
+            done += 1
+        expected = plain.predict(features_in(jobs, job)).p50 if jobs.cpus[job] <= found.machine.cpus else np.nan
+        estimates.append(86400.0 if expected == np.inf else expected)
+    return estimates
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "ujf", "conservative", "conservative-fixed"])
+@pytest.mark.parametrize("predictor", LEARNING)
+def test_estimates_are_those_of_the_schedule_and_make_it(policy: str, predictor: str) -> None:
+    for seed in SEEDS:
+        jobs, cpus, _ = some_jobs(seed)
+        roomy = replace(jobs, limit=jobs.run * 1e6 + 1e9)  # no correction reaches a limit
+        found = simulated(policy, roomy, cpus, Conventions(learning=predictor))
+        assert found.estimate is not None
+        np.testing.assert_allclose(found.estimate, learned_along(roomy, found, predictor), rtol=1e-12)
+        given = np.where(np.isnan(found.estimate), 1.0, found.estimate)
+        again = simulated(policy, roomy, cpus, Conventions(estimates=GivenEstimates("given", given)))
+        assert np.array_equal(found.start, again.start, equal_nan=True), f"seed {seed}"
+
+
+def test_a_correction_goes_no_further_than_the_limit() -> None:
+    """The second job's prediction of 10 s passes; it is put off to 30 s, its limit, and not by the minute that the
+    next correction is: so the third, which comes meanwhile, is promised that instant."""
+    submit, run = np.array([0.0, 20.0, 40.0]), np.array([10.0, 28.0, 5.0])
+    jobs = workload("three", submit, np.full(3, 4), run, limit=np.full(3, 30.0))
+    for policy in ("conservative", "conservative-fixed"):
+        found = simulated(policy, jobs, 4, Conventions(learning="last2"))
+        assert found.estimate is not None
+        assert found.estimate.tolist() == [30.0, 10.0, 10.0]
+        assert found.promised.tolist()[2] == 50.0
+        assert found.start.tolist() == [0.0, 20.0, 48.0] if policy == "conservative" else [0.0, 20.0, 50.0]
+
+
 def test_policies_that_do_not_learn_say_so() -> None:
     jobs, cpus, _ = some_jobs(1)
-    said = "--estimates last2: not under fcfs, only under easy, easy-sjbf, ujfb"
+    said = "--estimates last2: not under capping, only under fcfs, ujf, easy, easy-sjbf, conservative"
     with pytest.raises(ConfigError, match=said):
-        simulated("fcfs", jobs, cpus, Conventions(learning="last2"))
-    axes = Axes(policy=("easy", "fcfs"), estimates=("user", "last2"))
+        simulated("capping", jobs, cpus, Conventions(learning="last2"))
+    axes = Axes(policy=("easy", "capping"), estimates=("user", "last2"))
     with pytest.raises(ConfigError, match=said):
         combinations(axes, SimulationOptions(), Source(generate=10))
 
@@ -211,6 +257,36 @@ def test_an_unknown_predictor_is_answered_with_all(tmp_path: Path) -> None:
     assert all(name in text for name in (*LEARNING, "user", "exact"))
 
 
+def two_jobs_in_turn(limit: float) -> Workload:
+    """Of one user, each on the whole machine; the last one comes while the first but two runs."""
+    submit, run = np.array([0.0, 0.0, 0.0, 0.0, 3300.0]), np.array([1000.0, 1000.0, 1000.0, 1000.0, 1000.0])
+    return workload("in turn", submit, np.full(5, 4), run, limit=np.full(5, limit))
+
+
+def test_starts_are_asked_for_when_a_job_comes_and_each_hour_and_scored_by_what_came() -> None:
+    jobs = two_jobs_in_turn(8000.0)
+    outcome = simulated("easy", jobs, 4, Conventions(UserLimits()))
+    assert [(one.job, one.at) for one in drawn_moments(outcome, 100)] == [(1, 0.0), (2, 0.0), (3, 0.0), (4, 3300.0)]
+    by = {row.basis: row for row in start_rows(outcome)}
+    assert set(by) == set(BASES)
+    assert {row.jobs for row in by.values()} == {4}
+    # At time 0 nothing is known but limits; at 3300 s one job of 1000 s runs, and has run for 300 s.
+    assert by["limits"].mean_error == pytest.approx((7000 + 14000 + 21000 + 7000) / 4, rel=0.03)
+    assert by["ladder"].mean_error == pytest.approx((7000 + 14000 + 21000) / 4, rel=0.03)
+    assert by["limits"].p90_held == by["ladder"].p90_held == 1.0
+
+
+@pytest.mark.parametrize("policy", STARTS_UNDER)
+def test_estimates_of_starts_know_no_future(policy: str) -> None:
+    jobs, cpus, _ = some_jobs(4)
+    outcome = simulated(policy, jobs, cpus, Conventions(UserLimits()))
+    moment = drawn_moments(outcome, 1000)[len(jobs) // 3]
+    before = dict(Past(outcome).asked(moment))
+    later = np.isnan(outcome.finish) | (outcome.finish > moment.at)
+    changed = replace(outcome, finish=np.where(later, outcome.finish + 1e5, outcome.finish))
+    assert dict(Past(changed).asked(moment)) == before
+
+
 @needs_traces
 def test_goals_on_a_part_of_a_recorded_trace(tmp_path: Path) -> None:
     jobs = replace(recorded(KTH, first=6000), name="KTH-SP2")
@@ -223,11 +299,14 @@ def test_goals_on_a_part_of_a_recorded_trace(tmp_path: Path) -> None:
         assert accuracy == sorted(accuracy)
     assert {row.jobs for row in rows} == {len(jobs)}
     effects = simulate_effects([(jobs.take(np.arange(len(jobs)) < 300), Machine(100))], draws=1)
-    page = write_predictors(tmp_path, PredictorResults(rows, ("a note",), effects)).read_text()
+    starts = start_rows(simulated("easy", jobs.take(np.arange(len(jobs)) < 500), 100, Conventions(UserLimits())), 20)
+    page = write_predictors(tmp_path, PredictorResults(rows, ("a note",), effects, starts)).read_text()
     assert "- a note" in page
     assert "| realtime-replan | similar | victims |" in page
+    assert "| KTH-SP2 | easy | similar | 20 |" in page
+    assert len((tmp_path / "starts.csv").read_text().splitlines()) == 1 + len(BASES)
     assert len((tmp_path / "effects.csv").read_text().splitlines()) == 1 + len(effects) == 23
-    assert len((tmp_path / "results.csv").read_text().splitlines()) == 1 + len(rows) == 17
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 1 + len(rows) == 19
 
 
 @needs_traces

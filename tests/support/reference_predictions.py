@@ -80,9 +80,9 @@ def learned_replay(
 def features(workload: Workload, index: int) -> JobFeatures:
     name = workload.job_names[workload.job_name[index]]
     user = workload.users[workload.user[index]]
-    return JobFeatures(
-        user=user, command=name, name=name, cpus=int(workload.cpus[index]), limit=float(workload.limit[index])
-    )
+    account = workload.accounts[workload.account[index]]
+    cpus, limit = int(workload.cpus[index]), float(workload.limit[index])
+    return JobFeatures(user=user, account=account, command=name, name=name, cpus=cpus, limit=limit)
 
 
 def predicted_seconds(predictor: RunTimePredictor, job: JobFeatures) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from omfs_daemon.accounting.arrays import Bools, Floats, Ints
 from omfs_daemon.simulate.kernels.conservative_kernel import conservative_kernel
 from omfs_daemon.simulate.kernels.size_first_kernel import size_first_kernel
+from omfs_daemon.simulate.policies.run_predictor import nothing_learned
 from omfs_daemon.simulate.workload.generate import day_weights, model_run_times, sizes, typed_limits
 
 HOUR, DAY = 3600.0, 86400.0
@@ -101,7 +102,8 @@ def at_load(model: SubstituteModel, load: float, seed: int) -> Substitute:
 def conservatively(found: Substitute) -> Floats:
     """Starts of the same jobs with conservative backfilling, first come, first served."""
     jobs = found.jobs
-    return conservative_kernel(jobs.submit, jobs.nodes, jobs.run, jobs.limit, found.model.nodes, True)[0]
+    nothing = nothing_learned(len(jobs.submit))
+    return conservative_kernel(jobs.submit, jobs.nodes, jobs.run, jobs.limit, found.model.nodes, True, nothing)[0]
 
 
 def used_share(model: SubstituteModel, jobs: SubstituteJobs, start: Floats) -> float:

@@ -17,14 +17,16 @@ from omfs_daemon.simulate.kernels.reservations import (
     reserve,
     take,
 )
-from omfs_daemon.simulate.kernels.running import corrected, first_end, no_ends, pop_end, push_end
+from omfs_daemon.simulate.kernels.run_history import NOT_LEARNED, RunHistory, learn_run, predicted
+from omfs_daemon.simulate.kernels.running import corrected_within, first_end, no_ends, pop_end, push_end
 
 
 @kernel
 def conservative_kernel(
-    submit: Floats, cpus: Ints, run: Floats, estimate: Floats, capacity: int, compressing: bool
+    submit: Floats, cpus: Ints, run: Floats, estimate: Floats, capacity: int, compressing: bool, history: RunHistory
 ) -> tuple[Floats, Floats]:
-    """When each job starts, and when it was first promised to start; nan for those wider than the machine.
+    """When each job starts, and when it was first promised to start. Every job needs at most ``capacity`` CPUs.
+    Estimates that are learned are written to ``estimate``.
 
     ``compressing``: when a job ends before it was expected to, waiting jobs move up.
     """
@@ -46,17 +48,20 @@ def conservative_kernel(
         while first_end(ends) <= now:
             job = pop_end(ends)
             give_back(reservations, now, expected_end[job], cpus[job])
+            learn_run(history, job, run[job])
         while first_end(overdue) <= now:
             job = pop_end(overdue)
             if start[job] + run[job] > now:
-                expected_end[job] = corrected(start[job], estimate[job], now)
+                expected_end[job] = corrected_within(start[job], estimate[job], history.limit[job], now)
                 take(reservations, now, expected_end[job], cpus[job], now)
                 push_end(overdue, expected_end[job], job)
         if compressing:
             compress(reservations, now)
         while arrived < count and submit[arrived] <= now:
-            if cpus[arrived] <= capacity:
-                promised[arrived] = reserve(reservations, arrived, now)
+            if history.rule != NOT_LEARNED:
+                estimate[arrived] = predicted(history, arrived)
+                add_job(reservations, arrived, cpus[arrived], estimate[arrived], arrived)
+            promised[arrived] = reserve(reservations, arrived, now)
             arrived += 1
         job = next_due(reservations, now)
         while job >= 0:

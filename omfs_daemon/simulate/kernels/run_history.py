@@ -10,18 +10,20 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.accounting.arrays import Floats, Ints
+from omfs_daemon.predict.ladder import ENOUGH, FADING
 from omfs_daemon.predict.similar import SIMILAR_FADING, most_accurate
 from omfs_daemon.simulate.kernels.compiling import kernel, part
 
-NOT_LEARNED, MEAN_OF_LATEST, MEAN_OF_ALL, MOST_ACCURATE = range(4)
+NOT_LEARNED, MEAN_OF_LATEST, MEAN_OF_ALL, MOST_ACCURATE, MEDIAN_OF_LATEST = range(5)
 """Rules: nothing is learned, estimates are given; the mean of the latest jobs of the first kind of which any has ended,
-or of all; the most accurate of the latest jobs of all kinds."""
+or of all; the most accurate of the latest jobs of all kinds; the weighted median of the latest jobs of the first kind
+of which two have ended."""
 
 DAY = 86400.0
 
 
 class RunHistory(NamedTuple):
-    """rule     one of the four
+    """rule     one of the five
     kinds    the kind of each job in each way in which jobs are alike: a row a job; the most special first
     weights  by way
     latest   run times, a row a kind, each written over the oldest
@@ -110,6 +112,12 @@ def predicted(history: RunHistory, job: int) -> float:
                 weight *= SIMILAR_FADING
                 count += 1
         return float(most_accurate(history.runs, history.shares, count)) if count > 0 else expected
+    if history.rule == MEDIAN_OF_LATEST:
+        for way in range(len(history.weights)):
+            if history.number[history.kinds[job, way]] >= ENOUGH:
+                expected = _median_of_latest(history, history.kinds[job, way])
+                break
+        return float(min(max(expected, 1.0), limit))
     for way in range(len(history.weights)):
         kind = history.kinds[job, way]
         number = history.number[kind]
@@ -123,3 +131,44 @@ def predicted(history: RunHistory, job: int) -> float:
                 expected /= known
             break
     return float(min(max(expected, 1.0), limit))
+
+
+@part
+def _median_of_latest(history: RunHistory, kind: int) -> float:
+    """The least run time that at least half of the weight does not exceed (``predict.prediction.weighted_quantiles``);
+    newer ones weigh more."""
+    room = history.latest.shape[1]
+    count = min(history.number[kind], room)
+    total = 0.0
+    for at in range(count):  # the oldest first, in order of run time
+        run = history.latest[kind, (history.number[kind] - count + at) % room]
+        weight = FADING ** (count - 1 - at)
+        total += weight
+        place = at
+        while place > 0 and (
+            history.runs[place - 1] > run or (history.runs[place - 1] == run and history.shares[place - 1] > weight)
+        ):
+            history.runs[place], history.shares[place] = history.runs[place - 1], history.shares[place - 1]
+            place -= 1
+        history.runs[place], history.shares[place] = run, weight
+    reached, at = 0.0, 0
+    while reached < 0.5 * total * (1 - 1e-12):
+        reached += history.shares[at]
+        at += 1
+    return float(history.runs[max(at - 1, 0)])
+
+
+@kernel
+def predictions_along(submit: Floats, finish: Floats, ended: Ints, run: Floats, history: RunHistory) -> Floats:
+    """What is predicted of each job when it comes, in a schedule that does not depend on it; jobs in order of
+    submission, ``ended`` in order of their ends. At one instant ends come before arrivals, but those of jobs of no
+    length, last in ``ended``, after: they have begun in the pass between."""
+    found, done = np.empty(len(submit)), 0
+    for job in range(len(submit)):
+        while done < len(ended) and (
+            finish[ended[done]] < submit[job] or (finish[ended[done]] == submit[job] and run[ended[done]] > 0)
+        ):
+            learn_run(history, ended[done], run[ended[done]])
+            done += 1
+        found[job] = predicted(history, job)
+    return found

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from omfs_daemon.simulate.engine.machine_units import counted
 from omfs_daemon.simulate.engine.outcome import Outcome, undisturbed
 from omfs_daemon.simulate.engine.scenario import Scenario
 from omfs_daemon.simulate.kernels.conservative_kernel import conservative_kernel
+from omfs_daemon.simulate.policies.run_predictor import history_for
 
 
 def conservative(scenario: Scenario) -> Outcome:
@@ -21,5 +26,11 @@ def uncompressed(scenario: Scenario) -> Outcome:
 
 def _simulated(scenario: Scenario, name: str, compressing: bool) -> Outcome:
     jobs, capacity = counted(scenario)
-    start, promised = conservative_kernel(*jobs, capacity, compressing)
-    return undisturbed(scenario.workload, name, scenario.machine, scenario.conventions, start, jobs.run, promised)
+    fitting = jobs.cpus <= capacity
+    start, promised, estimate = (np.full(len(fitting), np.nan) for _ in range(3))
+    history = history_for(scenario.workload, scenario.conventions.learning, fitting)
+    submit, cpus, run, guess = jobs.submit[fitting], jobs.cpus[fitting], jobs.run[fitting], jobs.estimate[fitting]
+    start[fitting], promised[fitting] = conservative_kernel(submit, cpus, run, guess, capacity, compressing, history)
+    estimate[fitting] = guess
+    found = undisturbed(scenario.workload, name, scenario.machine, scenario.conventions, start, jobs.run, promised)
+    return replace(found, estimate=estimate)

@@ -51,14 +51,22 @@ class Policy(NamedTuple):
 POLICIES = {
     policy.name: policy
     for policy in (
-        Policy("fcfs", "first come, first served", "fcfs:fcfs"),
-        Policy("ujf", "urgent jobs first, then first come, first served; nobody is preempted", "fcfs:ujf"),
+        Policy("fcfs", "first come, first served", "fcfs:fcfs", learns=True),
+        Policy("ujf", "urgent jobs first, then first come, first served; nobody is preempted", "fcfs:ujf", learns=True),
         Policy("easy", "EASY backfilling: only the first waiting job has a reservation", "easy:easy", learns=True),
         Policy("easy-sjbf", "the same, the shortest job considered first", "easy:shortest_first", learns=True),
         Policy(
-            "conservative", "conservative backfilling, compressed when a job ends early", "conservative:conservative"
+            "conservative",
+            "conservative backfilling, compressed when a job ends early",
+            "conservative:conservative",
+            learns=True,
         ),
-        Policy("conservative-fixed", "conservative backfilling without compression", "conservative:uncompressed"),
+        Policy(
+            "conservative-fixed",
+            "conservative backfilling without compression",
+            "conservative:uncompressed",
+            learns=True,
+        ),
         Policy(
             "ujfb",
             "urgent jobs first, by preempting regular ones; conservative backfilling",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.accounting.arrays import Bools, Floats, Ints
+from omfs_daemon.predict.ladder import LATEST, RUNGS
 from omfs_daemon.predict.similar import SIMILAR_KINDS, SIMILAR_LATEST
 from omfs_daemon.simulate.engine.scenario import Scenario
 from omfs_daemon.simulate.kernels import run_history as compiled
@@ -32,6 +33,9 @@ _RULES = {
     "last2": _Rule(compiled.MEAN_OF_LATEST, (_USER,), 2),
     "alike2": _Rule(compiled.MEAN_OF_LATEST, (("user", "cpus", "limit"), _USER), 2),
     "named2": _Rule(compiled.MEAN_OF_LATEST, (("user", "name"), _USER), 2),
+    "ladder": _Rule(
+        compiled.MEDIAN_OF_LATEST, (*(rung for rung in RUNGS if "partition" not in rung), ("limit",), ()), LATEST
+    ),
     "similar": _Rule(
         compiled.MOST_ACCURATE,
         tuple(fields for fields, _ in SIMILAR_KINDS),
@@ -54,7 +58,7 @@ def history_for(workload: Workload, name: str | None, chosen: Bools) -> compiled
         return nothing_learned(int(chosen.sum()))
     rule = _RULES[name]
     limit = np.ascontiguousarray(workload.limit[chosen], dtype=np.float64)
-    columns = {"user": workload.user, "name": workload.job_name, "cpus": workload.cpus}
+    columns = {"user": workload.user, "account": workload.account, "name": workload.job_name, "cpus": workload.cpus}
     # Equal limits have equal bits.
     known = {"limit": limit.view(np.int64), **{name: values[chosen] for name, values in columns.items()}}
     kinds, numbers = np.zeros((len(limit), len(rule.kinds)), dtype=np.int64), 0
