@@ -10,12 +10,12 @@ import typer
 
 from omfs_daemon.cli.check_preemption import preemption_findings
 from omfs_daemon.cli.check_realtime import check_realtime
+from omfs_daemon.cli.check_site import host_findings, site_findings
 from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.config.build import scope_of
 from omfs_daemon.config.daemon_user import uid_of_daemon
 from omfs_daemon.config.entitlement_text import from_rows
-from omfs_daemon.config.load import check_accounts
 from omfs_daemon.config.open_gateway import open_gateway
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.api.client import Client
@@ -28,7 +28,6 @@ from omfs_daemon.slurm.settings_check import (
     Finding,
     Level,
     SiteFacts,
-    accounts_finding,
     connection_finding,
     daemon_answers_wrongly,
     daemon_finding,
@@ -36,7 +35,6 @@ from omfs_daemon.slurm.settings_check import (
     findings,
     no_connection,
     passed,
-    unknown_account,
 )
 from omfs_daemon.slurm.submit_plugin import (
     daemon_uid,
@@ -81,15 +79,17 @@ def all_findings(config: Config, gateway: Gateway, client: Client, why: str = ""
         settings = gateway.settings()
         nodes = gateway.nodes()
     except GatewayError as error:
-        return [_daemon(client), no_connection(error)]
+        return [_daemon(client), no_connection(error), *host_findings(config)]
     plug_in = plug_in_settings(settings)
+    facts = _facts(config, settings, plug_in, client)
     return [
         _daemon(client),
         connection_finding(gateway.name, why, nodes),
-        *findings(settings, _facts(config, settings, plug_in, client)),
+        *host_findings(config),
+        *findings(settings, facts),
+        *site_findings(config, gateway, settings, facts),
         *preemption_findings(config, gateway, settings, nodes, plug_in),
         *check_realtime(config, gateway, settings, nodes),
-        _accounts(config, gateway),
         *_scope(config, gateway, nodes, client),
     ]
 
@@ -105,16 +105,6 @@ def _daemon(client: Client) -> Finding:
     return daemon_finding(
         status["version"], when(status["last_poll"]), status["last_error"] or "", paused["by"] if paused else ""
     )
-
-
-def _accounts(config: Config, gateway: Gateway) -> Finding:
-    """Whether slurmdbd knows the accounts that the file names."""
-    try:
-        rows = gateway.accounts()
-        check_accounts(config, rows)
-    except OmfsError as error:
-        return unknown_account(error)
-    return accounts_finding(rows)
 
 
 def _scope(config: Config, gateway: Gateway, nodes: Sequence[Node], client: Client) -> list[Finding]:

@@ -20,6 +20,7 @@ from omfs_daemon.slurm.plugin_check import misread_class, plugin_settings_findin
 from omfs_daemon.slurm.preemption_check import (
     cgroups,
     grants,
+    job_output,
     node_license_findings,
     plug_in_findings,
     requeue_exit_hold,
@@ -38,6 +39,7 @@ def preemption_findings(
     methods = {name: installed()[name].traits for name in in_use(config)}
     launched = [name for name, method in methods.items() if method.launched]
     found = requeue_exit_hold(settings.values, launched)
+    found += job_output(settings.values, [name for name, method in methods.items() if method.leaves])
     defaults = {section.name: [methods[name] for name in section.default] for section in config.classes}
     found += suspended_memory(settings.values, defaults)
     on_nodes = [name for name, method in methods.items() if method.on_nodes]

@@ -61,7 +61,7 @@ def _check_methods(config: Config) -> None:
 
 
 def check_accounts(config: Config, rows: Sequence[AccountRow] | None) -> None:
-    """ConfigError if the file gives an entitlement to an account that slurmdbd does not know.
+    """ConfigError that names all accounts with an entitlement in the file that slurmdbd does not know.
 
     ``rows``: as the gateway returns them; None (no accounting runs) accepts every name.
     """
@@ -73,8 +73,11 @@ def check_entitlements(entitlements: Iterable[Entitlement], rows: Sequence[Accou
     if rows is None:
         return
     known = sorted(row.name for row in rows)
-    for entitlement in entitlements:
-        if entitlement.name not in known:
-            close = get_close_matches(entitlement.name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it knows {', '.join(known) or 'no account'}"
-            raise ConfigError(f"entitlements.{entitlement.name}: must be an account that slurmdbd knows; {hint}")
+    unknown = [entitlement.name for entitlement in entitlements if entitlement.name not in known]
+    if unknown:
+        close = [best for name in unknown for best in get_close_matches(name, known, n=1)]
+        hint = (
+            f"did you mean {', '.join(map(repr, close))}?" if close else f"it knows {', '.join(known) or 'no account'}"
+        )
+        what = "must be an account" if len(unknown) == 1 else "must be accounts"
+        raise ConfigError(f"entitlements.{', '.join(unknown)}: {what} that slurmdbd knows; {hint}")

@@ -30,8 +30,8 @@ class MetricsPage:
     ) -> None:
         try:
             self._server = _Server(address, port, seconds)
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except (OSError, UnicodeError) as error:  # a name that cannot be one in DNS is a UnicodeError
+            reason = getattr(error, "strerror", None) or str(error)
             raise ConfigError(f"metrics.address, metrics.port = {address}:{port}: {reason}") from error
         self._server.set_app(make_wsgi_app(registry))
         self._thread = Thread(target=self._server.serve_forever, args=(_LOOK_EVERY,), name="metrics", daemon=True)

@@ -30,15 +30,17 @@ def requeue_exit_hold(values: Mapping[str, str], launched: Collection[str]) -> l
         what = f"RequeueExit has some of {codes} too: a job preempted by {names} would start again by itself"
         return [Finding(Level.FAIL, subject, what, f"take {codes} out of RequeueExit, and scontrol reconfigure")]
     if _codes(values.get(subject, "")).issuperset(HOLD_CODES):
-        held = Finding(Level.OK, subject, f"a job preempted by {names} is requeued and held")
-        return [held, *_output(values)]
+        return [Finding(Level.OK, subject, f"a job preempted by {names} is requeued and held")]
     what = f"a job preempted by {names} would end as FAILED, its checkpoint unused"
     return [Finding(Level.FAIL, subject, what, f"RequeueExitHold={codes}, and scontrol reconfigure")]
 
 
-def _output(values: Mapping[str, str]) -> list[Finding]:
-    """sbatch(1), --open-mode: without it, a requeued job's output is truncated unless JobFileAppend is set."""
-    if values.get("JobFileAppend", "0") != "0":
+def job_output(values: Mapping[str, str], leaving: Collection[str]) -> list[Finding]:
+    """sbatch(1), --open-mode: without it, a requeued job's output is truncated unless JobFileAppend is set.
+
+    ``leaving``: the methods that any class may use and after which a job starts again.
+    """
+    if not leaving or values.get("JobFileAppend", "0") != "0":
         return []
     what = "Slurm truncates the output of a requeued job unless it was submitted with --open-mode=append"
     return [Finding(Level.WARN, "JobFileAppend", what, "JobFileAppend=1, and scontrol reconfigure")]

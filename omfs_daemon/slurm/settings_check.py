@@ -97,7 +97,7 @@ def daemon_finding(version: str, last_poll: str, last_error: str, paused_by: str
 
 
 def no_connection(error: Exception) -> Finding:
-    fix = "check that slurmctld runs, and slurm.conf in the configuration"
+    fix = "check that slurmctld runs, and slurm.conf in the [slurm] table: the path of the cluster's slurm.conf"
     return Finding(Level.FAIL, "connection", f"Slurm does not answer: {error}", fix)
 
 
@@ -109,10 +109,6 @@ def connection_finding(gateway: str, why: str, nodes: Sequence[Node]) -> Finding
     if not up:
         return Finding(Level.FAIL, "connection", what, "bring nodes up: sinfo -R says why they are not")
     return Finding(Level.OK, "connection", what)
-
-
-def unknown_account(error: Exception) -> Finding:
-    return Finding(Level.FAIL, "accounts", str(error), "sacctmgr add account, or correct the name")
 
 
 def accounts_finding(rows: Sequence[AccountRow] | None) -> Finding:

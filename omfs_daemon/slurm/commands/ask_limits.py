@@ -11,16 +11,14 @@ from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands import parse_limits
 from omfs_daemon.slurm.commands.run_command import CommandOutput
 from omfs_daemon.slurm.gateway import SlurmSettings
+from omfs_daemon.slurm.site_check import enforced as enforced_in
 
 Parsed = TypeVar("Parsed")
-
-# Each of these also switches on what is before it.
-_IMPLIED = {"safe": ("limits", "associations"), "limits": ("associations",), "qos": ("associations",)}
 
 
 def ask_limits(run: Callable[..., CommandOutput], settings: SlurmSettings) -> SiteLimits:
     """``run`` runs a command. A part for which Slurm or slurmdbd gives no answer that can be read is None."""
-    enforced = _enforced(settings)
+    enforced = enforced_in(settings.values)
     with ThreadPoolExecutor(4) as aside:
 
         def ask(parse: Callable[[str], Parsed], *command: str) -> Future[Parsed]:
@@ -49,9 +47,3 @@ def _answer(asked: Future[Parsed]) -> Parsed | None:
         return asked.result()
     except GatewayError:
         return None
-
-
-def _enforced(settings: SlurmSettings) -> frozenset[str]:
-    listed = settings.values.get("AccountingStorageEnforce", "none").lower().split(",")
-    words = {word.strip() for word in listed} - {"none", ""}
-    return frozenset(words.union(*(_IMPLIED.get(word, ()) for word in words)))

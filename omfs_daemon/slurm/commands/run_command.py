@@ -55,8 +55,11 @@ def run_command(
     ``conf`` becomes SLURM_CONF, ``variables`` are added to the environment. Times are printed as seconds since
     the epoch and array task lists in full. Raises GatewayTimeout after ``timeout`` seconds, after the whole process
     group has been killed (a command waits for minutes for a dead slurmctld); GatewayError if the command cannot
-    be started or, with ``check``, ends with an exit code other than 0.
+    be started or, with ``check``, ends with an exit code other than 0; at once if there is no ``conf``, for which a
+    command would search the network for many seconds.
     """
+    if conf is not None and not conf.is_file():
+        raise GatewayError(f"slurm.conf = {str(conf)!r} in the configuration: there is no such file")
     try:
         process = subprocess.Popen(
             list(arguments),

@@ -367,6 +367,9 @@ class FakeGateway:
     def accounts(self) -> list[AccountRow]:
         return [AccountRow("bio", "")]
 
+    def partitions(self) -> list[Partition]:
+        return [Partition("main")]
+
 
 def findings_of(site: Site, gateway: Any) -> dict[str, Level]:
     from omfs_daemon.daemon.api.client import Client
@@ -404,7 +407,8 @@ def test_check_says_what_a_real_time_class_can_promise(site: Site) -> None:
 
 
 def test_check_without_slurm_and_without_nodes(site: Site) -> None:
-    assert findings_of(site, FakeGateway({})) == {"omfsd": Level.WARN, "connection": Level.FAIL}
+    found = findings_of(site, FakeGateway({}))
+    assert (found["omfsd"], found["connection"], found["metrics"]) == (Level.WARN, Level.FAIL, Level.OK)
     assert findings_of(site, FakeGateway({"KillWait": "5"}, up=False))["connection"] is Level.FAIL
 
 

@@ -49,11 +49,10 @@ def test_exit_codes_that_hold(hold: str, plain: str, level: Level) -> None:
 
 
 def test_output_that_would_be_emptied_is_warned_of() -> None:
-    found = preemption_check.requeue_exit_hold({"RequeueExitHold": "101-109", "JobFileAppend": "0"}, {"criu"})
-    assert [(one.level, one.subject) for one in found] == [
-        (Level.OK, "RequeueExitHold"),
-        (Level.WARN, "JobFileAppend"),
-    ]
+    (found,) = preemption_check.job_output({"JobFileAppend": "0"}, ["requeue"])
+    assert (found.level, found.subject) == (Level.WARN, "JobFileAppend")
+    assert preemption_check.job_output({"JobFileAppend": "1"}, ["requeue"]) == []
+    assert preemption_check.job_output({"JobFileAppend": "0"}, []) == [], "suspended jobs go on writing"
 
 
 def test_where_nothing_is_launched_or_counted_nothing_is_reported() -> None:
