@@ -32,6 +32,7 @@ from omfs_daemon.slurm.settings_check import (
     daemon_answers_wrongly,
     daemon_finding,
     daemon_not_running,
+    entitlements_conflict,
     findings,
     no_connection,
     passed,
@@ -87,6 +88,7 @@ def all_findings(config: Config, gateway: Gateway, client: Client, why: str = ""
         connection_finding(gateway.name, why, nodes),
         *host_findings(config),
         *findings(settings, facts),
+        *_conflict(client),
         *site_findings(config, gateway, settings, facts),
         *preemption_findings(config, gateway, settings, nodes, plug_in),
         *check_realtime(config, gateway, settings, nodes),
@@ -146,6 +148,15 @@ def _entitlements(config: Config, client: Client) -> tuple[Entitlement, ...]:
         return from_rows(client.entitlements()["entitlements"])
     except OmfsError:
         return config.all_entitlements
+
+
+def _conflict(client: Client) -> list[Finding]:
+    """Entitlements of a configuration that was edited after a change by command."""
+    try:
+        lines = client.entitlements().get("conflict", [])
+    except OmfsError:
+        return []  # whether the daemon answers is reported already
+    return [entitlements_conflict(lines)] if lines else []
 
 
 def _runs(client: Client) -> bool:

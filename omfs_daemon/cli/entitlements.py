@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omfs_daemon.config.entitlement_text import from_csv, from_rows, from_toml, to_rows, to_toml
+from omfs_daemon.cluster.accounts import Entitlement
+from omfs_daemon.config.entitlement_text import (
+    EntitlementRow,
+    amount_text,
+    from_csv,
+    from_rows,
+    from_toml,
+    to_rows,
+    to_toml,
+)
 from omfs_daemon.config.load import read_text
-from omfs_daemon.config.percent import percent, percent_text
-from omfs_daemon.daemon.api.entitlements_view import EntitlementChange, EntitlementsView
+from omfs_daemon.config.percent import amount
+from omfs_daemon.daemon.api.entitlements_view import EntitlementChange, EntitlementsView, RowWithoutParent
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.terminal.exit_status import FaultLine
 from omfs_daemon.terminal.output import cell, clean, print_json, show, table
@@ -24,11 +34,20 @@ if TYPE_CHECKING:
 
 def entitlements_table(view: EntitlementsView) -> Iterator[RenderableType]:
     """What ``omfs entitlements list`` prints."""
-    made = table(f"Entitlements ({view['source']})", ("account", "percent", "of"), ("percent",))
+    for line in view.get("conflict", ()):
+        yield cell(f"differs, in force -> in the configuration: {line}", "red")
+    cpus, entitled = view.get("cpus"), view.get("entitled", {})
+    now = () if cpus is None else (f"CPUs of {cpus} now",)
+    made = table(f"Entitlements ({view['source']})", ("account", "percent", "of", *now), ("percent", *now))
     for entitlement in view["entitlements"]:
-        made.add_row(
-            cell(entitlement["account"]), cell(entitlement["percent"]), cell(entitlement["parent"] or "the cluster")
+        account = entitlement["account"]
+        cells = (
+            account,
+            entitlement["percent"],
+            entitlement["parent"] or "the cluster",
+            *([entitled.get(account)] if now else ()),
         )
+        made.add_row(*map(cell, cells))
     yield made
 
 
@@ -48,22 +67,39 @@ def list_(context: typer.Context, as_json: AsJson = False) -> None:
     print_json(view) if as_json else show(*entitlements_table(view))
 
 
-@app.command("set", epilog="Example: omfs entitlements set bio 12.5 --parent science")
+@app.command("set", epilog="Example: omfs entitlements set bio 30 physics 40, or omfs entitlements set bio cpus=8")
 def set_(
     context: typer.Context,
-    account: Annotated[str, typer.Argument(help="The Slurm account.")],
-    amount: Annotated[str, typer.Argument(metavar="PERCENT", help="Of the parent's entitlement, 0 to 100.")],
+    pairs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ACCOUNT AMOUNT...",
+            help="Slurm accounts, each with percent of its parent's entitlement (0 to 100), or cpus=NUMBER.",
+        ),
+    ],
     parent: Annotated[str | None, typer.Option(help='The parent account; "" for none. Default: unchanged.')] = None,
 ) -> None:
-    """Set the entitlement of an account."""
-    try:
-        exact = percent_text(percent(amount))
-    except ValueError as error:
-        raise ConfigError(f"PERCENT = {amount!r}: {error}") from error
-    change: EntitlementChange = {"op": "set", "account": account, "percent": exact}
-    if parent is not None:
-        change["parent"] = parent
+    """Set the entitlements of one account or several, all at once."""
+    if len(pairs) % 2:
+        raise ConfigError(f"{pairs[-1]}: an amount is missing: ACCOUNT AMOUNT, ACCOUNT AMOUNT, ...")
+    rows = [_row(account, text, parent) for account, text in zip(pairs[::2], pairs[1::2], strict=True)]
+    change: EntitlementChange = {"op": "set", "entitlements": rows}
     _print_changes(session_of(context).client().change_entitlements(change))
+
+
+def _row(account: str, text: str, parent: str | None) -> EntitlementRow | RowWithoutParent:
+    try:
+        exact = amount_text(Entitlement(account, *_amount(text)))
+    except ValueError as error:
+        raise ConfigError(f"AMOUNT = {text!r} of {account!r}: {error}") from error
+    if parent is None:
+        return {"account": account, "percent": exact}
+    return {"account": account, "percent": exact, "parent": parent}
+
+
+def _amount(text: str) -> tuple[Fraction, str, int | None]:
+    part, cpus = amount(text)
+    return part, "", cpus  # as Entitlement takes them
 
 
 @app.command("remove", epilog="Example: omfs entitlements remove bio")

@@ -126,6 +126,19 @@ class OmfsCommands(LazyGroup):
         for name, entry in COMMANDS.items():
             self.add_command(LazyCommand(name, entry))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """``--socket`` may stand behind the command, too."""
+        return super().parse_args(ctx, _with_socket_first(args))
+
+
+def _with_socket_first(args: list[str]) -> list[str]:
+    own = args[: args.index("--")] if "--" in args else args
+    for place, word in enumerate(own):
+        if word == "--socket" or word.startswith("--socket="):
+            end = place + (2 if word == "--socket" else 1)
+            return [*args[place:end], *args[:place], *args[end:]]
+    return args
+
 
 app = typer.Typer(
     cls=OmfsCommands,

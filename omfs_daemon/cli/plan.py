@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omfs_daemon.config.load import read_text
 from omfs_daemon.terminal.output import cell, print_json, show, span, table, when
 from omfs_daemon.terminal.session import AsJson, session_of
 
@@ -14,16 +16,44 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView
     from omfs_daemon.daemon.api.plan_view import ActionView, PlanView, VictimView
 
 
-def plan(context: typer.Context, as_json: AsJson = False) -> None:
+def plan(
+    context: typer.Context,
+    new: Annotated[
+        Path | None,
+        typer.Option("--config", help="Another configuration: what would be different (operators)."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what omfsd would do now, without doing it.
 
     Includes what the validator refuses, with the reason.
     """
+    if new is not None:
+        difference = session_of(context).client().plan_with(read_text(new), str(new))
+        print_json(difference) if as_json else show(*difference_table(difference))
+        return
     view = session_of(context).client().plan()
     print_json(view) if as_json else show(*plan_table(view))
+
+
+def difference_table(view: PlanDifferenceView) -> Iterator[RenderableType]:
+    """What ``omfs plan --config`` prints."""
+    for name in view["at_restart"]:
+        yield cell(f"{name}: changes only when omfsd is started again", "yellow")
+    for line in view["entitlements"]:
+        yield cell(f"entitlement of {line}")
+    yield cell(f"now: {view['summary_now']}")
+    yield cell(f"new: {view['summary_new']}")
+    if view["only_now"]:
+        yield _actions(view["only_now"], "No longer done")
+    if view["only_new"]:
+        yield _actions(view["only_new"], "Done by the new configuration only")
+    if not view["only_now"] and not view["only_new"]:
+        yield cell("both would do the same now")
 
 
 def plan_table(view: PlanView) -> Iterator[RenderableType]:

@@ -50,6 +50,8 @@ def status_table(view: StatusView) -> Iterator[RenderableType]:
     yield from _warnings(view)
     yield cell(view["summary"])
     yield account_table(view["accounts"], f"CPUs by account (entitlements: {view['entitlements_source']})")
+    if (shared := cluster["cpus_shared"]) < cluster["cpus"] and (numbers := _numbers(view)):
+        yield cell(f"Entitlements are parts of {shared} CPUs, those in scope on nodes that are up: {numbers}")
     if view["preemptions_under_way"]:
         yield _under_way(view["preemptions_under_way"], view["time"])
     if view["preempted"]:
@@ -61,12 +63,20 @@ def status_table(view: StatusView) -> Iterator[RenderableType]:
         yield _set_aside(view)
 
 
+def _numbers(view: StatusView) -> str:
+    """What a percentage of fewer CPUs comes to, such as ``bio 50 % = 7``, of the accounts at the top."""
+    tops = (row for row in view["accounts"] if not row["parent"] and row.get("cpus") is None)
+    return ", ".join(f"{row['account']} {row['percent']:g} % = {row['entitled']}" for row in tops)
+
+
 def _warnings(view: StatusView) -> Iterator[Text]:
     if paused := view["paused"]:
         why = f": {paused['reason']}" if paused["reason"] else ""
         yield cell(f"PAUSED by {paused['by']} since {when(paused['since'])}{why}", "bold yellow")
     if view["dry_run"]:
         yield cell("dry run: no orders are sent to Slurm", "yellow")
+    if conflict := view.get("entitlements_conflict"):
+        yield cell(f"entitlements: {conflict}", "red")
     if view["last_error"]:
         yield cell(f"last error: {view['last_error']}", "red")
 

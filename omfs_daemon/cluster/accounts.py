@@ -3,6 +3,9 @@
 A percentage is of the parent's entitlement, like shares in Slurm's account tree. What an account's children leave
 over belongs to jobs that are submitted to the account itself. What the top accounts leave over belongs to
 ``(others)``: all accounts that are not named.
+
+An entitlement may also be a number of CPUs. Where those of the accounts below one account come to more than it has, as
+when nodes are down, all of them are cut in proportion.
 """
 
 from __future__ import annotations
@@ -19,18 +22,21 @@ OTHERS = "(others)"
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """``percent`` (0 to 100) of the parent's entitlement; ``parent`` is "" for a top account."""
+    """``percent`` (0 to 100) of the parent's entitlement, or ``cpus``, and then ``percent`` is 0; ``parent`` is "" for
+    a top account."""
 
     name: str
     percent: Fraction
     parent: str = ""
+    cpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AccountNode:
     """A node of the tree.
 
-    ``path``: indices from itself up to its top account; ``entitlement``: fraction of the cluster's CPUs.
+    ``path``: indices from itself up to its top account; ``entitlement``: fraction of the cluster's CPUs, 0 where it is
+    a number of CPUs, or a part of one.
     """
 
     index: int
@@ -50,6 +56,15 @@ class AccountNode:
         return self.entitlement == 1
 
 
+@dataclass(slots=True)
+class _Level:
+    """The accounts below ``parent`` (an index; None at the top), and who gets what they leave (``rest``: an index)."""
+
+    parent: int | None
+    children: list[tuple[int, Entitlement]]
+    rest: int = 0
+
+
 class AccountTree:
     """The account tree, checked. Every job belongs to one leaf and counts at every account on the leaf's path.
 
@@ -61,6 +76,8 @@ class AccountTree:
         children = _checked_children(self.entitlements)
         self.entities: list[AccountNode] = []
         self._leaf_of: dict[str, AccountNode] = {}
+        self._levels: list[_Level] = []
+        self._counts_cpus = any(entitlement.cpus is not None for entitlement in self.entitlements)
         self._add_children("", Fraction(1), (), children)
 
     def _add_children(
@@ -71,9 +88,12 @@ class AccountTree:
         children: Mapping[str, Sequence[Entitlement]],
     ) -> None:
         left = Fraction(1)
+        level = _Level(above[0] if above else None, [])
+        self._levels.append(level)
         for child in children.get(parent, ()):
             part = child.percent / 100
             left -= part
+            level.children.append((len(self.entities), child))
             is_leaf = child.name not in children
             entity = self._add(child.name, entitlement * part, above, is_leaf)
             if is_leaf:
@@ -82,6 +102,7 @@ class AccountTree:
                 self._add_children(child.name, entitlement * part, entity.path, children)
         name = f"{parent}{OTHERS}" if parent else OTHERS
         self._leaf_of[parent] = self._add(name, entitlement * left, above, True)
+        level.rest = self._leaf_of[parent].index
 
     def _add(self, name: str, entitlement: Fraction, above: tuple[int, ...], is_leaf: bool) -> AccountNode:
         index = len(self.entities)
@@ -95,7 +116,20 @@ class AccountTree:
 
     def entitled(self, cpus: int) -> list[int]:
         """Each entity's CPUs of ``cpus``, by index: floor(entitlement * cpus) (OMFS, Algorithm 1, line 22)."""
-        return [floor(entity.entitlement * cpus) for entity in self.entities]
+        if not self._counts_cpus:
+            return [floor(entity.entitlement * cpus) for entity in self.entities]
+        exact = [Fraction(0)] * len(self.entities)
+        for level in self._levels:  # parents come first
+            whole = Fraction(cpus) if level.parent is None else exact[level.parent]
+            wanted = [
+                whole * one.percent / 100 if one.cpus is None else Fraction(one.cpus) for _, one in level.children
+            ]
+            total = sum(wanted, Fraction(0))
+            part = whole / total if total > whole else Fraction(1)
+            for (index, _), amount in zip(level.children, wanted, strict=True):
+                exact[index] = amount * part
+            exact[level.rest] = max(Fraction(0), whole - total)
+        return [floor(amount) for amount in exact]
 
     @property
     def is_flat(self) -> bool:
@@ -127,6 +161,8 @@ def _checked_children(entitlements: Sequence[Entitlement]) -> dict[str, list[Ent
                 f"account {entitlement.name!r}: parent = {entitlement.parent!r} is not among the accounts: "
                 f"name it first, or leave the parent out"
             )
+        if entitlement.cpus is not None and entitlement.cpus < 0:
+            raise ConfigError(f"account {entitlement.name!r}: cpus = {entitlement.cpus} is not allowed: at least 0")
         seen.add(entitlement.name)
         children.setdefault(entitlement.parent, []).append(entitlement)
     for parent, group in children.items():
@@ -135,6 +171,9 @@ def _checked_children(entitlements: Sequence[Entitlement]) -> dict[str, list[Ent
             names_text = ", ".join(f"{entitlement.name} {_text(entitlement.percent)}" for entitlement in group)
             where = f"under {parent!r}" if parent else "at the top"
             raise ConfigError(f"the accounts {where} add up to {_text(total)} %: at most 100 ({names_text})")
+        if total == 100 and (counted := [f"{one.name} {one.cpus} CPUs" for one in group if one.cpus]):
+            where = f"under {parent!r}" if parent else "at the top"
+            raise ConfigError(f"the accounts {where} add up to 100 %: nothing is left for {', '.join(counted)}")
     _refuse_cycles(entitlements)
     return children
 

@@ -10,12 +10,12 @@ from typing import TypedDict
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.config.load import parse_config
-from omfs_daemon.config.percent import percent, percent_text
+from omfs_daemon.config.percent import amount, percent_text
 from omfs_daemon.errors import ConfigError
 
 
 class EntitlementRow(TypedDict):
-    """``percent``: exact decimal text, of the parent's entitlement."""
+    """``percent``: exact decimal text, of the parent's entitlement; or ``cpus=8``."""
 
     account: str
     percent: str
@@ -35,7 +35,10 @@ def to_toml(entitlements: Iterable[Entitlement]) -> str:
     tables = tomlkit.table(is_super_table=True)
     for entitlement in entitlements:
         table = tomlkit.table()
-        table.add("percent", tomlkit.value(percent_text(entitlement.percent)))
+        if entitlement.cpus is None:
+            table.add("percent", tomlkit.value(percent_text(entitlement.percent)))
+        else:
+            table.add("cpus", entitlement.cpus)
         if entitlement.parent:
             table.add("parent", entitlement.parent)
         tables.add(entitlement.name, table)
@@ -73,6 +76,11 @@ def from_csv(text: str, source: str) -> tuple[Entitlement, ...]:
     return tuple(entitlements)
 
 
+def amount_text(entitlement: Entitlement) -> str:
+    """``"12.5"`` or ``"cpus=8"``: as :func:`omfs_daemon.config.percent.amount` reads it."""
+    return percent_text(entitlement.percent) if entitlement.cpus is None else f"cpus={entitlement.cpus}"
+
+
 def from_rows(rows: object) -> tuple[Entitlement, ...]:
     """The entitlements in a request on the socket; ConfigError if they are not :class:`EntitlementRow`."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -82,7 +90,7 @@ def from_rows(rows: object) -> tuple[Entitlement, ...]:
 
 def to_rows(entitlements: Iterable[Entitlement]) -> list[EntitlementRow]:
     return [
-        {"account": entitlement.name, "percent": percent_text(entitlement.percent), "parent": entitlement.parent}
+        {"account": entitlement.name, "percent": amount_text(entitlement), "parent": entitlement.parent}
         for entitlement in entitlements
     ]
 
@@ -93,7 +101,8 @@ def entitlement_from(row: Mapping[str, object], where: str) -> Entitlement:
     if not isinstance(account, str) or not isinstance(parent, str):
         raise ConfigError(f"{where}: account and parent must be text")
     try:
-        return Entitlement(account.strip(), percent(row.get("percent")), parent.strip())
+        part, cpus = amount(row.get("percent"))
+        return Entitlement(account.strip(), part, parent.strip(), cpus)
     except ValueError as error:
         raise ConfigError(f"{where}: percent = {row.get('percent')!r}: {error}") from error
 
@@ -111,4 +120,5 @@ def differences(old: Iterable[Entitlement], new: Iterable[Entitlement]) -> list[
 def _entitlement_text(entitlement: Entitlement | None) -> str:
     if entitlement is None:
         return "none"
-    return f"{percent_text(entitlement.percent)} %" + (f" of {entitlement.parent}" if entitlement.parent else "")
+    much = f"{percent_text(entitlement.percent)} %" if entitlement.cpus is None else f"{entitlement.cpus} CPUs"
+    return much + (f" of {entitlement.parent}" if entitlement.parent else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import ROUND_DOWN, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
 
@@ -23,6 +24,20 @@ def percent(value: object) -> Fraction:
     if not number.is_finite() or not 0 <= number <= 100 or number.as_tuple().exponent < -100:  # type: ignore[operator]
         raise ValueError("must be a number from 0 to 100")
     return Fraction(number)
+
+
+_CPUS = re.compile(r"cpus ?= ?([0-9]{1,9})")
+
+
+def amount(value: object) -> tuple[Fraction, int | None]:
+    """Percent and CPUs of an amount as people write it: ``"12.5"`` or ``"cpus=8"``; ValueError otherwise."""
+    counted = _CPUS.fullmatch(value.strip()) if isinstance(value, str) else None
+    if counted is not None:
+        return Fraction(0), int(counted[1])
+    try:
+        return percent(value), None
+    except ValueError:
+        raise ValueError("must be a number from 0 to 100, or cpus=NUMBER") from None
 
 
 def percent_text(value: Fraction) -> str:

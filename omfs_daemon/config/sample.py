@@ -91,7 +91,8 @@ def as_toml(config: Config) -> str:
     """The effective configuration with every option that has a value, as TOML that loads to the same."""
     document = effective(config).model_dump(mode="python", by_alias=True, exclude_none=True)
     for name, own in config.entitlements.items():
-        document["entitlements"][name]["percent"] = tomlkit.value(percent_text(own.percent))
+        if own.percent is not None:
+            document["entitlements"][name]["percent"] = tomlkit.value(percent_text(own.percent))
     for section in document["class"]:
         is_first = section["urgent"] or section["realtime"]
         not_its_own = () if section["realtime"] else tuple(REALTIME_KEYS)

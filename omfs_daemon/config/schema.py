@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -219,11 +220,26 @@ class MetricsSection(Section):
 class EntitlementSection(Section):
     """What an account owns of the cluster."""
 
-    percent: Percent = Field(
+    percent: Percent | None = Field(
+        None,
         description="Percent of the parent's entitlement, 0 to 100; of the whole cluster without a parent.",
         examples=[50, 12.5],
     )
+    cpus: Annotated[int, Field(ge=0, lt=1_000_000_000, strict=True)] | None = Field(
+        None,
+        description="CPUs, instead of percent, however many nodes are up.",
+        examples=[8],
+    )
     parent: str = Field("", description="The parent account, which must have an entitlement too.", examples=["science"])
+
+    @model_validator(mode="after")
+    def _has_one_amount(self) -> Self:
+        if (self.percent is None) == (self.cpus is None):
+            raise ValueError("needs percent or cpus" if self.cpus is None else "has percent and cpus: give one of them")
+        return self
+
+    def entitlement(self, name: str) -> Entitlement:
+        return Entitlement(name, self.percent or Fraction(0), self.parent, self.cpus)
 
 
 class MethodSection(Section):
@@ -308,7 +324,7 @@ class Config(Section):
 
     @property
     def all_entitlements(self) -> tuple[Entitlement, ...]:
-        return tuple(Entitlement(name, own.percent, own.parent) for name, own in self.entitlements.items())
+        return tuple(own.entitlement(name) for name, own in self.entitlements.items())
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

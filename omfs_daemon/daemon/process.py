@@ -17,9 +17,9 @@ import structlog
 from omfs_daemon import __version__
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.config.build import node_licenses, preempt_timeouts, rules
-from omfs_daemon.config.load import check_entitlements, load
+from omfs_daemon.config.load import check_entitlements, load, parse_config
 from omfs_daemon.config.schema import Config
-from omfs_daemon.daemon.api.answers import Answers, DaemonControls
+from omfs_daemon.daemon.api.answers import Answers, DaemonControls, Tried
 from omfs_daemon.daemon.api.callers import operators
 from omfs_daemon.daemon.api.control_socket import ControlServer
 from omfs_daemon.daemon.api.cycle_report import CycleReport, LatestPoll
@@ -41,11 +41,12 @@ from omfs_daemon.daemon.root_process.root_client import RootClient, node_transpo
 from omfs_daemon.daemon.start_check import StartCheck, refuse_unfit
 from omfs_daemon.daemon.store.audit_log import Changer
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError, OrdersLock
-from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, apply_change
+from omfs_daemon.daemon.store.entitlement_store import CONFIGURATION, EntitlementStore, apply_change, conflict_text
 from omfs_daemon.daemon.store.file_format import HISTORY, JOURNAL, refuse_unread_files
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.daemon.systemd_notify import Notifier
+from omfs_daemon.daemon.trial import on_a_copy
 from omfs_daemon.daemon.wakeup import Wakeup
 from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.policy.plan import Plan
@@ -127,6 +128,8 @@ class Service:
         self._open.callback(lock.close)
         refuse_unread_files(daemon.state_dir)  # before any is made or converted
         self._entitlements = EntitlementStore(daemon.state_dir, self.config.all_entitlements, clock)
+        if conflict := self._entitlements.conflict():
+            structlog.get_logger("omfsd").error("entitlements_conflict", message=conflict_text(conflict))
         journal = Journal(daemon.state_dir / JOURNAL.name, cluster)
         self._open.callback(journal.close)
         self._orders = OrdersLock(daemon.state_dir)
@@ -211,7 +214,7 @@ class Service:
             predictions=predictions,
             starts_elsewhere=StartsElsewhere(OtherClusters(lambda: self.config, self._gateway, clock), core),
             core=core,
-            controls=DaemonControls(self._change_entitlements, self._reload, events.wake.set, state_lock),
+            controls=DaemonControls(self._change_entitlements, self._reload, self._tried, events.wake.set, state_lock),
             clock=clock,
         )
 
@@ -314,10 +317,10 @@ class Service:
             check_entitlements(config.all_entitlements, self._gateway.accounts())
 
     def _take_over(self, config: Config) -> None:
-        old, new = self.config.model_dump(), config.model_dump()
-        for section, name in ONLY_AT_START:
-            if old[section][name] != new[section][name]:
-                raise ConfigError(f"{self._path}: {section}.{name} cannot change while omfsd runs: restart it")
+        for name in self._changed_at_start(config)[:1]:
+            raise ConfigError(f"{self._path}: {name} cannot change while omfsd runs: restart it")
+        if conflict := self._entitlements.conflict(config.all_entitlements):
+            raise ConfigError(f"{self._path}: entitlements: {conflict_text(conflict)}")
         with self._orders_for(config):
             if self._root is not None:
                 self._root.reload()
@@ -326,6 +329,22 @@ class Service:
                 self.config = config
                 self._settings = self._settings_of(config)
                 self._loop.start_check.again()
+
+    def _changed_at_start(self, config: Config) -> list[str]:
+        """The keys that a reload cannot change."""
+        old, new = self.config.model_dump(), config.model_dump()
+        return [f"{section}.{name}" for section, name in ONLY_AT_START if old[section][name] != new[section][name]]
+
+    def _tried(self, text: str, source: str) -> Tried:
+        """What a daemon with this configuration would go by; ConfigError if it is wrong."""
+        config = parse_config(text, source)
+        self._check_accounts(config)
+        entitlements = self._entitlements
+        keeps = entitlements.source != CONFIGURATION and not entitlements.conflict(config.all_entitlements)
+        return Tried(
+            rules(config, entitlements.entitlements if keeps else config.all_entitlements),
+            self._changed_at_start(config),
+        )
 
     @contextmanager
     def _orders_for(self, config: Config) -> Iterator[None]:
@@ -365,12 +384,17 @@ def _raise_file_limit() -> None:
 
 
 def run_daemon(config: Config, config_path: Path, once: bool, dry_run: bool) -> int:
-    """Run the daemon on the cluster that the configuration names; returns the exit code."""
+    """Run the daemon on the cluster that the configuration names; returns the exit code. A single cycle of a dry run
+    works on a copy of the state, also beside a running daemon."""
     from omfs_daemon.config.open_gateway import open_gateway
 
     collect_garbage_seldom()
     _raise_file_limit()
-    with own_user(config, config_path, make=True) as root, open_gateway(config.slurm) as (gateway, why):
+    is_trial = once and (dry_run or config.daemon.dry_run)
+    with ExitStack() as opened:
+        root = opened.enter_context(own_user(config, config_path, make=not is_trial))
+        gateway, why = opened.enter_context(open_gateway(config.slurm))
+        config = opened.enter_context(on_a_copy(config)) if is_trial else config
         if root is not None:
             root.greet()
         elif config.daemon.user is not None and Notifier().is_service:

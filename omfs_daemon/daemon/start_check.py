@@ -17,6 +17,7 @@ from omfs_daemon.errors import ConfigError, GatewayError, OmfsError
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.slurm.gateway import Gateway, SlurmSettings
 from omfs_daemon.slurm.releases import untested_release
+from omfs_daemon.slurm.site_check import parent_differences
 
 
 class StartCheck:
@@ -89,9 +90,13 @@ class StartCheck:
     def _check_accounts(self) -> None:
         """Neither a slurmdbd that is away nor a deleted account ends the work: entitlements may be old."""
         try:
-            check_entitlements(self._entitlements(), self._gateway.accounts())
+            rows = self._gateway.accounts()
+            check_entitlements(self._entitlements(), rows)
         except (ConfigError, GatewayError) as error:
             self._log.warning("accounts_not_confirmed", error=str(error), message="the entitlements stay in force")
+            return
+        for text in parent_differences(self._entitlements(), rows or ()):
+            self._log.warning("parent_differs", message=text)
 
 
 def refuse_unfit(settings: SlurmSettings) -> None:

@@ -232,7 +232,7 @@ class Plan:
     that no job is preempted for them and no other job is given those CPUs. ``kept``: the jobs and tasks that we hold
     and that stay held. ``room``: by entity of the account tree, CPUs of non-preemptible jobs that may start without a
     hold (``room_without_hold``). ``urgent``: the urgent jobs that wait and could start by their own request.
-    ``realtime``: the real-time jobs that wait.
+    ``realtime``: the real-time jobs that wait. ``cpus``: those of which entitlements are parts.
     """
 
     taken: float
@@ -246,6 +246,7 @@ class Plan:
     ranks: tuple[Rank, ...] = ()
     waits: Waits = field(default_factory=Waits)
     accounts: tuple[AccountUsage, ...] = ()
+    cpus: int = 0
     promises: tuple[Start, ...] = ()
     room: tuple[int, ...] = ()
     urgent: tuple[str, ...] = ()

@@ -112,6 +112,7 @@ class _Pass:
             ranks=ranks,
             waits=waits,
             accounts=account_rows(self.usage, pending_cpus(self._groups.values(), len(self.usage.entitled))),
+            cpus=self.usage.cpus,
             promises=tuple(self.promises),
             room=room_without_hold(self.usage, self.admission_holds.claims(self.now)),
             urgent=tuple(job.ref for job, _ in urgent),

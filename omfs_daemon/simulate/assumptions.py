@@ -67,7 +67,8 @@ def _entitlements(scenario: Scenario) -> str:
     if not entitlements:
         return "entitlements: none; all accounts together own the machine"
     named = [
-        f"{entitlement.name} {float(entitlement.percent):.4g} %"
+        f"{entitlement.name} "
+        + (f"{float(entitlement.percent):.4g} %" if entitlement.cpus is None else f"{entitlement.cpus} CPUs")
         + (f" of {entitlement.parent}" if entitlement.parent else "")
         for entitlement in entitlements[:_NAMED]
     ]

@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,7 +19,14 @@ from omfs_daemon.config.schema import Config, EntitlementSection
 from omfs_daemon.errors import ConfigError
 
 _POLICY = ("quantum_seconds", "max_preemptions_per_hour", "max_preemptions_per_cycle", "urgent_may_take_entitled")
-_COUNT = (*(f"policy.{name}" for name in _POLICY), "entitlements.ACCOUNT", "entitlements.ACCOUNT.parent")
+_COUNT = (
+    *(f"policy.{name}" for name in _POLICY),
+    "entitlements.ACCOUNT",
+    "entitlements.ACCOUNT.cpus",
+    "entitlements.ACCOUNT.parent",
+)
+
+_AMOUNTS = frozenset({"percent", "cpus"})
 
 _Document = dict[str, Any]
 
@@ -26,8 +34,8 @@ _Document = dict[str, Any]
 def in_force(config: Config, entitlements: Iterable[Entitlement]) -> Config:
     """The configuration with these entitlements instead of its own."""
     sections = {
-        entitlement.name: EntitlementSection(percent=percent_text(entitlement.percent), parent=entitlement.parent)
-        for entitlement in entitlements
+        one.name: EntitlementSection.model_validate({**_amount(one.percent, one.cpus), "parent": one.parent})
+        for one in entitlements
     }
     return config.model_copy(update={"entitlements": sections})
 
@@ -43,7 +51,7 @@ def with_overrides(config: Config, overrides: Iterable[str]) -> Config:
     for text in overrides:
         override = _read(text)
         keys += (key_text(path) for path in _paths(override))
-        document = _merged(document, override)
+        document = _merged(_without_other_amounts(document, override), override)
     try:
         valid = Config.model_validate(document)
     except ValidationError as error:
@@ -88,9 +96,26 @@ def _with_percents(document: _Document) -> _Document:
 
 
 def _tables(config: Config) -> _Document:
-    return {
-        name: {"percent": percent_text(own.percent), "parent": own.parent} for name, own in config.entitlements.items()
+    return {one.name: {**_amount(one.percent, one.cpus), "parent": one.parent} for one in config.all_entitlements}
+
+
+def _without_other_amounts(document: _Document, override: _Document) -> _Document:
+    """Percent replaces CPUs, and CPUs replace percent."""
+    asked = override.get("entitlements")
+    asked = asked if isinstance(asked, dict) else {}
+    kept = {
+        name: {
+            key: value
+            for key, value in own.items()
+            if key == "parent" or not _AMOUNTS.intersection(asked.get(name, ()))
+        }
+        for name, own in document["entitlements"].items()
     }
+    return document | {"entitlements": kept}
+
+
+def _amount(part: Fraction, cpus: int | None) -> _Document:
+    return {"percent": percent_text(part)} if cpus is None else {"cpus": cpus}
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> _Document:

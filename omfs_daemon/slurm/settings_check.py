@@ -118,6 +118,13 @@ def accounts_finding(rows: Sequence[AccountRow] | None) -> Finding:
     return Finding(Level.OK, "accounts", f"slurmdbd knows {len(rows)} accounts, including all with entitlements")
 
 
+def entitlements_conflict(lines: Sequence[str]) -> Finding:
+    """``lines``: an account each, in force -> in the configuration."""
+    what = f"the configuration was edited after a change by `omfs entitlements`: {'; '.join(lines)}"
+    fix = "omfs entitlements import FILE, or write what `omfs entitlements export` prints into FILE, and reload"
+    return Finding(Level.FAIL, "entitlements", what, fix)
+
+
 def findings(settings: SlurmSettings, facts: SiteFacts) -> list[Finding]:
     """All settings that were checked, right ones included, in the order in which to fix them."""
     values = settings.values
@@ -368,7 +375,9 @@ def _entitlements(entitlements: Sequence[Entitlement]) -> Finding:
             "the top accounts own the whole cluster: accounts without an entitlement can only borrow",
             "leave some percent to others, if they submit jobs here",
         )
-    return Finding(Level.OK, "entitlements", f"{float(100 - total):g} % is left to accounts without an entitlement")
+    counted = sum(one.cpus or 0 for one in entitlements if not one.parent)
+    left = f"{float(100 - total):g} %" + (f" less {counted} CPUs" if counted else "")
+    return Finding(Level.OK, "entitlements", f"{left} is left to accounts without an entitlement")
 
 
 def _options(text: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ def account_table(rows: Sequence[AccountView], title: str = "") -> Table:
     for depth, row in _by_tree(rows):
         made.add_row(
             cell("  " * depth + row["account"]),
-            f"{row['percent']:g}",
+            f"{row['percent']:g}" if (cpus := row.get("cpus")) is None else f"{cpus} CPUs",
             str(row["entitled"]),
             str(row["used"]),
             cell(row["borrowed"] or "", "yellow"),

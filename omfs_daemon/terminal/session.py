@@ -33,8 +33,17 @@ class Session:
         return load(DEFAULT_PATH) if os.access(DEFAULT_PATH, os.R_OK) else Config()
 
     def client(self) -> Client:
-        """A client of the daemon with this configuration. ConfigError if the file does not say where its socket is."""
-        return Client(self.socket or socket_path(self.config_path) or self.config().daemon.socket)
+        """A client of the daemon with this configuration: a file that is wrong elsewhere still says where its socket
+        is, and for one that this user may not read it is the default one. ConfigError if there is no such file."""
+        return Client(self.socket or socket_path(self.config_path) or self._socket_in_valid_parts())
+
+    def _socket_in_valid_parts(self) -> Path:
+        from omfs_daemon.config.load_valid_parts import load_valid_parts
+
+        path = self.config_path or DEFAULT_PATH
+        if not path.exists():
+            self.config()  # says so
+        return load_valid_parts(path)[0].daemon.socket
 
 
 def session_of(context: typer.Context) -> Session:

@@ -143,16 +143,70 @@ def test_a_plan_is_foreseen_without_being_carried_out(stand: Stand) -> None:
 
 def test_entitlements_change_at_once_with_an_audit_line(stand: Stand, tmp_path: Path) -> None:
     stand.run(1)
-    stand.service.answers.change_entitlements(ROOT, {"op": "set", "account": "bio", "percent": "25"})
+    stand.service.answers.change_entitlements(
+        ROOT, {"op": "set", "entitlements": [{"account": "bio", "percent": "25"}]}
+    )
     stand.run(0.5)
     rows = {row["account"]: row["entitled"] for row in stand.service.answers.status(ROOT)["accounts"]}
     assert rows == {"bio": 4, "physics": 8, "(others)": 4}
     audit = json.loads((tmp_path / "state" / "audit.jsonl").read_text())
     assert (audit["user"], audit["time"]) == ("root", stand.now - 0.5)
     with pytest.raises(ConfigError, match="at most 100"):
-        stand.service.answers.change_entitlements(ROOT, {"op": "set", "account": "bio", "percent": "60"})
+        stand.service.answers.change_entitlements(
+            ROOT, {"op": "set", "entitlements": [{"account": "bio", "percent": "60"}]}
+        )
     with pytest.raises(ConfigError, match="chemistry"):
-        stand.service.answers.change_entitlements(ROOT, {"op": "set", "account": "chemistry", "percent": "10"})
+        stand.service.answers.change_entitlements(
+            ROOT, {"op": "set", "entitlements": [{"account": "chemistry", "percent": "10"}]}
+        )
+
+
+def test_entitlements_edited_after_a_change_are_refused_with_both_values(stand: Stand) -> None:
+    stand.service.answers.change_entitlements(
+        ROOT,
+        {
+            "op": "set",
+            "entitlements": [{"account": "bio", "percent": "cpus=4"}, {"account": "physics", "percent": "60"}],
+        },
+    )
+    good = stand.path.read_text()
+    stand.service.answers.reload(ROOT)
+    stand.path.write_text(good.replace("percent = 50", "percent = 25"))
+    with pytest.raises(ConfigError, match=r"bio: 4 CPUs -> 25 %.*omfs entitlements import"):
+        stand.service.answers.reload(ROOT)
+    stand.service.close()
+    stand.config = parse_config(stand.path.read_text(), str(stand.path))
+    stand.service = stand.serve()
+    stand.run(1)
+    view = stand.service.answers.status(ROOT)
+    assert {row["account"]: row["entitled"] for row in view["accounts"]} == {"bio": 4, "physics": 9, "(others)": 2}
+    assert "bio: 4 CPUs -> 25 %" in view["entitlements_conflict"]
+    rows = [{"account": name, "percent": "25", "parent": ""} for name in ("bio", "physics")]
+    stand.service.answers.change_entitlements(ROOT, {"op": "replace", "entitlements": rows})
+    stand.service.answers.reload(ROOT)
+    stand.run(1)
+    assert "entitlements_conflict" not in stand.service.answers.status(ROOT)
+    shown = stand.service.answers.entitlements(ROOT)
+    assert (shown["cpus"], shown["entitled"]["bio"]) == (16, 4)
+
+
+def test_a_plan_with_another_configuration_says_what_would_be_different(stand: Stand) -> None:
+    for _ in range(4):
+        stand.submit("ann", "bio")
+    stand.run(2)
+    stand.submit("bob", "physics")
+    now = stand.now
+    stand.service.answers.pause(ROOT, "")
+    stand.run(1)
+    new = stand.path.read_text().replace("percent = 50", "percent = 0")
+    found = stand.service.answers.plan_with(ROOT, new, "new.toml")
+    assert found["entitlements"] == ["bio: 50 % -> 0 %", "physics: 50 % -> 0 %"]
+    assert stand.service.answers.plan_with(ROOT, stand.path.read_text(), "same")["only_new"] == []
+    moved = stand.path.read_text().replace("[daemon]", "[slurm]\ntimeout_seconds = 3\n[daemon]")
+    assert stand.service.answers.plan_with(ROOT, moved, "moved")["at_restart"] == ["slurm.timeout_seconds"]
+    with pytest.raises(ConfigError, match=r"new.toml: policy.x = 1"):
+        stand.service.answers.plan_with(ROOT, "[policy]\nx = 1", "new.toml")
+    assert stand.now > now and "dry run" not in stand.service.answers.plan(ROOT)["summary"]
 
 
 def test_a_release_of_slurm_that_nobody_has_tried_is_reported_once(
@@ -199,7 +253,9 @@ def test_accounts_that_change_in_mid_cycle_do_no_harm(stand: Stand) -> None:
     stand.gateway.jobs = changing  # type: ignore[method-assign, assignment]
     stand.run(0.5)
     assert stand.service.answers.status(ROOT)["last_error"] is None
-    stand.service.answers.change_entitlements(ROOT, {"op": "set", "account": "physics", "percent": "10"})
+    stand.service.answers.change_entitlements(
+        ROOT, {"op": "set", "entitlements": [{"account": "physics", "percent": "10"}]}
+    )
     assert stand.service.answers.status(ROOT)["accounts"], "the last report is shown by the rules it was made by"
 
 

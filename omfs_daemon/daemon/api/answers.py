@@ -13,6 +13,7 @@ import structlog
 from omfs_daemon import __version__
 from omfs_daemon.cluster.job_refs import asked_ref
 from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.config.load import check_entitlements
 from omfs_daemon.daemon.api.bound_chance_view import BoundChanceView, bound_chance_view
 from omfs_daemon.daemon.api.callers import Caller
@@ -21,6 +22,7 @@ from omfs_daemon.daemon.api.entitlements_view import EntitlementsView, entitleme
 from omfs_daemon.daemon.api.history_view import CostsView, HistoryView, costs_view, own_parts, past_preemptions
 from omfs_daemon.daemon.api.methods_view import MethodsView, methods_now
 from omfs_daemon.daemon.api.operations import DoneView
+from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView, plan_difference_view
 from omfs_daemon.daemon.api.plan_view import PlanView, only_of, plan_view
 from omfs_daemon.daemon.api.predict_view import (
     LearningView,
@@ -53,17 +55,19 @@ from omfs_daemon.daemon.api.where_view import StartsElsewhere, WhereView
 from omfs_daemon.daemon.api.why_view import WhyView, listed_job, listed_jobs, why_it_waits, why_view, without_others_in
 from omfs_daemon.daemon.learning.prediction_service import PredictionService
 from omfs_daemon.daemon.node_client.probes import Probed
-from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, entitlements_in
+from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, conflict_text, entitlements_in
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import ConfigError, ControlError, GatewayError
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import make_plan
+from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.validator import Conditions, validate
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import Pause, PauseEnded
 from omfs_daemon.slurm.batch_words import OptionWord
 from omfs_daemon.slurm.gateway import Gateway
+from omfs_daemon.slurm.site_check import parent_differences
 
 _STARTS_SHOWN = 50
 _MOST_LOOKED_UP = 10
@@ -78,12 +82,21 @@ def _ref_of(text: str) -> str:
     return ref
 
 
+class Tried(NamedTuple):
+    """What a daemon with another configuration would go by, and the keys for which it would have to start again."""
+
+    rules: Rules
+    at_restart: list[str]
+
+
 class DaemonControls(NamedTuple):
-    """What a request may set off. ``change_entitlements`` and ``reload`` return what is in force now; ``wake`` ends
-    the loop's rest; ``lock`` is held while the journal's state changes."""
+    """What a request may set off. ``change_entitlements`` and ``reload`` return what is in force now; ``tried`` takes
+    the text of a configuration and its name; ``wake`` ends the loop's rest; ``lock`` is held while the journal's state
+    changes."""
 
     change_entitlements: Callable[[dict[str, object], Caller], list[str]]
     reload: Callable[[], str]
+    tried: Callable[[str, str], Tried]
     wake: Callable[[], None]
     lock: Lock
 
@@ -125,7 +138,7 @@ class Answers:
     def status(self, caller: Caller) -> StatusView:
         report, state = self._latest.report, self._journal.state
         set_aside = set_aside_jobs(report, None if caller.is_operator else caller.user)
-        return StatusView(
+        view = StatusView(
             version=__version__,
             time=self._clock(),
             gateway=self._gateway.name,
@@ -147,23 +160,42 @@ class Answers:
             bounds=bounds_view(self._settings().rules, self._history_database, self._clock()),
             entitlements_source=self._entitlements.source,
         )
+        if caller.is_operator and (conflict := self._entitlements.conflict()):
+            view["entitlements_conflict"] = conflict_text(conflict)
+        return view
 
     def plan(self, caller: Caller) -> PlanView:
-        suggested = self._foresee()
-        report, state, settings = self._latest.report, self._journal.state, self._settings()
+        suggested, settings, report = self._foresee(), self._settings(), self._latest.report
         if suggested is None or report.snapshot is None:
             return PlanView(time=report.at, summary=report.summary, actions=[], refused=[])
-        conditions = Conditions(float("inf"), paused=state.pause is not None)
-        history = state.preemption_history(settings.rules.methods)
-        verdict = validate(suggested, report.snapshot, history, settings.rules, suggested.now, conditions)
-        text = cycle_summary(suggested, verdict, state, dry_run=True)
-        view = plan_view(report.at, text, suggested, verdict)
+        view = self._view_of(suggested, report.at, report.snapshot, settings.rules)
         if isinstance(self.predictions, PredictionService):
             mine = {job.ref for job in report.snapshot.jobs.values() if caller.is_operator or job.user == caller.user}
             arrays = {ref.partition("_")[0] for ref in mine if "_" in ref}
             own = lambda ref: ref in mine or ref.partition("_")[0] in arrays  # noqa: E731
             view["start_estimate"] = first_starts(self.predictions.estimates(), own, _STARTS_SHOWN)
         return view if caller.is_operator else only_of(caller, view, report.snapshot, self._latest.hides_jobs)
+
+    def _view_of(self, suggested: Plan, at: float, snapshot: Snapshot, rules: Rules) -> PlanView:
+        """What the validator leaves of a plan for the latest observation, which was made at this time."""
+        state = self._journal.state
+        conditions = Conditions(float("inf"), paused=state.pause is not None)
+        history = state.preemption_history(rules.methods)
+        verdict = validate(suggested, snapshot, history, rules, suggested.now, conditions)
+        text = cycle_summary(suggested, verdict, state, self._settings().dry_run, on_paper=True)
+        return plan_view(at, text, suggested, verdict)
+
+    def plan_with(self, caller: Caller, text: str, source: str) -> PlanDifferenceView:
+        tried = self._controls.tried(text, source)
+        suggested, report, rules = self._foresee(), self._latest.report, self._settings().rules
+        if suggested is None or report.snapshot is None:
+            raise ControlError("Slurm has not answered yet: try again")
+        history = self._journal.state.preemption_history(tried.rules.methods)
+        with self._core.request(caller.uid) as turn, turn():
+            other = make_plan(report.snapshot, history, tried.rules, suggested.now)
+        now = self._view_of(suggested, report.at, report.snapshot, rules)
+        new = self._view_of(other, report.at, report.snapshot, tried.rules)
+        return plan_difference_view(now, new, (rules, tried.rules), tried.at_restart)
 
     def _foresee(self) -> Plan | None:
         """The plan for the latest observation; nothing is carried out. Made once per cycle, however many ask."""
@@ -260,14 +292,16 @@ class Answers:
         return methods_now(self._settings(), self._latest.report.snapshot, self._probed())
 
     def entitlements(self, caller: Caller) -> EntitlementsView:
-        return entitlements_view(self._entitlements)
+        return entitlements_view(self._entitlements, self._latest.report)
 
     def change_entitlements(self, caller: Caller, change: dict[str, object]) -> EntitlementsView:
-        check_entitlements(entitlements_in(change), self._gateway.accounts())
+        rows = self._gateway.accounts()
+        check_entitlements(entitlements_in(change), rows)
         changed = self._controls.change_entitlements(change, caller)
         self._log.info("entitlements_changed", by=caller.user, changed=changed)
         self._controls.wake()
-        return {**entitlements_view(self._entitlements), "changed": changed}
+        differing = parent_differences(self._entitlements.entitlements, rows or ())
+        return {**entitlements_view(self._entitlements, self._latest.report), "changed": [*changed, *differing]}
 
     def pause(self, caller: Caller, reason: str) -> DoneView:
         with self._controls.lock:

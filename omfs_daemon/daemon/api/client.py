@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from omfs_daemon.daemon.api.history_view import CostsView, HistoryView
     from omfs_daemon.daemon.api.methods_view import MethodsView
     from omfs_daemon.daemon.api.operations import DoneView
+    from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView
     from omfs_daemon.daemon.api.plan_view import PlanView
     from omfs_daemon.daemon.api.predict_view import LearningView, PredictView, ScoresView
     from omfs_daemon.daemon.api.shadow_view import ShadowView
@@ -47,6 +48,9 @@ class Client:
 
     def plan(self) -> PlanView:
         return cast("PlanView", self._request("plan"))
+
+    def plan_with(self, text: str, source: str) -> PlanDifferenceView:
+        return cast("PlanDifferenceView", self._request("plan_with", text=text, source=source))
 
     def why(self, job: str) -> WhyView:
         return cast("WhyView", self._request("why", job=job))

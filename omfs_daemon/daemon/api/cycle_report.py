@@ -17,17 +17,22 @@ from omfs_daemon.preemption.state import State
 _MANY = 3
 
 
-def cycle_summary(plan: Plan, verdict: Verdict, state: State, dry_run: bool = False) -> str:
-    """What is done now and what is under way, most urgent first; or that there is nothing to do."""
-    parts = [_reclaim(planned, dry_run) for planned in verdict.preemptions[:_MANY]]
+def cycle_summary(plan: Plan, verdict: Verdict, state: State, dry_run: bool = False, on_paper: bool = False) -> str:
+    """What is done now and what is under way, most urgent first; or that there is nothing to do. ``dry_run``: the
+    daemon sends no orders; ``on_paper``: this is what it would do, whatever it does."""
+    would = dry_run or on_paper
+    parts = [_reclaim(planned, would) for planned in verdict.preemptions[:_MANY]]
     if len(verdict.preemptions) > _MANY:
         parts.append(f"and so for {len(verdict.preemptions) - _MANY} more")
     if verdict.resumes:
-        parts.append(f"resuming {_names(resume.ref for resume in verdict.resumes)}")
+        parts.append(f"{'would resume' if would else 'resuming'} {_names(resume.ref for resume in verdict.resumes)}")
     if plan.holds:
-        parts.append(f"holding {_names(hold.ref for hold in plan.holds)}, beyond their accounts' entitlements")
+        parts.append(
+            f"{'would hold' if would else 'holding'} {_names(hold.ref for hold in plan.holds)}, "
+            "beyond their accounts' entitlements"
+        )
     if plan.releases:
-        parts.append(f"releasing {_names(release.ref for release in plan.releases)}")
+        parts.append(f"{'would release' if would else 'releasing'} {_names(release.ref for release in plan.releases)}")
     under_way = Counter(preemption.step.value for preemption in state.preemptions.values())
     if under_way:
         parts.append(
@@ -45,9 +50,9 @@ def cycle_summary(plan: Plan, verdict: Verdict, state: State, dry_run: bool = Fa
     return f"dry run: {text}" if dry_run else text
 
 
-def _reclaim(planned: PlannedPreemption, dry_run: bool) -> str:
+def _reclaim(planned: PlannedPreemption, would: bool) -> str:
     victims = _names(f"{victim.ref} ({victim.account}, {victim.method})" for victim in planned.victims)
-    verb = "would preempt" if dry_run else "preempting"
+    verb = "would preempt" if would else "preempting"
     return f"{verb} {victims} for job {planned.preemptor} ({planned.account}, {WHY_FIRST[planned.reason]})"
 
 

@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NotRequired, TypedDict
 
 from omfs_daemon.config.entitlement_text import EntitlementRow, to_rows
+from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
 
 
 class EntitlementsView(TypedDict):
-    """``source``: where the entitlements come from; ``changed``: after a change, a line for each account."""
+    """``source``: where the entitlements come from; ``changed``: after a change, a line for each account.
+
+    ``cpus``: CPUs of the nodes that are up, of which ``entitled`` are the accounts', both as of the last poll.
+    ``conflict``: a line for each account where the configuration was edited after a change and says something else.
+    """
 
     source: str
+    cpus: NotRequired[int]
+    entitled: NotRequired[dict[str, int]]
+    conflict: NotRequired[list[str]]
     entitlements: list[EntitlementRow]
     changed: NotRequired[list[str]]
 
 
 class EntitlementChange(TypedDict):
-    """A change: ``set`` needs account and percent, ``remove`` account, ``replace`` entitlements.
+    """A change: ``set`` and ``replace`` need entitlements, ``remove`` an account.
 
-    ``set`` without parent leaves the account where it is; parent "" puts it at the top.
+    ``set`` without parent leaves an account where it is; parent "" puts it at the top. All are set, or none.
     """
 
     op: Literal["set", "remove", "replace"]
     account: NotRequired[str]
-    percent: NotRequired[str]
-    parent: NotRequired[str]
-    entitlements: NotRequired[list[EntitlementRow]]
+    entitlements: NotRequired[Sequence[EntitlementRow | RowWithoutParent]]
 
 
-def entitlements_view(store: EntitlementStore) -> EntitlementsView:
-    return EntitlementsView(
+class RowWithoutParent(TypedDict):
+    account: str
+    percent: str
+
+
+def entitlements_view(store: EntitlementStore, report: CycleReport) -> EntitlementsView:
+    view = EntitlementsView(
         source=store.source,
         entitlements=to_rows(store.entitlements),
     )
+    if report.plan is not None:
+        view["cpus"] = report.plan.cpus
+        view["entitled"] = {row.account: row.entitled for row in report.plan.accounts}
+    if conflict := store.conflict():
+        view["conflict"] = conflict
+    return view

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
     from omfs_daemon.daemon.api.history_view import CostsView, HistoryView
     from omfs_daemon.daemon.api.methods_view import MethodsView
+    from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView
     from omfs_daemon.daemon.api.plan_view import PlanView
     from omfs_daemon.daemon.api.predict_view import LearningView, PredictView, ScoresView
     from omfs_daemon.daemon.api.shadow_view import ShadowView
@@ -33,6 +34,8 @@ class DoneView(TypedDict):
 LONGEST_HISTORY = 10_000
 LONGEST_WORD, MOST_WORDS = 10_000, 1000
 """Of the options of a job: characters, and how many."""
+LONGEST_CONFIGURATION = 100_000
+"""Characters of a configuration that is tried."""
 _MOST_TEXTS = 1000
 _MOST_CPUS = 100_000_000
 _LONGEST = 365 * 86400
@@ -48,6 +51,9 @@ class Control(Protocol):
 
     def status(self, caller: Caller) -> StatusView: ...
     def plan(self, caller: Caller) -> PlanView: ...
+    def plan_with(self, caller: Caller, text: str, source: str) -> PlanDifferenceView:
+        """What a daemon with the configuration ``text`` would do now instead; ``source`` names it in messages."""
+
     def why(self, caller: Caller, job: str) -> WhyView: ...
 
     def when(self, caller: Caller, jobs: list[str], at_limit: bool) -> WhenView:
@@ -111,6 +117,14 @@ def _operation(role: Role, call: Callable[[Control, Caller, Arguments], Answer],
 OPERATIONS: Mapping[str, Operation] = {
     "status": _operation(Role.USER, lambda control, who, _: control.status(who)),
     "plan": _operation(Role.USER, lambda control, who, _: control.plan(who)),
+    "plan_with": _operation(
+        Role.OPERATOR,
+        lambda control, who, given: control.plan_with(
+            who, _long_text(given, "text", LONGEST_CONFIGURATION), _text(given, "source")
+        ),
+        "text",
+        "source",
+    ),
     "why": _operation(Role.USER, lambda control, who, given: control.why(who, _text(given, "job")), "job"),
     "when": _operation(
         Role.USER,
@@ -200,9 +214,13 @@ def perform(control: Control, caller: Caller, request: object) -> Answer:
 
 
 def _text(given: Arguments, name: str) -> str:
+    return _long_text(given, name, 1000)
+
+
+def _long_text(given: Arguments, name: str, most: int) -> str:
     value = given.get(name, "")
-    if not isinstance(value, str) or len(value) > 1000:
-        raise ConfigError(f"{name}: must be text of at most 1000 characters")
+    if not isinstance(value, str) or len(value) > most:
+        raise ConfigError(f"{name}: must be text of at most {most} characters")
     return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.cluster.holds import is_held_by_us
@@ -27,15 +27,19 @@ class PauseView(TypedDict):
 
 
 class ClusterView(TypedDict):
+    """``cpus_shared``: of which entitlements are parts: in scope, on nodes that are up, or still in use on others."""
+
     nodes: int
     nodes_up: int
     cpus: int
+    cpus_shared: int
     cpus_used: int
     cpus_idle: int
 
 
 class AccountView(TypedDict):
-    """One account; ``parent`` is "" at the top. ``percent`` is of the parent, CPUs are of the cluster.
+    """One account; ``parent`` is "" at the top. ``percent`` is of the parent, CPUs are of the cluster; ``cpus``: where
+    it owns a number of CPUs, and then ``percent`` is 0.
 
     borrowed  CPUs used above the entitlement
     lent      CPUs of the entitlement that others use
@@ -45,6 +49,7 @@ class AccountView(TypedDict):
     account: str
     parent: str
     percent: float
+    cpus: NotRequired[int | None]
     entitled: int
     used: int
     borrowed: int
@@ -88,6 +93,7 @@ class DaemonView(TypedDict):
     last_error: str | None
     summary: str
     entitlements_source: str
+    entitlements_conflict: NotRequired[str]
 
 
 class BoundsView(TypedDict):
@@ -116,11 +122,12 @@ class StatusView(DaemonView):
 
 def account_views(rows: tuple[AccountUsage, ...], tree: AccountTree) -> list[AccountView]:
     """One row per account; ``(others)`` only where it is entitled to, uses, or requests something."""
-    percent = {entitlement.name: float(entitlement.percent) for entitlement in tree.entitlements}
+    own = {entitlement.name: entitlement for entitlement in tree.entitlements}
     views = []
     for row, entity in zip(rows, tree.entities, strict=True):
-        if row.account in percent:
-            part = percent[row.account]
+        entitlement = own.get(row.account)
+        if entitlement is not None:
+            part = float(entitlement.percent)
         elif row.entitled or row.used or row.pending:
             above = tree.entities[entity.path[1]].entitlement if len(entity.path) > 1 else 1
             part = round(float(entity.entitlement / above * 100), 6) if above else 0.0
@@ -131,6 +138,7 @@ def account_views(rows: tuple[AccountUsage, ...], tree: AccountTree) -> list[Acc
                 account=row.account,
                 parent=row.parent,
                 percent=part,
+                cpus=entitlement.cpus if entitlement is not None else None,
                 entitled=row.entitled,
                 used=row.used,
                 borrowed=row.borrowed,
@@ -144,12 +152,19 @@ def account_views(rows: tuple[AccountUsage, ...], tree: AccountTree) -> list[Acc
 def cluster_view(report: CycleReport) -> ClusterView:
     snapshot = report.snapshot
     if snapshot is None:
-        return ClusterView(nodes=0, nodes_up=0, cpus=0, cpus_used=0, cpus_idle=0)
+        return ClusterView(nodes=0, nodes_up=0, cpus=0, cpus_shared=0, cpus_used=0, cpus_idle=0)
     up = [node for node in snapshot.nodes.values() if node.up]
     used = sum(allocation.cpus for job in snapshot.jobs.values() if job.holds_cpus for allocation in job.allocations)
     cpus = sum(node.cpus for node in snapshot.nodes.values())
     idle = max(0, sum(node.cpus for node in up) - used)
-    return ClusterView(nodes=len(snapshot.nodes), nodes_up=len(up), cpus=cpus, cpus_used=used, cpus_idle=idle)
+    return ClusterView(
+        nodes=len(snapshot.nodes),
+        nodes_up=len(up),
+        cpus=cpus,
+        cpus_shared=report.plan.cpus if report.plan is not None else cpus,
+        cpus_used=used,
+        cpus_idle=idle,
+    )
 
 
 def pause_view(state: State) -> PauseView | None:

@@ -1,24 +1,32 @@
 """The entitlements in force, and the audit log of their changes.
 
-Those of the configuration hold until the first change; from then on ``entitlements.toml`` holds as a whole.
+Those of the configuration hold until the first change; from then on ``entitlements.toml`` holds as a whole. It names
+what the configuration had then: a configuration that says something else again is a conflict, which an administrator
+settles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from fractions import Fraction
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
-from omfs_daemon.config.entitlement_text import differences, entitlement_from, from_rows, from_toml, to_rows, to_toml
+from omfs_daemon.config.entitlement_text import differences, from_rows, from_toml, to_rows, to_toml
 from omfs_daemon.config.load import read_text
 from omfs_daemon.daemon.store.audit_log import Changer, record_change
 from omfs_daemon.daemon.store.disk import sync_directory, write_synced
 from omfs_daemon.daemon.store.file_format import AUDIT, ENTITLEMENTS, format_of
 from omfs_daemon.errors import ConfigError, ControlError
 
+CONFIGURATION = "configuration file"
+"""The source of entitlements that were never changed by command."""
+
 _HEAD = "# Written by omfsd: the entitlements in force. Change them with `omfs entitlements`, not here.\n"
+_REPLACED_LINE = re.compile(r"^# in the configuration then: ([0-9a-f]{32})$", re.MULTILINE)
 
 
 class EntitlementStore:
@@ -36,8 +44,11 @@ class EntitlementStore:
         self._own: tuple[Entitlement, ...] | None = None
         self._configured: tuple[Entitlement, ...] = ()
         self.configured(in_configuration)
+        self._replaced = ""  # the configuration's entitlements at the last change; "" if unknown
         if self._file.exists():
             self._own = stored_entitlements(self._file)
+            replaced = _REPLACED_LINE.search(read_text(self._file))
+            self._replaced = replaced[1] if replaced else _digest(self._configured)
 
     @property
     def entitlements(self) -> tuple[Entitlement, ...]:
@@ -47,23 +58,32 @@ class EntitlementStore:
     @property
     def source(self) -> str:
         """Where they come from: the configuration, or the path of the file."""
-        return "configuration file" if self._own is None else str(self._file)
+        return CONFIGURATION if self._own is None else str(self._file)
 
     def configured(self, entitlements: Iterable[Entitlement]) -> None:
         """Take over the entitlements of a reloaded configuration; changed ones stay in force."""
         self._configured = AccountTree(entitlements).entitlements
 
-    def set(self, name: str, percent: Fraction, parent: str | None, who: Changer) -> list[str]:
-        """Set an account's entitlement. ``parent``: None leaves it where it is (a new one: at the top)."""
+    def conflict(self, entitlements: Iterable[Entitlement] | None = None) -> list[str]:
+        """A line for each account where a configuration (default: the one taken over) that was edited since the last
+        change differs from what is in force."""
+        wanted = self._configured if entitlements is None else tuple(entitlements)
+        if self._own is None or _digest(wanted) == self._replaced:
+            return []
+        return differences(self._own, wanted)
+
+    def set(self, new: Iterable[Entitlement], keeping_parents: Collection[str], who: Changer) -> list[str]:
+        """Set the entitlements of accounts, all of them or none. ``keeping_parents``: accounts that stay where they are
+        (new ones: at the top)."""
         with self._lock:
-            old = next((entitlement for entitlement in self.entitlements if entitlement.name == name), None)
-            above = parent if parent is not None else old.parent if old else ""
-            new = Entitlement(name, percent, above)
-            if old:
-                return self._change(
-                    tuple(new if entitlement is old else entitlement for entitlement in self.entitlements), who
+            all_of_them = {entitlement.name: entitlement for entitlement in self.entitlements}
+            for entitlement in new:
+                old = all_of_them.get(entitlement.name)
+                stays = old is not None and entitlement.name in keeping_parents
+                all_of_them[entitlement.name] = (
+                    replace(entitlement, parent=old.parent) if old and stays else entitlement
                 )
-            return self._change((*self.entitlements, new), who)
+            return self._change(tuple(all_of_them.values()), who)
 
     def remove(self, name: str, who: Changer) -> list[str]:
         """Remove an account's entitlement; its jobs then count under ``(others)``."""
@@ -90,15 +110,18 @@ class EntitlementStore:
         """
         AccountTree(entitlements)
         changed = differences(self.entitlements, entitlements)
+        is_settled = not self.conflict() or entitlements == self._configured
+        replaced = _digest(self._configured) if is_settled else self._replaced
         draft = self._file.with_suffix(".new")
         try:
-            write_synced(draft, f"{_HEAD}format = {ENTITLEMENTS.newest}\n\n{to_toml(entitlements)}")
+            head = f"{_HEAD}# in the configuration then: {replaced}\nformat = {ENTITLEMENTS.newest}\n"
+            write_synced(draft, f"{head}\n{to_toml(entitlements)}")
             rows = {"old": to_rows(self.entitlements), "new": to_rows(entitlements)}
             record_change(self._audit, self._clock(), who, changed, **rows)
             draft.replace(self._file)
         except OSError as error:
             raise ControlError(f"nothing was changed: {self._file.parent}: {error.strerror}") from error
-        self._own = entitlements
+        self._own, self._replaced = entitlements, replaced
         sync_directory(self._file.parent)
         return changed
 
@@ -109,25 +132,41 @@ def stored_entitlements(path: Path) -> tuple[Entitlement, ...]:
     return from_toml(read_text(path), str(path))
 
 
+def _digest(entitlements: Iterable[Entitlement]) -> str:
+    """The same for the same entitlements in any order."""
+    text = to_toml(sorted(entitlements, key=lambda entitlement: entitlement.name))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def conflict_text(lines: Sequence[str]) -> str:
+    """Both values of each account, and what settles it. ``lines``: of ``conflict``."""
+    return (
+        "the configuration was edited after a change by `omfs entitlements`; in force -> in the file: "
+        f"{'; '.join(lines)}. `omfs entitlements import FILE` puts those of the file into force; to keep those in "
+        "force, write what `omfs entitlements export` prints into the file, and reload"
+    )
+
+
 def apply_change(store: EntitlementStore, change: Mapping[str, object], who: Changer) -> list[str]:
     """Carry out a request (:class:`~omfs_daemon.daemon.api.entitlements_view.EntitlementChange`); returns a line for
     each change. ConfigError, and nothing is changed, when the request or the outcome would be wrong."""
     match change:
-        case {"op": "set", "account": str(account), "percent": _}:
-            new = entitlements_in(change)[0]
-            return store.set(account, new.percent, new.parent if "parent" in change else None, who)
+        case {"op": "set", "entitlements": list(rows)}:
+            new = entitlements_in(change)
+            if twice := [one.name for one in new if sum(each.name == one.name for each in new) > 1]:
+                raise ConfigError(f"account = {twice[0]!r}: is named twice")
+            kept = {entitlement.name for entitlement, row in zip(new, rows, strict=True) if "parent" not in row}
+            return store.set(new, kept, who)
         case {"op": "remove", "account": str(account)}:
             return store.remove(account, who)
         case {"op": "replace", "entitlements": _}:
             return store.replace_all(entitlements_in(change), who)
-    raise ConfigError("change: must be set (account, percent), remove (account) or replace (entitlements)")
+    raise ConfigError("change: must be set (entitlements), remove (account) or replace (entitlements)")
 
 
 def entitlements_in(change: Mapping[str, object]) -> tuple[Entitlement, ...]:
     """The entitlements that a request names, to be checked against slurmdbd before :func:`apply_change`."""
     match change:
-        case {"op": "set"}:
-            return (entitlement_from(change, f"account {change.get('account')!r}"),)
-        case {"op": "replace"}:
+        case {"op": "set" | "replace"}:
             return from_rows(change.get("entitlements"))
     return ()

@@ -24,6 +24,7 @@ from omfs_daemon.daemon.api.control_socket import ControlServer
 from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
 from omfs_daemon.daemon.api.history_view import HistoryView
 from omfs_daemon.daemon.api.operations import DoneView
+from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView
 from omfs_daemon.daemon.api.plan_view import PlanView
 from omfs_daemon.daemon.api.status_view import StatusView
 from omfs_daemon.daemon.api.why_view import WhyView
@@ -45,13 +46,13 @@ STATUS: StatusView = {
     "last_poll": 999.0,
     "last_error": None,
     "summary": "physics takes back 8 CPUs from bio",
-    "cluster": {"nodes": 4, "nodes_up": 4, "cpus": 16, "cpus_used": 16, "cpus_idle": 0},
+    "cluster": {"nodes": 4, "nodes_up": 4, "cpus": 16, "cpus_shared": 15, "cpus_used": 16, "cpus_idle": 0},
     "accounts": [
         {
             "account": name,
             "parent": parent,
             "percent": 50.0,
-            "entitled": 8,
+            "entitled": 7,
             "used": 8,
             "borrowed": 0,
             "lent": 0,
@@ -134,6 +135,17 @@ class Stub:
 
     def plan(self, caller: Caller) -> PlanView:
         return PLAN
+
+    def plan_with(self, caller: Caller, text: str, source: str) -> PlanDifferenceView:
+        return {
+            "time": 1000.0,
+            "summary_now": text,
+            "summary_new": source,
+            "only_now": [],
+            "only_new": PLAN["actions"],
+            "entitlements": [],
+            "at_restart": ["daemon.user"],
+        }
 
     def why(self, caller: Caller, job: str) -> WhyView:
         if job != "7":
@@ -256,6 +268,9 @@ def test_entitlements_are_set_removed_exported_imported(site: Site) -> None:
     assert site.omfs("entitlements", "remove", "lab").stdout == "lab: 10 % of bio -> none\n"
     assert "lab: none -> 10 % of bio" in site.omfs("entitlements", "import", "-", stdin=exported).stdout
     assert site.omfs("entitlements", "import", "-", stdin=exported).stdout == "nothing changed\n"
+    both = site.omfs("entitlements", "set", "bio", "cpus=3", "physics", "20").stdout
+    assert both == "bio: 12.5 % -> 3 CPUs\nphysics: none -> 20 %\n"
+    assert "cpus = 3" in site.omfs("entitlements", "export").stdout
     table = site.directory / "entitlements.csv"
     table.write_text("account,percent,parent\nphysics,70,\n")
     assert site.omfs("entitlements", "import", str(table)).exit_code == 0
@@ -265,7 +280,14 @@ def test_entitlements_are_set_removed_exported_imported(site: Site) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["entitlements", "set", "bio", "much"], "omfs: PERCENT = 'much': must be a number from 0 to 100\n"),
+        (
+            ["entitlements", "set", "bio", "much"],
+            "omfs: AMOUNT = 'much' of 'bio': must be a number from 0 to 100, or cpus=NUMBER\n",
+        ),
+        (
+            ["entitlements", "set", "bio", "5", "x"],
+            "omfs: x: an amount is missing: ACCOUNT AMOUNT, ACCOUNT AMOUNT, ...\n",
+        ),
         (["entitlements", "remove", "x"], "omfs: account = 'x': must be one that has an entitlement: bio\n"),
         (["entitlements", "import", "none.toml"], "omfs: none.toml: cannot be read: No such file or directory\n"),
     ],
@@ -300,6 +322,39 @@ def test_exit_codes_for_refusal_no_and_silence(site: Site, tmp_path: Path) -> No
 def test_configuration_is_found_by_the_environment(site: Site) -> None:
     result = CliRunner().invoke(app, ["resume"], env={"OMFS_CONFIG": str(site.config)})
     assert result.stdout == "goes on\n"
+
+
+def test_status_says_what_a_percentage_comes_to_while_nodes_are_away(site: Site) -> None:
+    assert (
+        "Entitlements are parts of 15 CPUs, those in scope on nodes that are up: bio 50 % = 7"
+        in site.omfs("status").stdout
+    )
+
+
+@pytest.mark.parametrize("text", ["not TOML", "[policy]\nno_such_key = 1", "[metrics]\nport = 'x'"])
+def test_a_broken_configuration_disables_no_command_that_asks_the_daemon(site: Site, text: str, tmp_path: Path) -> None:
+    socket = site.directory / "omfs.sock"
+    site.config.write_text(f'[daemon]\nrun_dir = "{socket.parent}"\n{text}\n')
+    assert site.omfs("status").exit_code == 0
+    broken = tmp_path / "broken.toml"
+    broken.write_text(text)
+    for words in (
+        ["--socket", str(socket), "status"],
+        ["status", "--socket", str(socket)],
+        ["status", f"--socket={socket}"],
+    ):
+        asked = CliRunner().invoke(app, ["-c", str(broken), *words])
+        assert (asked.exit_code, asked.stderr) == (0, "")
+
+
+def test_a_configuration_is_tried_on_paper(site: Site) -> None:
+    new = site.directory / "new.toml"
+    new.write_text("[policy]\nquantum_seconds = 7\n")
+    tried = site.omfs("plan", "--config", str(new))
+    assert "Done by the new configuration only" in tried.stdout and str(new) in tried.stdout
+    assert site.json("plan", "--config", str(new))["only_now"] == []
+    missing = site.omfs("plan", "--config", str(site.directory / "none"))
+    assert (missing.exit_code, missing.stdout) == (2, "")
 
 
 # -- config ------------------------------------------------------------------------------------------

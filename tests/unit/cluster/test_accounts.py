@@ -50,3 +50,25 @@ def test_jobs_of_an_inner_account_and_of_strangers_have_a_leaf() -> None:
 def test_bad_trees_are_refused(entitlements: list[tuple[str, int, str]], message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
         AccountTree([Entitlement(name, Fraction(percent), parent) for name, percent, parent in entitlements])
+
+
+def test_a_number_of_cpus_is_the_same_on_every_machine_that_has_them() -> None:
+    half, eight = Entitlement("half", Fraction(50)), Entitlement("eight", Fraction(0), "", 8)
+    below = [Entitlement("all", Fraction(100), "eight")]
+    owners = AccountTree([half, eight, *below])
+    assert named(owners, 100) == {"half": 50, "eight": 8, "all": 8, f"eight{OTHERS}": 0, OTHERS: 42}
+    assert named(owners, 16) == {"half": 8, "eight": 8, "all": 8, f"eight{OTHERS}": 0, OTHERS: 0}
+    assert named(AccountTree([half]), 15)["half"] == 7, "one of four nodes is drained, and a CPU lost"
+
+
+def test_where_cpus_are_missing_all_are_cut_in_proportion() -> None:
+    owners = AccountTree([Entitlement("half", Fraction(50)), Entitlement("eight", Fraction(0), "", 8)])
+    assert named(owners, 8) == {"half": 2, "eight": 5, OTHERS: 0}  # 4 and 8 of 8
+    assert named(owners, 0) == {"half": 0, "eight": 0, OTHERS: 0}
+
+
+def test_cpus_beside_all_of_the_machine_are_refused() -> None:
+    with pytest.raises(ConfigError, match="add up to 100 %: nothing is left for eight 8 CPUs"):
+        AccountTree([Entitlement("all", Fraction(100)), Entitlement("eight", Fraction(0), "", 8)])
+    with pytest.raises(ConfigError, match="cpus = -1"):
+        AccountTree([Entitlement("less", Fraction(0), "", -1)])

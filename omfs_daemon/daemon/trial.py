@@ -1,0 +1,38 @@
+"""One cycle on paper beside a running daemon: on a copy of its state, so that neither waits for the other's lock."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
+from omfs_daemon.errors import ConfigError
+
+
+@contextmanager
+def on_a_copy(config: Config) -> Iterator[Config]:
+    """The configuration with directories of its own, which are removed in the end, and a copy of the journal in them.
+
+    Changed entitlements count as in a start, but where this configuration was edited after the change: then its own are
+    what is tried. ConfigError if the state cannot be read.
+    """
+    state = config.daemon.state_dir
+    with tempfile.TemporaryDirectory(prefix="omfsd-trial-") as directory:
+        copies = {name: Path(directory) / name for name in ("state_dir", "run_dir")}
+        for path in copies.values():
+            path.mkdir(mode=0o700)
+        names = ["journal", "entitlements.toml"]
+        if EntitlementStore(state, config.all_entitlements, lambda: 0.0).conflict():
+            names.remove("entitlements.toml")
+        for name in names:
+            try:
+                shutil.copyfile(state / name, copies["state_dir"] / name)
+            except FileNotFoundError:
+                continue  # nothing was changed, or no daemon has run yet
+            except OSError as error:
+                raise ConfigError(f"{state / name}: cannot be read: {error.strerror}; run as omfsd's user") from error
+        yield config.model_copy(update={"daemon": config.daemon.model_copy(update=copies)})
