@@ -10,40 +10,10 @@ import typer
 
 from omfs_daemon import __version__
 from omfs_daemon.cli.lazy_command import CommandEntry, LazyCommand, LazyGroup
-from omfs_daemon.terminal.exit_status import EXIT_CODES
+from omfs_daemon.terminal.exit_status import EXIT_CODES, run_plainly
 from omfs_daemon.terminal.session import Session
 
 COMMANDS: Mapping[str, CommandEntry] = {
-    "simulate": CommandEntry(
-        "omfs_daemon.cli.simulation.simulate:simulate",
-        "Replay a recorded or generated workload under a policy, and report the results.",
-        "Example: omfs simulate --trace hpc2n.swf.gz --policy easy --procs 240 --out result",
-    ),
-    "sweep": CommandEntry(
-        "omfs_daemon.cli.simulation.sweep:sweep",
-        "Simulate every combination of the options that are repeated, and put the figures in one table.",
-        "Example: omfs sweep --generate 20000 --procs 512 --policy easy --policy omfs --quantum 600 --out result",
-    ),
-    "optimum": CommandEntry(
-        "omfs_daemon.cli.simulation.optimum:optimum",
-        "Find the best schedule of a small log in hindsight: a yardstick for policies.",
-        "Example: omfs optimum --trace log.csv --procs 8192 --layout aligned:512 --out result",
-    ),
-    "whatif": CommandEntry(
-        "omfs_daemon.cli.simulation.whatif:whatif",
-        "Replay a recorded period with the present configuration and with a changed one; compare the accounts.",
-        "Example: omfs whatif --set entitlements.physics=40 --since 30d",
-    ),
-    "advise": CommandEntry(
-        "omfs_daemon.cli.simulation.advise:advise",
-        "Say which time limits are asked far too high, and how much sooner jobs would have started with lower ones.",
-        "Example: omfs advise --since 90d, or omfs advise --trace hpc2n.swf.gz",
-    ),
-    "report": CommandEntry(
-        "omfs_daemon.cli.report:report",
-        "Say where idle cores came from and what would have fitted into the holes before large jobs.",
-        "Example: omfs report --log CEA-Curie-2011-2.1-cln.swf.gz --out result",
-    ),
     "status": CommandEntry(
         "omfs_daemon.cli.status:status",
         "Show how the cluster is shared among the accounts now.",
@@ -82,6 +52,15 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "Show what omfsd would have done in a dry run, by account and class.",
         "Example: omfs shadow --since 7d",
     ),
+    "release": CommandEntry(
+        "omfs_daemon.cli.exempt:release",
+        "Let a held job go, whatever rule holds it.",
+        "Example: omfs release 1234",
+    ),
+    "exempt": CommandEntry(
+        "omfs_daemon.cli.exempt:app",
+        "Exempt jobs from being preempted: single ones, or all of a user or an account.",
+    ),
     "pause": CommandEntry(
         "omfs_daemon.cli.pause:pause",
         "Make no new decisions until `omfs resume`.",
@@ -109,13 +88,44 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "config": CommandEntry(
         "omfs_daemon.cli.configuration:app", "Show and check the configuration file; works without the daemon."
     ),
-    "experiment": CommandEntry("omfs_daemon.cli.simulation.experiment:app", "Reproduce published experiments."),
     "methods": CommandEntry(
         "omfs_daemon.cli.methods:app",
         "List the methods by which jobs can be preempted, and where each can be used now.",
     ),
+    "report": CommandEntry(
+        "omfs_daemon.cli.report:report",
+        "Say where idle cores came from and what would have fitted into the holes before large jobs.",
+        "Example: omfs report --log CEA-Curie-2011-2.1-cln.swf.gz --out result",
+    ),
+    "whatif": CommandEntry(
+        "omfs_daemon.cli.simulation.whatif:whatif",
+        "Replay a recorded period with the present configuration and with a changed one; compare the accounts.",
+        "Example: omfs whatif --set entitlements.physics=40 --since 30d",
+    ),
+    "advise": CommandEntry(
+        "omfs_daemon.cli.simulation.advise:advise",
+        "Say which time limits are asked far too high, and how much sooner jobs would have started with lower ones.",
+        "Example: omfs advise --since 90d, or omfs advise --trace hpc2n.swf.gz",
+    ),
+    "simulate": CommandEntry(
+        "omfs_daemon.cli.simulation.simulate:simulate",
+        "Replay a recorded or generated workload under a policy, and report the results.",
+        "Example: omfs simulate --trace hpc2n.swf.gz --policy easy --procs 240 --out result",
+    ),
+    "sweep": CommandEntry(
+        "omfs_daemon.cli.simulation.sweep:sweep",
+        "Simulate every combination of the options that are repeated, and put the figures in one table.",
+        "Example: omfs sweep --generate 20000 --procs 512 --policy easy --policy omfs --quantum 600 --out result",
+    ),
+    "optimum": CommandEntry(
+        "omfs_daemon.cli.simulation.optimum:optimum",
+        "Find the best schedule of a small log in hindsight: a yardstick for policies.",
+        "Example: omfs optimum --trace log.csv --procs 8192 --layout aligned:512 --out result",
+    ),
+    "experiment": CommandEntry("omfs_daemon.cli.simulation.experiment:app", "Reproduce published experiments."),
 }
-"""In the order of the help; a test holds the help texts equal to the first lines of the commands' own."""
+"""In the order of the help, those for research last; a test holds the help texts equal to the first lines of the
+commands' own."""
 
 
 class OmfsCommands(LazyGroup):
@@ -179,4 +189,4 @@ def omfs_options(
 
 def run() -> None:
     """The console script ``omfs``."""
-    app()
+    run_plainly(app, "omfs")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omfs_daemon.config.load import read_text
 from omfs_daemon.terminal.output import cell, print_json, show, span, table, when
 from omfs_daemon.terminal.session import AsJson, session_of
 
@@ -33,6 +32,8 @@ def plan(
     Includes what the validator refuses, with the reason.
     """
     if new is not None:
+        from omfs_daemon.config.load import read_text
+
         difference = session_of(context).client().plan_with(read_text(new), str(new))
         print_json(difference) if as_json else show(*difference_table(difference))
         return

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
+from omfs_daemon.cluster.exemptions import NOBODY_EXEMPT, Exemptions
 from omfs_daemon.cluster.preempt_methods import MethodSpeed
 from omfs_daemon.cluster.scope import Scope
 from omfs_daemon.config.class_section import ClassSection
@@ -16,8 +17,8 @@ from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS, installed
 from omfs_daemon.slurm.node_licenses import NodeLicense, NodeLicenses
 
 
-def rules(config: Config, entitlements: Iterable[Entitlement]) -> Rules:
-    """The rules of the policy, with the entitlements that are in force now."""
+def rules(config: Config, entitlements: Iterable[Entitlement], exemptions: Exemptions = NOBODY_EXEMPT) -> Rules:
+    """The rules of the policy, with the entitlements and exemptions that are in force now."""
     policy = config.policy
     return Rules(
         tree=AccountTree(entitlements),
@@ -33,6 +34,7 @@ def rules(config: Config, entitlements: Iterable[Entitlement]) -> Rules:
         unmatched=UNMATCHED,
         job_size=JobSize(policy.narrow_percent, policy.short_seconds),
         scope=scope_of(config),
+        exemptions=exemptions,
     )
 
 

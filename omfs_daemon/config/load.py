@@ -31,6 +31,8 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start + 1} is not UTF-8, which TOML must be") from error
+    except ValueError as error:  # a NUL in the name
+        raise ConfigError(f"{str(path)!r}: cannot be read: {error}") from error
 
 
 def parse_config(text: str, source: str) -> Config:

@@ -19,9 +19,10 @@ from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.config.build import node_licenses, preempt_timeouts, rules
 from omfs_daemon.config.load import check_entitlements, load, parse_config
 from omfs_daemon.config.schema import Config
-from omfs_daemon.daemon.api.answers import Answers, DaemonControls, Tried
+from omfs_daemon.daemon.api.answers import Answers
 from omfs_daemon.daemon.api.callers import operators
 from omfs_daemon.daemon.api.control_socket import ControlServer
+from omfs_daemon.daemon.api.controls import DaemonControls, Tried
 from omfs_daemon.daemon.api.cycle_report import CycleReport, LatestPoll
 from omfs_daemon.daemon.api.shared_core import SharedCore
 from omfs_daemon.daemon.api.where_view import StartsElsewhere
@@ -39,9 +40,10 @@ from omfs_daemon.daemon.questions import Questions
 from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
 from omfs_daemon.daemon.root_process.root_client import RootClient, node_transport
 from omfs_daemon.daemon.start_check import StartCheck, refuse_unfit
-from omfs_daemon.daemon.store.audit_log import Changer
+from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError, OrdersLock
 from omfs_daemon.daemon.store.entitlement_store import CONFIGURATION, EntitlementStore, apply_change, conflict_text
+from omfs_daemon.daemon.store.exemption_store import ExemptionStore
 from omfs_daemon.daemon.store.file_format import HISTORY, JOURNAL, refuse_unread_files
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
@@ -50,6 +52,7 @@ from omfs_daemon.daemon.trial import on_a_copy
 from omfs_daemon.daemon.wakeup import Wakeup
 from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.policy.plan import Plan
+from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.methods.node_work import NodeWorkSettings
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.preemption.settings import Settings
@@ -127,7 +130,9 @@ class Service:
         lock = DirectoryLock(daemon.state_dir)
         self._open.callback(lock.close)
         refuse_unread_files(daemon.state_dir)  # before any is made or converted
-        self._entitlements = EntitlementStore(daemon.state_dir, self.config.all_entitlements, clock)
+        audit = AuditLog(daemon.state_dir, clock)
+        self._entitlements = EntitlementStore(daemon.state_dir, self.config.all_entitlements, audit)
+        self._exemptions = ExemptionStore(daemon.state_dir, audit, clock)
         if conflict := self._entitlements.conflict():
             structlog.get_logger("omfsd").error("entitlements_conflict", message=conflict_text(conflict))
         journal = Journal(daemon.state_dir / JOURNAL.name, cluster)
@@ -209,12 +214,21 @@ class Service:
             journal=journal,
             history_database=history_database,
             entitlements=self._entitlements,
+            exemptions=self._exemptions,
+            audit=audit,
             settings=lambda: self._settings,
             probed=nodes.probed,
             predictions=predictions,
             starts_elsewhere=StartsElsewhere(OtherClusters(lambda: self.config, self._gateway, clock), core),
             core=core,
-            controls=DaemonControls(self._change_entitlements, self._reload, self._tried, events.wake.set, state_lock),
+            controls=DaemonControls(
+                self._change_entitlements,
+                self._reload,
+                self._tried,
+                self._exemptions_changed,
+                events.wake.set,
+                state_lock,
+            ),
             clock=clock,
         )
 
@@ -230,7 +244,7 @@ class Service:
     def _settings_of(self, config: Config) -> Settings:
         policy = config.policy
         return Settings(
-            rules=rules(config, self._entitlements.entitlements),
+            rules=self._rules_of(config),
             node_licenses=node_licenses(config),
             preempt_timeouts=preempt_timeouts(config),
             nodes=NodeWorkSettings(preempt_timeouts(config), options(config, installed()), slurm_on_nodes(config)),
@@ -342,7 +356,7 @@ class Service:
         entitlements = self._entitlements
         keeps = entitlements.source != CONFIGURATION and not entitlements.conflict(config.all_entitlements)
         return Tried(
-            rules(config, entitlements.entitlements if keeps else config.all_entitlements),
+            rules(config, entitlements.entitlements if keeps else config.all_entitlements, self._exemptions.exemptions),
             self._changed_at_start(config),
         )
 
@@ -367,8 +381,15 @@ class Service:
     def _change_entitlements(self, change: dict[str, object], who: Changer) -> list[str]:
         with self._change_lock:
             changed = apply_change(self._entitlements, change, who)
-            self._settings = replace(self._settings, rules=rules(self.config, self._entitlements.entitlements))
+            self._settings = replace(self._settings, rules=self._rules_of(self.config))
         return changed
+
+    def _exemptions_changed(self) -> None:
+        with self._change_lock:
+            self._settings = replace(self._settings, rules=self._rules_of(self.config))
+
+    def _rules_of(self, config: Config) -> Rules:
+        return rules(config, self._entitlements.entitlements, self._exemptions.exemptions)
 
 
 OPEN_FILES = 4096

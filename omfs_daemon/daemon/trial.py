@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
 from omfs_daemon.errors import ConfigError
 
@@ -25,8 +26,8 @@ def on_a_copy(config: Config) -> Iterator[Config]:
         copies = {name: Path(directory) / name for name in ("state_dir", "run_dir")}
         for path in copies.values():
             path.mkdir(mode=0o700)
-        names = ["journal", "entitlements.toml"]
-        if EntitlementStore(state, config.all_entitlements, lambda: 0.0).conflict():
+        names = ["journal", "exemptions.json", "entitlements.toml"]
+        if EntitlementStore(state, config.all_entitlements, AuditLog(state, lambda: 0.0)).conflict():
             names.remove("entitlements.toml")
         for name in names:
             try:

@@ -54,6 +54,7 @@ class RefusalReason(StrEnum):
     TOO_SLOW = "victim_above_its_slowdown_threshold"
     NOT_DUE = "preemptor_not_due"
     NEVER_PREEMPTED = "victim_is_non_preemptible"
+    EXEMPT = "victim_is_exempted"
     IN_QUANTUM = "victim_inside_its_quantum"
     PREEMPTED_TOO_OFTEN = "victim_preempted_too_often"
     NOT_OVER = "account_at_or_below_its_entitlement"
@@ -79,6 +80,7 @@ REFUSAL_TEXT: Mapping[RefusalReason, str] = {
     RefusalReason.TOO_SLOW: "would put the victim above its slowdown threshold",
     RefusalReason.NOT_DUE: "the preemptor's slowdown is below what its class acts at",
     RefusalReason.NEVER_PREEMPTED: "a victim is non-preemptible",
+    RefusalReason.EXEMPT: "an operator has exempted a victim from being preempted",
     RefusalReason.IN_QUANTUM: "a victim has not run for its quantum",
     RefusalReason.PREEMPTED_TOO_OFTEN: "a victim was preempted as often as policy.max_preemptions_per_hour allows",
     RefusalReason.NOT_OVER: "it would take from an account at or below its entitlement",
@@ -293,6 +295,8 @@ class _Validation:
             return RefusalReason.URGENT_VICTIM
         if not job_class.methods:
             return RefusalReason.NEVER_PREEMPTED
+        if self.rules.exemptions.of(job, self.now) is not None:
+            return RefusalReason.EXEMPT
         if method not in (*job_class.methods, job_class.last_resort):
             return RefusalReason.NOT_ALLOWED
         if method not in self.working_state.availability.usable(job, job_class):

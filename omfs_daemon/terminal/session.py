@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -41,9 +43,18 @@ class Session:
         from omfs_daemon.config.load_valid_parts import load_valid_parts
 
         path = self.config_path or DEFAULT_PATH
+        config, _ = load_valid_parts(path)
+        if "run_dir" not in config.daemon.model_fields_set and os.access(path, os.R_OK | os.F_OK):
+            self._refuse_wrong_run_dir(path)
         if not path.exists():
             self.config()  # says so
-        return load_valid_parts(path)[0].daemon.socket
+        return config.daemon.socket
+
+    def _refuse_wrong_run_dir(self, path: Path) -> None:
+        """ConfigError for a file that names one which is wrong: no daemon is where the default is."""
+        with suppress(OSError, UnicodeDecodeError):
+            if re.search(r"(?m)^\s*run_dir\b", path.read_text(encoding="utf-8")):
+                self.config()
 
 
 def session_of(context: typer.Context) -> Session:

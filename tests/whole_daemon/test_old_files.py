@@ -19,6 +19,7 @@ from omfs_daemon.cli.omfsd import app as omfsd_app
 from omfs_daemon.cluster.holds import admin_comment_of
 from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.daemon.failsafe import rescue
+from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
 from omfs_daemon.daemon.store.file_format import AUDIT, ENDED_JOBS, ENTITLEMENTS, JOURNAL, STATE_FILES, StateFile
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
@@ -75,7 +76,7 @@ WRITERS = {"journal": write_journal, "history.sqlite": write_history}
 READERS: dict[str, Callable[[Path], object]] = {
     "journal": lambda directory: Journal(directory / "journal"),
     "history.sqlite": lambda directory: HistoryDatabase(directory / "history.sqlite"),
-    "entitlements.toml": lambda directory: EntitlementStore(directory, (), lambda: 0.0),
+    "entitlements.toml": lambda directory: EntitlementStore(directory, (), AuditLog(directory, lambda: 0.0)),
 }
 
 
@@ -270,7 +271,7 @@ def test_a_history_keeps_its_number_through_a_crash(tmp_path: Path) -> None:
 
 def test_entitlements_without_a_format_number_are_in_force(tmp_path: Path) -> None:
     write_entitlements(tmp_path)
-    store = EntitlementStore(tmp_path, (), lambda: 0.0)
+    store = EntitlementStore(tmp_path, (), AuditLog(tmp_path, lambda: 0.0))
     assert [(each.name, each.percent, each.parent) for each in store.entitlements] == [
         ("bio", Fraction("12.5"), ""),
         ("lab", Fraction(10), "bio"),

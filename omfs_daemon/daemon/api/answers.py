@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Lock
-from typing import NamedTuple
 
 import structlog
 
@@ -17,11 +15,14 @@ from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.config.load import check_entitlements
 from omfs_daemon.daemon.api.bound_chance_view import BoundChanceView, bound_chance_view
 from omfs_daemon.daemon.api.callers import Caller
+from omfs_daemon.daemon.api.controls import DaemonControls
 from omfs_daemon.daemon.api.cycle_report import LatestPoll, cycle_summary
 from omfs_daemon.daemon.api.entitlements_view import EntitlementsView, entitlements_view
+from omfs_daemon.daemon.api.exempt_view import ExemptView
 from omfs_daemon.daemon.api.history_view import CostsView, HistoryView, costs_view, own_parts, past_preemptions
 from omfs_daemon.daemon.api.methods_view import MethodsView, methods_now
 from omfs_daemon.daemon.api.operations import DoneView
+from omfs_daemon.daemon.api.operator_acts import OperatorActs
 from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView, plan_difference_view
 from omfs_daemon.daemon.api.plan_view import PlanView, only_of, plan_view
 from omfs_daemon.daemon.api.predict_view import (
@@ -55,7 +56,9 @@ from omfs_daemon.daemon.api.where_view import StartsElsewhere, WhereView
 from omfs_daemon.daemon.api.why_view import WhyView, listed_job, listed_jobs, why_it_waits, why_view, without_others_in
 from omfs_daemon.daemon.learning.prediction_service import PredictionService
 from omfs_daemon.daemon.node_client.probes import Probed
+from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, conflict_text, entitlements_in
+from omfs_daemon.daemon.store.exemption_store import ExemptionStore
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import ConfigError, ControlError, GatewayError
@@ -82,25 +85,6 @@ def _ref_of(text: str) -> str:
     return ref
 
 
-class Tried(NamedTuple):
-    """What a daemon with another configuration would go by, and the keys for which it would have to start again."""
-
-    rules: Rules
-    at_restart: list[str]
-
-
-class DaemonControls(NamedTuple):
-    """What a request may set off. ``change_entitlements`` and ``reload`` return what is in force now; ``tried`` takes
-    the text of a configuration and its name; ``wake`` ends the loop's rest; ``lock`` is held while the journal's state
-    changes."""
-
-    change_entitlements: Callable[[dict[str, object], Caller], list[str]]
-    reload: Callable[[], str]
-    tried: Callable[[str, str], Tried]
-    wake: Callable[[], None]
-    lock: Lock
-
-
 class Answers:
     """Implements :class:`~omfs_daemon.daemon.api.operations.Control`; called from the socket's threads."""
 
@@ -112,6 +96,8 @@ class Answers:
         journal: Journal,
         history_database: HistoryDatabase,
         entitlements: EntitlementStore,
+        exemptions: ExemptionStore,
+        audit: AuditLog,
         settings: Callable[[], Settings],
         probed: Callable[[], Probed],
         predictions: PredictionService | str,
@@ -125,6 +111,8 @@ class Answers:
         self._journal = journal
         self._history_database = history_database
         self._entitlements = entitlements
+        self._audit = audit
+        self._operator_acts = OperatorActs(gateway, latest, entitlements, exemptions, audit, controls, clock)
         self._settings = settings
         self._probed = probed
         self.predictions = predictions
@@ -304,17 +292,31 @@ class Answers:
         return {**entitlements_view(self._entitlements, self._latest.report), "changed": [*changed, *differing]}
 
     def pause(self, caller: Caller, reason: str) -> DoneView:
+        self._audit.record_or_refuse("pause", caller, reason=reason)
         with self._controls.lock:
             self._journal.write(Pause(caller.user, self._clock(), reason))
         self._log.warning("paused", by=caller.user, reason=reason)
         return DoneView(done="paused: no job is preempted or held; preemptions under way are completed")
 
     def resume(self, caller: Caller) -> DoneView:
+        self._audit.record_or_refuse("resume", caller)
         with self._controls.lock:
             self._journal.write(PauseEnded(caller.user, self._clock()))
         self._log.warning("pause_ended", by=caller.user)
         self._controls.wake()
         return DoneView(done="the daemon acts again")
+
+    def release(self, caller: Caller, job: str) -> DoneView:
+        return self._operator_acts.release(caller, job)
+
+    def exempt(self, caller: Caller, name: str, until: float | None) -> DoneView:
+        return self._operator_acts.exempt(caller, name, until)
+
+    def end_exemption(self, caller: Caller, name: str) -> DoneView:
+        return self._operator_acts.end_exemption(caller, name)
+
+    def exemptions(self, caller: Caller) -> ExemptView:
+        return self._operator_acts.exemptions()
 
     def reload(self, caller: Caller) -> DoneView:
         self._log.info("reload_requested", by=caller.user)

@@ -15,6 +15,7 @@ from omfs_daemon.errors import ConfigError, ControlError, DeniedError, Unreachab
 if TYPE_CHECKING:
     from omfs_daemon.daemon.api.bound_chance_view import BoundChanceView
     from omfs_daemon.daemon.api.entitlements_view import EntitlementChange, EntitlementsView
+    from omfs_daemon.daemon.api.exempt_view import ExemptView
     from omfs_daemon.daemon.api.history_view import CostsView, HistoryView
     from omfs_daemon.daemon.api.methods_view import MethodsView
     from omfs_daemon.daemon.api.operations import DoneView
@@ -93,6 +94,18 @@ class Client:
 
     def change_entitlements(self, change: EntitlementChange) -> EntitlementsView:
         return cast("EntitlementsView", self._request("change_entitlements", change=change))
+
+    def release(self, job: str) -> DoneView:
+        return cast("DoneView", self._request("release", job=job))
+
+    def exempt(self, name: str, until: float | None) -> DoneView:
+        return cast("DoneView", self._request("exempt", name=name, until=until))
+
+    def end_exemption(self, name: str) -> DoneView:
+        return cast("DoneView", self._request("end_exemption", name=name))
+
+    def exemptions(self) -> ExemptView:
+        return cast("ExemptView", self._request("exemptions"))
 
     def pause(self, reason: str) -> DoneView:
         return cast("DoneView", self._request("pause", reason=reason))

@@ -13,6 +13,7 @@ from omfs_daemon.errors import ConfigError, DeniedError
 if TYPE_CHECKING:
     from omfs_daemon.daemon.api.bound_chance_view import BoundChanceView
     from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
+    from omfs_daemon.daemon.api.exempt_view import ExemptView
     from omfs_daemon.daemon.api.history_view import CostsView, HistoryView
     from omfs_daemon.daemon.api.methods_view import MethodsView
     from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView
@@ -91,6 +92,15 @@ class Control(Protocol):
 
     def change_entitlements(self, caller: Caller, change: dict[str, object]) -> EntitlementsView:
         """``change`` is unchecked; ``store.entitlement_store.apply_change`` checks it."""
+
+    def release(self, caller: Caller, job: str) -> DoneView:
+        """End any hold of a job; it is not held again while it waits."""
+
+    def exempt(self, caller: Caller, name: str, until: float | None) -> DoneView:
+        """Never preempt a job, or jobs of a user or account, until a time (seconds since the epoch; None: for good)."""
+
+    def end_exemption(self, caller: Caller, name: str) -> DoneView: ...
+    def exemptions(self, caller: Caller) -> ExemptView: ...
 
     def pause(self, caller: Caller, reason: str) -> DoneView: ...
     def resume(self, caller: Caller) -> DoneView: ...
@@ -183,6 +193,19 @@ OPERATIONS: Mapping[str, Operation] = {
         lambda control, who, given: control.change_entitlements(who, _table(given, "change")),
         "change",
     ),
+    "release": _operation(Role.OPERATOR, lambda control, who, given: control.release(who, _text(given, "job")), "job"),
+    "exempt": _operation(
+        Role.OPERATOR,
+        lambda control, who, given: control.exempt(
+            who, _text(given, "name"), None if given.get("until") is None else _seconds(given, "until")
+        ),
+        "name",
+        "until",
+    ),
+    "end_exemption": _operation(
+        Role.OPERATOR, lambda control, who, given: control.end_exemption(who, _text(given, "name")), "name"
+    ),
+    "exemptions": _operation(Role.OPERATOR, lambda control, who, _: control.exemptions(who)),
     "pause": _operation(
         Role.OPERATOR, lambda control, who, given: control.pause(who, _text(given, "reason")), "reason"
     ),

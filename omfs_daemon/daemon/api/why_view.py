@@ -96,7 +96,7 @@ def why_view(
         "job": brief_ref(named),
         "user": job.user if job is not None else next(iter(sorted(users)), ""),
         "account": job.account if job is not None else events[-1].account,
-        "class": _class_text(rules, job) if job is not None else "",
+        "class": _class_text(rules, job, report.at) if job is not None else "",
         "state": job.state.value if job is not None else "ENDED",
         "now": _now(job, named, state, suggested, report.at) if job is not None else "Slurm lists it no longer",
         "methods": _methods(rules, job, report.snapshot) if job is not None and job.runs else [],
@@ -181,14 +181,16 @@ def _realtime(rules: Rules, job: Job | None, report: CycleReport, state: State) 
     return realtime_view(job, report.snapshot, state.preemption_history(rules.methods), rules, report.at)
 
 
-def _class_text(rules: Rules, job: Job) -> str:
+def _class_text(rules: Rules, job: Job, now: float) -> str:
     job_class = classify(rules, job)
     if job_class.urgent:
         return f"{job_class.name}: urgent"
     if job_class.realtime is not None:
         return f"{job_class.name}: real-time"
     methods = f" ({', '.join(job_class.methods)})" if job_class.methods else ""
-    return f"{job_class.name}: {job_class.preemptibility.value}{methods}"
+    exempt = rules.exemptions.of(job, now)
+    why = f"; never preempted, for {exempt.by} has exempted {exempt.kind.value} {exempt.name}" if exempt else ""
+    return f"{job_class.name}: {job_class.preemptibility.value}{methods}{why}"
 
 
 def _now(job: Job, ref: str, state: State, suggested: Plan | None, now: float) -> str:

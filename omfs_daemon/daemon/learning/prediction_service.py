@@ -20,9 +20,9 @@ from omfs_daemon.daemon.learning.learned_jobs import LearnedJobs
 from omfs_daemon.daemon.learning.learner import Learner, LearnerThread
 from omfs_daemon.daemon.learning.run_predictions import RunPredictions
 from omfs_daemon.daemon.learning.victim_predictions import Remaining, VictimPredictions, no_predictions
-from omfs_daemon.daemon.store.audit_log import Changer, record_change
+from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
 from omfs_daemon.daemon.store.ended_jobs import EndedJobs, Foreseen, ScoredJob
-from omfs_daemon.daemon.store.file_format import AUDIT, ENDED_JOBS
+from omfs_daemon.daemon.store.file_format import ENDED_JOBS
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import ConfigError, ControlError, FormatError, GatewayError
 from omfs_daemon.policy.plan import Plan
@@ -127,12 +127,9 @@ class PredictionService:
 
     def forget(self, user: str, who: Changer) -> int:
         """Delete what is kept of a user; how many jobs that were. It is recorded before it is done."""
-        now, audit = self._clock(), self._config.daemon.state_dir / AUDIT.name
-        try:
-            record_change(audit, now, who, [f"predict: what was learned from jobs of {user} is deleted"])
-        except OSError as error:
-            raise ControlError(f"nothing was forgotten: {audit}: {error.strerror}") from error
-        count = self.store.forget_user(user, now)
+        audit = AuditLog(self._config.daemon.state_dir, self._clock)
+        audit.record_or_refuse("forget", who, changed=[f"predict: what was learned from jobs of {user} is deleted"])
+        count = self.store.forget_user(user, self._clock())
         self.learned.learn_anew()
         structlog.get_logger("predict").warning("user_forgotten", by=who.user, user=user, jobs=count)
         return count

@@ -1,15 +1,16 @@
-"""The audit log: who has changed what, a line of JSON for each change."""
+"""The audit log: what operators have changed, and who."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 from omfs_daemon.daemon.store.disk import append_synced
 from omfs_daemon.daemon.store.file_format import AUDIT
+from omfs_daemon.errors import ControlError
 
 
 class Changer(Protocol):
@@ -21,15 +22,27 @@ class Changer(Protocol):
     def user(self) -> str: ...
 
 
-def record_change(path: Path, now: float, who: Changer, changed: Sequence[str], **more: object) -> None:
-    """Append a line, synced; OSError if that fails. ``changed``: a line of text for each change."""
-    line = {
-        "format": AUDIT.newest,
-        "time": now,
-        "at": datetime.fromtimestamp(now, UTC).astimezone().isoformat(timespec="seconds"),
-        "uid": who.uid,
-        "user": who.user,
-        "changed": list(changed),
-        **more,
-    }
-    append_synced(path, json.dumps(line))
+class AuditLog:
+    """``audit.jsonl`` in ``state_dir``, an object per line. ``clock`` returns seconds since the epoch.
+
+    A line is synced before the act: a crash may leave a record of an act that was not carried out, never an act without
+    a record.
+    """
+
+    def __init__(self, state_dir: Path, clock: Callable[[], float]) -> None:
+        self._path = state_dir / AUDIT.name
+        self._clock = clock
+
+    def record(self, act: str, who: Changer, **what: object) -> None:
+        """OSError if it cannot be written; then the act must not be carried out."""
+        now = self._clock()
+        at = datetime.fromtimestamp(now, UTC).astimezone().isoformat(timespec="seconds")
+        line = {"format": AUDIT.newest, "time": now, "at": at, "uid": who.uid, "user": who.user, "act": act, **what}
+        append_synced(self._path, json.dumps(line))
+
+    def record_or_refuse(self, act: str, who: Changer, **what: object) -> None:
+        """ControlError if it cannot be written."""
+        try:
+            self.record(act, who, **what)
+        except OSError as error:
+            raise ControlError(f"nothing was done: {self._path}: {error.strerror}") from error

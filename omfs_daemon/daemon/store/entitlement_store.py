@@ -1,4 +1,4 @@
-"""The entitlements in force, and the audit log of their changes.
+"""The entitlements in force.
 
 Those of the configuration hold until the first change; from then on ``entitlements.toml`` holds as a whole. It names
 what the configuration had then: a configuration that says something else again is a conflict, which an administrator
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -17,9 +17,9 @@ from threading import Lock
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.config.entitlement_text import differences, from_rows, from_toml, to_rows, to_toml
 from omfs_daemon.config.load import read_text
-from omfs_daemon.daemon.store.audit_log import Changer, record_change
+from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
 from omfs_daemon.daemon.store.disk import sync_directory, write_synced
-from omfs_daemon.daemon.store.file_format import AUDIT, ENTITLEMENTS, format_of
+from omfs_daemon.daemon.store.file_format import ENTITLEMENTS, format_of
 from omfs_daemon.errors import ConfigError, ControlError
 
 CONFIGURATION = "configuration file"
@@ -32,14 +32,13 @@ _REPLACED_LINE = re.compile(r"^# in the configuration then: ([0-9a-f]{32})$", re
 class EntitlementStore:
     """All methods may be called from any thread; a change that fails leaves everything as it was.
 
-    ``state_dir`` must exist. ``clock`` returns seconds since the epoch. Opening raises ConfigError when the file of
-    changed entitlements cannot be read or is wrong, and FormatError when it has a format that is not read.
+    ``state_dir`` must exist. Opening raises ConfigError when the file of changed entitlements cannot be read or is
+    wrong, and FormatError when it has a format that is not read.
     """
 
-    def __init__(self, state_dir: Path, in_configuration: Iterable[Entitlement], clock: Callable[[], float]) -> None:
+    def __init__(self, state_dir: Path, in_configuration: Iterable[Entitlement], audit: AuditLog) -> None:
         self._file = state_dir / ENTITLEMENTS.name
-        self._audit = state_dir / AUDIT.name
-        self._clock = clock
+        self._audit = audit
         self._lock = Lock()
         self._own: tuple[Entitlement, ...] | None = None
         self._configured: tuple[Entitlement, ...] = ()
@@ -116,8 +115,8 @@ class EntitlementStore:
         try:
             head = f"{_HEAD}# in the configuration then: {replaced}\nformat = {ENTITLEMENTS.newest}\n"
             write_synced(draft, f"{head}\n{to_toml(entitlements)}")
-            rows = {"old": to_rows(self.entitlements), "new": to_rows(entitlements)}
-            record_change(self._audit, self._clock(), who, changed, **rows)
+            old, new = to_rows(self.entitlements), to_rows(entitlements)
+            self._audit.record("entitlements", who, changed=changed, old=old, new=new)
             draft.replace(self._file)
         except OSError as error:
             raise ControlError(f"nothing was changed: {self._file.parent}: {error.strerror}") from error

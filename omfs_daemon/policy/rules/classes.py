@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from omfs_daemon.cluster.accounts import AccountTree
+from omfs_daemon.cluster.exemptions import Exemptions
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import ENDS, MethodSpeed, MethodTraits, PreemptionCost
 from omfs_daemon.cluster.scope import OUT_OF_SCOPE, Scope, is_out_of_scope
@@ -128,6 +129,7 @@ class Rules:
     unmatched                  the rule for jobs that match none of the classes
     job_size                   which jobs are narrow, and which are short
     scope                      the jobs that are not set aside; entitlements are parts of the nodes of its partitions
+    exemptions                 jobs that are never preempted, by an operator's word
     """
 
     tree: AccountTree = field(default_factory=lambda: AccountTree(()))
@@ -147,6 +149,7 @@ class Rules:
     unmatched: JobClassRule = field(kw_only=True)
     job_size: JobSize = MIRA_SIZES
     scope: Scope = field(default_factory=Scope)
+    exemptions: Exemptions = field(default_factory=Exemptions)
 
     def method(self, name: str) -> MethodTraits:
         """By name; a method that is not installed is assumed to keep the job's work and to leave it on its nodes."""

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from omfs_daemon.cluster.accounts import AccountNode
+from omfs_daemon.cluster.exemptions import Exemptions
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptionHistory
@@ -56,7 +57,7 @@ class Candidates:
         kind_of = {number: kinds.of(alike[number]) for number in np.flatnonzero(np.bincount(running.alike)).tolist()}
         methods = {number: kind.job_class.methods for number, kind in kind_of.items()}
         self._methods, self._availability, self._blocks = kinds.rules.methods, availability, blocks
-        found = np.flatnonzero(_preemptible(running, methods, history, now))
+        found = np.flatnonzero(_preemptible(running, methods, history, kinds.rules.exemptions, now))
         failures = _by_job(running, history.failures)
         of_user = _by_user(running, failures)
         counts = _by_job(running, history.preemption_counts)
@@ -268,6 +269,7 @@ def _preemptible(
     running: RunningJobs,
     methods: Mapping[int, tuple[str, ...]],
     history: PreemptionHistory,
+    exemptions: Exemptions,
     now: float,
 ) -> Bools:
     """Which running jobs may be preempted by some method and are not excluded at present."""
@@ -276,6 +278,8 @@ def _preemptible(
     preemptible: Bools = by_number[running.alike]
     excluded = {ref for preemption in history.under_way for ref in (*preemption.victims, preemption.preemptor)}
     excluded.update(ref for ref, until in history.spared.items() if until > now)
+    if exemptions:
+        preemptible &= np.array([exemptions.of(job, now) is None for job in running.jobs.tolist()], dtype=bool)
     if excluded:
         preemptible &= np.array([job.ref not in excluded for job in running.jobs.tolist()], dtype=bool)
     return preemptible

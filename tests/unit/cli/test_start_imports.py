@@ -15,6 +15,7 @@ from omfs_daemon.cli.lazy_command import LazyCommand
 from omfs_daemon.cli.main import COMMANDS, app
 from omfs_daemon.daemon.api.callers import Peer, operators
 from omfs_daemon.daemon.api.control_socket import ControlServer
+from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
 from tests.support.waiting import LIMIT
 from tests.unit.cli.test_cli import Stub
@@ -47,7 +48,7 @@ def config(tmp_path: Path) -> Iterator[Path]:
     """Of a daemon without Slurm that answers."""
     path = tmp_path / "omfs.toml"
     path.write_text(f'[daemon]\nrun_dir = "{tmp_path}"\n')
-    stub = Stub(EntitlementStore(tmp_path, (), lambda: 1000.0))
+    stub = Stub(EntitlementStore(tmp_path, (), AuditLog(tmp_path, lambda: 1000.0)))
     with ControlServer(tmp_path / "omfs.sock", stub, operators(None, None), peer=lambda _: Peer(0, 0)):
         yield path
 

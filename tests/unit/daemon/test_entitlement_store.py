@@ -13,6 +13,7 @@ from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.config.entitlement_text import from_csv, from_rows, from_toml, to_rows, to_toml
 from omfs_daemon.daemon.store import audit_log
 from omfs_daemon.daemon.store import entitlement_store as module
+from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, apply_change, conflict_text, entitlements_in
 from omfs_daemon.errors import ConfigError, ControlError
 
@@ -27,7 +28,7 @@ CONFIGURED = (Entitlement("bio", Fraction(50)), Entitlement("physics", Fraction(
 
 @pytest.fixture
 def store(tmp_path: Path) -> EntitlementStore:
-    return EntitlementStore(tmp_path, CONFIGURED, lambda: 1000.0)
+    return EntitlementStore(tmp_path, CONFIGURED, AuditLog(tmp_path, lambda: 1000.0))
 
 
 def set_one(store: EntitlementStore, name: str, percent: Fraction, parent: str | None) -> list[str]:
@@ -46,7 +47,7 @@ def test_configuration_holds_until_the_first_change(store: EntitlementStore, tmp
     assert store.entitlements == CONFIGURED and store.source == "configuration file"
     assert set_one(store, "bio", Fraction("12.5"), None) == ["bio: 50 % -> 12.5 %"]
     assert store.source == str(tmp_path / "entitlements.toml")
-    again = EntitlementStore(tmp_path, (Entitlement("other", Fraction(1)),), lambda: 0.0)
+    again = EntitlementStore(tmp_path, (Entitlement("other", Fraction(1)),), AuditLog(tmp_path, lambda: 0.0))
     assert again.entitlements == store.entitlements == (Entitlement("bio", Fraction("12.5")), CONFIGURED[1])
 
 
@@ -59,7 +60,7 @@ def test_reloaded_configuration_counts_only_while_nothing_was_changed(store: Ent
 
 
 def test_a_configuration_edited_after_a_change_is_a_conflict_with_both_values(tmp_path: Path) -> None:
-    store = EntitlementStore(tmp_path, CONFIGURED, lambda: 0.0)
+    store = EntitlementStore(tmp_path, CONFIGURED, AuditLog(tmp_path, lambda: 0.0))
     edited = (Entitlement("bio", Fraction(10)), CONFIGURED[1])
     assert store.conflict(edited) == [], "nothing was changed by the command"
     set_one(store, "bio", Fraction(20), None)
@@ -67,13 +68,13 @@ def test_a_configuration_edited_after_a_change_is_a_conflict_with_both_values(tm
     assert store.conflict(CONFIGURED[::-1]) == [], "in whatever order"
     assert store.conflict(edited) == ["bio: 20 % -> 10 %"]
     assert "omfs entitlements import FILE" in conflict_text(store.conflict(edited))
-    again = EntitlementStore(tmp_path, edited, lambda: 0.0)
+    again = EntitlementStore(tmp_path, edited, AuditLog(tmp_path, lambda: 0.0))
     assert again.conflict() == ["bio: 20 % -> 10 %"], "also after a restart"
     set_one(again, "physics", Fraction(30), None)
     assert again.conflict() == ["bio: 20 % -> 10 %", "physics: 30 % -> 40 %"], "another change settles nothing"
     again.replace_all(edited, Who())
     assert again.conflict() == []
-    assert EntitlementStore(tmp_path, edited, lambda: 0.0).conflict() == []
+    assert EntitlementStore(tmp_path, edited, AuditLog(tmp_path, lambda: 0.0)).conflict() == []
 
 
 def test_several_are_set_at_once_or_none(store: EntitlementStore, tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_several_are_set_at_once_or_none(store: EntitlementStore, tmp_path: Path
 def test_an_entitlement_may_be_a_number_of_cpus(store: EntitlementStore, tmp_path: Path) -> None:
     row = {"account": "bio", "percent": "cpus=8"}
     assert apply_change(store, {"op": "set", "entitlements": [row]}, Who()) == ["bio: 50 % -> 8 CPUs"]
-    again = EntitlementStore(tmp_path, CONFIGURED, lambda: 0.0)
+    again = EntitlementStore(tmp_path, CONFIGURED, AuditLog(tmp_path, lambda: 0.0))
     assert again.entitlements == store.entitlements == (Entitlement("bio", Fraction(0), "", 8), CONFIGURED[1])
     assert from_csv("account,percent\nbio,cpus=8\nphysics,40\n", "x.csv") == again.entitlements
     for wrong in ("cpus=", "cpus=-1", "cpus=1.5", "cpus=9999999999", "8 cpus"):
@@ -136,7 +137,7 @@ def test_parent_cannot_go_before_its_children(store: EntitlementStore) -> None:
     assert set_one(store, "lab", Fraction(10), "") == ["lab: 10 % of bio -> 10 %"]
 
 
-@pytest.mark.parametrize("step", ["write_synced", "record_change"])
+@pytest.mark.parametrize(("place", "step"), [(module, "write_synced"), (audit_log, "append_synced")])
 def test_full_disk_changes_nothing(
     store: EntitlementStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: ModuleType, step: str
 ) -> None:
@@ -147,7 +148,7 @@ def test_full_disk_changes_nothing(
     with pytest.raises(ControlError, match=r"nothing was changed: .*: No space left on device"):
         set_one(store, "bio", Fraction(1), None)
     assert store.entitlements == CONFIGURED
-    assert EntitlementStore(tmp_path, CONFIGURED, lambda: 0.0).entitlements == CONFIGURED
+    assert EntitlementStore(tmp_path, CONFIGURED, AuditLog(tmp_path, lambda: 0.0)).entitlements == CONFIGURED
 
 
 def test_crash_before_the_change_is_in_force_leaves_the_old_ones(store: EntitlementStore, tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_crash_before_the_change_is_in_force_leaves_the_old_ones(store: Entitlem
     (tmp_path / "entitlements.new").write_text("[entitlem")
     with (tmp_path / "audit.jsonl").open("a") as file:
         file.write('{"time": 5, "torn')
-    again = EntitlementStore(tmp_path, CONFIGURED, lambda: 2.0)
+    again = EntitlementStore(tmp_path, CONFIGURED, AuditLog(tmp_path, lambda: 2.0))
     assert percent_by_account(again) == {"bio": 1, "physics": 40}
     set_one(again, "bio", Fraction(2), None)
     lines = (tmp_path / "audit.jsonl").read_text().splitlines()
@@ -167,7 +168,7 @@ def test_crash_before_the_change_is_in_force_leaves_the_old_ones(store: Entitlem
 def test_damaged_file_is_an_error_not_a_guess(tmp_path: Path) -> None:
     (tmp_path / "entitlements.toml").write_text("format = 1\n[entitlements.bio]\npercent = 500\n")
     with pytest.raises(ConfigError, match=r"entitlements.toml: entitlements.bio.percent = 500"):
-        EntitlementStore(tmp_path, CONFIGURED, lambda: 0.0)
+        EntitlementStore(tmp_path, CONFIGURED, AuditLog(tmp_path, lambda: 0.0))
 
 
 # -- requests ----------------------------------------------------------------------------------------

@@ -1,0 +1,107 @@
+"""What operators do to single jobs: let them go, and exempt them from being preempted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+
+from omfs_daemon.cluster.exemptions import Exemption, ExemptKind
+from omfs_daemon.cluster.holds import admin_comment_of, is_held
+from omfs_daemon.cluster.job_refs import brief_ref
+from omfs_daemon.cluster.marks import MarkWord, compose_admin_comment
+from omfs_daemon.cluster.scope import is_out_of_scope
+from omfs_daemon.daemon.api.callers import Caller
+from omfs_daemon.daemon.api.controls import DaemonControls
+from omfs_daemon.daemon.api.cycle_report import LatestPoll
+from omfs_daemon.daemon.api.exempt_view import ExemptView, exempt_view, named
+from omfs_daemon.daemon.api.operations import DoneView
+from omfs_daemon.daemon.api.why_view import listed_job
+from omfs_daemon.daemon.store.audit_log import AuditLog
+from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
+from omfs_daemon.daemon.store.exemption_store import ExemptionStore
+from omfs_daemon.errors import ConfigError, ControlError
+from omfs_daemon.slurm.gateway import Gateway
+
+
+class OperatorActs:
+    """Each is in the audit log before it is carried out. ConfigError and ControlError reach the caller as one line."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        latest: LatestPoll,
+        entitlements: EntitlementStore,
+        exemptions: ExemptionStore,
+        audit: AuditLog,
+        controls: DaemonControls,
+        clock: Callable[[], float],
+    ) -> None:
+        self._gateway = gateway
+        self._latest = latest
+        self._entitlements = entitlements
+        self._exemptions = exemptions
+        self._audit = audit
+        self._controls = controls
+        self._clock = clock
+        self._log = structlog.get_logger("control")
+
+    def release(self, caller: Caller, ref: str) -> DoneView:
+        """As an administrator's release: the job is not held again while it waits."""
+        job = listed_job(self._latest.report, ref)
+        if job is None:
+            raise ControlError(f"job {ref}: Slurm does not list it")
+        if is_out_of_scope(job):
+            raise ControlError(f"job {ref}: is not in scope: use scontrol release")
+        if not is_held(job):
+            raise ControlError(f"job {ref}: is not held")
+        self._audit.record_or_refuse("release", caller, job=job.ref)
+        stored = admin_comment_of(job)
+        sentence = f"released by {caller.user} with omfs release"
+        comment = compose_admin_comment(MarkWord.ADMIN_RELEASED.value, stored.mark, sentence, stored.foreign)
+        if refusals := self._gateway.release([job.ref], comment):
+            raise ControlError(f"job {ref}: {refusals[0].message}")
+        self._log.warning("job_released", job=job.ref, by=caller.user)
+        self._controls.wake()
+        return DoneView(done=f"job {brief_ref(job.ref)} is released, and not held again while it waits")
+
+    def exempt(self, caller: Caller, name: str, until: float | None) -> DoneView:
+        if until is not None and until <= self._clock():
+            raise ConfigError("until: must be a time to come")
+        kind, exact = named(name, self._account_names())
+        self._exemptions.add(Exemption(kind, exact, until), caller)
+        self._controls.exemptions_changed()
+        self._log.warning("exempted", kind=kind.value, name=exact, until=until, by=caller.user)
+        whose = f"job {exact} is" if kind is ExemptKind.JOB else f"jobs of {kind.value} {exact} are"
+        return DoneView(done=f"{whose} never preempted{_until_text(until)}")
+
+    def end_exemption(self, caller: Caller, name: str) -> DoneView:
+        known = [one for one in self._exemptions.exemptions.all if name in (one.name, f"{one.kind.value}={one.name}")]
+        if len(known) > 1:
+            raise ConfigError(f"{name!r}: is exempted as user and as account: write user={name} or account={name}")
+        if not known:
+            raise ControlError(f"{name}: is not exempted")
+        kind, exact = known[0].kind, known[0].name
+        self._exemptions.remove(kind, exact, caller)
+        self._controls.exemptions_changed()
+        self._controls.wake()
+        self._log.warning("exemption_ended", kind=kind.value, name=exact, by=caller.user)
+        return DoneView(done=f"{kind.value} {exact} is no longer exempted")
+
+    def exemptions(self) -> ExemptView:
+        return exempt_view(self._exemptions.exemptions, self._clock())
+
+    def _account_names(self) -> set[str]:
+        """Those of slurmdbd; without it those of the entitlements and of the jobs."""
+        rows, snapshot = self._gateway.accounts(), self._latest.report.snapshot
+        if rows is not None:
+            return {row.name for row in rows}
+        jobs = () if snapshot is None else snapshot.jobs.values()
+        return {one.name for one in self._entitlements.entitlements} | {job.account for job in jobs}
+
+
+def _until_text(until: float | None) -> str:
+    if until is None:
+        return ""
+    return f" until {datetime.fromtimestamp(until).astimezone().isoformat(sep=' ', timespec='seconds')}"

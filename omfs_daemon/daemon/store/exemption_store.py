@@ -1,0 +1,73 @@
+"""The exemptions in force (``exemptions.json``), which outlast restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+
+from pydantic import TypeAdapter, ValidationError
+
+from omfs_daemon.cluster.exemptions import Exemption, Exemptions, ExemptKind
+from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
+from omfs_daemon.daemon.store.disk import sync_directory, write_synced
+from omfs_daemon.errors import ConfigError, ControlError
+
+_FILE = TypeAdapter(tuple[Exemption, ...])
+_MOST = 1000
+
+
+class ExemptionStore:
+    """All methods may be called from any thread; a change that fails leaves everything as it was. ``clock`` returns
+    seconds since the epoch. ConfigError if the file is damaged."""
+
+    def __init__(self, state_dir: Path, audit: AuditLog, clock: Callable[[], float]) -> None:
+        self._path = state_dir / "exemptions.json"
+        self._audit = audit
+        self._clock = clock
+        self._lock = Lock()
+        self.exemptions = Exemptions(self._read())
+
+    def add(self, new: Exemption, who: Changer) -> None:
+        """Exempt; an earlier exemption of the same is replaced."""
+        with self._lock:
+            kept = [one for one in self._valid() if (one.kind, one.name) != (new.kind, new.name)]
+            if len(kept) >= _MOST:
+                raise ControlError(f"there are {_MOST} exemptions already: remove some, or exempt a user or an account")
+            until = {} if new.until is None else {"until": new.until}
+            self._audit.record_or_refuse("exempt", who, **{new.kind.value: new.name}, **until)
+            self._write([*kept, replace(new, by=who.user)])
+
+    def remove(self, kind: ExemptKind, name: str, who: Changer) -> None:
+        """ControlError if it is not exempted."""
+        with self._lock:
+            kept = [one for one in self._valid() if (one.kind, one.name) != (kind, name)]
+            if len(kept) == len(self._valid()):
+                raise ControlError(f"{kind.value} {name}: is not exempted")
+            self._audit.record_or_refuse("exemption ended", who, **{kind.value: name})
+            self._write(kept)
+
+    def _valid(self) -> list[Exemption]:
+        now = self._clock()
+        return [one for one in self.exemptions.all if one.until is None or one.until > now]
+
+    def _read(self) -> tuple[Exemption, ...]:
+        try:
+            return _FILE.validate_json(self._path.read_bytes())
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValidationError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "is damaged: move it away"
+            raise ConfigError(f"{self._path}: {reason}") from error
+
+    def _write(self, exemptions: Iterable[Exemption]) -> None:
+        made = Exemptions(exemptions)
+        draft = self._path.with_suffix(".new")
+        try:
+            write_synced(draft, _FILE.dump_json(made.all, indent=1).decode() + "\n")
+            draft.replace(self._path)
+        except OSError as error:
+            raise ControlError(f"nothing was changed: {self._path.parent}: {error.strerror}") from error
+        self.exemptions = made
+        sync_directory(self._path.parent)
