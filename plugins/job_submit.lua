@@ -60,6 +60,7 @@ local HELD, RELEASED, STOPPING = "omfs:held", "omfs:rel", "omfs:stopping"
 local ADMIN_HELD, ADMIN_RELEASED = "adm:held", "adm:rel"
 local GATE = HELD .. ":0"
 local METHOD, MIN_RUNTIME, BOUND = "omfs:method=", "omfs:min_runtime=", "omfs:bound=" -- keys in the comment,
+local REPORT = "omfs:run=" -- what omfs-run writes there (omfs_daemon/protocol/job_comment.py)
 local EXCLUDE, SIGNAL = "omfs:exclude=", "omfs:signal="
 local VALUES = { -- and the values they take
   [METHOD] = "[a-z0-9_,]+",
@@ -867,6 +868,23 @@ local function wrong_bound(class, comment)
   end
 end
 
+-- A word of ours in the comment that nobody knows, such as omfs:methods=: its owner believes that it counts.
+local function wrong_word(comment)
+  for word in (" " .. (comment or "")):gmatch("%somfs:([%w_%-]+)=") do
+    local key = "omfs:" .. word:lower() .. "="
+    if not VALUES[key] and key ~= REPORT then
+      local all = {}
+      for _, option in ipairs(OPTIONS) do
+        all[#all + 1] = option[2]
+        if option[2]:sub(1, 7) == key:sub(1, 7) then -- "omfs:me"
+          return string.format("omfs:%s= is unknown: it is %s", word:sub(1, 40), option[2])
+        end
+      end
+      return string.format("omfs:%s= is unknown: there are %s", word:sub(1, 40), table.concat(all, ", "))
+    end
+  end
+end
+
 local function log_to_user(text)
   slurm.log_user("%s", "omfs: " .. text)
 end
@@ -876,7 +894,7 @@ local function refused(conf, job, contradiction)
   local vain = asks_in_vain_for_urgency(conf, job)
   local class = class_of(conf, job)
   local methods, none_left = wrong_methods(class, job)
-  local wrong = contradiction or none_left and methods
+  local wrong = contradiction or wrong_word(job.comment) or none_left and methods
   wrong = wrong or wrong_exclusion(job.comment) or wrong_signal(job.comment)
   wrong = wrong or wrong_min_runtime(conf, job.comment) or wrong_bound(class, job.comment)
   if vain or wrong or methods then
