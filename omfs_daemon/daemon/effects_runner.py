@@ -20,7 +20,7 @@ from omfs_daemon.preemption.effects import Chain, Effects, order_batches
 from omfs_daemon.preemption.methods.base import Action, NodeOrder
 from omfs_daemon.preemption.methods.node_work import NodeWork, NodeWorkSettings
 from omfs_daemon.preemption.observation import Observation
-from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, absorb
+from omfs_daemon.preemption.preemption import HURTS, Preemption, PreemptionOutcome, Step, absorb
 from omfs_daemon.preemption.realtime_memory import STARTED
 from omfs_daemon.preemption.records import JobEvent
 from omfs_daemon.preemption.restart import unsaved_orders
@@ -263,23 +263,50 @@ class EffectsRunner:
             self._log_end(end.preemption)
 
     def _log_begin(self, preemption: Preemption) -> None:
-        preemptor, names = preemption.preemptor, ", ".join(victim.ref for victim in preemption.victims)
+        preemptor = preemption.preemptor
         self._log.info(
             "preemption_started",
             preemption=preemption.id,
             preemptor=preemptor.ref,
             account=preemptor.account,
-            victims=names,
+            victims=[victim.ref for victim in preemption.victims],
         )
 
     def _log_end(self, preemption: Preemption) -> None:
         preemptor = preemption.preemptor
         outcome = (preemption.outcome or PreemptionOutcome.NOT_STARTED).value
-        number, ref, waited = preemption.id, preemptor.ref, preemption.waited
+        number, ref, account, waited = preemption.id, preemptor.ref, preemptor.account, preemption.waited
+        victims = [victim.ref for victim in preemption.victims]
         if preemption.step is Step.DONE:
-            self._log.info("preemption_completed", preemption=number, preemptor=ref, outcome=outcome, waited=waited)
+            self._log.info(
+                "preemption_completed",
+                preemption=number,
+                preemptor=ref,
+                account=account,
+                victims=victims,
+                outcome=outcome,
+                waited=waited,
+            )
+        elif preemption.outcome in HURTS:
+            self._log.warning(
+                "preemption_failed",
+                preemption=number,
+                preemptor=ref,
+                account=account,
+                victims=victims,
+                outcome=outcome,
+                waited=waited,
+            )
         else:
-            self._log.info("preemption_undone", preemption=number, preemptor=ref, outcome=outcome, waited=waited)
+            self._log.info(
+                "preemption_undone",
+                preemption=number,
+                preemptor=ref,
+                account=account,
+                victims=victims,
+                outcome=outcome,
+                waited=waited,
+            )
         policy = "urgent" if preemptor.urgent else "omfs"
         for victim in preemption.victims:
             self._metrics.count_preemption(policy, victim.method, preemption.reason, outcome)

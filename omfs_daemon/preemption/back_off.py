@@ -30,6 +30,10 @@ MOST_DOUBLINGS = 6
 ASK_AGAIN = 5.0
 """Seconds until Slurm is asked again for the first time whether it would start a job."""
 
+URGENT_RETRY, URGENT_RETRY_MOST = 15.0, 120.0
+"""Seconds until others are preempted again for an urgent job, at first and at most: it is to start at once, and each
+attempt may cost others their work."""
+
 BRIEF = 60.0
 """Seconds that a job should run for which others were preempted."""
 
@@ -39,27 +43,36 @@ _FORGOTTEN_AFTER = 86400.0
 _ASKED = (PreemptionOutcome.NOT_STARTABLE, PreemptionOutcome.NOT_PROVEN)
 
 
+def retry_seconds(urgent: bool, retry_after: float, times: int = 1) -> float:
+    """How long nobody is preempted after ``times`` attempts in vain; ``retry_after``: the configured one."""
+    longer = 2.0 ** min(times - 1, MOST_DOUBLINGS)
+    if urgent:
+        return min(retry_after * longer, URGENT_RETRY * longer, URGENT_RETRY_MOST)
+    return retry_after * longer
+
+
 def preemptor_backoff(
     preemption: Preemption, state: State, observation: Observation, now: float, retry_after: float
 ) -> PreemptorBackoff:
     """After a preemption that failed for another reason than its victims."""
     preemptor, outcome = preemption.preemptor, preemption.outcome
+    once = retry_seconds(preemptor.urgent, retry_after)
     job, unstarted = observation.job(preemptor.ref), state.backoff.unstarted.get(preemptor.ref)
     if outcome is PreemptionOutcome.CPUS_TAKEN:  # once is chance, and a bound may be in danger
-        return PreemptorBackoff(preemptor.ref, now + (retry_after if preemptor.ref in state.backoff.until else 0.0))
+        return PreemptorBackoff(preemptor.ref, now + (once if preemptor.ref in state.backoff.until else 0.0))
     in_vain = outcome is PreemptionOutcome.NOT_STARTED and not preemptor.suspended
     if not in_vain and outcome not in _ASKED:
-        return PreemptorBackoff(preemptor.ref, now + retry_after)
+        return PreemptorBackoff(preemptor.ref, now + once)
     doubts = doubts_after(preemption, state.backoff.doubts, observation, now, retry_after)
     if preemptor.doubted and not in_vain:
         # It alone waits on: others like it may lack nothing, and must get their turn.
-        return PreemptorBackoff(preemptor.ref, now + retry_after, doubts=doubts)
+        return PreemptorBackoff(preemptor.ref, now + once, doubts=doubts)
     # What Slurm refuses one user's job it may grant another's. What is tried in vain costs others their work.
     shape = preemptor.shape if in_vain else shape_of_user(preemptor.shape, preemptor.user)
     before = state.backoff.shapes.get(shape)
     times = before.times + 1 if before is not None else 1
-    longer = 2.0 ** min(times - 1, MOST_DOUBLINGS)
-    until = now + (retry_after * longer if in_vain else min(ASK_AGAIN * longer, retry_after))
+    ask_again = min(ASK_AGAIN * 2.0 ** min(times - 1, MOST_DOUBLINGS), once)
+    until = now + (retry_seconds(preemptor.urgent, retry_after, times) if in_vain else ask_again)
     tried = tuple(victim.ref for victim in preemption.victims) if in_vain else ()
     if job is not None and (in_vain or unstarted is None or not unstarted.in_vain):
         unstarted = Unstarted(preemptor.shape, job.reason or "None", in_vain)

@@ -56,6 +56,19 @@ class PreemptionOutcome(StrEnum):
     OUT_OF_SCOPE = "out_of_scope"
 
 
+HURTS = frozenset(
+    {
+        PreemptionOutcome.NOT_STARTED,
+        PreemptionOutcome.VICTIM_STAYED,
+        PreemptionOutcome.REFUSED,
+        PreemptionOutcome.TOO_OLD,
+        PreemptionOutcome.NODE_LOST,
+        PreemptionOutcome.CPUS_TAKEN,
+    }
+)
+"""Outcomes that cost others their work for nothing, or keep a job from what it is owed: somebody should look."""
+
+
 @dataclass(frozen=True, slots=True)
 class Preemptor:
     """The job for which others are preempted.

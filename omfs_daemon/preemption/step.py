@@ -14,7 +14,7 @@ from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.policy.plan import TEXT, WHY_FIRST, PlannedPreemption, Reason
-from omfs_daemon.preemption.back_off import MOST_DOUBLINGS, preemptor_backoff, shapes_to_clear
+from omfs_daemon.preemption.back_off import preemptor_backoff, retry_seconds, shapes_to_clear
 from omfs_daemon.preemption.begin import preemptor_of, victim_of
 from omfs_daemon.preemption.effects import Effects, PreemptionEnd, preempted_record
 from omfs_daemon.preemption.lapse import is_due_no_more
@@ -297,7 +297,7 @@ def _back_offs(
     spared: list[Record] = []
     for ref in stubborn:
         times = state.failures.get(ref, 0) + 1
-        spared.append(VictimBackoff(ref, now + retry_after * 2 ** min(times - 1, MOST_DOUBLINGS), times))
+        spared.append(VictimBackoff(ref, now + retry_seconds(preemption.preemptor.urgent, retry_after, times), times))
     return spared or [preemptor_backoff(preemption, state, observation, now, retry_after)]
 
 
