@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
+from omfs_daemon import __version__
 from omfs_daemon.config.load import load
+from omfs_daemon.config.load_valid_parts import load_valid_parts
 from omfs_daemon.config.socket_path import DEFAULT_PATH
 from omfs_daemon.daemon import log
 from omfs_daemon.errors import OmfsError
-from omfs_daemon.terminal.exit_status import exit_code
+from omfs_daemon.terminal.exit_status import exit_code, run_plainly
 from omfs_daemon.terminal.output import clean
 
 app = typer.Typer(
@@ -28,6 +32,12 @@ class LogFormat(StrEnum):
     JOURNAL = "journal"
     JSON = "json"
     CONSOLE = "console"
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"omfsd {__version__}")
+        raise typer.Exit()
 
 
 @app.command(epilog="Example: omfsd -c omfs.toml --once --dry-run --log-format console. Exit code 2: wrong input.")
@@ -49,6 +59,9 @@ def omfsd(
         bool, typer.Option("--root-process", help="Be the root process of an omfsd: only for omfs-root.service.")
     ] = False,
     log_format: Annotated[LogFormat | None, typer.Option(help="Overrides the configured one.")] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Watch Slurm, give every account its entitlement at once, lend idle resources, and reclaim them by preemption."""
     try:
@@ -62,7 +75,7 @@ def omfsd(
 
         code = run_daemon(config, config_path, once=once, dry_run=dry_run)
     except OmfsError as error:
-        typer.echo(f"omfsd: {clean(str(error))}", err=True)
+        _say(error, config_path, log_format)
         raise typer.Exit(exit_code(error)) from None
     raise typer.Exit(code)
 
@@ -76,6 +89,16 @@ def _report_state(state_dir: Path) -> int:
     return 0 if report.is_read else 1
 
 
+def _say(error: OmfsError, config_path: Path, log_format: LogFormat | None) -> None:
+    """Why omfsd ends, in the form of its log, as far as the configuration says which; a line on a terminal."""
+    chosen = log_format.value if log_format else load_valid_parts(config_path)[0].daemon.log_format
+    if chosen == "console" or (chosen == "auto" and sys.stderr.isatty()):
+        typer.echo(f"omfsd: {clean(str(error))}", err=True)
+        return
+    log.set_up(chosen, "info")
+    structlog.get_logger("omfsd").error("daemon_failed", error=str(error))
+
+
 def _serve_as_root(config_path: Path, log_format: LogFormat | None) -> int:
     log.set_up((log_format or LogFormat.AUTO).value, "info")
     from omfs_daemon.daemon.root_process.root_service import run_root_service
@@ -85,4 +108,4 @@ def _serve_as_root(config_path: Path, log_format: LogFormat | None) -> int:
 
 def run() -> None:
     """The console script ``omfsd``."""
-    app()
+    run_plainly(app, "omfsd")

@@ -22,6 +22,7 @@ from omfs_daemon.slurm.submit_plugin import PlugIn
 
 _CRED_EXPIRE_DEFAULT = 120
 _CRED_EXPIRE_MIN = 5  # slurmctld logs an error about less, and takes the default
+_CRED_EXPIRE_FIX = "AuthInfo=cred_expire=5, and restart slurmctld: scontrol reconfigure does not change it"
 _KILL_WAIT_ENOUGH = 10
 
 
@@ -217,7 +218,7 @@ def _credential(values: dict[str, str]) -> Finding:
         what += f" (cred_expire={given:g} is ignored: at least {_CRED_EXPIRE_MIN})"
     if seconds <= 2 * _CRED_EXPIRE_MIN:
         return Finding(Level.OK, "AuthInfo cred_expire", what)
-    return Finding(Level.WARN, "AuthInfo cred_expire", what, "AuthInfo=cred_expire=5")
+    return Finding(Level.WARN, "AuthInfo cred_expire", what, _CRED_EXPIRE_FIX)
 
 
 def _requeue(values: dict[str, str]) -> Finding:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
+from math import inf
 from typing import NotRequired, TypedDict
 
 from omfs_daemon.cluster.holds import (
@@ -233,9 +235,17 @@ def why_it_waits(job: Job, ref: str, suggested: Plan | None, now: float) -> str:
         return "held for its owner: omfs-run could not restart it from a checkpoint (see the job's output)"
     if is_held(job) and not is_held_by_us(job):
         return f"waits in a hold that is not ours ({job.reason})"
+    if job.eligible is not None and now < job.eligible < inf:
+        return f"waits: may start from {_clock_text(job.eligible, now)} ({waits_for(job, now)})"
     if not could_start(job, now):
         return f"waits: Slurm would not start it ({waits_for(job, now)})"
     return "waits"
+
+
+def _clock_text(time: float, now: float) -> str:
+    """``01:41:56``, with the date if it is another day; local time."""
+    at, today = datetime.fromtimestamp(time), datetime.fromtimestamp(now)
+    return f"{at:%H:%M:%S}" if at.date() == today.date() else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 _DOUBTED = "Slurm did not start a job that requests the same there, although it seemed to fit"

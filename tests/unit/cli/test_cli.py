@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from omfs_daemon import __version__
 from omfs_daemon.cli.check import all_findings
 from omfs_daemon.cli.check_realtime import check_realtime
 from omfs_daemon.cli.main import app
@@ -28,11 +31,13 @@ from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView
 from omfs_daemon.daemon.api.plan_view import PlanView
 from omfs_daemon.daemon.api.status_view import StatusView
 from omfs_daemon.daemon.api.why_view import WhyView
+from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, apply_change
 from omfs_daemon.errors import ControlError, GatewayTimeout
 from omfs_daemon.slurm.gateway import AccountRow, SlurmSettings
 from omfs_daemon.slurm.settings_check import Level
 from omfs_daemon.slurm.submit_plugin import PlugIn, installed_plug_in, plug_in_settings, watched_heartbeat
+from tests.support.waiting import LIMIT
 
 HOSTILE = "[red]\x1b[2J\u202eevil"
 
@@ -179,7 +184,9 @@ class Site:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.peer = Peer(0, 0)
-        self.store = EntitlementStore(directory, (Entitlement("bio", Fraction(50)),), lambda: 1000.0)
+        self.store = EntitlementStore(
+            directory, (Entitlement("bio", Fraction(50)),), AuditLog(directory, lambda: 1000.0)
+        )
         self.handler = Stub(self.store)
         self.config = directory / "omfs.toml"
         self.config.write_text(f'[daemon]\nrun_dir = "{directory}"\nstate_dir = "{directory}"\n')
@@ -381,10 +388,11 @@ def test_config_commands_work_without_the_daemon(tmp_path: Path) -> None:
 def test_every_command_has_an_example() -> None:
     runner = CliRunner()
     assert "Exit codes: 0" in runner.invoke(app, ["--help"]).stdout
-    commands = ["status", "plan", "why", "history", "pause", "resume", "check", "demo", "failsafe"]
+    commands = ["status", "plan", "why", "history", "pause", "resume", "check", "demo", "failsafe", "release"]
     groups = [
         *(["entitlements", name] for name in ["list", "set", "remove", "import", "export"]),
         *(["config", name] for name in ["default", "show", "check"]),
+        *(["exempt", name] for name in ["add", "remove", "list"]),
     ]
     for words in (*([name] for name in commands), *groups):
         help_text = runner.invoke(app, [*words, "--help"])
@@ -395,8 +403,28 @@ def test_every_command_has_an_example() -> None:
 def test_daemon_refuses_a_wrong_file_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "omfs.toml"
     path.write_text("[metrics]\nport = 0")
-    result = CliRunner().invoke(daemon_app, ["--config", str(path)])
+    result = CliRunner().invoke(daemon_app, ["--config", str(path), "--log-format", "console"])
     assert (result.exit_code, result.stderr) == (2, f"omfsd: {path}: metrics.port = 0: must be greater than 0\n")
+
+
+def test_a_fatal_line_is_json_where_the_log_is(tmp_path: Path) -> None:
+    path = tmp_path / "omfs.toml"
+    path.write_text("[metrics]\nport = 0")
+    command = [sys.executable, "-c", "from omfs_daemon.cli.omfsd import run; run()", "-c", str(path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    (line,) = ended.stderr.splitlines()
+    assert (ended.returncode, json.loads(line)["event"]) == (2, "daemon_failed")
+    assert "metrics.port = 0" in json.loads(line)["error"]
+
+
+def test_both_say_their_versions() -> None:
+    for one, name in ((app, "omfs"), (daemon_app, "omfsd")):
+        assert CliRunner().invoke(one, ["--version"]).stdout == f"{name} {__version__}\n"
+
+
+def test_commands_for_research_are_last_in_the_help() -> None:
+    listed = re.findall(r"^  (\w+)  ", CliRunner().invoke(app, ["--help"]).stdout, re.MULTILINE)
+    assert listed[0] == "status" and listed[-4:] == ["simulate", "sweep", "optimum", "experiment"]
 
 
 # -- check -------------------------------------------------------------------------------------------
