@@ -297,7 +297,7 @@ def _back_offs(
     spared: list[Record] = []
     for ref in stubborn:
         times = state.failures.get(ref, 0) + 1
-        spared.append(VictimBackoff(ref, now + retry_seconds(preemption.preemptor.urgent, retry_after, times), times))
+        spared.append(VictimBackoff(ref, now + retry_seconds(False, retry_after, times), times))
     return spared or [preemptor_backoff(preemption, state, observation, now, retry_after)]
 
 
