@@ -24,7 +24,7 @@ app = typer.Typer(
 
 
 @app.command("add", epilog="Example: omfs exempt add 1234, or omfs exempt add bio --until 2d")
-def add(
+def add_exemption(
     context: typer.Context,
     name: Annotated[str, _WHO],
     until: Annotated[
@@ -37,13 +37,13 @@ def add(
 
 
 @app.command("remove", epilog="Example: omfs exempt remove bio")
-def remove(context: typer.Context, name: Annotated[str, _WHO]) -> None:
+def end_exemption(context: typer.Context, name: Annotated[str, _WHO]) -> None:
     """End an exemption."""
     print(clean(session_of(context).client().end_exemption(name)["done"]))
 
 
 @app.command("list", epilog="Example: omfs exempt list")
-def list_(context: typer.Context, as_json: AsJson = False) -> None:
+def list_exemptions(context: typer.Context, as_json: AsJson = False) -> None:
     """List the exemptions in force."""
     view = session_of(context).client().exemptions()
     print_json(view) if as_json else _show(view)
@@ -57,7 +57,7 @@ def _show(view: ExemptView) -> None:
     show(made) if view["exemptions"] else print("no job is exempted")
 
 
-def release(
+def release_job(
     context: typer.Context, job: Annotated[str, typer.Argument(help="The job, as squeue shows it: 1234, 15_3.")]
 ) -> None:
     """Let a held job go, whatever rule holds it.

@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "Example: omfs shadow --since 7d",
     ),
     "release": CommandEntry(
-        "omfs_daemon.cli.exempt:release",
+        "omfs_daemon.cli.exempt:release_job",
         "Let a held job go, whatever rule holds it.",
         "Example: omfs release 1234",
     ),

@@ -71,7 +71,7 @@ def omfsd(
         if check_only:
             raise typer.Exit(_report_state(config.daemon.state_dir))
         log.set_up(log_format.value if log_format else config.daemon.log_format, config.daemon.log_level)
-        from omfs_daemon.daemon.process import run_daemon
+        from omfs_daemon.daemon.run_daemon import run_daemon
 
         code = run_daemon(config, config_path, once=once, dry_run=dry_run)
     except OmfsError as error:

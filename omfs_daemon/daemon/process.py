@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from types import FrameType
+from typing import NamedTuple
 
 import structlog
 
@@ -27,7 +27,6 @@ from omfs_daemon.daemon.api.cycle_report import CycleReport, LatestPoll
 from omfs_daemon.daemon.api.shared_core import SharedCore
 from omfs_daemon.daemon.api.where_view import StartsElsewhere
 from omfs_daemon.daemon.cycle import Cycle
-from omfs_daemon.daemon.garbage import collect_garbage_seldom
 from omfs_daemon.daemon.learning.other_clusters import OtherClusters
 from omfs_daemon.daemon.learning.prediction_service import PredictionService, open_predictions
 from omfs_daemon.daemon.learning.victim_predictions import Remaining, no_predictions
@@ -37,9 +36,9 @@ from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.service import open_nodes, options, slurm_on_nodes
 from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.daemon.questions import Questions
-from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
+from omfs_daemon.daemon.root_process.own_user import make_directories
 from omfs_daemon.daemon.root_process.root_client import RootClient, node_transport
-from omfs_daemon.daemon.start_check import StartCheck, refuse_unfit
+from omfs_daemon.daemon.start_check import StartCheck
 from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError, OrdersLock
 from omfs_daemon.daemon.store.entitlement_store import CONFIGURATION, EntitlementStore, apply_change, conflict_text
@@ -48,7 +47,6 @@ from omfs_daemon.daemon.store.file_format import HISTORY, JOURNAL, refuse_unread
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.daemon.systemd_notify import Notifier
-from omfs_daemon.daemon.trial import on_a_copy
 from omfs_daemon.daemon.wakeup import Wakeup
 from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.policy.plan import Plan
@@ -91,6 +89,11 @@ ONLY_AT_START = (
 """Read only at start; a reload that would change one of these is refused as a whole."""
 
 
+class _Stores(NamedTuple):
+    entitlements: EntitlementStore
+    exemptions: ExemptionStore
+
+
 class Service:
     """One daemon: owns the state directory, runs the loop, answers on the control socket.
 
@@ -131,9 +134,11 @@ class Service:
         self._open.callback(lock.close)
         refuse_unread_files(daemon.state_dir)  # before any is made or converted
         audit = AuditLog(daemon.state_dir, clock)
-        self._entitlements = EntitlementStore(daemon.state_dir, self.config.all_entitlements, audit)
-        self._exemptions = ExemptionStore(daemon.state_dir, audit, clock)
-        if conflict := self._entitlements.conflict():
+        self._stores = _Stores(
+            EntitlementStore(daemon.state_dir, self.config.all_entitlements, audit),
+            ExemptionStore(daemon.state_dir, audit, clock),
+        )
+        if conflict := self._stores.entitlements.conflict():
             structlog.get_logger("omfsd").error("entitlements_conflict", message=conflict_text(conflict))
         journal = Journal(daemon.state_dir / JOURNAL.name, cluster)
         self._open.callback(journal.close)
@@ -192,7 +197,7 @@ class Service:
                 latest=self._latest,
                 metrics=self._metrics,
                 settings=lambda: self._settings,
-                entitlements=lambda: self._entitlements.entitlements,
+                entitlements=lambda: self._stores.entitlements.entitlements,
                 clock=clock,
             ),
             latest=self._latest,
@@ -213,22 +218,15 @@ class Service:
             latest=self._latest,
             journal=journal,
             history_database=history_database,
-            entitlements=self._entitlements,
-            exemptions=self._exemptions,
+            entitlements=self._stores.entitlements,
+            exemptions=self._stores.exemptions,
             audit=audit,
             settings=lambda: self._settings,
             probed=nodes.probed,
             predictions=predictions,
             starts_elsewhere=StartsElsewhere(OtherClusters(lambda: self.config, self._gateway, clock), core),
             core=core,
-            controls=DaemonControls(
-                self._change_entitlements,
-                self._reload,
-                self._tried,
-                self._exemptions_changed,
-                events.wake.set,
-                state_lock,
-            ),
+            controls=self._controls(events, state_lock),
             clock=clock,
         )
 
@@ -333,13 +331,13 @@ class Service:
     def _take_over(self, config: Config) -> None:
         for name in self._changed_at_start(config)[:1]:
             raise ConfigError(f"{self._path}: {name} cannot change while omfsd runs: restart it")
-        if conflict := self._entitlements.conflict(config.all_entitlements):
+        if conflict := self._stores.entitlements.conflict(config.all_entitlements):
             raise ConfigError(f"{self._path}: entitlements: {conflict_text(conflict)}")
         with self._orders_for(config):
             if self._root is not None:
                 self._root.reload()
             with self._change_lock:
-                self._entitlements.configured(config.all_entitlements)
+                self._stores.entitlements.configured(config.all_entitlements)
                 self.config = config
                 self._settings = self._settings_of(config)
                 self._loop.start_check.again()
@@ -353,12 +351,10 @@ class Service:
         """What a daemon with this configuration would go by; ConfigError if it is wrong."""
         config = parse_config(text, source)
         self._check_accounts(config)
-        entitlements = self._entitlements
-        keeps = entitlements.source != CONFIGURATION and not entitlements.conflict(config.all_entitlements)
-        return Tried(
-            rules(config, entitlements.entitlements if keeps else config.all_entitlements, self._exemptions.exemptions),
-            self._changed_at_start(config),
-        )
+        owned, exempt = self._stores.entitlements, self._stores.exemptions.exemptions
+        keeps = owned.source != CONFIGURATION and not owned.conflict(config.all_entitlements)
+        own = owned.entitlements if keeps else config.all_entitlements
+        return Tried(rules(config, own, exempt), self._changed_at_start(config))
 
     @contextmanager
     def _orders_for(self, config: Config) -> Iterator[None]:
@@ -380,58 +376,17 @@ class Service:
 
     def _change_entitlements(self, change: dict[str, object], who: Changer) -> list[str]:
         with self._change_lock:
-            changed = apply_change(self._entitlements, change, who)
+            changed = apply_change(self._stores.entitlements, change, who)
             self._settings = replace(self._settings, rules=self._rules_of(self.config))
         return changed
+
+    def _controls(self, events: LoopEvents, lock: Lock) -> DaemonControls:
+        change, reload, tried, exempted = self._change_entitlements, self._reload, self._tried, self._exemptions_changed
+        return DaemonControls(change, reload, tried, exempted, events.wake.set, lock)
 
     def _exemptions_changed(self) -> None:
         with self._change_lock:
             self._settings = replace(self._settings, rules=self._rules_of(self.config))
 
     def _rules_of(self, config: Config) -> Rules:
-        return rules(config, self._entitlements.entitlements, self._exemptions.exemptions)
-
-
-OPEN_FILES = 4096
-"""More than all connections and commands at once can take; systemd's default soft limit is 1,024."""
-
-
-def _raise_file_limit() -> None:
-    """As far as the hard limit allows it. How many are open: ``process_open_fds``."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def run_daemon(config: Config, config_path: Path, once: bool, dry_run: bool) -> int:
-    """Run the daemon on the cluster that the configuration names; returns the exit code. A single cycle of a dry run
-    works on a copy of the state, also beside a running daemon."""
-    from omfs_daemon.config.open_gateway import open_gateway
-
-    collect_garbage_seldom()
-    _raise_file_limit()
-    is_trial = once and (dry_run or config.daemon.dry_run)
-    with ExitStack() as opened:
-        root = opened.enter_context(own_user(config, config_path, make=not is_trial))
-        gateway, why = opened.enter_context(open_gateway(config.slurm))
-        config = opened.enter_context(on_a_copy(config)) if is_trial else config
-        if root is not None:
-            root.greet()
-        elif config.daemon.user is not None and Notifier().is_service:
-            text = "no work on nodes that needs root, and no questions to Slurm: the unit sets no OMFS_ROOT_SOCKET"
-            structlog.get_logger("omfsd").warning("unit_outdated", message=text)
-        structlog.get_logger("omfsd").info("gateway_selected", gateway=gateway.name, message=why)
-        cluster = ""
-        with suppress(GatewayError):  # Slurm is away: the loop waits for it, and checks then
-            settings = gateway.settings()
-            refuse_unfit(settings)
-            cluster = settings.values.get("ClusterName", "")
-        service = Service(config, config_path, gateway, always_dry=dry_run, root=root, cluster=cluster)
-        try:
-            if once:
-                report = service.once()
-                return 0 if report.error is None else 1
-            return service.serve()
-        finally:
-            service.close()
+        return rules(config, self._stores.entitlements.entitlements, self._stores.exemptions.exemptions)

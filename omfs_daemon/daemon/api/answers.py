@@ -111,7 +111,6 @@ class Answers:
         self._journal = journal
         self._history_database = history_database
         self._entitlements = entitlements
-        self._audit = audit
         self._operator_acts = OperatorActs(gateway, latest, entitlements, exemptions, audit, controls, clock)
         self._settings = settings
         self._probed = probed
@@ -292,14 +291,14 @@ class Answers:
         return {**entitlements_view(self._entitlements, self._latest.report), "changed": [*changed, *differing]}
 
     def pause(self, caller: Caller, reason: str) -> DoneView:
-        self._audit.record_or_refuse("pause", caller, reason=reason)
+        self._operator_acts.audit.record_or_refuse("pause", caller, reason=reason)
         with self._controls.lock:
             self._journal.write(Pause(caller.user, self._clock(), reason))
         self._log.warning("paused", by=caller.user, reason=reason)
         return DoneView(done="paused: no job is preempted or held; preemptions under way are completed")
 
     def resume(self, caller: Caller) -> DoneView:
-        self._audit.record_or_refuse("resume", caller)
+        self._operator_acts.audit.record_or_refuse("resume", caller)
         with self._controls.lock:
             self._journal.write(PauseEnded(caller.user, self._clock()))
         self._log.warning("pause_ended", by=caller.user)

@@ -42,7 +42,7 @@ class OperatorActs:
         self._latest = latest
         self._entitlements = entitlements
         self._exemptions = exemptions
-        self._audit = audit
+        self.audit = audit
         self._controls = controls
         self._clock = clock
         self._log = structlog.get_logger("control")
@@ -56,7 +56,7 @@ class OperatorActs:
             raise ControlError(f"job {ref}: is not in scope: use scontrol release")
         if not is_held(job):
             raise ControlError(f"job {ref}: is not held")
-        self._audit.record_or_refuse("release", caller, job=job.ref)
+        self.audit.record_or_refuse("release", caller, job=job.ref)
         stored = admin_comment_of(job)
         sentence = f"released by {caller.user} with omfs release"
         comment = compose_admin_comment(MarkWord.ADMIN_RELEASED.value, stored.mark, sentence, stored.foreign)
