@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from omfs_daemon.daemon.store.entitlement_store import stored_entitlements
-from omfs_daemon.daemon.store.file_format import ENTITLEMENTS, JOURNAL, STATE_FILES, StateFile, format_of
+from omfs_daemon.daemon.store.exemption_store import stored_exemptions
+from omfs_daemon.daemon.store.file_format import ENTITLEMENTS, EXEMPTIONS, JOURNAL, STATE_FILES, StateFile, format_of
 from omfs_daemon.daemon.store.journal import replay
 from omfs_daemon.errors import OmfsError
 
@@ -56,6 +57,8 @@ def _found(file: StateFile, path: Path) -> str:
         replay(path)
     elif file is ENTITLEMENTS:
         stored_entitlements(path)
+    elif file is EXEMPTIONS:
+        stored_exemptions(path)
     if number is None:
         return "empty, torn, or damaged: omfsd begins a new one"
     if found == file.newest:

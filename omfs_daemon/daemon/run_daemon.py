@@ -17,7 +17,6 @@ from omfs_daemon.daemon.systemd_notify import Notifier
 from omfs_daemon.daemon.trial import on_a_copy
 from omfs_daemon.errors import GatewayError
 
-
 OPEN_FILES = 4096
 """More than all connections and commands at once can take; systemd's default soft limit is 1,024."""
 

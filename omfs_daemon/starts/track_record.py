@@ -19,14 +19,14 @@ _LEAST = 60.0
 """Seconds that are added to every wait: of shorter ones the ratio says little."""
 
 
-class Wait(NamedTuple):
+class ForeseenWait(NamedTuple):
     """Seconds until a start, from when it was estimated: p50, and what came."""
 
     expected: float
     came: float
 
 
-def lateness(waits: Sequence[Wait]) -> float:
+def lateness(waits: Sequence[ForeseenWait]) -> float:
     """How many times its p50 a wait takes at most, with nine chances in ten; 1 if too few are known."""
     if len(waits) < ENOUGH:
         return 1.0

@@ -17,14 +17,18 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.accounts import Entitlement
+from omfs_daemon.cluster.exemptions import Exemption, ExemptKind
 from omfs_daemon.cluster.jobs import Allocation
 from omfs_daemon.cluster.snapshot import RealtimeRun
+from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.ended_jobs import EndedJobs, Foreseen
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
+from omfs_daemon.daemon.store.exemption_store import ExemptionStore
 from omfs_daemon.daemon.store.file_format import (
     AUDIT,
     ENDED_JOBS,
     ENTITLEMENTS,
+    EXEMPTIONS,
     HISTORY,
     JOURNAL,
     STATE_FILES,
@@ -193,8 +197,11 @@ def write_state(directory: Path) -> None:
     journal = Journal(directory / JOURNAL.name)
     journal.write(*records())
     journal.close()
-    entitlements = EntitlementStore(directory, (), lambda: BEGUN)
+    audit = AuditLog(directory, lambda: BEGUN)
+    entitlements = EntitlementStore(directory, (), audit)
     entitlements.replace_all((Entitlement("bio", Fraction("12.5")), Entitlement("lab", Fraction(10), "bio")), Root())
+    exemptions = ExemptionStore(directory, audit, lambda: BEGUN)
+    exemptions.add(Exemption(ExemptKind.USER, "carol", BEGUN + 9), Root())
     history = HistoryDatabase(directory / HISTORY.name)
     history.record_tasks(BEGUN, {22: "3_4"})
     history.record_events([JobEvent(BEGUN, "1", "alice", "bio", "preempted", "a text", {"preemptor": "3_4"})])
@@ -234,7 +241,7 @@ def make_later(path: Path, file: StateFile) -> None:
         database.execute(f"PRAGMA user_version={later}")
         database.close()
         return
-    numbers = {JOURNAL: "{} ", ENTITLEMENTS: "format = {}\n", AUDIT: '{{"format": {}, '}
+    numbers = {EXEMPTIONS: '"format": {},', JOURNAL: "{} ", ENTITLEMENTS: "format = {}\n", AUDIT: '{{"format": {}, '}
     number = numbers[file]
     lines = path.read_text().splitlines(keepends=True)
     begin = number.format(ours)

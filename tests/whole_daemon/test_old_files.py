@@ -30,7 +30,7 @@ from tests.support.state_files import CLUSTER, be_next_version, make_later, put_
 from tests.support.waiting import LIMIT
 from tests.whole_daemon.test_process import ROOT, Stand
 
-NEWEST = {file.name: file.newest for file in STATE_FILES}
+KNOWN = {file.name: file.known for file in STATE_FILES}
 
 # What the version before the formats had numbers has written.
 OLD_JOURNAL = (
@@ -85,7 +85,7 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 def earlier(name: str) -> str:
-    formats = f"format 1; this version reads format {NEWEST[name]}"
+    formats = f"format 1; this version reads format {KNOWN[name]}"
     return f"was written by an earlier development version of omfs-daemon ({formats}): move it"
 
 
@@ -125,7 +125,7 @@ def test_the_daemon_does_not_start_on_one_and_gives_no_order(name: str, tmp_path
 def test_a_journal_of_another_development_version_is_refused(earlier_format: int, tmp_path: Path) -> None:
     text = b'{"kind":"JobsGone","refs":["1"]}'
     (tmp_path / "journal").write_bytes(b"%d %08x %s\n" % (earlier_format, zlib.crc32(text), text))
-    formats = rf"format {earlier_format}; this version reads format {JOURNAL.newest}"
+    formats = rf"format {earlier_format}; this version reads format {JOURNAL.known}"
     with pytest.raises(JournalError, match=rf"an earlier development version of omfs-daemon \({formats}"):
         Journal(tmp_path / "journal")
 
@@ -184,7 +184,7 @@ def test_one_file_of_a_later_version_is_refused_and_nothing_is_touched(file: Sta
     expected = (
         f"{directory / file.name}: was written by a later version of omfs-daemon (format {ours + 1}; this version"
     )
-    expected += f" reads format {ours}): install that version again, or move it away"
+    expected += f" reads format {file.known}): install that version again, or move it away"
     if file is ENDED_JOBS:
         check_predictions_are_off(stand, expected)
         before = {path: content for path, content in before.items() if path.endswith(file.name)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
@@ -12,22 +12,43 @@ from pydantic import TypeAdapter, ValidationError
 from omfs_daemon.cluster.exemptions import Exemption, Exemptions, ExemptKind
 from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
 from omfs_daemon.daemon.store.disk import sync_directory, write_synced
+from omfs_daemon.daemon.store.file_format import EXEMPTIONS, format_of
 from omfs_daemon.errors import ConfigError, ControlError
 
-_FILE = TypeAdapter(tuple[Exemption, ...])
 _MOST = 1000
+
+
+@dataclass(frozen=True)
+class _Stored:
+    format: int
+    exemptions: tuple[Exemption, ...]
+
+
+_FILE = TypeAdapter(_Stored)
+
+
+def stored_exemptions(path: Path) -> tuple[Exemption, ...]:
+    """Those in a file, which need not exist. ConfigError if it is damaged, FormatError for a format not read."""
+    format_of(EXEMPTIONS, path)
+    try:
+        return _FILE.validate_json(path.read_bytes()).exemptions
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValidationError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is damaged: move it away"
+        raise ConfigError(f"{path}: {reason}") from error
 
 
 class ExemptionStore:
     """All methods may be called from any thread; a change that fails leaves everything as it was. ``clock`` returns
-    seconds since the epoch. ConfigError if the file is damaged."""
+    seconds since the epoch. Errors as of ``stored_exemptions``."""
 
     def __init__(self, state_dir: Path, audit: AuditLog, clock: Callable[[], float]) -> None:
-        self._path = state_dir / "exemptions.json"
+        self._path = state_dir / EXEMPTIONS.name
         self._audit = audit
         self._clock = clock
         self._lock = Lock()
-        self.exemptions = Exemptions(self._read())
+        self.exemptions = Exemptions(stored_exemptions(self._path))
 
     def add(self, new: Exemption, who: Changer) -> None:
         """Exempt; an earlier exemption of the same is replaced."""
@@ -52,20 +73,12 @@ class ExemptionStore:
         now = self._clock()
         return [one for one in self.exemptions.all if one.until is None or one.until > now]
 
-    def _read(self) -> tuple[Exemption, ...]:
-        try:
-            return _FILE.validate_json(self._path.read_bytes())
-        except FileNotFoundError:
-            return ()
-        except (OSError, ValidationError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "is damaged: move it away"
-            raise ConfigError(f"{self._path}: {reason}") from error
-
     def _write(self, exemptions: Iterable[Exemption]) -> None:
         made = Exemptions(exemptions)
         draft = self._path.with_suffix(".new")
         try:
-            write_synced(draft, _FILE.dump_json(made.all, indent=1).decode() + "\n")
+            stored = _Stored(format=EXEMPTIONS.newest, exemptions=made.all)
+            write_synced(draft, _FILE.dump_json(stored, indent=1).decode() + "\n")
             draft.replace(self._path)
         except OSError as error:
             raise ControlError(f"nothing was changed: {self._path.parent}: {error.strerror}") from error

@@ -8,15 +8,17 @@ new format, with a fixture of it in tests/fixtures/state; a format that was rele
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import structlog
 
 from omfs_daemon.config.entitlement_text import FORMAT_LINE
+from omfs_daemon.daemon.store.disk import open_own
 from omfs_daemon.errors import FormatError
 
 _FIRST_FORMAT = re.compile(rb"[0-9a-f]{8} ")
@@ -27,9 +29,19 @@ _USER_VERSION_AT = 60  # in the header (sqlite.org/fileformat.html)
 _MAX_FORMAT = 999  # no version of omfs-daemon writes a larger number
 
 
+def _opened(path: Path) -> BinaryIO:
+    """OSError also for a link, a FIFO, and what others could have written."""
+    return os.fdopen(open_own(path, os.O_RDONLY), "rb")
+
+
+def _text(path: Path) -> str:
+    with _opened(path) as file:
+        return file.read().decode("utf-8", "replace")
+
+
 def _in_first_line(path: Path) -> int | None:
     """Of a journal, which is never written in two formats; None of one that is empty or damaged."""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         begin = file.read(20)
     numbered = _NUMBERED.match(begin)
     if numbered is not None:
@@ -40,7 +52,7 @@ def _in_first_line(path: Path) -> int | None:
 def _in_last_line(path: Path) -> int | None:
     """Of a log, each of whose lines names its own format: the last whole one."""
     last = b""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         for line in file:
             last = line if line.endswith(b"\n") else last
     try:
@@ -51,14 +63,23 @@ def _in_last_line(path: Path) -> int | None:
 
 
 def _in_toml(path: Path) -> int | None:
-    line = FORMAT_LINE.search(path.read_text(encoding="utf-8", errors="replace"))
+    line = FORMAT_LINE.search(_text(path))
     return int(line.group(1)) if line is not None else 1
+
+
+def _in_json(path: Path) -> int | None:
+    """Of one object; None if it is damaged."""
+    try:
+        found = json.loads(_text(path))["format"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return found if isinstance(found, int) else None
 
 
 def _in_sqlite_header(path: Path) -> int | None:
     """``PRAGMA user_version``, read from the file: SQLite would leave files beside one that it opens. None of one that
     is empty or damaged."""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         header = file.read(_SQLITE_HEADER)
     if len(header) < _SQLITE_HEADER or not header.startswith(_SQLITE):
         return None
@@ -81,6 +102,11 @@ class StateFile(NamedTuple):
     advice: str
     is_needed: bool = True
 
+    @property
+    def known(self) -> str:
+        """The formats that this version reads, in words."""
+        return str(self.newest) if self.oldest == self.newest else f"{self.oldest} to {self.newest}"
+
 
 JOURNAL = StateFile(
     "journal",
@@ -94,10 +120,18 @@ JOURNAL = StateFile(
 ENTITLEMENTS = StateFile(
     "entitlements.toml",
     oldest=1,
-    newest=1,
+    newest=2,
     number=_in_toml,
     conversion="converts it with the next change",
     advice="move it away, start omfsd, and put it into force again with `omfs entitlements import FILE`",
+)
+EXEMPTIONS = StateFile(
+    "exemptions.json",
+    oldest=1,
+    newest=1,
+    number=_in_json,
+    conversion="converts it with the next change",
+    advice="move it away, start omfsd, and exempt again with `omfs exempt add`",
 )
 AUDIT = StateFile(
     "audit.jsonl",
@@ -124,7 +158,7 @@ ENDED_JOBS = StateFile(
     advice="move it away and start again: only what was learned is lost",
     is_needed=False,
 )
-STATE_FILES = (JOURNAL, ENTITLEMENTS, AUDIT, HISTORY, ENDED_JOBS)
+STATE_FILES = (JOURNAL, ENTITLEMENTS, EXEMPTIONS, AUDIT, HISTORY, ENDED_JOBS)
 """The history also holds what dry runs would have done (`omfs shadow`)."""
 
 
@@ -153,8 +187,7 @@ def refuse_unread(file: StateFile, path: Path, found: int) -> None:
     writer, advice = "an earlier development version", file.advice
     if found > file.newest:
         writer, advice = "a later version", f"install that version again, or {file.advice}"
-    known = str(file.newest) if file.oldest == file.newest else f"{file.oldest} to {file.newest}"
-    formats = f"format {found}; this version reads format {known}"
+    formats = f"format {found}; this version reads format {file.known}"
     raise FormatError(f"{path}: was written by {writer} of omfs-daemon ({formats}): {advice}")
 
 

@@ -23,8 +23,8 @@ from omfs_daemon.daemon.api.operations import perform
 from omfs_daemon.daemon.heartbeat import beat
 from omfs_daemon.daemon.log import LinesAMinute, LogFormat, set_up
 from omfs_daemon.daemon.private_jobs import hide_others, without_others
-from omfs_daemon.daemon.process import OPEN_FILES
 from omfs_daemon.daemon.root_process.own_user import make_directories
+from omfs_daemon.daemon.run_daemon import OPEN_FILES
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock
 from omfs_daemon.daemon.store.disk import append_synced, write_synced
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
@@ -316,7 +316,7 @@ def test_d02_nothing_in_a_log_line_or_traceback_moves_the_cursor(log_format: Log
 
 def test_descriptors_are_raised_at_start_as_far_as_they_may() -> None:
     code = (
-        "import resource; from omfs_daemon.daemon.process import _raise_file_limit as r;"
+        "import resource; from omfs_daemon.daemon.run_daemon import _raise_file_limit as r;"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, {hard})); r();"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )

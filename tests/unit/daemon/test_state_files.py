@@ -13,14 +13,18 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from structlog.testing import capture_logs
 
+from omfs_daemon.cluster.exemptions import Exemption, ExemptKind
 from omfs_daemon.daemon.check_state import check_state
 from omfs_daemon.daemon.store import journal as journal_module
+from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.ended_jobs import EndedJobs
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
+from omfs_daemon.daemon.store.exemption_store import ExemptionStore
 from omfs_daemon.daemon.store.file_format import (
     AUDIT,
     ENDED_JOBS,
     ENTITLEMENTS,
+    EXEMPTIONS,
     HISTORY,
     JOURNAL,
     STATE_FILES,
@@ -129,17 +133,22 @@ def read_journal(path: Path) -> None:
 
 
 def read_entitlements(path: Path) -> None:
-    store = EntitlementStore(path.parent, (), lambda: BEGUN)
+    store = EntitlementStore(path.parent, (), AuditLog(path.parent, lambda: BEGUN))
     assert [(each.name, float(each.percent), each.parent) for each in store.entitlements] == [
         ("bio", 12.5, ""),
         ("lab", 10, "bio"),
     ]
 
 
+def read_exemptions(path: Path) -> None:
+    store = ExemptionStore(path.parent, AuditLog(path.parent, lambda: BEGUN), lambda: BEGUN)
+    assert store.exemptions.all == (Exemption(ExemptKind.USER, "carol", BEGUN + 9, "root"),)
+
+
 def read_audit(path: Path) -> None:
     """It is never read again, but goes on."""
     before = path.read_bytes()
-    EntitlementStore(path.parent, (), lambda: BEGUN).replace_all((), Root())
+    EntitlementStore(path.parent, (), AuditLog(path.parent, lambda: BEGUN)).replace_all((), Root())
     assert path.read_bytes().startswith(before) and path.read_bytes().count(b"\n") == before.count(b"\n") + 1
 
 
@@ -170,6 +179,7 @@ def read_ended_jobs(path: Path) -> None:
 READ: dict[StateFile, Callable[[Path], None]] = {
     JOURNAL: read_journal,
     ENTITLEMENTS: read_entitlements,
+    EXEMPTIONS: read_exemptions,
     AUDIT: read_audit,
     HISTORY: read_history,
     ENDED_JOBS: read_ended_jobs,
@@ -300,8 +310,7 @@ def test_a_file_of_a_later_version_is_not_read(file: StateFile, tmp_path: Path) 
     (line,) = (line for line in report.lines if "later version" in line)
     ours = file.newest
     assert line.startswith(f"{tmp_path / file.name}: was written by a later version of omfs-daemon (format {ours + 1};")
-    known = str(ours) if file.oldest == ours else f"{file.oldest} to {ours}"
-    assert f"this version reads format {known}): install that version again, or move it away" in line
+    assert f"this version reads format {file.known}): install that version again, or move it away" in line
     assert not report.is_read
     assert report.lines[-1].endswith(
         "does not start with what is there" if file.is_needed else "but without predictions"

@@ -37,7 +37,7 @@ from omfs_daemon.simulate.options import SimulationOptions, rules_for
 from omfs_daemon.simulate.run_cases import Progress, SlurmArray, SweepCase, run_all
 from omfs_daemon.simulate.workload.workload import PreemptMode, Workload
 from omfs_daemon.starts.start_estimates import start_estimates
-from omfs_daemon.starts.track_record import LATEST, Wait, lateness, widened
+from omfs_daemon.starts.track_record import LATEST, ForeseenWait, lateness, widened
 
 STARTS_UNDER = ("easy", "omfs")
 LIMITS, PUBLISHED = "limits", "murata"
@@ -80,7 +80,7 @@ def start_rows(outcome: Outcome, moments: int = MOMENTS) -> list[StartRow]:
     estimated at submission; not by limits, which is what Slurm has."""
     past = Past(outcome)
     found: dict[str, list[tuple[float, bool]]] = {basis: [] for basis in BASES}
-    known: dict[str, list[tuple[float, Wait]]] = {basis: [] for basis in BASES}
+    known: dict[str, list[tuple[float, ForeseenWait]]] = {basis: [] for basis in BASES}
     scored = drawn_moments(outcome, moments, _EVERY)
     for moment, counts in sorted(
         [*((one, True) for one in scored), *((one, False) for one in drawn_moments(outcome, moments, inf))],
@@ -95,7 +95,7 @@ def start_rows(outcome: Outcome, moments: int = MOMENTS) -> list[StartRow]:
                 p90 = start.p90 if basis == LIMITS else widened(start, late).p90
                 found[basis].append((abs(moment.at + start.p50 - came), came <= moment.at + p90))
             else:
-                insort(known[basis], (came, Wait(start.p50, came - moment.at)))
+                insort(known[basis], (came, ForeseenWait(start.p50, came - moment.at)))
     return [_row(outcome, basis, errors) for basis, errors in found.items()]
 
 
