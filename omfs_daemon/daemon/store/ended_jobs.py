@@ -20,7 +20,7 @@ from omfs_daemon.errors import ControlError
 from omfs_daemon.predict.features import JobFeatures, stored_name
 from omfs_daemon.predict.job_ends import JobEnd
 from omfs_daemon.predict.prediction import HowEnded
-from omfs_daemon.starts.track_record import Wait
+from omfs_daemon.starts.track_record import ForeseenWait
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS ended (
@@ -204,7 +204,7 @@ class EndedJobs:
             ).fetchall()
         return [_scored(row) for row in rows]
 
-    def latest_waits(self, since: float, most: int) -> list[Wait]:
+    def latest_waits(self, since: float, most: int) -> list[ForeseenWait]:
         """Of jobs that have ended since then, the latest; as estimated when each was first seen."""
         with self._lock:
             rows = self._database.execute(
@@ -212,7 +212,7 @@ class EndedJobs:
                 " ORDER BY ended DESC LIMIT ?",
                 (since, most),
             ).fetchall()
-        return [Wait._make(row) for row in rows]
+        return [ForeseenWait._make(row) for row in rows]
 
     def scored_of(self, ends: Iterable[JobEnd]) -> list[ScoredJob]:
         """Those of these of which something had been foreseen."""
