@@ -117,10 +117,10 @@ def report(
     if (everything or scheduler is not None) and (figure != "holes" or (scheduler is not None and not everything)):
         raise ConfigError("--all goes with holes, and --scheduler with --all")
     backfill = backfill_of(scheduler, log is None, session_of(context).config()) if everything else BackfillSettings()
-    source = report_source(log, options, period, session_of(context).config(), figure == "efficiency")
-    made = made_report(
-        source, period, zone, MachineOptions(procs, nodes, exclusive, large), named_user(session_of(context).config())
-    )
+    session = session_of(context)
+    source = report_source(log, options, period, session.config(), session.client(), figure == "efficiency")
+    machine = MachineOptions(procs, nodes, exclusive, large)
+    made = made_report(source, period, zone, machine, named_user(session.config()))
     whole: IdleUse | None = None
     if everything:
         from omfs_daemon.reports.whole_period import idle_use

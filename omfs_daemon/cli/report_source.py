@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from omfs_daemon.errors import ConfigError, GatewayError
+from omfs_daemon.errors import ConfigError, GatewayError, OmfsError
 from omfs_daemon.terminal.times import seconds_since_epoch
 
 # What needs the extra, or loads slowly, is imported where it is used: the other commands must stay quick.
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from omfs_daemon.accounting.job_records import JobRecords
     from omfs_daemon.accounting.record_period import RecordPeriod
     from omfs_daemon.config.schema import Config
+    from omfs_daemon.daemon.api.client import Client
+    from omfs_daemon.daemon.store.idle_hours import IdleHour
     from omfs_daemon.reports.backfill_settings import BackfillSettings
     from omfs_daemon.reports.log_report import LogReport
     from omfs_daemon.reports.machine_use import Down, MachineSize
@@ -40,6 +43,7 @@ class ReportSource(NamedTuple):
     down: list[Down]
     size: MachineSize | None
     by_slurm: SlurmUtilization | None = None
+    recorded: Sequence[IdleHour] = ()
 
 
 class MachineOptions(NamedTuple):
@@ -59,9 +63,11 @@ def report_period(since: str | None, until: str | None) -> ReportPeriod:
 
 
 def report_source(
-    log: Path | None, options: Any, period: ReportPeriod, config: Config, needs_steps: bool
+    log: Path | None, options: Any, period: ReportPeriod, config: Config, client: Client, needs_steps: bool
 ) -> ReportSource:
-    """``needs_steps``: slurmdbd is asked for what steps used, which is much more than it has of jobs."""
+    """``client``: of the daemon, which needs not run; a log may be another machine's, and is read without it.
+    ``needs_steps``: slurmdbd is asked for what steps used, which is much more than it has of jobs.
+    """
     from omfs_daemon.accounting.asked_events import asked_down, asked_utilization
     from omfs_daemon.accounting.asked_sacct import asked_records, asking_slurm
     from omfs_daemon.accounting.asked_steps import asked_steps, with_step_use
@@ -87,7 +93,19 @@ def report_source(
     if needs_steps:
         records = with_step_use(records, asked_steps(period.since, until, conf))
     down = [Down(begin, min(end, until), cores) for begin, end, cores in asked_down(period.since, until, conf)]
-    return ReportSource(records, down, _size_of_slurm(config), asked_utilization(period.since, until, conf))
+    by_slurm = asked_utilization(period.since, until, conf)
+    return ReportSource(records, down, _size_of_slurm(config), by_slurm, recorded_idle(client, period.since))
+
+
+def recorded_idle(client: Client, since: float) -> list[IdleHour]:
+    """Why cores were idle since then, as the daemon kept it; nothing if none answers that knows."""
+    from omfs_daemon.daemon.store.idle_hours import IdleHour
+
+    try:
+        found = client.idle_hours(since)
+    except OmfsError:
+        return []
+    return [IdleHour(hour["begin"], hour["watched_seconds"], hour["cpu_seconds"]) for hour in found["hours"]]
 
 
 def _store(config: Config) -> AccountingStore | None:
@@ -142,7 +160,9 @@ def made_report(
         records = as_whole_nodes(records, size.cores, machine.nodes or records.facts.nodes)
     large = _large(machine.large)
     until = time.time() if period.since is not None and period.until is None and source.down else period.until
-    return log_report(records, size, large, zone, period.since, until, source.down, source.by_slurm, only_user)
+    return log_report(
+        records, size, large, zone, period.since, until, source.down, source.by_slurm, only_user, source.recorded
+    )
 
 
 def _large(text: str | None) -> float | None:

@@ -45,6 +45,7 @@ from omfs_daemon.daemon.store.entitlement_store import CONFIGURATION, Entitlemen
 from omfs_daemon.daemon.store.exemption_store import ExemptionStore
 from omfs_daemon.daemon.store.file_format import HISTORY, JOURNAL, refuse_unread_files
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
+from omfs_daemon.daemon.store.idle_hours import IdleHours
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.daemon.systemd_notify import Notifier
 from omfs_daemon.daemon.wakeup import Wakeup
@@ -149,7 +150,9 @@ class Service:
         history_database.forget_before(clock() - KEEP_HISTORY)
         calls = CallCounter()
         self._gateway = calls.of(gateway)
-        self._metrics = Metrics(__version__, state_dir=daemon.state_dir)
+        self._metrics = Metrics(
+            __version__, state_dir=daemon.state_dir, keep_idle=IdleHours(history_database.add_idle).add
+        )
         self._metrics.slurm.observe_gateway(self._gateway.name)
         self._settings = self._settings_of(self.config)
         if not self._settings.dry_run:

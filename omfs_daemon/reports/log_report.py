@@ -14,8 +14,10 @@ from omfs_daemon.accounting.arrays import Floats
 from omfs_daemon.accounting.asked_events import SlurmUtilization
 from omfs_daemon.accounting.job_records import JobRecords
 from omfs_daemon.accounting.local_times import local_time
+from omfs_daemon.daemon.store.idle_hours import IdleHour
 from omfs_daemon.errors import NothingFound
 from omfs_daemon.reports.machine_use import Down, MachineSize, MachineUse, machine_use
+from omfs_daemon.reports.recorded_idle import covering, split_as_recorded
 
 LARGE_SHARE = 0.078
 """Of the machine: 2,000 of Tachyon2's 25,600 cores (Yoon et al. 2020, section 2.4)."""
@@ -36,6 +38,7 @@ class LogReport:
     zone        of months and hours; None: the machine's own
     by_slurm    what Slurm itself adds up; None: not asked, or not yet
     named_user  the only user who appears by name; None: all do
+    recorded    hours of the period of which the daemon knows why cores were idle
     """
 
     records: JobRecords
@@ -48,10 +51,12 @@ class LogReport:
     down: Sequence[Down] = ()
     by_slurm: SlurmUtilization | None = None
     named_user: str | None = None
+    recorded: Sequence[IdleHour] = ()
 
     @cached_property
     def use(self) -> MachineUse:
-        return machine_use(self.frame, self.begin, self.end, self.size, self.large, self.down)
+        use = machine_use(self.frame, self.begin, self.end, self.size, self.large, self.down)
+        return split_as_recorded(use, self.recorded)
 
     @cached_property
     def jobs(self) -> pl.DataFrame:
@@ -91,10 +96,12 @@ def log_report(
     down: Sequence[Down] = (),
     by_slurm: SlurmUtilization | None = None,
     named_user: str | None = None,
+    recorded: Sequence[IdleHour] = (),
 ) -> LogReport:
     """The report on a log from ``since`` to ``until``; NothingFound if no job of the log is in that period.
 
-    large  cores above which a job is large; below 1 a share of the machine; None: ``LARGE_SHARE``
+    large     cores above which a job is large; below 1 a share of the machine; None: ``LARGE_SHARE``
+    recorded  all hours of which the daemon knows why cores were idle
     """
     frame = records.frame
     first, last = _span(frame)
@@ -111,7 +118,8 @@ def log_report(
     if share < 1:
         cores = cores or int(machine_use(chosen, begin, end, size, 0).used.max())
         share = max(1, int(share * cores))
-    return LogReport(records, chosen, begin, end, size, int(share), zone, tuple(down), by_slurm, named_user)
+    hours = covering(recorded, begin, end)
+    return LogReport(records, chosen, begin, end, size, int(share), zone, tuple(down), by_slurm, named_user, hours)
 
 
 def _span(frame: pl.DataFrame) -> tuple[float, float]:

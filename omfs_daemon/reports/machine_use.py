@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -75,7 +75,7 @@ class MachineUse:
     down: Cores
     waiting: Cores
     pending: Ints
-    heaps: dict[str, Cores]
+    heaps: Mapping[str, Cores | Floats]
 
     @cached_property
     def idle(self) -> Cores:
@@ -86,16 +86,16 @@ class MachineUse:
         """How long each entry holds."""
         return np.diff(np.append(self.time, self.end))
 
-    def core_seconds(self, cores: Cores) -> float:
+    def core_seconds(self, cores: Cores | Floats) -> float:
         """Summed up over the whole period."""
         return float((cores * self.seconds).sum())
 
-    def between(self, cores: Cores, edges: Floats) -> Floats:
+    def between(self, cores: Cores | Floats, edges: Floats) -> Floats:
         """Core seconds in each span between two edges, which ascend."""
         sums = np.concatenate(((0.0,), np.cumsum(cores * self.seconds)))
         return np.diff(np.interp(edges, np.append(self.time, self.end), sums))
 
-    def means(self, cores: Cores, edges: Floats) -> Floats:
+    def means(self, cores: Cores | Floats, edges: Floats) -> Floats:
         """Time averages between edges."""
         inside = np.clip(edges, self.time[0], self.end)
         return self.between(cores, edges) / np.maximum(np.diff(inside), 1e-9)

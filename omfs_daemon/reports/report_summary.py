@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from omfs_daemon.accounting.local_times import local_time
 from omfs_daemon.reports.end_figures import (
     EFFICIENCY_COLUMNS,
     END_COLUMNS,
@@ -19,6 +21,7 @@ from omfs_daemon.reports.idle_figures import heap_shares
 from omfs_daemon.reports.log_holes import HOLE_COLUMNS, LogHole
 from omfs_daemon.reports.log_report import LogReport
 from omfs_daemon.reports.month_figures import MONTH_COLUMNS, hours_of_week, month_rows
+from omfs_daemon.reports.recorded_idle import covered_seconds
 from omfs_daemon.reports.wait_figures import WAIT_COLUMNS, wait_rows
 from omfs_daemon.reports.whole_period import IdleUse
 
@@ -85,11 +88,23 @@ def sources_of(report: LogReport) -> dict[str, Any]:
         "records": read.records,
         "dropped": [{"reason": reason, "records": count} for reason, count in read.dropped],
         "malformed": [{"place": place, "why": why} for place, why in read.malformed],
-        "notes": list(read.notes),
+        "notes": [*read.notes, *_recorded_note(report)],
+        "recorded_seconds": covered_seconds(report.recorded, report.begin, report.end),
         "disagreements": [
             {"column": one.what, "records": one.often, "first": list(one.first)} for one in report.records.disagreements
         ],
     }
+
+
+def _recorded_note(report: LogReport) -> Iterator[str]:
+    """For which part of the period the daemon says why cores were idle."""
+    if hours := report.recorded:
+        covered = covered_seconds(hours, report.begin, report.end) / HOUR
+        first, last = max(report.begin, hours[0].begin), min(report.end, hours[-1].begin + HOUR)
+        yield (
+            f"why cores were idle: as omfsd recorded it in {covered:,.1f} of {(report.end - report.begin) / HOUR:,.1f} "
+            f"hours, {local_time(first)} to {local_time(last)}"
+        )
 
 
 def report_values(

@@ -20,6 +20,7 @@ from omfs_daemon.daemon.api.cycle_report import LatestPoll, cycle_summary
 from omfs_daemon.daemon.api.entitlements_view import EntitlementsView, entitlements_view
 from omfs_daemon.daemon.api.exempt_view import ExemptView
 from omfs_daemon.daemon.api.history_view import CostsView, HistoryView, costs_view, own_parts, past_preemptions
+from omfs_daemon.daemon.api.idle_hours_view import IdleHoursView, idle_hours_view
 from omfs_daemon.daemon.api.methods_view import MethodsView, methods_now
 from omfs_daemon.daemon.api.operations import DoneView
 from omfs_daemon.daemon.api.operator_acts import OperatorActs
@@ -274,6 +275,9 @@ class Answers:
 
     def shadow(self, caller: Caller, since: float) -> ShadowView:
         return shadow_view(self._history_database.shadow(since), since, self._clock())
+
+    def idle_hours(self, caller: Caller, since: float) -> IdleHoursView:
+        return idle_hours_view(self._history_database.idle_hours(since))
 
     def methods(self, caller: Caller) -> MethodsView:
         return methods_now(self._settings(), self._latest.report.snapshot, self._probed())

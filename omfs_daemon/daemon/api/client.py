@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from omfs_daemon.daemon.api.entitlements_view import EntitlementChange, EntitlementsView
     from omfs_daemon.daemon.api.exempt_view import ExemptView
     from omfs_daemon.daemon.api.history_view import CostsView, HistoryView
+    from omfs_daemon.daemon.api.idle_hours_view import IdleHoursView
     from omfs_daemon.daemon.api.methods_view import MethodsView
     from omfs_daemon.daemon.api.operations import DoneView
     from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView
@@ -85,6 +86,9 @@ class Client:
 
     def shadow(self, since: float) -> ShadowView:
         return cast("ShadowView", self._request("shadow", since=since))
+
+    def idle_hours(self, since: float) -> IdleHoursView:
+        return cast("IdleHoursView", self._request("idle_hours", since=since))
 
     def methods(self) -> MethodsView:
         return cast("MethodsView", self._request("methods"))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
     from omfs_daemon.daemon.api.exempt_view import ExemptView
     from omfs_daemon.daemon.api.history_view import CostsView, HistoryView
+    from omfs_daemon.daemon.api.idle_hours_view import IdleHoursView
     from omfs_daemon.daemon.api.methods_view import MethodsView
     from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView
     from omfs_daemon.daemon.api.plan_view import PlanView
@@ -86,6 +87,9 @@ class Control(Protocol):
 
     def shadow(self, caller: Caller, since: float) -> ShadowView:
         """What a dry run would have done since a time."""
+
+    def idle_hours(self, caller: Caller, since: float) -> IdleHoursView:
+        """Why CPUs were idle since a time, hour by hour."""
 
     def methods(self, caller: Caller) -> MethodsView: ...
     def entitlements(self, caller: Caller) -> EntitlementsView: ...
@@ -185,6 +189,9 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "shadow": _operation(
         Role.OPERATOR, lambda control, who, given: control.shadow(who, _seconds(given, "since")), "since"
+    ),
+    "idle_hours": _operation(
+        Role.USER, lambda control, who, given: control.idle_hours(who, _seconds(given, "since")), "since"
     ),
     "methods": _operation(Role.USER, lambda control, who, _: control.methods(who)),
     "entitlements": _operation(Role.USER, lambda control, who, _: control.entitlements(who)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -18,10 +18,14 @@ _WAITS = (1, 10, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 8
 _MOST_ACCOUNTS = 100
 
 
+KeepIdle = Callable[[float, float, Mapping[str, int]], None]
+"""Told so many CPUs by cause from a time to another (``store.idle_hours.IdleHours.add``)."""
+
+
 class IdleMetrics:
     """By full polls: a job that starts and ends between two of them is not seen."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, keep: KeepIdle) -> None:
         self._idle = Counter(
             "omfs_idle_cpu_seconds", "CPU time that no job had, by what kept it idle", ["cause"], registry=registry
         )
@@ -34,6 +38,7 @@ class IdleMetrics:
             buckets=_WAITS,
             registry=registry,
         )
+        self._keep = keep
         self._partitions, self._accounts = LabelValues(), LabelValues(_MOST_ACCOUNTS)
         self._before: tuple[float, dict[str, int]] | None = None
         self._running: frozenset[int] | None = None
@@ -46,6 +51,7 @@ class IdleMetrics:
             if 0 < seconds <= LONGEST_GAP:
                 for cause, cpus in cpus_by_cause.items():
                     self._idle.labels(cause).inc(cpus * seconds)
+                self._keep(taken, snapshot.taken, cpus_by_cause)
         self._before = snapshot.taken, idle_causes(snapshot, held)
         running = frozenset(job.id for job in snapshot.jobs.values() if job.runs)
         if self._running is not None:  # what ran before the daemon has been counted, or was never seen

@@ -1,4 +1,4 @@
-"""The history: events, preemptions, and costs in a SQLite file (``PRAGMA user_version`` holds its format)."""
+"""The history: events, preemptions, costs, idle CPUs; a SQLite file (``PRAGMA user_version`` holds its format)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import structlog
 from omfs_daemon.cluster.job_refs import brief_ref, share_tasks
 from omfs_daemon.daemon.store.disk import make_own
 from omfs_daemon.daemon.store.file_format import HISTORY, format_of
+from omfs_daemon.daemon.store.idle_hours import HOUR, IdleHour, IdleShare, hours_of
 from omfs_daemon.daemon.store.shadow_rows import ShadowKind, ShadowRow
 from omfs_daemon.daemon.store.sqlite_file import open_sqlite
 from omfs_daemon.errors import OmfsError
@@ -45,6 +46,9 @@ CREATE TABLE IF NOT EXISTS shadow (
     kind TEXT NOT NULL, job TEXT NOT NULL, begun REAL NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL,
     class TEXT NOT NULL, cpus INTEGER NOT NULL, method TEXT NOT NULL, preemptor TEXT NOT NULL, patience REAL NOT NULL,
     lost REAL NOT NULL, ended REAL, started INTEGER NOT NULL, PRIMARY KEY (begun, kind, job, preemptor));
+CREATE TABLE IF NOT EXISTS idle_hour (
+    begin REAL NOT NULL, cause TEXT NOT NULL, watched REAL NOT NULL, cpu_seconds REAL NOT NULL,
+    PRIMARY KEY (begin, cause));
 """
 _CONCERNED = """
 INSERT OR IGNORE INTO concerned
@@ -112,6 +116,7 @@ class HistoryDatabase:
         self._write("DELETE FROM cost WHERE time < ?", [(time,)])
         self._write("DELETE FROM task WHERE time < ?", [(time,)])
         self._write("DELETE FROM shadow WHERE begun < ?", [(time,)])
+        self._write("DELETE FROM idle_hour WHERE begin < ?", [(time,)])
 
     def record_tasks(self, time: float, tasks: Mapping[int, str]) -> None:
         """The tasks of arrays that have these raw ids."""
@@ -186,6 +191,22 @@ class HistoryDatabase:
                 {"since": since, "watched": ShadowKind.WATCHED},
             ).fetchall()
         return [ShadowRow._make((*row[:12], bool(row[12]))) for row in rows]
+
+    def add_idle(self, shares: Sequence[IdleShare]) -> None:
+        """Add to what these hours have by these causes."""
+        self._write(
+            "INSERT INTO idle_hour VALUES (?, ?, ?, ?) ON CONFLICT (begin, cause) DO UPDATE SET"
+            " watched = watched + excluded.watched, cpu_seconds = cpu_seconds + excluded.cpu_seconds",
+            shares,
+        )
+
+    def idle_hours(self, since: float) -> list[IdleHour]:
+        """The hours that end after ``since``, oldest first."""
+        with self._lock:
+            rows = self._database.execute(
+                "SELECT * FROM idle_hour WHERE begin > ? ORDER BY begin", (since - HOUR,)
+            ).fetchall()
+        return hours_of(IdleShare._make(row) for row in rows)
 
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         try:

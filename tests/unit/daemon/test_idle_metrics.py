@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,10 @@ from omfs_daemon.policy.idle_causes import CAUSES, idle_causes
 from tests.support.policy_builders import NOW, nodes, request, snapshot, tree, waiting
 
 NOBODY: frozenset[str] = frozenset()
+
+
+def ignore(begin: float, end: float, cpus: Mapping[str, int]) -> None:
+    """Nothing is kept."""
 
 
 def site(*jobs: Job, taken: float = NOW) -> Snapshot:
@@ -62,17 +67,20 @@ def test_causes_sum_up_to_what_no_job_has(pending: list[tuple[int, str, Hold]], 
 
 def test_time_between_polls_counts_unless_it_is_long() -> None:
     registry = CollectorRegistry()
-    metrics = IdleMetrics(registry)
+    kept: list[tuple[float, float, int]] = []
+    metrics = IdleMetrics(registry, lambda begin, end, cpus: kept.append((begin, end, cpus["dependent"])))
     job = waiting(1, cpus=2, reason="Dependency")
     for taken in (NOW, NOW + 10, NOW + 15, NOW + 16 + LONGEST_GAP, NOW + 17 + LONGEST_GAP):
         metrics.observe(site(job, taken=taken), tree(bio=50), NOBODY)
     found = {cause: registry.get_sample_value("omfs_idle_cpu_seconds_total", {"cause": cause}) for cause in CAUSES}
     assert found == dict.fromkeys(CAUSES, 0) | {"nobody_waits": 64, "dependent": 32, "down": 64}
+    late = NOW + 16 + LONGEST_GAP
+    assert kept == [(NOW, NOW + 10, 2), (NOW + 10, NOW + 15, 2), (late, late + 1, 2)]
 
 
 def test_a_wait_is_from_when_the_job_could_have_started() -> None:
     registry = CollectorRegistry()
-    metrics = IdleMetrics(registry)
+    metrics = IdleMetrics(registry, ignore)
     job = replace(waiting(1, account="unknown"), submit=NOW - 500, eligible=NOW - 70, partition="main")
     metrics.observe(site(job), tree(bio=50), NOBODY)
     started = replace(job, state=JobState.RUNNING, start=NOW - 10)
