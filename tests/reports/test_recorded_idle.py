@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omfs_daemon.accounting.job_records import JobRecords
+from omfs_daemon.accounting.read_report import ReadReport
 from omfs_daemon.daemon.store.idle_hours import HOUR, IdleHour
 from omfs_daemon.policy.idle_causes import CAUSES
+from omfs_daemon.reports.log_report import log_report
 from omfs_daemon.reports.machine_use import HEAPS, MachineSize, machine_use
 from omfs_daemon.reports.recorded_idle import covered_seconds, covering, split_as_recorded
+from omfs_daemon.reports.report_summary import sources_of, summary_of
 from tests.reports.test_log_report import CORES, Job, frame_of
 
 RECORD = st.lists(st.integers(0, 1000), min_size=len(CAUSES), max_size=len(CAUSES))
@@ -78,6 +84,21 @@ def test_the_part_of_a_period_that_is_covered() -> None:
     covered = covering(hours, 1.5 * HOUR, 3.25 * HOUR)
     assert [one.begin for one in covered] == [HOUR, 2 * HOUR, 3 * HOUR]
     assert covered_seconds(covered, 1.5 * HOUR, 3.25 * HOUR) == 1.75 * HOUR
+
+
+def test_the_report_says_which_part_the_daemon_recorded() -> None:
+    records = JobRecords(frame_of([HELD]), ReadReport(Path("log"), 1))
+    size = MachineSize(CORES, "test")
+    plain = log_report(records, size, since=0.0, until=4 * HOUR)
+    assert sources_of(plain)["notes"] == [] and sources_of(plain)["recorded_seconds"] == 0
+    hours = [hour(1, limited=7), hour(2, limited=7), hour(9, limited=7)]
+    found = log_report(records, size, since=0.0, until=4 * HOUR, recorded=hours)
+    (note,) = sources_of(found)["notes"]
+    assert note.startswith("why cores were idle: as omfsd recorded it in 2.0 of 4.0 hours, ")
+    assert sources_of(found)["recorded_seconds"] == 2 * HOUR
+    shares = summary_of(found)["shares"]
+    assert shares["limited"] == pytest.approx(0.5)
+    assert sum(shares.values()) == pytest.approx(1.0)
 
 
 @given(JOBS, RECORDS, st.integers(0, 9000), st.integers(1, 9000))
