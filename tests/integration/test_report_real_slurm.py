@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,11 @@ from typer.testing import CliRunner
 
 from omfs_daemon.accounting.sacct_rows import FULL_FIELDS
 from omfs_daemon.cli.main import app
+from omfs_daemon.daemon.api.callers import operators
+from omfs_daemon.daemon.api.control_socket import ControlServer
+from omfs_daemon.daemon.api.idle_hours_view import idle_hours_view
+from omfs_daemon.daemon.store.history_database import HistoryDatabase
+from omfs_daemon.daemon.store.idle_hours import IdleShare
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.support.accounted_slurm import accounted_slurm
@@ -131,6 +138,27 @@ def test_a_day_asked_for_and_saved(slurm: LocalSlurm, tmp_path: Path) -> None:
     assert summary["sreport"]["utilisation"] == pytest.approx(summary["sreport"]["ours"], rel=0.005)
     assert summary["utilisation"] == pytest.approx(summary["sreport"]["utilisation"], rel=0.005)
     assert found["all_holes"]["settings_source"] == "Slurm's own values"
+
+    before = summary["shares"]
+    with recorded_hour(tmp_path, begin, {"limited": 3.0, "nobody_waits": 1.0, "down": 8.0}) as path:
+        found = answered("-c", str(config), "--socket", str(path), "report", "idle", *words)
+    after = found["summary"]["shares"]
+    idle = 1 - before["used"] - before["down"]
+    assert (after["used"], after["down"]) == (before["used"], before["down"])
+    assert (after["limited"], after["nobody_waits"]) == pytest.approx((0.75 * idle, 0.25 * idle))
+    assert sum(after.values()) == pytest.approx(1.0)
+    assert found["sources"]["recorded_seconds"] == HOUR
+
+
+@contextmanager
+def recorded_hour(directory: Path, begin: float, cpu_seconds: dict[str, float]) -> Iterator[Path]:
+    """The control socket of a daemon whose history has this hour."""
+    history, path = HistoryDatabase(directory / "history.sqlite"), directory / "omfs.sock"
+    history.add_idle([IdleShare(begin, cause, HOUR, seconds) for cause, seconds in cpu_seconds.items()])
+    daemon: Any = SimpleNamespace(idle_hours=lambda caller, since: idle_hours_view(history.idle_hours(since)))
+    with ControlServer(path, daemon, operators(None, None)):
+        yield path
+    history.close()
 
 
 def beside_sreport(slurm: LocalSlurm, begin: int) -> int:
