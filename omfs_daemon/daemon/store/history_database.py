@@ -202,8 +202,8 @@ class HistoryDatabase:
 
     def idle_hours(self, since: float) -> list[IdleHour]:
         """The hours that end after ``since``, oldest first."""
-        with self._lock:
-            rows = self._database.execute(
+        with self._readers:
+            rows = self._reading.execute(
                 "SELECT * FROM idle_hour WHERE begin > ? ORDER BY begin", (since - HOUR,)
             ).fetchall()
         return hours_of(IdleShare._make(row) for row in rows)
