@@ -1130,7 +1130,7 @@ local function modify_privileged(change, job, text, by_daemon)
   local holds, releases = change.priority == 0, change.priority == INFINITE
   local ends_hold = releases and job.priority == 0 and not is_a(RELEASED, mark) -- else Slurm takes it for nothing
   local new, expected, rest = (text or ""):match("^(omfs:[^%s?]+)%?(%S*)(.*)$")
-  if not new and job.priority ~= 0 then -- omfsd has seen a release that was made while it was dead
+  if not new then -- a release that omfsd has seen since it was dead, or that it makes for an operator (omfs release)
     new, expected, rest = (text or ""):match("^(" .. ADMIN_RELEASED .. ")%?(%S*)(.*)$")
   end
   local added = (text or ""):match("^%+=(.*)$") -- as `scontrol update AdminComment+=` sends it
@@ -1142,7 +1142,7 @@ local function modify_privileged(change, job, text, by_daemon)
       return ACCESS_DENIED
     end
     change.admin_comment = new .. rest
-  elseif mark_of(text) ~= "" or by_daemon and releases and not is_a(RELEASED, mark) then
+  elseif mark_of(text) ~= "" or by_daemon and releases and not (is_a(RELEASED, mark) or mark == ADMIN_RELEASED) then
     return ACCESS_DENIED
   elseif (holds or ends_hold) and could_be_ours(job) then
     change.admin_comment = with_foreign(holds and ADMIN_HELD or ADMIN_RELEASED, text or foreign)

@@ -27,13 +27,23 @@ def on_a_copy(config: Config) -> Iterator[Config]:
         for path in copies.values():
             path.mkdir(mode=0o700)
         names = ["journal", "exemptions.json", "entitlements.toml"]
-        if EntitlementStore(state, config.all_entitlements, AuditLog(state, lambda: 0.0)).conflict():
+        if _was_edited(config):
             names.remove("entitlements.toml")
         for name in names:
             try:
-                shutil.copyfile(state / name, copies["state_dir"] / name)
+                copy = shutil.copyfile(state / name, copies["state_dir"] / name)
+                copy.chmod(0o600)
             except FileNotFoundError:
                 continue  # nothing was changed, or no daemon has run yet
             except OSError as error:
                 raise ConfigError(f"{state / name}: cannot be read: {error.strerror}; run as omfsd's user") from error
         yield config.model_copy(update={"daemon": config.daemon.model_copy(update=copies)})
+
+
+def _was_edited(config: Config) -> bool:
+    """Whether its entitlements were, since those in force were changed by command."""
+    state = config.daemon.state_dir
+    try:
+        return bool(EntitlementStore(state, config.all_entitlements, AuditLog(state, lambda: 0.0)).conflict())
+    except OSError as error:
+        raise ConfigError(f"{state}: cannot be read: {error.strerror}; run as omfsd's user") from error

@@ -228,10 +228,11 @@ class _Pass:
             for ref in self._refs(job):
                 self.ranking.put(job, ref, Band.REALTIME)
                 allocations = need.place(self.capacity.now)
-                if allocations is not None:
-                    is_entitled = self.usage.entitles(need.leaf, need.cpus)
-                    self._start(job, ref, need, allocations, Reason.ENTITLED if is_entitled else Reason.BORROWS)
-                    self._decided.add(ref)
+                if allocations is None:
+                    break  # other tasks need as much, and ranks are for others, too
+                is_entitled = self.usage.entitles(need.leaf, need.cpus)
+                self._start(job, ref, need, allocations, Reason.ENTITLED if is_entitled else Reason.BORROWS)
+                self._decided.add(ref)
             if not self._refs(job):
                 queue.remove(at)
 

@@ -38,6 +38,18 @@ def test_a_held_job_is_let_go_whatever_the_rule(daemon: Daemon) -> None:
     assert (again.returncode, again.stderr) == (1, f"omfs: job {held}: is not held\n")
 
 
+def test_of_an_array_only_the_task_that_was_named_is_let_go(daemon: Daemon) -> None:
+    daemon.start()
+    array = daemon.submit("bio", "--array=1-3", "--hold")
+    said = wait_until(lambda: daemon.omfs("release", f"{array}_2", check=False).stdout, "omfsd to see that it is held")
+    assert said.startswith(f"job {array}_2 is released")
+    tasks = {job.ref: job.hold is Hold.NONE for job in daemon.gateway.jobs() if job.array_id == array}
+    assert tasks.pop(f"{array}_2") and not any(tasks.values())
+    assert daemon.omfs("release", str(array)).stdout.startswith(f"job {array} is released")
+    assert all(job.hold is Hold.NONE for job in daemon.gateway.jobs() if job.array_id == array)
+    assert daemon.omfs("release", "15_[x", check=False).stderr.count("\n") == 1
+
+
 def test_an_exempted_job_is_never_a_victim(daemon: Daemon) -> None:
     daemon.start()
     bio = [daemon.submit("bio", method="requeue") for _ in range(4)]
@@ -74,6 +86,8 @@ def test_what_cannot_be_exempted_is_named_and_pauses_are_audited(daemon: Daemon)
         done = daemon.omfs(*words, check=False)
         assert done.returncode in (1, 2) and text in done.stderr and done.stderr.count("\n") == 1
     daemon.omfs("exempt", "add", "daemon", "--until", "2h")
+    line = audit(daemon)[-1]
+    assert (line["act"], line["kind"], line["name"], line["user"]) == ("exempt", "user", "daemon", "root")
     assert daemon.stop() == 0
     daemon.start()
     (row,) = daemon.ask("exempt", "list")["exemptions"]

@@ -140,6 +140,8 @@ TAKEN: list[tuple[Prepare, str, str, str, bool]] = [
     (stopping, DAEMON, "0 omfs:held:10?omfs:stopping:9", "omfs:held:10", True),
     (released_by_root, DAEMON, "0 omfs:held:9?adm:rel", "omfs:held:9", True),
     (held_no_more, DAEMON, "adm:rel?omfs:held:7", "adm:rel", False),
+    (ours, DAEMON, "adm:rel?omfs:held:7", "adm:rel", True),
+    (held_by_root, DAEMON, "adm:rel?adm:held", "adm:rel", True),
     (waits_at_gate, DAEMON, "0 omfs:held:7?", "omfs:held:7", True),
     (waits_at_gate, DAEMON, "0 omfs:held:7?omfs:held:0", "omfs:held:7", True),
     (waits_at_gate, DAEMON, "omfs:rel:7?omfs:held:0", "omfs:rel:7", True),
@@ -195,7 +197,8 @@ REFUSED: list[tuple[Prepare, str, str]] = [
     (unmarked_held_by_root, DAEMON, RELEASE),
     (unmarked_held_by_owner, DAEMON, "0 omfs:held:8?"),
     (unmarked_held_by_owner, DAEMON, "omfs:rel:8?"),
-    *((ours, user, text) for user in (DAEMON, ROOT) for text in ("omfs:rel:8", "adm:rel?omfs:held:7", "adm:held")),
+    *((ours, user, text) for user in (DAEMON, ROOT) for text in ("omfs:rel:8", "adm:rel", "adm:held")),
+    (ours, DAEMON, "0 adm:rel?omfs:held:7"),
     (unmarked, ROOT, "omfs:held:1"),
     (unmarked, ROOT, "0 omfs:held:1"),
     (unmarked, ROOT, "+=omfs:held:1"),
@@ -209,6 +212,15 @@ REFUSED: list[tuple[Prepare, str, str]] = [
 
 def named(value: object) -> str | None:
     return value.__name__ if callable(value) else None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_daemon_releases_for_an_operator(gate: MarkedCluster, kind: str) -> None:
+    """With an administrator's mark, so that it does not hold the job again: omfs release."""
+    ref = prepared(gate, ours, kind)
+    assert act(gate, ref, DAEMON, "adm:rel?omfs:held:7 for bob | site=1") == ""
+    assert act(gate, ref, DAEMON, RELEASE) == ""
+    assert {(record.mark, record.priority == 0) for record in gate.records(ref)} == {("adm:rel", False)}
 
 
 @pytest.mark.parametrize("kind", KINDS)

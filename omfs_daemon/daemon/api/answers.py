@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
 import structlog
 
 from omfs_daemon import __version__
-from omfs_daemon.cluster.job_refs import asked_ref
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.config.load import check_entitlements
@@ -54,7 +53,15 @@ from omfs_daemon.daemon.api.status_view import (
 )
 from omfs_daemon.daemon.api.when_view import WhenView, first_starts, start_line, when_view, why_none
 from omfs_daemon.daemon.api.where_view import StartsElsewhere, WhereView
-from omfs_daemon.daemon.api.why_view import WhyView, listed_job, listed_jobs, why_it_waits, why_view, without_others_in
+from omfs_daemon.daemon.api.why_view import (
+    WhyView,
+    asked_job,
+    listed_job,
+    listed_jobs,
+    why_it_waits,
+    why_view,
+    without_others_in,
+)
 from omfs_daemon.daemon.learning.prediction_service import PredictionService
 from omfs_daemon.daemon.node_client.probes import Probed
 from omfs_daemon.daemon.store.audit_log import AuditLog
@@ -77,13 +84,6 @@ _STARTS_SHOWN = 50
 _MOST_LOOKED_UP = 10
 """Jobs that are not listed and that Slurm is asked for, in one request."""
 _REF = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?")
-
-
-def _ref_of(text: str) -> str:
-    ref = asked_ref(text)
-    if ref is None:
-        raise ConfigError(f"job = {text[:40]!r}: must be a job (12), a task (12_3), or a part (12+1)")
-    return ref
 
 
 class Answers:
@@ -199,7 +199,7 @@ class Answers:
 
     def why(self, caller: Caller, job: str) -> WhyView:
         report, state, rules = self._latest.report, self._journal.state, self._settings().rules
-        job = _ref_of(job)
+        job = asked_job(job)
         view = why_view(caller, job, report, state, rules, self._history_database, self._foresee())
         found = listed_job(report, job)
         if isinstance(self.predictions, PredictionService) and found and not why_none(caller, found, job):
@@ -211,9 +211,18 @@ class Answers:
         if report.snapshot is None:
             raise ControlError("Slurm has not answered yet: try again")
         listed, lookups = listed_jobs(report), iter(range(_MOST_LOOKED_UP))
-        # Each that Slurm lists no longer costs it a request; one look at the list costs all others none.
-        find = lambda ref: listed(ref) or (self._ended(ref) if next(lookups, None) is not None else None)  # noqa: E731
-        jobs = list(dict.fromkeys(map(_ref_of, jobs)))
+
+        def find(ref: str) -> Job | None:
+            """Each that Slurm lists no longer costs it a request, until one is not answered: others wait meanwhile."""
+            found = listed(ref)
+            if found is None and _REF.fullmatch(ref) and next(lookups, None) is not None:
+                try:
+                    return self._gateway.find(ref)
+                except GatewayError:
+                    deque(lookups, maxlen=0)
+            return found
+
+        jobs = list(dict.fromkeys(map(asked_job, jobs)))
         reason = lambda job: why_it_waits(job, job.ref, self._foresee(), report.at)  # noqa: E731
         snapshot, rules = report.snapshot, self._settings().rules
         history = self._journal.state.preemption_history(rules.methods)
@@ -232,17 +241,11 @@ class Answers:
         with self._core.request(caller.uid) as turn, turn():
             return bound_chance_view(caller, job_class, cpus, limit, service, snapshot, history, rules)
 
-    def _ended(self, ref: str) -> Job | None:
-        """A job that is listed no longer, if Slurm remembers it."""
-        with suppress(GatewayError):
-            return self._gateway.find(ref) if _REF.fullmatch(ref) else None
-        return None
-
     def predict(self, caller: Caller, job: str, user: str, name: str) -> PredictView:
         service = available(self.predictions)
         if not job:
             return predict_named(caller, service, user, name)
-        found = listed_job(self._latest.report, _ref_of(job))
+        found = listed_job(self._latest.report, asked_job(job))
         if found is None or not (caller.is_operator or found.user == caller.user):
             raise ControlError(f"job {job}: " + ("Slurm does not list it" if found is None else "is not yours"))
         return predict_jobs(service, [found])

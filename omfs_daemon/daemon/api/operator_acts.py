@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 
 import structlog
 
 from omfs_daemon.cluster.exemptions import Exemption, ExemptKind
 from omfs_daemon.cluster.holds import admin_comment_of, is_held
-from omfs_daemon.cluster.job_refs import brief_ref
+from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.marks import MarkWord, compose_admin_comment
 from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.daemon.api.callers import Caller
@@ -17,11 +18,11 @@ from omfs_daemon.daemon.api.controls import DaemonControls
 from omfs_daemon.daemon.api.cycle_report import LatestPoll
 from omfs_daemon.daemon.api.exempt_view import ExemptView, exempt_view, named
 from omfs_daemon.daemon.api.operations import DoneView
-from omfs_daemon.daemon.api.why_view import listed_job
+from omfs_daemon.daemon.api.why_view import asked_job, listed_job
 from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
 from omfs_daemon.daemon.store.exemption_store import ExemptionStore
-from omfs_daemon.errors import ConfigError, ControlError
+from omfs_daemon.errors import ConfigError, ControlError, GatewayError
 from omfs_daemon.slurm.gateway import Gateway
 
 
@@ -49,22 +50,31 @@ class OperatorActs:
 
     def release(self, caller: Caller, ref: str) -> DoneView:
         """As an administrator's release: the job is not held again while it waits."""
-        job = listed_job(self._latest.report, ref)
-        if job is None:
+        ref = asked_job(ref)
+        held = [record for record in self._records(ref) if is_held(record)]
+        if not held:
+            raise ControlError(f"job {ref}: is not held")
+        self.audit.record_or_refuse("release", caller, job=ref)
+        for record in held:
+            stored = admin_comment_of(record)
+            sentence = f"released by {caller.user} with omfs release"
+            comment = compose_admin_comment(MarkWord.ADMIN_RELEASED.value, stored.mark, sentence, stored.foreign)
+            # Of a waiting array only the task that was asked for; Slurm then lists it by itself.
+            if refusals := self._gateway.release([ref if "_" in ref else record.ref], comment):
+                raise ControlError(f"job {ref}: {refusals[0].message}")
+        self._log.warning("job_released", job=ref, by=caller.user)
+        self._controls.wake()
+        return DoneView(done=f"job {ref} is released, and not held again while it waits")
+
+    def _records(self, ref: str) -> list[Job]:
+        """As Slurm lists them: of an array, whose tasks may be held by several, all."""
+        job, snapshot = listed_job(self._latest.report, ref), self._latest.report.snapshot
+        if job is None or snapshot is None:
             raise ControlError(f"job {ref}: Slurm does not list it")
         if is_out_of_scope(job):
             raise ControlError(f"job {ref}: is not in scope: use scontrol release")
-        if not is_held(job):
-            raise ControlError(f"job {ref}: is not held")
-        self.audit.record_or_refuse("release", caller, job=job.ref)
-        stored = admin_comment_of(job)
-        sentence = f"released by {caller.user} with omfs release"
-        comment = compose_admin_comment(MarkWord.ADMIN_RELEASED.value, stored.mark, sentence, stored.foreign)
-        if refusals := self._gateway.release([job.ref], comment):
-            raise ControlError(f"job {ref}: {refusals[0].message}")
-        self._log.warning("job_released", job=job.ref, by=caller.user)
-        self._controls.wake()
-        return DoneView(done=f"job {brief_ref(job.ref)} is released, and not held again while it waits")
+        tasks = [one for one in snapshot.jobs.values() if ref.isdecimal() and one.array_id == int(ref)]
+        return tasks or [job]
 
     def exempt(self, caller: Caller, name: str, until: float | None) -> DoneView:
         if until is not None and until <= self._clock():
@@ -72,6 +82,7 @@ class OperatorActs:
         kind, exact = named(name, self._account_names())
         self._exemptions.add(Exemption(kind, exact, until), caller)
         self._controls.exemptions_changed()
+        self._controls.wake()
         self._log.warning("exempted", kind=kind.value, name=exact, until=until, by=caller.user)
         whose = f"job {exact} is" if kind is ExemptKind.JOB else f"jobs of {kind.value} {exact} are"
         return DoneView(done=f"{whose} never preempted{_until_text(until)}")
@@ -94,7 +105,9 @@ class OperatorActs:
 
     def _account_names(self) -> set[str]:
         """Those of slurmdbd; without it those of the entitlements and of the jobs."""
-        rows, snapshot = self._gateway.accounts(), self._latest.report.snapshot
+        rows, snapshot = None, self._latest.report.snapshot
+        with suppress(GatewayError):
+            rows = self._gateway.accounts()
         if rows is not None:
             return {row.name for row in rows}
         jobs = () if snapshot is None else snapshot.jobs.values()

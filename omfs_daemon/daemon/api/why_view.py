@@ -15,7 +15,7 @@ from omfs_daemon.cluster.holds import (
     is_released_by_administrator,
     waits_for,
 )
-from omfs_daemon.cluster.job_refs import brief_ref, share_tasks
+from omfs_daemon.cluster.job_refs import asked_ref, brief_ref, share_tasks
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.cluster.snapshot import Snapshot
@@ -24,7 +24,7 @@ from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.api.realtime_view import RealtimeView, realtime_view
 from omfs_daemon.daemon.private_jobs import without_others
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
-from omfs_daemon.errors import ControlError
+from omfs_daemon.errors import ConfigError, ControlError
 from omfs_daemon.policy.plan import Plan, Wait
 from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.policy.victims.method_availability import WHY_NOT_TEXT, MethodAvailability
@@ -126,6 +126,14 @@ def without_others_in(view: WhyView) -> WhyView:
 
 
 _DATA_OF_OTHERS = ("preemptor", "victims")
+
+
+def asked_job(text: str) -> str:
+    """The reference in a request; ConfigError if it is none."""
+    ref = asked_ref(text)
+    if ref is None:
+        raise ConfigError(f"job = {text[:40]!r}: must be a job (12), a task (12_3), or a part (12+1)")
+    return ref
 
 
 def listed_job(report: CycleReport, ref: str) -> Job | None:

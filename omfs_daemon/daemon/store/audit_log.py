@@ -37,8 +37,8 @@ class AuditLog:
         """OSError if it cannot be written; then the act must not be carried out."""
         now = self._clock()
         at = datetime.fromtimestamp(now, UTC).astimezone().isoformat(timespec="seconds")
-        line = {"format": AUDIT.newest, "time": now, "at": at, "uid": who.uid, "user": who.user, "act": act, **what}
-        append_synced(self._path, json.dumps(line))
+        line = {"format": AUDIT.newest, "time": now, "at": at, "uid": who.uid, "user": who.user, "act": act}
+        append_synced(self._path, json.dumps(line | what))
 
     def record_or_refuse(self, act: str, who: Changer, **what: object) -> None:
         """ControlError if it cannot be written."""

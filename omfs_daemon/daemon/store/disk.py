@@ -28,7 +28,7 @@ def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
         if found.st_uid not in (os.geteuid(), 0, path.parent.stat().st_uid):
             raise OSError(errno.EPERM, f"belongs to uid {found.st_uid}")
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise OSError(errno.EPERM, f"mode {stat.S_IMODE(found.st_mode):04o}: others may write it")
+            raise OSError(errno.EPERM, f"mode {stat.S_IMODE(found.st_mode):04o}: others may write it: chmod go-w")
     except OSError:
         os.close(fd)
         raise

@@ -57,7 +57,7 @@ class ExemptionStore:
             if len(kept) >= _MOST:
                 raise ControlError(f"there are {_MOST} exemptions already: remove some, or exempt a user or an account")
             until = {} if new.until is None else {"until": new.until}
-            self._audit.record_or_refuse("exempt", who, **{new.kind.value: new.name}, **until)
+            self._audit.record_or_refuse("exempt", who, kind=new.kind.value, name=new.name, **until)
             self._write([*kept, replace(new, by=who.user)])
 
     def remove(self, kind: ExemptKind, name: str, who: Changer) -> None:
@@ -66,7 +66,7 @@ class ExemptionStore:
             kept = [one for one in self._valid() if (one.kind, one.name) != (kind, name)]
             if len(kept) == len(self._valid()):
                 raise ControlError(f"{kind.value} {name}: is not exempted")
-            self._audit.record_or_refuse("exemption ended", who, **{kind.value: name})
+            self._audit.record_or_refuse("exemption ended", who, kind=kind.value, name=name)
             self._write(kept)
 
     def _valid(self) -> list[Exemption]:

@@ -19,7 +19,7 @@ import structlog
 
 from omfs_daemon.config.entitlement_text import FORMAT_LINE
 from omfs_daemon.daemon.store.disk import open_own
-from omfs_daemon.errors import FormatError
+from omfs_daemon.errors import FormatError, OmfsError
 
 _FIRST_FORMAT = re.compile(rb"[0-9a-f]{8} ")
 _NUMBERED = re.compile(rb"([0-9]{1,9}) [0-9a-f]{8} ")
@@ -192,10 +192,19 @@ def refuse_unread(file: StateFile, path: Path, found: int) -> None:
 
 
 def refuse_unread_files(state_dir: Path) -> None:
-    """FormatError for the first file without which omfsd does not start and that this version does not read."""
+    """For the first file without which omfsd does not start: FormatError if this version does not read it, OmfsError if
+    it cannot be opened."""
     for file in STATE_FILES:
-        if file.is_needed:
-            format_of(file, state_dir / file.name)
+        if not file.is_needed:
+            continue
+        path = state_dir / file.name
+        try:
+            os.close(open_own(path, os.O_RDONLY))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise OmfsError(f"{path}: cannot be opened: {error.strerror}") from error
+        format_of(file, path)
 
 
 def log_conversion(path: Path, found: int, newest: int) -> None:

@@ -15,7 +15,8 @@ def refuse_unsafe_path(path: Path, uid: int) -> None:
     for part in _parts(path):
         found = part.lstat()
         if found.st_uid not in (0, uid):
-            raise ConfigError(f"{part}: belongs to uid {found.st_uid}, who could replace {path}: chown it")
+            remedy = "chown it" if part == path.absolute() else "use a directory in one of root's"
+            raise ConfigError(f"{part}: belongs to uid {found.st_uid}, who could replace {path}: {remedy}")
         is_shared = stat.S_ISDIR(found.st_mode) and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if is_shared and (part == path.resolve() or not found.st_mode & stat.S_ISVTX):
             mode = stat.S_IMODE(found.st_mode)

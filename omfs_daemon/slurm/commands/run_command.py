@@ -58,7 +58,11 @@ def run_command(
     be started or, with ``check``, ends with an exit code other than 0; at once if there is no ``conf``, for which a
     command would search the network for many seconds.
     """
-    if conf is not None and not conf.is_file():
+    try:
+        is_there = conf is None or conf.is_file()
+    except OSError as error:
+        raise GatewayError(f"slurm.conf = {str(conf)!r} in the configuration: {error.strerror}") from None
+    if not is_there:
         raise GatewayError(f"slurm.conf = {str(conf)!r} in the configuration: there is no such file")
     try:
         process = subprocess.Popen(

@@ -29,7 +29,7 @@ def is_update_refused(record: Record, comment: str, holds: bool) -> bool:
     if mark.startswith(_MARKS) and not (asks and (expected == stored.mark or (at_gate and expected == SUBMIT_MARK))):
         return True
     word = parse_admin_comment(mark).word
-    if mark.startswith("adm:") and not (word is MarkWord.ADMIN_RELEASED and record.priority != 0):
+    if mark.startswith("adm:") and (word is not MarkWord.ADMIN_RELEASED or holds):
         return True
     releases = word is MarkWord.RELEASED
     is_free = record.priority != 0 or record.state is JobState.SUSPENDED
@@ -45,7 +45,7 @@ def is_update_refused(record: Record, comment: str, holds: bool) -> bool:
 
 def is_release_refused(record: Record) -> bool:
     """Whether the daemon's release is refused: it has not been announced."""
-    return parse_admin_comment(record.admin_comment).word is not MarkWord.RELEASED
+    return parse_admin_comment(record.admin_comment).word not in (MarkWord.RELEASED, MarkWord.ADMIN_RELEASED)
 
 
 def stored_text(comment: str) -> str:
