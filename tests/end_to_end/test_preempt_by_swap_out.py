@@ -249,8 +249,9 @@ def test_omfs_node_is_missing(omfsd: NodesDaemon) -> None:
     urgent = omfsd.urgent()
     omfsd.wait_reported(urgent, "preempting all jobs that may be preempted for it would not free enough")
     wait_unsupported(omfsd, job)
-    omfsd.wait_until(lambda: "2 of 2 do not answer, n1: cannot run" in checked(omfsd), "the nodes in the check")
-    assert "No such file" in checked(omfsd)
+    found = lambda: omfsd.omfs("check", "--json", check=False).stdout  # noqa: E731
+    omfsd.wait_until(lambda: "2 of 2 do not answer, n1: cannot run" in found(), "the nodes in the check")
+    assert "No such file" in found()
     omfsd.end(urgent)
     assert omfsd.runs(job.id)
 

@@ -112,7 +112,7 @@ def runs(cluster: LocalSlurm, job: Job) -> Callable[[], bool]:
 
 
 def test_holds_while_the_daemon_lives(gate: LocalSlurm) -> None:
-    job = submit(gate, "--comment=see omfs:methods=requeue")
+    job = submit(gate, "--comment=see omfs.method=requeue")
     assert (job.hold, job.priority, job.admin_comment) == (Hold.USER, 0, GATE)
     let_go(gate, job)
     wait_until(runs(gate, job), "the job to run after the daemon's release")
@@ -695,7 +695,7 @@ def test_refuses_a_bound_that_is_no_looser_than_the_classs(site: LocalSlurm, wor
 
 
 def test_a_looser_bound_is_for_real_time_jobs_only_and_later_ones_are_the_same(site: LocalSlurm) -> None:
-    said = refusal(site, "--account=free", "--comment=omfs:class=beamline omfs:bound=2")
+    said = refusal(site, "--account=free", "--comment=class=beamline omfs:bound=2")
     assert "omfs: omfs:bound=2 is for jobs of real-time classes; this one is of none" in said
     job = submit(site, "--account=beam", "--comment=omfs:bound=2.25")
     assert look(site, job.id).comment.startswith("omfs:bound=2.25")
