@@ -70,6 +70,7 @@ def next_version(host: Host) -> Path:
     table.write_text(text)
     programs = root / PLACE / "bin"
     programs.mkdir()
+    (root / "usr/bin").mkdir(parents=True, exist_ok=True)
     (programs / "python3").symlink_to(os.path.realpath(shutil.which(host.daemon.program.python) or "python3"))
     (programs / "omfsd").write_text(SCRIPT.format(packages=[path for path in sys.path if "-packages" in path]))
     (root / "DEBIAN").mkdir()
