@@ -42,7 +42,9 @@ def where_to_submit(
     from omfs_daemon.cli.batch_script import batch_command
 
     command = batch_command(words, os.environ)
-    view = session_of(context).client().where(command.words)
+    # The name of a script may be no text, which a request must be.
+    said = [(_as_text(where), _as_text(word)) for where, word in command.words]
+    view = session_of(context).client().where(said)
     if as_json:
         lines = [command.typed(row["options"], row["conf"]) if row["feasible"] else "" for row in view["rows"]]
         rows = [{**row, "command": line} for row, line in zip(view["rows"], lines, strict=True)]
@@ -51,6 +53,10 @@ def where_to_submit(
         show(*where_table(view, command))
     if not any(row["feasible"] for row in view["rows"]):
         raise typer.Exit(Exit.NO)
+
+
+def _as_text(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def where_table(view: WhereView, command: BatchCommand) -> Iterator[RenderableType]:

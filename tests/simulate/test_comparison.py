@@ -220,7 +220,7 @@ class TestChanged:
                 "entitlements.physics=60",
                 "--set: the accounts at the top add up to 110 %: at most 100 (bio 50, physics 60)",
             ),
-            ("entitlements.new.parent=bio", "--set: entitlements.new.percent: is missing and must be given"),
+            ("entitlements.new.parent=bio", "--set: entitlements.new: needs percent or cpus"),
             ("slurm.timeout_seconds=5", "--set slurm.timeout_seconds: no simulation goes by it; those that count: pol"),
             ("policy.rank_depth=5", "--set policy.rank_depth: no simulation goes by it; those that count: policy.qua"),
             ("class=[]", "--set class: no simulation goes by it; those that count: policy.quantum_seconds, "),
@@ -235,11 +235,12 @@ class TestChanged:
     def test_the_keys_that_count_are_real_ones(self) -> None:
         with pytest.raises(ConfigError) as caught:
             with_overrides(Config(), ["slurm.poll_seconds=1"])
-        *policy, percent, parent = str(caught.value).partition("count: ")[2].split(", ")
+        *policy, percent, cpus, parent = str(caught.value).partition("count: ")[2].split(", ")
         for key in policy:
             name = key.removeprefix("policy.")
             with_overrides(Config(), [f"{key}={str(getattr(Config().policy, name)).lower()}"])
         with_overrides(Config(), [f"{percent}=5", f"{parent}=''"])
+        with_overrides(Config(), [f"{cpus}=5", f"{parent}=''"])
 
 
 HEADER = "; MaxProcs: 2\n"

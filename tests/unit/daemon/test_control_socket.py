@@ -102,21 +102,29 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "where": {"words": [["job.sh, line 2", "-n4"]]},
     "bound_chance": {"job_class": "beamline", "cpus": 4, "limit": 60},
     "change_entitlements": {"change": {}},
+    "plan_with": {"text": "", "source": "omfs.toml"},
+    "release": {"job": "7"},
+    "exempt": {"name": "7"},
+    "end_exemption": {"name": "7"},
 }
+FOR_OPERATORS = {
+    "change_entitlements", "pause", "resume", "reload", "shadow", "learn", "forget_user", "plan_with", "release", "exempt",
+    "end_exemption", "exemptions",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_table_of_roles(place: Place, operation: str) -> None:
-    changes = operation in ("change_entitlements", "pause", "resume", "reload", "shadow", "learn", "forget_user")
+    denied = operation in FOR_OPERATORS
     assert place.call(operation, **ARGUMENTS.get(operation, {}))["ok"]["op"] == operation
     place.peer = USER
     answer = place.call(operation, **ARGUMENTS.get(operation, {}))
-    if changes:
+    if denied:
         assert answer["kind"] == "denied"
         assert answer["error"].endswith("only root, SlurmUser and operators may do this, not 12345")
     else:
         assert answer["ok"]["op"] == operation
-    assert [caller.role for caller in place.handler.callers] == [Role.OPERATOR] + [Role.USER] * (not changes)
+    assert [caller.role for caller in place.handler.callers] == [Role.OPERATOR] + [Role.USER] * (not denied)
 
 
 def test_handler_is_told_who_asks(place: Place) -> None:
