@@ -108,8 +108,8 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "end_exemption": {"name": "7"},
 }
 FOR_OPERATORS = {
-    "change_entitlements", "pause", "resume", "reload", "shadow", "learn", "forget_user", "plan_with", "release", "exempt",
-    "end_exemption", "exemptions",
+    "change_entitlements", "pause", "resume", "reload", "shadow", "learn", "forget_user", "plan_with", "release",
+    "exempt", "end_exemption", "exemptions",
 }  # fmt: skip
 
 
