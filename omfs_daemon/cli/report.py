@@ -202,7 +202,7 @@ def _answer(
             if job is not None:
                 shown = ("job_id", "submit", "cores", "length", "cores_at_submit", "first_fit", "refused_by")
                 at = [HOLE_JOB_COLUMNS.index(name) for name in shown]
-                rows = hole_job_rows(holes[0].filled, lambda moment: when(moment)[:19] if moment < 1e18 else "")
+                rows = hole_job_rows(holes[0].filled, lambda moment: when(moment) if moment < 1e18 else "")
                 show(figure_table(f"behind job {job}", shown, ([row[one] for one in at] for row in rows)))
     if out is not None:
         show(cell(f"{page}: written, with index.html, tables, and plots"))

@@ -59,6 +59,8 @@ def status_table(view: StatusView) -> Iterator[RenderableType]:
         for job in view["preempted"]:
             waiting.add_row(cell(job["job"]), cell(job["method"]), cell(job["for"]), when(job["since"]))
         yield waiting
+    if view["held_jobs"]:
+        yield _held(view)
     if view["set_aside_jobs"]:
         yield _set_aside(view)
 
@@ -79,6 +81,16 @@ def _warnings(view: StatusView) -> Iterator[Text]:
         yield cell(f"entitlements: {conflict}", "red")
     if view["last_error"]:
         yield cell(f"last error: {view['last_error']}", "red")
+
+
+def _held(view: StatusView) -> Table:
+    shown = view["held_jobs"]
+    more = f"; the first {len(shown)}" if sum(job["tasks"] for job in shown) < view["held"] else ""
+    made = table(f"Held jobs (omfs why JOB says why{more})", ("job", "user", "account", "CPUs"), ("CPUs",))
+    for job in shown:
+        cpus = f"{job['tasks']} x {job['cpus']}" if job["tasks"] > 1 else str(job["cpus"])
+        made.add_row(cell(job["job"]), cell(job["user"]), cell(job["account"]), cpus)
+    return made
 
 
 def _set_aside(view: StatusView) -> Table:

@@ -47,13 +47,15 @@ def table(title: str, columns: Sequence[str], numbers: Sequence[str] = ()) -> Ta
 
 
 def show(*parts: RenderableType) -> None:
-    """Print for people: in color on a terminal, plain and wide in a pipe."""
+    """Print for people: in color on a terminal, where tables fit its width, plain and wide in a pipe."""
     from rich.console import Console
+
+    from omfs_daemon.terminal.fitting import fitted
 
     width = None if sys.stdout.isatty() else max(_WIDE, shutil.get_terminal_size().columns)
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     for part in parts:
-        console.print(part)
+        console.print(fitted(console, part))
 
 
 def print_json(value: object) -> None:
@@ -69,10 +71,8 @@ def directory_option(text: str) -> Path:
 
 
 def when(time: float | None) -> str:
-    """``2026-03-01 14:05:09+01:00``, or "never"."""
-    if time is None:
-        return "never"
-    return datetime.fromtimestamp(time).astimezone().isoformat(sep=" ", timespec="seconds")
+    """``2026-03-01T14:05:09`` in local time, as Slurm's commands print it, or "never"."""
+    return "never" if time is None else datetime.fromtimestamp(time).isoformat(timespec="seconds")
 
 
 def speed_text(seconds: float, rate: float | None) -> str:

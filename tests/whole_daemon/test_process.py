@@ -356,7 +356,10 @@ def test_the_failsafe_waits_for_its_grace_time_and_then_lets_everything_go(stand
     stand.run(1)
     owned = [stand.submit("bob", "physics", "", run_time=100) for _ in range(3)]
     stand.run(3)
-    assert stand.service.answers.status(ROOT)["held"] == 1
+    status = stand.service.answers.status(ROOT)
+    assert status["held"] == 1
+    assert [(job["job"], job["user"], job["cpus"]) for job in status["held_jobs"]] == [(str(owned[2]), "bob", 4)]
+    assert stand.service.answers.status(ALICE)["held_jobs"] == []
     assert rescue(stand.config, stand.gateway, lambda: stand.now) == 0
     stand.service.close()
     stand.now += 30

@@ -39,12 +39,12 @@ from omfs_daemon.daemon.api.realtime_view import realtime_standings
 from omfs_daemon.daemon.api.shadow_view import ShadowView, shadow_view
 from omfs_daemon.daemon.api.shared_core import SharedCore
 from omfs_daemon.daemon.api.status_view import (
-    SET_ASIDE_SHOWN,
+    JOBS_SHOWN,
     StatusView,
     account_views,
     bounds_view,
     cluster_view,
-    held_count,
+    held_jobs,
     out_of_scope_count,
     pause_view,
     preempted_jobs,
@@ -125,7 +125,8 @@ class Answers:
 
     def status(self, caller: Caller) -> StatusView:
         report, state = self._latest.report, self._journal.state
-        set_aside = set_aside_jobs(report, None if caller.is_operator else caller.user)
+        whose = None if caller.is_operator else caller.user
+        held, set_aside = held_jobs(report, whose), set_aside_jobs(report, whose)
         view = StatusView(
             version=__version__,
             time=self._clock(),
@@ -140,9 +141,10 @@ class Answers:
             accounts=account_views(report.plan.accounts, report.rules.tree) if report.plan else [],
             preemptions_under_way=preemptions_under_way(state) if caller.is_operator else [],
             preempted=preempted_jobs(state) if caller.is_operator else [],
-            held=held_count(report),
+            held=sum(job["tasks"] for job in held),
+            held_jobs=held[:JOBS_SHOWN],
             set_aside=len(set_aside),
-            set_aside_jobs=set_aside[:SET_ASIDE_SHOWN],
+            set_aside_jobs=set_aside[:JOBS_SHOWN],
             scope=self._settings().rules.scope.text,
             not_in_scope=out_of_scope_count(report),
             bounds=bounds_view(self._settings().rules, self._history_database, self._clock()),

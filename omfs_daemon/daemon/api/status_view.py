@@ -14,7 +14,7 @@ from omfs_daemon.policy.arrays.usage import AccountUsage
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.state import State
 
-SET_ASIDE_SHOWN = 100
+JOBS_SHOWN = 100
 WEEK = 7 * 86400.0
 
 # -- status ------------------------------------------------------------------------------------------
@@ -74,6 +74,16 @@ class PreemptionView(TypedDict):
 PreemptedJobView = TypedDict("PreemptedJobView", {"job": str, "method": str, "since": float, "for": str})
 
 
+class HeldView(TypedDict):
+    """A job, or that many tasks of an array; ``cpus``: of each."""
+
+    job: str
+    user: str
+    account: str
+    tasks: int
+    cpus: int
+
+
 class SetAsideView(TypedDict):
     job: str
     user: str
@@ -104,15 +114,17 @@ class BoundsView(TypedDict):
 
 
 class StatusView(DaemonView):
-    """``held``: jobs that the daemon or the submit plug-in holds; ``set_aside``: how many jobs the daemon leaves to
-    Slurm because it cannot do otherwise; ``set_aside_jobs``: the first of them; ``scope``: for people, "" for all jobs;
-    ``not_in_scope``: how many jobs are out of it; ``bounds``: None without real-time classes."""
+    """``held``: how many jobs the daemon or the submit plug-in holds; ``set_aside``: how many jobs the daemon leaves to
+    Slurm because it cannot do otherwise; ``held_jobs``, ``set_aside_jobs``: the first of them; users see their own;
+    ``scope``: for people, "" for all jobs; ``not_in_scope``: how many jobs are out of it; ``bounds``: None without
+    real-time classes."""
 
     cluster: ClusterView
     accounts: list[AccountView]
     preemptions_under_way: list[PreemptionView]
     preempted: list[PreemptedJobView]
     held: int
+    held_jobs: list[HeldView]
     set_aside: int
     set_aside_jobs: list[SetAsideView]
     scope: str
@@ -193,6 +205,23 @@ def preempted_jobs(state: State) -> list[PreemptedJobView]:
     ]
 
 
+def held_jobs(report: CycleReport, user: str | None) -> list[HeldView]:
+    """The jobs that the daemon or the submit plug-in holds; with ``user``, those of that user."""
+    if report.snapshot is None:
+        return []
+    return [
+        {
+            "job": brief_ref(job.ref),
+            "user": job.user,
+            "account": job.account,
+            "tasks": job.tasks,
+            "cpus": job.request.cpus,
+        }
+        for job in report.snapshot.jobs.values()
+        if user in (None, job.user) and is_held_by_us(job)
+    ]
+
+
 def set_aside_jobs(report: CycleReport, user: str | None) -> list[SetAsideView]:
     """The jobs that are set aside; with ``user``, those of that user."""
     if report.snapshot is None:
@@ -215,9 +244,3 @@ def bounds_view(rules: Rules, history_database: HistoryDatabase, now: float) -> 
         return None
     kept, missed = history_database.bounds(now - WEEK)
     return {"kept": kept, "missed": missed}
-
-
-def held_count(report: CycleReport) -> int:
-    if report.snapshot is None:
-        return 0
-    return sum(job.tasks for job in report.snapshot.jobs.values() if is_held_by_us(job))
