@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from omfs_daemon.cluster.job_refs import numbers_without
 from omfs_daemon.cluster.preempt_methods import MethodTraits
@@ -395,6 +395,6 @@ def from_json(data: dict[str, Any]) -> Record:
     try:
         fields = dict(data)
         record: Record = _adapter(fields.pop("kind")).validate_python(fields)
-    except (KeyError, TypeError, ValidationError) as error:
+    except (KeyError, TypeError, ValueError) as error:  # pydantic's ValidationError is a ValueError
         raise JournalError(f"a record that this version does not know: {str(data)[:200]}") from error
     return record

@@ -63,7 +63,7 @@ class Recorder:
         variables: Mapping[str, str] | None = None,
     ) -> CommandOutput:
         output = run_command([*self._prefix, *arguments], timeout=timeout, conf=conf, check=False, variables=variables)
-        secret, plain = _without_secret(variables)
+        secret, plain = without_secret(variables)
         stdout = output.stdout.replace(secret, SEPARATOR) if secret else output.stdout
         lines = [self._neutral(text).split("\n") for text in (stdout, output.stderr)]
         self.records.append(Record(list(arguments), plain, output.code, *lines))
@@ -85,7 +85,7 @@ class Replay:
         check: bool = True,
         variables: Mapping[str, str] | None = None,
     ) -> CommandOutput:
-        secret, plain = _without_secret(variables)
+        secret, plain = without_secret(variables)
         asked = tuple(arguments), tuple(sorted(plain.items()))
         found = next((record for record in self._left if record.question == asked), None)
         assert found is not None, f"not recorded (any more): {asked}"
@@ -124,7 +124,7 @@ def _dump(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1, ensure_ascii=True) + "\n")
 
 
-def _without_secret(variables: Mapping[str, str] | None) -> tuple[str, dict[str, str]]:
+def without_secret(variables: Mapping[str, str] | None) -> tuple[str, dict[str, str]]:
     values = dict(variables or {})
     match = _SECRET.search("".join(values.values()))
     if match is None:

@@ -172,4 +172,8 @@ def _record(line: bytes, written: int) -> Record:
     is_whole = line.endswith(b"\n") and number == b"%d" % written
     if not is_whole or checksum != b"%08x" % zlib.crc32(text):
         raise JournalError("the line is damaged")
-    return from_json(json.loads(text))
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        raise JournalError("the line is damaged") from None
+    return from_json(record)

@@ -28,7 +28,7 @@ _LICENSE_NAME = re.compile(r"[A-Za-z0-9_][\w.@:/|+-]*", re.ASCII)
 _DIGITS_KEPT = 10
 _NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "Partition_Limit", "INVALID"})
 _GRES_PREFIX = re.compile(r"(?:gres[:/])*")  # "gres:" until 23.02, "gres/" later; users may write it once more
-_IN_PARENTHESES = re.compile(r"\([^)]*\)")
+_IN_PARENTHESES = re.compile(r"\([^()]*\)")
 _NODES_KEPT = 4096
 _TIMES_KEPT = 16384
 # No node has more; users may ask for 18446744073709551610 devices, and the policy counts in 64 bits.

@@ -1,0 +1,42 @@
+"""Texts that were once right, damaged: what is left when a line breaks, or when somebody writes what he likes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+
+TOKENS = (
+    "", " ", "\0", "\n", "\r\n", "\u202e", "\udcff", "\x1b[2J", "=", ",", ":", "|", "<|>", "(", ")", "((((", "[", "]",
+    "{}", "[]", "-", "-1", "0", "%", "*", "\\", '"', "9" * 40, "1e999", "nan", "inf", "null", "true", "N/A", "(null)",
+    "UNLIMITED", "4294967295", "n[1-4000000000]", "[0-99999999]", "omfs:held:1", "omfs:run=", "gres/gpu:", "mem=",
+)  # fmt: skip
+
+
+def damaged(text: str) -> st.SearchStrategy[str]:
+    """The text after one to three cuts, repetitions, exchanges, and insertions at any places."""
+    place = st.integers(0, len(text))
+    inserted = st.sampled_from(TOKENS) | st.text(max_size=20)
+    hurt = st.tuples(place, st.integers(0, 40), inserted, st.integers(0, 3))
+    return st.lists(hurt, min_size=1, max_size=3).map(lambda hurts: _after(text, hurts))
+
+
+def _after(text: str, hurts: list[tuple[int, int, str, int]]) -> str:
+    for begin, length, inserted, times in hurts:
+        text = text[:begin] + inserted + text[begin : begin + length] * times + text[begin + length :]
+    return text
+
+
+def slower_by(read: Callable[[str], object], small: str, large: str, tries: int = 5) -> float:
+    """How many times the processor time for ``small`` the one for ``large`` is; of several tries the least of each."""
+    return _least(read, large, tries) / max(_least(read, small, tries), 1e-6)
+
+
+def _least(read: Callable[[str], object], text: str, tries: int) -> float:
+    found = []
+    for _ in range(tries):
+        begin = time.process_time()
+        read(text)
+        found.append(time.process_time() - begin)
+    return min(found)
