@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import tempfile
@@ -14,14 +15,29 @@ from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from omfs_daemon.testing.local_slurm.slurmdbd import Accounting
 from tests.support.amounts import is_soak
-from tests.support.daemons import Daemon
+from tests.support.daemons import ROOT, Daemon
 from tests.support.marked_jobs import DAEMON, MAX_AGE, OPERATOR, PLUGIN, MarkedCluster, uid_of
-from tests.support.real_stress import OWNERS, Stress
+from tests.support.real_stress import (
+    OWNERS,
+    Stress,
+    drain_node,
+    kill_omfsd,
+    kill_slurmctld,
+    kill_slurmd,
+    kill_slurmdbd,
+)
 from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.slurm
 
-SECONDS = 600.0 if is_soak() else 45.0
+SECONDS = 3600.0 if is_soak() else 45.0
+CRASHES = (
+    (kill_omfsd, kill_slurmctld, kill_slurmd, kill_slurmdbd, drain_node) if is_soak() else (kill_omfsd, kill_slurmctld)
+)
+RESULTS = ROOT / "build" / "bench" / "soak.json"
+EVERY = 12.0
+"""Seconds between two of them."""
+
 SEED = random.SystemRandom().randrange(10**6) if is_soak() else 2026
 
 
@@ -57,11 +73,14 @@ def test_people_and_crashes_leave_nothing_behind(on: MarkedCluster) -> None:
     try:
         daemon.start()
         stress = Stress(on, daemon, SEED)
-        stress.run(SECONDS)
+        stress.run(SECONDS, [stress.random.choice(CRASHES) for _ in range(int(SECONDS / EVERY) - 2)] + list(CRASHES))
         assert stress.faults == [], f"seed {SEED}"
         stress.settle()
         assert stress.faults == [], f"seed {SEED}"
     finally:
         daemon.kill()
-    killed = [stress.counts[f"{name} killed"] for name in ("omfsd", "slurmctld")]
-    assert all(killed), stress.counts
+    assert all(stress.counts[crash.__name__] for crash in CRASHES), stress.counts
+    if is_soak():
+        RESULTS.parent.mkdir(parents=True, exist_ok=True)
+        found = {"seconds": SECONDS, "seed": SEED, "jobs": len(stress.submitted), "acts": dict(stress.counts)}
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n")

@@ -1,5 +1,5 @@
-"""Root, an Operator, owners, and crashes of omfsd and slurmctld on a private real Slurm, at random; and a judge who
-knows what people did.
+"""Root, an Operator, owners, crashes, and drained nodes on a private real Slurm, at random; and a judge who knows what
+people did.
 
 Not judged, because nobody can tell: a hold on a suspended job, which Slurm forgets when that is resumed.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 import re
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from omfs_daemon.cluster.holds import is_held, is_held_by_us
 from omfs_daemon.cluster.jobs import Job, JobState
@@ -24,6 +25,7 @@ from tests.support.waiting import wait_until
 
 OWNERS = {"bio": "nobody", "physics": "games", "alarm": "man"}
 ROOT = "root"
+NODES = ("n1", "n2", "n3", "n4")
 MOST = 14
 """Jobs at a time, on four nodes of four CPUs."""
 
@@ -57,15 +59,17 @@ class Stress:
         self.acts: list[tuple[int, str]] = []
 
     # -- the trial ---------------------------------------------------------------------------------
-    def run(self, seconds: float) -> None:
-        end, check_at = time.monotonic() + seconds, time.monotonic() + CHECK_EVERY
-        while time.monotonic() < end and not self.faults:
+    def run(self, seconds: float, crashes: Sequence[Crash]) -> None:
+        """``crashes``: at even distances over the time; the last one has its share of it, too."""
+        begin, check_at, left = time.monotonic(), time.monotonic() + CHECK_EVERY, list(crashes)
+        while time.monotonic() < begin + seconds and not self.faults:
             self.on.beat()
             jobs = self._jobs()
+            crash_at = begin + seconds * (len(crashes) - len(left) + 1) / (len(crashes) + 1)
             if len(jobs) < MOST:
                 self._submit()
-            elif self.random.random() < 0.025:
-                self.random.choices((self._kill_daemon, self._kill_slurmctld), (3, 1))[0]()
+            elif left and time.monotonic() > crash_at:
+                self._crash(left.pop(0))
             elif self.random.random() < 0.5:
                 self._act(self.random.choice(jobs))
             if time.monotonic() > check_at:
@@ -120,18 +124,9 @@ class Stress:
         if is_taken and what == "hold" and user == ROOT and job.state is JobState.PENDING:
             self.held_by_root.add(job.id)
 
-    def _kill_daemon(self) -> None:
-        self.daemon.kill()
-        self.daemon.start(ready=False)
-        self._note("omfsd killed", 0, "", True)
-
-    def _kill_slurmctld(self) -> None:
-        """Once it has saved what people did: the orders of omfsd that it forgets are those that are given meanwhile."""
-        saved, now = self.slurm.directory / "state" / "job_state", time.time()
-        wait_until(lambda: saved.stat().st_mtime > now, "slurmctld to save its state")
-        self.slurm.kill_controller()
-        self.slurm.start_controller()
-        self._note("slurmctld killed", 0, "", True)
+    def _crash(self, crash: Crash) -> None:
+        crash(self)
+        self._note(crash.__name__, 0, "", True)
 
     def _note(self, what: str, job: int, about: str, is_taken: bool) -> None:
         self.counts[what + ("" if is_taken else " refused")] += 1
@@ -287,3 +282,40 @@ def _names(text: str) -> Iterator[str]:
     """``n1``, ``n[1-2]``, or ``n[1,3]``."""
     inside = re.fullmatch(r"n\[(.*)\]", text)
     yield from (f"n{number}" for number in _numbers(inside[1])) if inside else [text]
+
+
+# -- crashes -----------------------------------------------------------------------------------------
+
+Crash = Callable[[Stress], None]
+
+
+def kill_omfsd(stress: Stress) -> None:
+    stress.daemon.kill()
+    stress.daemon.start(ready=False)
+
+
+def kill_slurmctld(stress: Stress) -> None:
+    """Once it has saved what people did: the orders of omfsd that it forgets are those that are given meanwhile."""
+    saved, now = stress.slurm.directory / "state" / "job_state", time.time()
+    wait_until(lambda: saved.stat().st_mtime > now, "slurmctld to save its state")
+    stress.slurm.kill_controller()
+    stress.slurm.start_controller()
+
+
+def kill_slurmd(stress: Stress) -> None:
+    """The node's jobs run on meanwhile."""
+    node = stress.random.choice(NODES)
+    stress.slurm.command("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+    stress.slurm.stop_node(node, signal.SIGKILL)
+    stress.slurm.start_node(node)
+
+
+def kill_slurmdbd(stress: Stress) -> None:
+    stress.slurm.kill_slurmdbd()
+    stress.slurm.start_slurmdbd()
+
+
+def drain_node(stress: Stress) -> None:
+    """The judge returns it."""
+    node = stress.random.choice(NODES)
+    stress.slurm.command("scontrol", "update", f"nodename={node}", "state=drain", "reason=stress", check=False)
