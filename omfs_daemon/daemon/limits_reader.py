@@ -24,13 +24,13 @@ class LimitsReader:
     def __init__(self, gateway: Gateway, clock: Callable[[], float]) -> None:
         self._gateway = gateway
         self._clock = clock
-        self._again_at = float("-inf")
+        self._asked_at, self._rest = float("-inf"), 0.0
         self._unread: frozenset[str] = frozenset()
         self._reserved_nodes = ReservedNodes()
         self.latest = _UNREAD
 
     def ask_if_due(self, now: float) -> None:
-        if now < self._again_at:
+        if 0 <= now - self._asked_at < self._rest:  # a clock that was set back ends the rest
             return
         began = self._clock()
         try:
@@ -38,8 +38,8 @@ class LimitsReader:
         except GatewayError:
             self.latest = _UNREAD
         self._note_unread()
-        ended = self._clock()
-        self._again_at = ended + (ended - began) * (1 / LIMITS_SHARE_OF_TIME - 1)
+        self._asked_at = self._clock()
+        self._rest = (self._asked_at - began) * (1 / LIMITS_SHARE_OF_TIME - 1)
 
     def off_reserved_nodes(self, jobs: Sequence[Job], now: float) -> Sequence[Job]:
         """The jobs; those that wait do not use nodes that are reserved for others before they end."""

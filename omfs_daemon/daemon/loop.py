@@ -32,7 +32,8 @@ class Loop:
     """Runs cycles until it is ended.
 
     ``lock`` is held during a cycle. ``show_life``: tells the failsafe that the daemon lives at this time.
-    ``config`` and ``settings`` return those in force.
+    ``config`` and ``settings`` return those in force. ``monotonic``: by which it rests, so that a system clock that is
+    set back does not prolong that.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Loop:
         settings: Callable[[], Settings],
         lock: Lock,
         clock: Callable[[], float],
+        monotonic: Callable[[], float],
     ) -> None:
         self.start_check = start_check
         self.events = events
@@ -65,6 +67,7 @@ class Loop:
         self._settings = settings
         self._lock = lock
         self._clock = clock
+        self._monotonic = monotonic
         self._log = structlog.get_logger("omfsd")
         self._poll_schedule = PollSchedule()
 
@@ -82,7 +85,7 @@ class Loop:
         """Wait until the next poll is due, with heartbeats; returns its kind. A signal or a change calls for a full
         poll as soon as possible; a touched wake file for an urgent one, where that is faster."""
         self._notifier.alive(report.summary)
-        events, beaten, changed = self.events, self._clock(), False
+        events, beaten, changed = self.events, self._monotonic(), False
         while True:
             if events.wake.is_set():
                 events.wake.clear()
@@ -93,9 +96,9 @@ class Loop:
                 events.is_touched,
                 changed,
                 self._cycle.has_urgent_polls,
-                self._latest.report.plan.next_due if self._latest.report.plan else inf,
+                self._due_at(),
             )
-            now = self._clock()
+            now = self._monotonic()
             if now >= following.at or events.is_interrupted:
                 break
             if now - beaten >= BEAT_EVERY:
@@ -106,9 +109,14 @@ class Loop:
         events.begin_poll()
         return following.poll
 
+    def _due_at(self) -> float:
+        """When something is to be decided although nothing happens, by the monotonic clock."""
+        now, plan = self._monotonic(), self._latest.report.plan
+        return now + plan.next_due - self._clock() if plan is not None else inf
+
     def once(self, poll: PollKind = PollKind.FULL) -> CycleReport:
         """One cycle, with its heartbeat, metrics, and log lines."""
-        began, called = self._clock(), self._calls.number
+        began, called = self._monotonic(), self._calls.number
         with self._lock:
             report = self.start_check.refused() or self._cycle.run(poll)
             previous = self._latest.report
@@ -120,7 +128,7 @@ class Loop:
         calls, rate = self._calls.number - called, self._config().slurm.calls_per_second
         begun = report.verdict is not None and bool(report.verdict.preemptions)
         woken = self.events.woken_at is not None and not begun
-        self._poll_schedule.polled(poll, began, self._clock(), calls, rate, woken)
+        self._poll_schedule.polled(poll, began, self._monotonic(), calls, rate, woken)
         self._beat(report, poll is PollKind.FULL)
         self._metrics.observe_report(report, poll, calls, self._journal.state, self._settings())
         self._log_cycle(report, poll, previous)

@@ -52,7 +52,7 @@ class Observer:
         self._nodes: Mapping[str, Node] = {}
         self._shown: Mapping[str, Node] = {}
         self._partitions: Mapping[str, Partition] = {}
-        self._nodes_again_at = float("-inf")
+        self._nodes_asked_at, self._nodes_rest = float("-inf"), 0.0
         self._boot_of_nodes = ""
         self.slurm_settings: Mapping[str, str] = {}
         """Slurm's, as of the last poll of the nodes."""
@@ -66,13 +66,14 @@ class Observer:
         """Everything, as of the time when Slurm was *asked*. ``resumed``: jobs that may share CPUs with others."""
         taken = self._clock()
         jobs = self._gateway.jobs()
-        if taken >= self._nodes_again_at or taken < self._registered_at:
+        is_resting = 0 <= taken - self._nodes_asked_at < self._nodes_rest  # a clock that was set back ends the rest
+        if not is_resting or self._is_registering(taken):
             self._ask_settings()
             self._boot_of_nodes = self._boot
             self._nodes = {node.name: self._if_registered(node, taken) for node in self._gateway.nodes()}
             self._partitions = {partition.name: partition for partition in self._gateway.partitions()}
-            now = self._clock()
-            self._nodes_again_at = now + (now - taken) * (1 / NODES_SHARE_OF_TIME - 1)
+            self._nodes_asked_at = self._clock()
+            self._nodes_rest = (self._nodes_asked_at - taken) * (1 / NODES_SHARE_OF_TIME - 1)
         elif any(node.cpus_taken for node in self._nodes.values()):
             # Slurm's counts of the nodes are as old as their poll: the jobs just polled are newer.
             self._nodes = {name: replace(node, cpus_taken=0, memory_taken=0) for name, node in self._nodes.items()}
@@ -124,7 +125,10 @@ class Observer:
     def _if_registered(self, node: Node, taken: float) -> Node:
         """Nodes that do not respond to a slurmctld that has just started count as up, so that no preemption is undone
         for them."""
-        return replace(node, up=True, works=True) if node.silent and taken < self._registered_at else node
+        return replace(node, up=True, works=True) if node.silent and self._is_registering(taken) else node
+
+    def _is_registering(self, taken: float) -> bool:
+        return taken < self._registered_at <= taken + REGISTERS_WITHIN
 
     @property
     def unregistered(self) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """When Slurm is polled next, and for how much: regularly, or at once when something happened, within limits.
 
-Polling takes at most a fraction of the time and a rate of calls. Pure: times (seconds since the epoch) go in and out.
+Polling takes at most a fraction of the time and a rate of calls. Pure: times of a monotonic clock go in and out.
 """
 
 from __future__ import annotations

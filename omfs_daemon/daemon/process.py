@@ -109,6 +109,7 @@ class Service:
         config_path: Path,
         gateway: Gateway,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         always_dry: bool = False,
         notifier: Notifier | None = None,
         root: RootClient | None = None,
@@ -123,12 +124,14 @@ class Service:
         self._latest = LatestPoll(CycleReport(clock(), "starting: Slurm has not been polled yet"))
         self._change_lock = Lock()
         try:
-            self._begin(gateway, cluster, clock)
+            self._begin(gateway, cluster, clock, monotonic)
         except BaseException:
             self._open.close()
             raise
 
-    def _begin(self, gateway: Gateway, cluster: str, clock: Callable[[], float]) -> None:
+    def _begin(
+        self, gateway: Gateway, cluster: str, clock: Callable[[], float], monotonic: Callable[[], float]
+    ) -> None:
         daemon = self.config.daemon
         make_directories(daemon)
         lock = DirectoryLock(daemon.state_dir)
@@ -214,6 +217,7 @@ class Service:
             settings=lambda: self._settings,
             lock=state_lock,
             clock=clock,
+            monotonic=monotonic,
         )
         core = SharedCore()
         self.answers = Answers(

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, JobState
-from tests.support.daemons import OMFSD, STAYS, Daemon, dying_at
+from tests.support.daemons import OMFSD, STAYS, Daemon, dying_at, with_clock_of
 from tests.support.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.slurm
@@ -281,3 +281,21 @@ def test_a_suspended_owner_goes_on_in_spite_of_a_backlog(daemon: Daemon) -> None
     assert daemon.completed([*physics, *bio, *backlog, urgent])
     assert all(daemon.job(job).restarts == 0 for job in physics)
     assert daemon.ask("history")["preemptions"][0]["outcome"] == "started", "the newest"
+
+
+def wait_for_poll(daemon: Daemon) -> None:
+    before = daemon.ask("status")["last_poll"]
+    wait_until(lambda: daemon.ask("status")["last_poll"] != before, lambda: f"another poll; {daemon.tail()}")
+
+
+def test_a_clock_that_is_set_back_delays_no_look_at_slurm_and_no_urgent_job(daemon: Daemon) -> None:
+    error = daemon.directory / "clock"
+    error.write_text("0")
+    daemon.start(with_clock_of(error))
+    fill(daemon)
+    for seconds in (-3600, 3600, 0):
+        error.write_text(str(seconds))
+        for _ in range(3):
+            wait_for_poll(daemon)
+    urgent = daemon.submit("alarm", "-p", "urgent")
+    daemon.wait_running(urgent)

@@ -219,3 +219,15 @@ else:
 from omfs_daemon.cli.omfsd import run
 run()
 """
+
+
+def with_clock_of(file: Path) -> str:
+    """Code of an omfsd whose clock is wrong by as many seconds as the file says. libfaketime keeps it from starting."""
+    return f"""
+import time
+from pathlib import Path
+right = time.time
+time.time = lambda: right() + float(Path({str(file)!r}).read_text() or 0)
+from omfs_daemon.cli.omfsd import run
+run()
+"""

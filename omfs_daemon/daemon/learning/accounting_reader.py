@@ -37,15 +37,14 @@ class AccountingReader:
         rest: Callable[[float], None] = time.sleep,
     ) -> None:
         self._learned, self._ask_day, self._clock, self._rest = learned, ask_day, clock, rest
-        self._again_at = float("-inf")
-        self._away = 0.0
+        self._failed_at, self._away = float("-inf"), 0.0
         self._error = ""
         self._log = structlog.get_logger("predict")
 
     def learn_from(self, begin: float, until: float) -> None:
         """Read this period, too."""
         self._learned.store.ask_to_learn(begin, until)
-        self._again_at, self._away = float("-inf"), 0.0
+        self._away = 0.0
 
     @property
     def state(self) -> LearningState:
@@ -55,7 +54,7 @@ class AccountingReader:
     def read_day(self) -> bool:
         """One day; whether there is another."""
         days = self._learned.store.days_to_learn()
-        if not days or self._clock() < self._again_at:
+        if not days or 0 <= self._clock() - self._failed_at < self._away:
             return False
         begin, until = days[0]
         end = min(begin + _DAY, until)
@@ -80,7 +79,7 @@ class AccountingReader:
 
     def _try_later(self, error: GatewayError) -> None:
         self._away = min(_LONGEST_AWAY, max(_AWAY, 2 * self._away))
-        self._again_at = self._clock() + self._away
+        self._failed_at = self._clock()
         if not self._error:
             text = "run times are learned from accounting once slurmdbd answers"
             self._log.warning("accounting_not_read", error=str(error), message=text)

@@ -50,6 +50,7 @@ class Learner:
         self._came_back: list[JobEnd] = []
         self._is_asking_due, self._is_foreseeing_due = False, False
         self._asked_at = self._foreseen_at = float("-inf")
+        self._foresee_rest = 0.0
         self._snapshot: Snapshot | None = None
         self._loaded = False
 
@@ -68,9 +69,10 @@ class Learner:
             self._loaded = True
             self._learned.load()
         now = self._clock()
-        if self._is_asking_due and now - self._asked_at >= ASK_EVERY:
+        # A clock that was set back ends both rests.
+        if self._is_asking_due and not 0 <= now - self._asked_at < ASK_EVERY:
             self._ask_slurm(now)
-        if self._is_foreseeing_due and now >= self._foreseen_at:
+        if self._is_foreseeing_due and not 0 <= now - self._foreseen_at < self._foresee_rest:
             self._foresee_queue(now)
         return self._accounting.read_day()
 
@@ -95,7 +97,8 @@ class Learner:
         store = self._learned.store
         store.forget_foreseen(now - _UNSEEN)
         store.foresee(self._foresee(self._snapshot, store.foreseen()))
-        self._foreseen_at = now + max(FORESEE_EVERY, (time.thread_time() - began) / SHARE_OF_TIME)
+        self._foreseen_at = now
+        self._foresee_rest = max(FORESEE_EVERY, (time.thread_time() - began) / SHARE_OF_TIME)
 
 
 class LearnerThread:

@@ -194,7 +194,7 @@ class PySlurmGateway:
         """
         wanted = [job_id for job_id, known in live.items() if known.needs_print]
         now = self._clock()
-        everything = now - self._all_printed_at >= _PRINTED_KEPT or len(wanted) > _FEW
+        everything = not 0 <= now - self._all_printed_at < _PRINTED_KEPT or len(wanted) > _FEW
         if not everything and not wanted:
             return {}
         printed = {int(row.job_id): row for row in self._commands.rows(() if everything else wanted)}
