@@ -15,25 +15,27 @@ from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from omfs_daemon.testing.local_slurm.slurmdbd import Accounting
 from tests.support.amounts import is_soak
-from tests.support.daemons import ROOT, Daemon
+from tests.support.daemons import ROOT, Daemon, with_clock_of
 from tests.support.marked_jobs import DAEMON, MAX_AGE, OPERATOR, PLUGIN, MarkedCluster, uid_of
 from tests.support.real_stress import (
     OWNERS,
+    Crash,
     Stress,
     drain_node,
     kill_omfsd,
     kill_slurmctld,
     kill_slurmd,
     kill_slurmdbd,
+    step_clock,
 )
 from tests.support.waiting import LIMIT
 
 pytestmark = pytest.mark.slurm
 
 SECONDS = 3600.0 if is_soak() else 45.0
-CRASHES = (
-    (kill_omfsd, kill_slurmctld, kill_slurmd, kill_slurmdbd, drain_node) if is_soak() else (kill_omfsd, kill_slurmctld)
-)
+CRASHES: tuple[Crash, ...] = (kill_omfsd, kill_slurmctld)
+if is_soak():
+    CRASHES += (kill_slurmd, kill_slurmdbd, drain_node, step_clock)
 RESULTS = ROOT / "build" / "bench" / "soak.json"
 EVERY = 12.0
 """Seconds between two of them."""
@@ -70,9 +72,9 @@ def test_people_and_crashes_leave_nothing_behind(on: MarkedCluster) -> None:
     daemon = Daemon(on.slurm, directory)
     config = daemon.config.read_text()
     daemon.config.write_text(config.replace('["requeue", "suspend"]', '["requeue", "suspend", "dmtcp"]'))
+    stress = Stress(on, daemon, SEED)
     try:
-        daemon.start()
-        stress = Stress(on, daemon, SEED)
+        daemon.start(with_clock_of(stress.clock))
         stress.run(SECONDS, [stress.random.choice(CRASHES) for _ in range(int(SECONDS / EVERY) - 2)] + list(CRASHES))
         assert stress.faults == [], f"seed {SEED}"
         stress.settle()

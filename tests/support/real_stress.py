@@ -18,7 +18,7 @@ from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.daemon.effects_runner import AGAIN_AFTER
 from omfs_daemon.daemon.store.journal import replay
 from omfs_daemon.errors import GatewayError
-from tests.support.daemons import Daemon
+from tests.support.daemons import Daemon, with_clock_of
 from tests.support.interference import refs_of_victims
 from tests.support.marked_jobs import OPERATOR, MarkedCluster
 from tests.support.waiting import wait_until
@@ -57,6 +57,8 @@ class Stress:
         self.faults: list[str] = []
         self.counts: Counter[str] = Counter()
         self.acts: list[tuple[int, str]] = []
+        self.clock = daemon.directory / "clock"
+        self.clock.write_text("0")
 
     # -- the trial ---------------------------------------------------------------------------------
     def run(self, seconds: float, crashes: Sequence[Crash]) -> None:
@@ -144,10 +146,11 @@ class Stress:
     # -- the judge ---------------------------------------------------------------------------------
     def _check(self) -> None:
         """After two observations of omfsd's nobody holds, pins, or suspends without a reason."""
-        seen = time.time() + AGAIN_AFTER
+        since = time.monotonic()
+        self._wait(lambda: time.monotonic() > since + AGAIN_AFTER, "omfsd to try again what failed")
         for _ in range(3):
-            self._wait(lambda seen=seen: self._last_poll() > seen, "omfsd to look at Slurm")  # type: ignore[misc]
-            seen = self._last_poll()
+            seen = (0.0, self._last_poll())  # by its own clock, which may have been set
+            self._wait(lambda seen=seen: self._last_poll() not in seen, "omfsd to look at Slurm")  # type: ignore[misc]
         wrong: list[str] = []
 
         def is_right() -> bool:
@@ -210,8 +213,9 @@ class Stress:
 
     def _tend(self) -> bool:
         """What Slurm breaks of its own when it is killed: it drains nodes, holds jobs that it had just started, and
-        forgets that a job has ended by itself, which it then shows as running for ever."""
+        forgets that a job has ended by itself, which it then shows as running for ever. And omfsd's clock."""
         self.on.beat()
+        self.clock.write_text("0")
         self.slurm.command("scontrol", "update", "nodename=n[1-4]", "state=resume", check=False)
         for job in self._jobs():
             if job.reason in SLURMS_OWN:
@@ -291,7 +295,7 @@ Crash = Callable[[Stress], None]
 
 def kill_omfsd(stress: Stress) -> None:
     stress.daemon.kill()
-    stress.daemon.start(ready=False)
+    stress.daemon.start(with_clock_of(stress.clock), ready=False)
 
 
 def kill_slurmctld(stress: Stress) -> None:
@@ -313,6 +317,11 @@ def kill_slurmd(stress: Stress) -> None:
 def kill_slurmdbd(stress: Stress) -> None:
     stress.slurm.kill_slurmdbd()
     stress.slurm.start_slurmdbd()
+
+
+def step_clock(stress: Stress) -> None:
+    """omfsd's, by up to an hour, to and fro; the judge sets it right."""
+    stress.clock.write_text(str(stress.random.randint(-3600, 3600)))
 
 
 def drain_node(stress: Stress) -> None:

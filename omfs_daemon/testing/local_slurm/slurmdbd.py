@@ -48,6 +48,7 @@ def start_database(directory: Path, user: str) -> subprocess.Popen[bytes]:
     server = [
         *("mariadbd", "--no-defaults", f"--user={user}", "--skip-grant-tables", f"--datadir={directory}"),
         *("--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"),
+        f"--tmpdir={directory}",  # a server that starts removes the temporary tables of all others in its tmpdir
     ]
     listening = ["--skip-networking", f"--socket={database_socket(directory)}", f"--pid-file={directory}/pid"]
     with (directory / "mariadbd.log").open("ab") as log:
