@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import grp
+import os
 import socket
 from collections.abc import Sequence
 
 from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.config.load import check_accounts
+from omfs_daemon.config.login_place import HostPort, host_port
 from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.api.munge import Munge, MungeError
 from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.slurm.class_check import ClassNames, KnownNames, class_findings
 from omfs_daemon.slurm.commands.site_names import munge_failure, qos_names
 from omfs_daemon.slurm.gateway import AccountRow, Gateway, SlurmSettings
+from omfs_daemon.slurm.munge_conf import munge_socket
 from omfs_daemon.slurm.settings_check import Finding, SiteFacts, accounts_finding, slurm_user
 from omfs_daemon.slurm.site_check import (
     account_of,
     enforcement_finding,
+    is_unspecified,
+    login_finding,
     metrics_finding,
     munge_finding,
     parents_findings,
@@ -49,6 +55,8 @@ def host_findings(config: Config) -> list[Finding]:
     found = [] if failure is None else [munge_finding(failure)]
     if config.metrics.enabled:
         found.append(_metrics(config))
+    if config.daemon.login_address is not None:
+        found.append(_login(config, config.daemon.login_address))
     group = config.daemon.operators_group
     if group is not None and not _is_group(group):
         found.append(unknown_group(group))
@@ -106,13 +114,39 @@ def _is_group(name: str) -> bool:
 
 
 def _metrics(config: Config) -> Finding:
-    """Whether the address is one of this host, and who reaches it. The port is not tried: omfsd may have it already."""
+    """Whether the address is one of this host, and who reaches it."""
     address, port = config.metrics.address, config.metrics.port
+    return metrics_finding(address, port, *_addresses(HostPort(address, port)))
+
+
+def _login(config: Config, where: str) -> Finding:
+    """The same, and whether munge works for omfsd as it must."""
+    place, metrics = host_port(where), config.metrics
+    addresses, failure = _addresses(place)
+    theirs, _ = _addresses(HostPort(metrics.address, metrics.port))
+    meet = addresses & theirs or any(is_unspecified(each) for each in addresses | theirs)
+    is_metrics = metrics.enabled and metrics.port == place.port and bool(meet)
+    return login_finding(where, addresses, is_metrics, failure, _munge_fault(munge_socket(config.slurm.conf)))
+
+
+def _munge_fault(socket: str | None) -> str:
+    """Why this process cannot write a credential and read it; "" if it can."""
     try:
-        meant = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        munge = Munge(socket)
+        munge.decode(munge.encode(b"omfs check", os.geteuid()))
+    except MungeError as error:
+        return str(error)
+    return ""
+
+
+def _addresses(place: HostPort) -> tuple[set[str], str]:
+    """What it means, and why no program of this host can listen there; "" if one can. The port is not tried: omfsd may
+    have it already."""
+    try:
+        meant = socket.getaddrinfo(*place, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, first = meant[0]
         with socket.socket(family, socket.SOCK_STREAM) as trial:
             trial.bind((first[0], 0))
     except (OSError, UnicodeError) as error:  # a name that cannot be one in DNS is a UnicodeError
-        return metrics_finding(address, port, (), getattr(error, "strerror", None) or str(error))
-    return metrics_finding(address, port, {str(each[4][0]) for each in meant})
+        return set(), getattr(error, "strerror", None) or str(error)
+    return {str(each[4][0]) for each in meant}, ""

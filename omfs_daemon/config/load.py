@@ -40,6 +40,7 @@ def parse_config(text: str, source: str) -> Config:
     try:
         config = Config.model_validate(tomllib.loads(text, parse_float=Decimal))
         _check_methods(config)
+        _check_login(config)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source}: {error}: must be TOML") from error
     except ValidationError as error:
@@ -60,6 +61,12 @@ def _check_methods(config: Config) -> None:
         place, name = unknown[0]
         more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
         raise ConfigError(f"{key_text(place)} = {value_text(name)}: must be one of {', '.join(installed())}{more}")
+
+
+def _check_login(config: Config) -> None:
+    daemon = config.daemon
+    if daemon.login_address is not None and daemon.user is None:
+        raise ConfigError("daemon.login_address: needs daemon.user, the user for whom login nodes write requests")
 
 
 def check_accounts(config: Config, rows: Sequence[AccountRow] | None) -> None:

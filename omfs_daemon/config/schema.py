@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.config.class_section import ClassSection
 from omfs_daemon.config.cluster_section import ClusterSection
+from omfs_daemon.config.login_place import host_port
 from omfs_daemon.config.predict_section import PredictSection
 from omfs_daemon.config.section import Section
 from omfs_daemon.config.socket_path import DEFAULT_RUN_DIR, SOCKET_NAME
@@ -33,6 +34,11 @@ from omfs_daemon.errors import ConfigError
 
 WAKE_FILE = "wake"
 """In run_dir: job_submit.lua and epilog_slurmctld open and close it to wake omfsd."""
+
+
+def _login_address(text: str) -> str:
+    host_port(text)
+    return text
 
 
 class SlurmSection(Section):
@@ -89,6 +95,12 @@ class DaemonSection(Section):
         None,
         description="Unix group that may change entitlements, pause and resume, as root and SlurmUser may.",
         examples=["hpc-admins"],
+    )
+    login_address: Annotated[Text, AfterValidator(_login_address)] | None = Field(
+        None,
+        description="The address at which omfsd answers users of other hosts, by MUNGE, about their own jobs; with "
+        "`user`. There, a file with these two keys tells commands where to ask. Default: nobody is answered there.",
+        examples=["head:9346"],
     )
     dry_run: Switch = Field(
         False,

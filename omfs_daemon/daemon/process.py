@@ -21,9 +21,9 @@ from omfs_daemon.config.load import check_entitlements, load, parse_config
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.api.answers import Answers
 from omfs_daemon.daemon.api.callers import operators
-from omfs_daemon.daemon.api.control_socket import ControlServer
 from omfs_daemon.daemon.api.controls import DaemonControls, Tried
 from omfs_daemon.daemon.api.cycle_report import CycleReport, LatestPoll
+from omfs_daemon.daemon.api.listening import listening
 from omfs_daemon.daemon.api.shared_core import SharedCore
 from omfs_daemon.daemon.api.where_view import StartsElsewhere
 from omfs_daemon.daemon.cycle import Cycle
@@ -67,6 +67,7 @@ ONLY_AT_START = (
     ("daemon", "state_dir"),
     ("daemon", "run_dir"),
     ("daemon", "operators_group"),
+    ("daemon", "login_address"),
     ("daemon", "log_format"),
     ("daemon", "log_level"),
     ("slurm", "gateway"),
@@ -266,9 +267,8 @@ class Service:
         self._on_signals()
         daemon, loop, latest = self.config.daemon, self._loop, self._latest
         group = daemon.operators_group
-        control = ControlServer(daemon.socket, self.answers, lambda peer: operators(latest.slurm_uid, group)(peer))
-        control.start()
-        self._open.callback(control.close)
+        may_operate = lambda peer: operators(latest.slurm_uid, group)(peer)  # noqa: E731
+        self._open.enter_context(listening(self.config, self.answers, may_operate))
         wakeup = Wakeup(daemon.run_dir, loop.events.touch, None if self._root is None else self._root.give_wake_file)
         self._open.callback(wakeup.close)
         loop.start_check.on_slurm_uid = wakeup.belong_to

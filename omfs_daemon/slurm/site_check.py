@@ -98,10 +98,37 @@ def metrics_finding(address: str, port: int, addresses: Collection[str], failure
     if failure:
         what = f"{where}: omfsd cannot listen there: {failure}"
         return Finding(Level.FAIL, subject, what, 'an address of this host, such as "127.0.0.1"')
-    if all(ip_address(each.partition("%")[0]).is_loopback for each in addresses):
+    if all(_is_loopback(each) for each in addresses):
         return Finding(Level.OK, subject, f"{address}:{port}, for this host only")
     what = f"{where}: everybody who reaches {address}:{port} can read accounts and users: there is no password"
     return Finding(Level.WARN, subject, what, 'address = "127.0.0.1" behind a proxy, or a firewall for Prometheus only')
+
+
+def login_finding(where: str, addresses: Collection[str], is_metrics: bool, failure: str, munge: str) -> Finding:
+    """``addresses``: what ``where`` means; ``is_metrics``: the metrics listen there, too; ``failure``: why the address
+    cannot be had; ``munge``: why no request could be read there."""
+    subject, named = "login_address", f"daemon.login_address = {where!r}"
+    if failure:
+        what = f"{named}: omfsd cannot listen there: {failure}"
+        return Finding(Level.FAIL, subject, what, "an address of this host")
+    if is_metrics:
+        return Finding(Level.FAIL, subject, f"{named}: the metrics are served there", "another port")
+    if munge:
+        what = f"{named}: login nodes get no answer: {munge}"
+        return Finding(Level.FAIL, subject, what, "install libmunge2, and start munged with the key of the login nodes")
+    if all(_is_loopback(each) for each in addresses):
+        what = f"{named}: means this host's loopback, which no login node reaches"
+        return Finding(Level.WARN, subject, what, "the address of this host in the cluster's network")
+    return Finding(Level.OK, subject, f"{where}, for users on login nodes: their own jobs")
+
+
+def is_unspecified(address: str) -> bool:
+    """Whether it stands for all addresses of the host."""
+    return ip_address(address.partition("%")[0]).is_unspecified
+
+
+def _is_loopback(address: str) -> bool:
+    return ip_address(address.partition("%")[0]).is_loopback
 
 
 def parent_differences(entitlements: Sequence[Entitlement], rows: Sequence[AccountRow]) -> list[str]:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from omfs_daemon.config.socket_path import DEFAULT_PATH, socket_path
+from omfs_daemon.config.login_place import LoginPlace, host_port
+from omfs_daemon.config.socket_path import DEFAULT_PATH, DaemonPlaces, daemon_places
 from omfs_daemon.daemon.api.client import Client
 
 if TYPE_CHECKING:
-    from omfs_daemon.config.schema import Config
+    from omfs_daemon.config.schema import Config, DaemonSection
 
 
 @dataclass(frozen=True)
@@ -36,24 +37,43 @@ class Session:
 
     def client(self) -> Client:
         """A client of the daemon with this configuration: a file that is wrong elsewhere still says where its socket
-        is, and for one that this user may not read it is the default one. ConfigError if there is no such file."""
-        return Client(self.socket or socket_path(self.config_path) or self._socket_in_valid_parts())
+        is, and for one that this user may not read it is the default one. Where that is not, as on a login node, the
+        daemon is asked at its login address. ConfigError if there is no such file."""
+        if self.socket is not None:
+            return Client(self.socket)
+        places = daemon_places(self.config_path) or self._places_in_valid_parts()
+        if places.login is None or os.access(places.socket, os.F_OK):
+            return Client(places.socket)
+        from omfs_daemon.daemon.api.login_client import login_client
 
-    def _socket_in_valid_parts(self) -> Path:
+        return login_client(places.login)
+
+    def _places_in_valid_parts(self) -> DaemonPlaces:
         from omfs_daemon.config.load_valid_parts import load_valid_parts
 
         path = self.config_path or DEFAULT_PATH
         config, _ = load_valid_parts(path)
-        if "run_dir" not in config.daemon.model_fields_set and os.access(path, os.R_OK | os.F_OK):
-            self._refuse_wrong_run_dir(path)
+        daemon = config.daemon
+        self._refuse_wrong("run_dir", daemon, path)
         if not path.exists():
             self.config()  # says so
-        return config.daemon.socket
+        if os.access(daemon.socket, os.F_OK):
+            return DaemonPlaces(daemon.socket)
+        self._refuse_wrong("login_address", daemon, path)
+        if daemon.login_address is None:
+            return DaemonPlaces(daemon.socket)
+        if daemon.user is None:
+            self.config()  # says so
+        return DaemonPlaces(
+            daemon.socket, LoginPlace(host_port(daemon.login_address), str(daemon.user), config.slurm.conf)
+        )
 
-    def _refuse_wrong_run_dir(self, path: Path) -> None:
-        """ConfigError for a file that names one which is wrong: no daemon is where the default is."""
+    def _refuse_wrong(self, key: str, valid: DaemonSection, path: Path) -> None:
+        """ConfigError for a file that has it, but wrong: no daemon is where the default is."""
+        if key in valid.model_fields_set:
+            return
         with suppress(OSError, UnicodeDecodeError):
-            if re.search(r"(?m)^\s*run_dir\b", path.read_text(encoding="utf-8")):
+            if re.search(rf"(?m)^\s*{key}\b", path.read_text(encoding="utf-8")):
                 self.config()
 
 

@@ -33,12 +33,14 @@ class Peer(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """Who sent a request. ``user``: the uid as text where the user database has no name for it."""
+    """Who sent a request. ``user``: the uid as text where the user database has no name for it; ``is_remote``: from a
+    login node, where nobody is an operator."""
 
     uid: int
     gid: int
     user: str
     role: Role
+    is_remote: bool = False
 
     @property
     def is_operator(self) -> bool:

@@ -1,4 +1,4 @@
-"""The client of the daemon's control socket."""
+"""The client of the daemon's control socket (on login nodes: :mod:`~omfs_daemon.daemon.api.login_client`)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Client:
     ConfigError when the input is wrong, ControlError when the daemon refuses.
     """
 
-    def __init__(self, path: Path, timeout: float = TIMEOUT_SECONDS) -> None:
-        self._path = path
+    def __init__(self, path: Path | str, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._path = str(path)
         self._timeout = timeout
 
     def status(self) -> StatusView:
@@ -136,20 +136,13 @@ class Client:
             self._connect(connection, deadline)
             with suppress(BrokenPipeError, ConnectionResetError):  # it may have been refused already
                 connection.sendall(request)
-            received = bytearray()
-            while not received.endswith(b"\n") and len(received) <= LONGEST_ANSWER:
-                connection.settimeout(max(0.001, deadline - time.monotonic()))
-                part = connection.recv(1 << 16)
-                if not part:
-                    break
-                received += part
-        return bytes(received)
+            return received_line(connection, deadline, LONGEST_ANSWER)
 
     def _connect(self, connection: socket.socket, deadline: float) -> None:
         """Again while too many others wait to be accepted."""
         while True:
             try:
-                connection.connect(str(self._path))
+                connection.connect(self._path)
                 return
             except BlockingIOError:
                 if time.monotonic() > deadline:
@@ -157,7 +150,19 @@ class Client:
                 time.sleep(_CONNECT_AGAIN)
 
 
-def _result(line: bytes, path: Path) -> object:
+def received_line(connection: socket.socket, deadline: float, longest: int) -> bytes:
+    """Until its end, the end of the connection, or about ``longest`` bytes; TimeoutError at the deadline."""
+    received = bytearray()
+    while not received.endswith(b"\n") and len(received) <= longest:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        part = connection.recv(1 << 16)
+        if not part:
+            break
+        received += part
+    return bytes(received)
+
+
+def _result(line: bytes, path: str) -> object:
     try:
         answer = json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which connections to the control socket are open, so that no number of users keeps the others out."""
+"""Which connections are open, so that no number of users, or of hosts, keeps the others out."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ request, or does not read its answer."""
 
 
 class _Open(NamedTuple):
-    uid: int
+    who: int | str
     is_answered: bool
 
 
 class Connections:
-    """Those that are open, in the order in which they came."""
+    """Those that are open, in the order in which they came. ``who``: a uid, or the address of a host, on which there
+    are several users: one more of the same address ends its oldest, as above."""
 
     def __init__(self, per_user: int = CONNECTIONS_PER_USER, of_users: int = MOST_CONNECTIONS) -> None:
         self._per_user = per_user
@@ -32,33 +33,41 @@ class Connections:
         with self._lock:
             return len(self._open)
 
-    def take(self, connection: socket, uid: int) -> bool:
-        """Whether one more of this user may stay, in the place of another one if need be."""
+    def take(self, connection: socket, who: int | str) -> bool:
+        """Whether one more of this user or address may stay, in the place of another one if need be."""
         with self._lock:
-            if sum(each.uid == uid for each in self._open.values()) >= self._per_user:
+            own = [one for one, each in self._open.items() if each.who == who]
+            if len(own) >= self._per_user and (isinstance(who, int) or not self._end_oldest(own)):
                 return False
-            if uid != 0 and sum(each.uid != 0 for each in self._open.values()) >= self._of_users:
-                oldest = next((one for one, each in self._open.items() if each.uid and not each.is_answered), None)
-                if oldest is None:
+            if who != 0:
+                others = [one for one, each in self._open.items() if each.who != 0]
+                if len(others) >= self._of_users and not self._end_oldest(others):
                     return False
-                del self._open[oldest]
-                with suppress(OSError):  # it may have ended by itself
-                    oldest.shutdown(SHUT_RDWR)  # its thread wakes up, and closes it
-            self._open[connection] = _Open(uid, is_answered=False)
+            self._open[connection] = _Open(who, is_answered=False)
             return True
+
+    def _end_oldest(self, connections: list[socket]) -> bool:
+        """Of these one that makes room, if there is one."""
+        oldest = next((one for one in connections if not self._open[one].is_answered), None)
+        if oldest is None:
+            return False
+        del self._open[oldest]
+        with suppress(OSError):  # it may have ended by itself
+            oldest.shutdown(SHUT_RDWR)  # its thread wakes up, and closes it
+        return True
 
     def answer(self, connection: socket, make: Callable[[], bytes]) -> bytes | None:
         """The answer to a whole request, during which the connection keeps its place; None if it has lost that."""
         with self._lock:
             if connection not in self._open:
                 return None
-            uid = self._open[connection].uid
-            self._open[connection] = _Open(uid, is_answered=True)
+            who = self._open[connection].who
+            self._open[connection] = _Open(who, is_answered=True)
         try:
             return make()
         finally:
             with self._lock:
-                self._open[connection] = _Open(uid, is_answered=False)
+                self._open[connection] = _Open(who, is_answered=False)
 
     def give(self, connection: socket) -> None:
         with self._lock:

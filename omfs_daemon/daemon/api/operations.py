@@ -236,6 +236,8 @@ def perform(control: Control, caller: Caller, request: object) -> Answer:
         close = get_close_matches(str(name), OPERATIONS, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(OPERATIONS)}"
         raise ConfigError(f"op = {str(name)[:40]!r}: unknown; {hint}")
+    if operation.role is Role.OPERATOR and caller.is_remote:
+        raise DeniedError(f"{name}: only on omfsd's own host; from others everybody may only ask, about their own jobs")
     if operation.role is Role.OPERATOR and not caller.is_operator:
         raise DeniedError(f"{name}: only root, SlurmUser and operators may do this, not {caller.user}")
     if not isinstance(given, dict) or not given.keys() <= operation.names:

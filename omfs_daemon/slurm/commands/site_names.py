@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands.run_command import run_command
 from omfs_daemon.slurm.gateway import SlurmSettings
-
-_DEFAULT_CONF = Path("/etc/slurm/slurm.conf")
+from omfs_daemon.slurm.munge_conf import munge_socket, needs_munge
 
 
 def qos_names(settings: SlurmSettings, timeout: float, conf: Path | None) -> frozenset[str]:
@@ -23,26 +20,11 @@ def qos_names(settings: SlurmSettings, timeout: float, conf: Path | None) -> fro
 
 def munge_failure(conf: Path | None, timeout: float) -> str | None:
     """Why no credential can be made where Slurm makes its own; "" if one can, None if Slurm needs none."""
-    text = _text_of(conf or Path(os.environ.get("SLURM_CONF") or _DEFAULT_CONF))
-    if _value(text, "AuthType") not in ("", "auth/munge"):
+    if not needs_munge(conf):
         return None
-    socket = re.search(r"(?:^|,)socket=([^,]+)", _value(text, "AuthInfo"))
+    socket = munge_socket(conf)
     try:
-        run_command(["munge", "--no-input", *([f"--socket={socket[1]}"] if socket else [])], timeout=timeout)
+        run_command(["munge", "--no-input", *([f"--socket={socket}"] if socket else [])], timeout=timeout)
     except GatewayError as error:
         return str(error)
     return ""
-
-
-def _text_of(conf: Path) -> str:
-    """ "" for a file that cannot be read: then the defaults hold, or Slurm gets its configuration from elsewhere."""
-    try:
-        return conf.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
-def _value(text: str, name: str) -> str:
-    """Names in slurm.conf are not case-sensitive."""
-    found = re.search(rf"(?im)^[^\S\n]*{name}[^\S\n]*=[^\S\n]*([^\s#]+)", text)
-    return found[1] if found else ""

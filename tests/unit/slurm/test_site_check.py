@@ -12,6 +12,7 @@ from omfs_daemon.slurm.gateway import AccountRow
 from omfs_daemon.slurm.settings_check import Level
 from omfs_daemon.slurm.site_check import (
     enforcement_finding,
+    login_finding,
     metrics_finding,
     munge_finding,
     parent_differences,
@@ -66,6 +67,15 @@ def test_metrics_beyond_this_host_and_a_bad_address_are_found() -> None:
     assert metrics_finding("head", 9345, {"10.0.0.1", "127.0.0.1"}).level is Level.WARN
     assert metrics_finding("fe80::1", 9345, {"fe80::1%eth0"}).level is Level.WARN
     assert metrics_finding("300.1.1.1", 9345, (), "Name or service not known").level is Level.FAIL
+
+
+def test_a_login_address_that_cannot_work_is_found() -> None:
+    good = login_finding("head:9346", {"10.0.0.1"}, False, "", "")
+    assert (good.level, good.what) == (Level.OK, "head:9346, for users on login nodes: their own jobs")
+    assert login_finding("head:9346", {"127.0.1.1"}, False, "", "").level is Level.WARN
+    for is_metrics, failure, munge in [(True, "", ""), (False, "Name or service not known", ""), (False, "", "away")]:
+        found = login_finding("head:9346", {"10.0.0.1"}, is_metrics, failure, munge)
+        assert found.level is Level.FAIL and "daemon.login_address = 'head:9346'" in found.what
 
 
 def test_munge_that_is_away_is_named() -> None:
