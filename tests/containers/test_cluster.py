@@ -106,6 +106,15 @@ def test_every_account_gets_its_entitlement_and_an_urgent_job_starts(cluster: Co
     assert sum(cluster.restarts(job) for job in borrowers) >= 2
 
 
+def test_users_ask_on_a_login_node_about_their_own_jobs(cluster: ContainerCluster) -> None:
+    job = cluster.submit("sleep 5", "--ntasks=1", account="bio", kind="asked about")
+    why = lambda user: cluster.shell("client", f"omfs why {job} 2>&1", user=user, check=False)  # noqa: E731
+    wait_until(lambda: f"job {job} of alice in bio" in why("alice"), lambda: f"an answer: {why('alice')}")
+    assert why("bob") == f"omfs: job {job}: is not yours\n"
+    assert "only on omfsd's own host" in cluster.shell("client", "omfs pause 2>&1", user="root", check=False)
+    cluster.wait_completed(job)
+
+
 def test_a_job_of_two_nodes_preempts_and_is_preempted(cluster: ContainerCluster) -> None:
     until_told = f"until [ -e {TOLD} ]; do sleep 0.2; done"
     wide = cluster.submit(

@@ -117,6 +117,16 @@ def test_systemd_accepts_the_units_and_they_are_closed_enough(installed: Systemd
     assert exposed["omfsd.service"] <= MOST_EXPOSED, exposed
 
 
+def test_users_of_other_hosts_are_answered(host: SystemdHost) -> None:
+    login = "/etc/omfs/login.toml"
+    host.write(login, '[daemon]\nuser = "omfs"\nlogin_address = "head:9346"\nrun_dir = "/nonexistent"\n')
+    job = host.submit(UNTIL_FINISHED, "--ntasks=1", "--output=/dev/null")
+    why = lambda: host.run("omfs", "-c", login, "why", job, user="user", check=False)  # noqa: E731
+    wait_until(lambda: f"job {job} of user in" in why(), lambda: f"an answer: {why()}")
+    denied = host.run("omfs", "-c", login, "pause", check=False)
+    assert denied.startswith("omfs: pause: only on omfsd's own host")
+
+
 def test_it_starts_before_and_after_slurmctld(host: SystemdHost) -> None:
     host.run("systemctl", "stop", "omfsd", "slurmctld")
     host.run("systemctl", "start", "omfsd")

@@ -39,7 +39,7 @@ class LoginNode:
 
     def omfs(self, user: str, *words: str) -> subprocess.CompletedProcess[str]:
         """In this process, as that user: a process of theirs may not read this clone."""
-        CliRunner().invoke(app, [*words, "--help"])  # imports what the command needs
+        CliRunner().invoke(app, ["-c", str(self.config), *words])  # imports what it needs, as root
         with as_user(pwd.getpwnam(user).pw_uid):
             done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["-c", str(self.config), *words])
         return subprocess.CompletedProcess(("omfs", *words), done.exit_code, done.stdout, done.stderr)
@@ -52,6 +52,8 @@ def test_owners_ask_about_their_own_jobs_and_nobody_operates(daemon: Daemon) -> 
     waits = daemon.submit("bio", "--time=60", method="requeue", uid=OWNER)
     wait_until(lambda: daemon.ask("when", str(waits), check=False).get("jobs"), "an estimate of the start")
 
+    for words in (("why", str(waits)), ("when", str(waits)), ("status",)):
+        daemon.omfs(*words)  # imports what tables need, as root
     why = node.omfs(OWNER, "why", str(waits))
     assert (why.returncode, why.stderr) == (0, "")
     assert f"job {waits} of {OWNER} in bio" in why.stdout

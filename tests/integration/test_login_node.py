@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
+from omfs_daemon.cli.check_site import host_findings
+from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.login_place import HostPort
 from omfs_daemon.daemon.api import munge as munge_module
 from omfs_daemon.daemon.api.callers import Caller, Peer, Role
@@ -23,9 +27,11 @@ from omfs_daemon.daemon.api.munge import LONGEST_PAYLOAD, Munge, MungeError, Mun
 from omfs_daemon.daemon.api.operations import OPERATIONS
 from omfs_daemon.daemon.api.requests import Requests
 from omfs_daemon.errors import ConfigError, ControlError, DeniedError, UnreachableError
+from omfs_daemon.slurm.settings_check import Level
 from tests.support.munged import MungeOf, running_munged
 from tests.support.waiting import LIMIT, wait_until
 
+ANY = "0.0.0.0"  # noqa: S104
 DAEMON, ALICE, BOB = 0, 12345, 12346
 NONCE = b"0123456789abcdef" * 2
 STATUS = b'{"op": "status"}'
@@ -55,12 +61,18 @@ class Recorder:
 class Stand:
     """A server that runs as root, and munged, which it shares with its clients."""
 
-    def __init__(self, munged: str, server_munged: str = "", request_seconds: float = LIMIT) -> None:
+    def __init__(
+        self,
+        munged: str,
+        server_munged: str = "",
+        request_seconds: float = LIMIT,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.munged = munged
         self.handler = Recorder()
         requests = Requests(self.handler)
         munge = Munge(server_munged or munged)
-        self.server = LoginServer(HostPort("127.0.0.1", 0), requests, munge, request_seconds)
+        self.server = LoginServer(HostPort("127.0.0.1", 0), requests, munge, request_seconds, monotonic)
         self.address = HostPort("127.0.0.1", self.server.port)
 
     def client(self, uid: int = ALICE, daemon: int = DAEMON, munged: str = "") -> LoginClient:
@@ -191,27 +203,32 @@ def test_each_fault_is_one_line(stand: Stand, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_without_munged_only_login_nodes_get_no_answer(munged: str) -> None:
-    made = Stand(munged, server_munged="/nonexistent/socket")
+    now = [1000.0]
+    made = Stand(munged, server_munged="/nonexistent/socket", monotonic=lambda: now[0])
     with made.server, structlog.testing.capture_logs() as log:
-        for _ in range(3):
+        for number_of_lines in (1, 1, 2):
             with pytest.raises(UnreachableError, match="munged does not answer on omfsd's host"):
                 made.client().status()
-    assert [line["event"] for line in log] == ["login_munge_failed"], "once in a minute"
+            assert [line["event"] for line in log] == ["login_munge_failed"] * number_of_lines, "once in a minute"
+            now[0] += 40
 
 
 @contextmanager
 def impostor(answer: Callable[[bytes], bytes]) -> Iterator[HostPort]:
-    """Another program at the address, which answers each line as it likes."""
+    """Another program at the address, which answers each line as it likes until the listener is closed."""
 
     def serve(listener: socket.socket) -> None:
-        connection, _ = listener.accept()
-        with connection, connection.makefile("rb") as file:
-            connection.sendall(answer(file.readline()))
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, connection.makefile("rb") as file:
+                    connection.sendall(answer(file.readline()))
 
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         thread = threading.Thread(target=serve, args=(listener,), daemon=True)
         thread.start()
         yield HostPort(*listener.getsockname())
+        listener.shutdown(socket.SHUT_RDWR)
         thread.join(LIMIT)
 
 
@@ -224,7 +241,6 @@ def test_another_program_at_the_address_reads_nothing_and_is_not_believed(stand:
         (forged, "the answer is from uid 12346, but omfsd's is 0"),
         (old, "the answer is to another request"),
         (b'{"ok": {}}\n', "the answer is not omfsd's"),
-        (b"", "too many requests at once"),
     ]:
 
         def reply(request: bytes, line: bytes = line) -> bytes:
@@ -275,3 +291,41 @@ def test_one_user_cannot_keep_the_others_out(stand: Stand) -> None:
     assert found[0] == {"error": "too many requests at once: try again", "kind": "refused"}
     assert found[1:] == [{"ok": {"op": "status"}}] * CONNECTIONS_PER_USER
     assert stand.client(BOB).status() == {"op": "status"}
+
+
+def test_who_is_cut_off_asks_again(stand: Stand) -> None:
+    """With a new credential: no request counts twice."""
+    seen: list[bytes] = []
+
+    def reply(request: bytes) -> bytes:
+        seen.append(request)
+        return [b"", b"omfs-refusal busy\n", b"omfs-refusal invalid\n"][len(seen) - 1]
+
+    with impostor(reply) as address, pytest.raises(UnreachableError, match="another key"):
+        LoginClient(address, DAEMON, MungeOf(stand.munged, ALICE), LIMIT).status()
+    assert len(set(seen)) == 3
+
+
+# -- omfs check ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "metrics", "socket_of_munge", "level", "what"),
+    [
+        ("127.0.0.1:9346", "127.0.0.1", "", Level.WARN, "loopback, which no login node reaches"),
+        (f"{ANY}:9346", "127.0.0.1", "", Level.OK, "for users on login nodes"),
+        ("127.0.0.1:9345", "127.0.0.1", "", Level.FAIL, "the metrics are served there"),
+        ("127.0.0.1:9345", ANY, "", Level.FAIL, "the metrics are served there"),
+        ("192.0.2.1:9346", "127.0.0.1", "", Level.FAIL, "omfsd cannot listen there"),
+        ("127.0.0.1:9346", "127.0.0.1", "/nonexistent/socket", Level.FAIL, "login nodes get no answer"),
+    ],
+)
+def test_the_check_says_whether_it_can_work(
+    munged: str, tmp_path: Path, address: str, metrics: str, socket_of_munge: str, level: Level, what: str
+) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(f"AuthType=auth/munge\nAuthInfo=cred_expire=5,socket={socket_of_munge or munged}\n")
+    text = f'[slurm]\nconf = "{conf}"\n[daemon]\nuser = "root"\nlogin_address = "{address}"\n'
+    config = parse_config(f'{text}[metrics]\naddress = "{metrics}"\n', "test")
+    (found,) = [finding for finding in host_findings(config) if finding.subject == "login_address"]
+    assert found.level is level and what in found.what

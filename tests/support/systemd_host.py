@@ -45,6 +45,7 @@ PartitionName=urgent Nodes=ALL
 OMFS_TOML = """\
 [daemon]
 user = "omfs"
+login_address = "head:9346"
 failsafe_grace_seconds = 5
 [policy]
 quantum_seconds = 0

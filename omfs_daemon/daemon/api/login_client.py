@@ -22,10 +22,11 @@ from omfs_daemon.daemon.api.munge import TTL_SECONDS, Munge, MungeError, MungeFa
 from omfs_daemon.errors import ConfigError, UnreachableError
 from omfs_daemon.slurm.munge_conf import munge_socket
 
+_AGAIN, _AGAIN_SECONDS = 0.1, 5.0
 _CLOCKS = f"the clocks of this host and of omfsd's differ by more than {TTL_SECONDS} s, or the network is that slow"
 _KEYS = "munged has another key on this host than on omfsd's"
 _WHY = {
-    Refusal.BUSY: "too many requests at once: try again",
+    Refusal.BUSY: "too many requests at once, or omfsd has just ended: try again",
     Refusal.TOO_LONG: f"the request is longer than {LONGEST_REQUEST >> 10} KiB: ask on omfsd's own host",
     Refusal.MUNGED: "munged does not answer on omfsd's host",
     Refusal.CLOCK: _CLOCKS,
@@ -61,6 +62,25 @@ class LoginClient(Client):
         self._munge = munge
 
     def _exchange(self, request: bytes) -> bytes:
+        """Again while too many ask at once: whoever floods that host does not fill each place at each moment."""
+        deadline = time.monotonic() + self._timeout
+        again_until = time.monotonic() + min(_AGAIN_SECONDS, self._timeout)
+        while True:
+            nonce, line = self._sent(request, deadline)
+            refusal = REFUSALS.get(line)
+            if refusal is not Refusal.BUSY or time.monotonic() > again_until:
+                break
+            time.sleep(_AGAIN)
+        if refusal is not None:
+            raise UnreachableError(f"{self._address}: {_WHY[refusal]}")
+        try:
+            return opened_answer(self._munge, self._daemon, nonce, line.rstrip(b"\n"))
+        except MungeError as error:
+            why = _OF_OWN.get(error.fault, f"the answer is not omfsd's: {error}")
+            raise UnreachableError(f"{self._address}: {why}") from None
+
+    def _sent(self, request: bytes, deadline: float) -> tuple[bytes, bytes]:
+        """The nonce of a credential that is new each time, and what comes back."""
         nonce = secrets.token_hex(16).encode()
         try:
             sealed = sealed_request(self._munge, self._daemon, nonce, request)
@@ -68,18 +88,10 @@ class LoginClient(Client):
             raise UnreachableError(f"munged on this host makes no credential: {error}") from None
         if len(sealed) > LONGEST_REQUEST:
             raise ConfigError(_WHY[Refusal.TOO_LONG])
-        line = self._answer(sealed) or Refusal.BUSY.line  # it was cut off
-        if line in REFUSALS:
-            raise UnreachableError(f"{self._address}: {_WHY[REFUSALS[line]]}")
-        try:
-            return opened_answer(self._munge, self._daemon, nonce, line.rstrip(b"\n"))
-        except MungeError as error:
-            why = _OF_OWN.get(error.fault, f"the answer is not omfsd's: {error}")
-            raise UnreachableError(f"{self._address}: {why}") from None
+        return nonce, self._answer(sealed, deadline) or Refusal.BUSY.line  # it was cut off
 
-    def _answer(self, sealed: bytes) -> bytes:
-        deadline = time.monotonic() + self._timeout
-        with socket.create_connection(self._address, self._timeout) as connection:
+    def _answer(self, sealed: bytes, deadline: float) -> bytes:
+        with socket.create_connection(self._address, max(0.001, deadline - time.monotonic())) as connection:
             with suppress(BrokenPipeError, ConnectionResetError):  # it may have been refused already
                 connection.sendall(sealed)
             try:

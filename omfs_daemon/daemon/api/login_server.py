@@ -114,15 +114,18 @@ class _Connection(OneRequest):
             return Refusal.TOO_LONG.line
         if not CREDENTIAL.fullmatch(line):
             return Refusal.INVALID.line
+        return self.in_its_place(lambda: self._answer_to(line))
+
+    def _answer_to(self, credential: bytes) -> bytes:
         server = self.server
         try:
             with server.opening.turn(server.monotonic() + _OPEN_SECONDS):
-                request = opened_request(server.munge, line)
+                request = opened_request(server.munge, credential)
         except ControlError:
             return Refusal.BUSY.line
         except MungeError as error:
             return server.refusal(error)
-        return self.in_its_place(lambda: self._sealed(request))
+        return self._sealed(request)
 
     def _sealed(self, request: LoginRequest) -> bytes:
         if self.server.users.take(self.request, request.peer.uid):
