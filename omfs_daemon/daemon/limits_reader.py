@@ -9,6 +9,7 @@ import structlog
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.reserved_nodes import ReservedNodes
+from omfs_daemon.daemon.rest import Rest
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.gateway import Gateway
 
@@ -24,13 +25,13 @@ class LimitsReader:
     def __init__(self, gateway: Gateway, clock: Callable[[], float]) -> None:
         self._gateway = gateway
         self._clock = clock
-        self._asked_at, self._rest = float("-inf"), 0.0
+        self._rest = Rest()
         self._unread: frozenset[str] = frozenset()
         self._reserved_nodes = ReservedNodes()
         self.latest = _UNREAD
 
     def ask_if_due(self, now: float) -> None:
-        if 0 <= now - self._asked_at < self._rest:  # a clock that was set back ends the rest
+        if not self._rest.is_over(now):
             return
         began = self._clock()
         try:
@@ -38,8 +39,8 @@ class LimitsReader:
         except GatewayError:
             self.latest = _UNREAD
         self._note_unread()
-        self._asked_at = self._clock()
-        self._rest = (self._asked_at - began) * (1 / LIMITS_SHARE_OF_TIME - 1)
+        ended = self._clock()
+        self._rest.begin(ended, (ended - began) * (1 / LIMITS_SHARE_OF_TIME - 1))
 
     def off_reserved_nodes(self, jobs: Sequence[Job], now: float) -> Sequence[Job]:
         """The jobs; those that wait do not use nodes that are reserved for others before they end."""

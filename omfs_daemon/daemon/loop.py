@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from threading import Lock
+from typing import NamedTuple
 
 import structlog
 
@@ -28,12 +29,18 @@ BEAT_EVERY = 2.0
 """Seconds between two heartbeats while nothing happens; to the submit plug-in, ten without one mean a dead daemon."""
 
 
+class Clocks(NamedTuple):
+    """The loop rests by the monotonic one, so that a system clock that is set back does not prolong that."""
+
+    system: Callable[[], float]
+    monotonic: Callable[[], float]
+
+
 class Loop:
     """Runs cycles until it is ended.
 
     ``lock`` is held during a cycle. ``show_life``: tells the failsafe that the daemon lives at this time.
-    ``config`` and ``settings`` return those in force. ``monotonic``: by which it rests, so that a system clock that is
-    set back does not prolong that.
+    ``config`` and ``settings`` return those in force.
     """
 
     def __init__(
@@ -51,8 +58,7 @@ class Loop:
         config: Callable[[], Config],
         settings: Callable[[], Settings],
         lock: Lock,
-        clock: Callable[[], float],
-        monotonic: Callable[[], float],
+        clocks: Clocks,
     ) -> None:
         self.start_check = start_check
         self.events = events
@@ -66,8 +72,7 @@ class Loop:
         self._config = config
         self._settings = settings
         self._lock = lock
-        self._clock = clock
-        self._monotonic = monotonic
+        self._clocks = clocks
         self._log = structlog.get_logger("omfsd")
         self._poll_schedule = PollSchedule()
 
@@ -85,7 +90,7 @@ class Loop:
         """Wait until the next poll is due, with heartbeats; returns its kind. A signal or a change calls for a full
         poll as soon as possible; a touched wake file for an urgent one, where that is faster."""
         self._notifier.alive(report.summary)
-        events, beaten, changed = self.events, self._monotonic(), False
+        events, beaten, changed = self.events, self._clocks.monotonic(), False
         while True:
             if events.wake.is_set():
                 events.wake.clear()
@@ -98,7 +103,7 @@ class Loop:
                 self._cycle.has_urgent_polls,
                 self._due_at(),
             )
-            now = self._monotonic()
+            now = self._clocks.monotonic()
             if now >= following.at or events.is_interrupted:
                 break
             if now - beaten >= BEAT_EVERY:
@@ -111,12 +116,12 @@ class Loop:
 
     def _due_at(self) -> float:
         """When something is to be decided although nothing happens, by the monotonic clock."""
-        now, plan = self._monotonic(), self._latest.report.plan
-        return now + plan.next_due - self._clock() if plan is not None else inf
+        now, plan = self._clocks.monotonic(), self._latest.report.plan
+        return now + plan.next_due - self._clocks.system() if plan is not None else inf
 
     def once(self, poll: PollKind = PollKind.FULL) -> CycleReport:
         """One cycle, with its heartbeat, metrics, and log lines."""
-        began, called = self._monotonic(), self._calls.number
+        began, called = self._clocks.monotonic(), self._calls.number
         with self._lock:
             report = self.start_check.refused() or self._cycle.run(poll)
             previous = self._latest.report
@@ -128,7 +133,7 @@ class Loop:
         calls, rate = self._calls.number - called, self._config().slurm.calls_per_second
         begun = report.verdict is not None and bool(report.verdict.preemptions)
         woken = self.events.woken_at is not None and not begun
-        self._poll_schedule.polled(poll, began, self._monotonic(), calls, rate, woken)
+        self._poll_schedule.polled(poll, began, self._clocks.monotonic(), calls, rate, woken)
         self._beat(report, poll is PollKind.FULL)
         self._metrics.observe_report(report, poll, calls, self._journal.state, self._settings())
         self._log_cycle(report, poll, previous)
@@ -167,7 +172,7 @@ class Loop:
         must not hold any job. With what ``is_new`` goes what the plug-in may let in."""
         if report.error is not None or self._settings().dry_run:
             return
-        self._show_life(self._clock())
+        self._show_life(self._clocks.system())
         if self._journal.state.pause is not None:
             return
         daemon, snapshot, plan = self._config().daemon, report.snapshot, report.plan
@@ -175,7 +180,7 @@ class Loop:
             if is_new and snapshot is not None and plan is not None:
                 path = daemon.run_dir / ADMISSION_FILE
                 write_admission(path, snapshot, report.rules, plan.room, self._cycle.slurm_settings)
-            beat(daemon.heartbeat, self._clock())
+            beat(daemon.heartbeat, self._clocks.system())
         except OSError as error:
             self._log.error("heartbeat_not_written", error=str(error), message="new jobs are not held at submission")
 

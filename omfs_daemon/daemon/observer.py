@@ -12,6 +12,7 @@ from omfs_daemon.cluster.scope import Scope, ScopedJobs
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot, with_whole_nodes
 from omfs_daemon.daemon.blocked_nodes import BlockedNodes
 from omfs_daemon.daemon.limits_reader import LimitsReader
+from omfs_daemon.daemon.rest import Rest
 from omfs_daemon.daemon.unit_reader import UnitReader
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.observation import Observation
@@ -52,7 +53,7 @@ class Observer:
         self._nodes: Mapping[str, Node] = {}
         self._shown: Mapping[str, Node] = {}
         self._partitions: Mapping[str, Partition] = {}
-        self._nodes_asked_at, self._nodes_rest = float("-inf"), 0.0
+        self._nodes_rest = Rest()
         self._boot_of_nodes = ""
         self.slurm_settings: Mapping[str, str] = {}
         """Slurm's, as of the last poll of the nodes."""
@@ -66,14 +67,13 @@ class Observer:
         """Everything, as of the time when Slurm was *asked*. ``resumed``: jobs that may share CPUs with others."""
         taken = self._clock()
         jobs = self._gateway.jobs()
-        is_resting = 0 <= taken - self._nodes_asked_at < self._nodes_rest  # a clock that was set back ends the rest
-        if not is_resting or self._is_registering(taken):
+        if self._nodes_rest.is_over(taken) or self._is_registering(taken):
             self._ask_settings()
             self._boot_of_nodes = self._boot
             self._nodes = {node.name: self._if_registered(node, taken) for node in self._gateway.nodes()}
             self._partitions = {partition.name: partition for partition in self._gateway.partitions()}
-            self._nodes_asked_at = self._clock()
-            self._nodes_rest = (self._nodes_asked_at - taken) * (1 / NODES_SHARE_OF_TIME - 1)
+            now = self._clock()
+            self._nodes_rest.begin(now, (now - taken) * (1 / NODES_SHARE_OF_TIME - 1))
         elif any(node.cpus_taken for node in self._nodes.values()):
             # Slurm's counts of the nodes are as old as their poll: the jobs just polled are newer.
             self._nodes = {name: replace(node, cpus_taken=0, memory_taken=0) for name, node in self._nodes.items()}

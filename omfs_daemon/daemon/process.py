@@ -30,7 +30,7 @@ from omfs_daemon.daemon.cycle import Cycle
 from omfs_daemon.daemon.learning.other_clusters import OtherClusters
 from omfs_daemon.daemon.learning.prediction_service import PredictionService, open_predictions
 from omfs_daemon.daemon.learning.victim_predictions import Remaining, no_predictions
-from omfs_daemon.daemon.loop import Loop
+from omfs_daemon.daemon.loop import Clocks, Loop
 from omfs_daemon.daemon.loop_events import LoopEvents
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.service import open_nodes, options, slurm_on_nodes
@@ -217,8 +217,7 @@ class Service:
             config=lambda: self.config,
             settings=lambda: self._settings,
             lock=state_lock,
-            clock=clock,
-            monotonic=monotonic,
+            clocks=Clocks(clock, monotonic),
         )
         core = SharedCore()
         self.answers = Answers(

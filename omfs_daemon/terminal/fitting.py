@@ -16,7 +16,7 @@ _BESIDE_A_CELL = 3
 """Columns of the screen that a cell takes beside its text: a space on both sides, and a line."""
 
 
-def fitted(console: Console, part: RenderableType) -> RenderableType:
+def fit_table(console: Console, part: RenderableType) -> RenderableType:
     """A table such that no word in it is broken on this console; anything else as it is."""
     if not isinstance(part, Table) or not part.columns:
         return part

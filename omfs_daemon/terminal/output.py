@@ -50,12 +50,12 @@ def show(*parts: RenderableType) -> None:
     """Print for people: in color on a terminal, where tables fit its width, plain and wide in a pipe."""
     from rich.console import Console
 
-    from omfs_daemon.terminal.fitting import fitted
+    from omfs_daemon.terminal.fitting import fit_table
 
     width = None if sys.stdout.isatty() else max(_WIDE, shutil.get_terminal_size().columns)
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     for part in parts:
-        console.print(fitted(console, part))
+        console.print(fit_table(console, part))
 
 
 def print_json(value: object) -> None:

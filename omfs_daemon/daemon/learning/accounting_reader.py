@@ -10,6 +10,7 @@ import structlog
 
 from omfs_daemon.accounting.ended_days import AccountedEnd
 from omfs_daemon.daemon.learning.learned_jobs import LearnedJobs
+from omfs_daemon.daemon.rest import Rest
 from omfs_daemon.errors import GatewayError
 
 _DAY = 86400.0
@@ -37,14 +38,14 @@ class AccountingReader:
         rest: Callable[[float], None] = time.sleep,
     ) -> None:
         self._learned, self._ask_day, self._clock, self._rest = learned, ask_day, clock, rest
-        self._failed_at, self._away = float("-inf"), 0.0
+        self._away, self._away_rest = 0.0, Rest()
         self._error = ""
         self._log = structlog.get_logger("predict")
 
     def learn_from(self, begin: float, until: float) -> None:
         """Read this period, too."""
         self._learned.store.ask_to_learn(begin, until)
-        self._away = 0.0
+        self._away, self._away_rest = 0.0, Rest()
 
     @property
     def state(self) -> LearningState:
@@ -54,7 +55,7 @@ class AccountingReader:
     def read_day(self) -> bool:
         """One day; whether there is another."""
         days = self._learned.store.days_to_learn()
-        if not days or 0 <= self._clock() - self._failed_at < self._away:
+        if not days or not self._away_rest.is_over(self._clock()):
             return False
         begin, until = days[0]
         end = min(begin + _DAY, until)
@@ -79,7 +80,7 @@ class AccountingReader:
 
     def _try_later(self, error: GatewayError) -> None:
         self._away = min(_LONGEST_AWAY, max(_AWAY, 2 * self._away))
-        self._failed_at = self._clock()
+        self._away_rest.begin(self._clock(), self._away)
         if not self._error:
             text = "run times are learned from accounting once slurmdbd answers"
             self._log.warning("accounting_not_read", error=str(error), message=text)

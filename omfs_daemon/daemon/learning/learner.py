@@ -16,6 +16,7 @@ from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.learning.accounting_reader import AccountingReader
 from omfs_daemon.daemon.learning.ended_watch import EndedWatch, goes_on, job_end
 from omfs_daemon.daemon.learning.learned_jobs import LearnedJobs
+from omfs_daemon.daemon.rest import Rest
 from omfs_daemon.daemon.store.ended_jobs import Foreseen
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.predict.job_ends import JobEnd
@@ -49,8 +50,7 @@ class Learner:
         self._log = structlog.get_logger("predict")
         self._came_back: list[JobEnd] = []
         self._is_asking_due, self._is_foreseeing_due = False, False
-        self._asked_at = self._foreseen_at = float("-inf")
-        self._foresee_rest = 0.0
+        self._ask_rest, self._foresee_rest = Rest(), Rest()
         self._snapshot: Snapshot | None = None
         self._loaded = False
 
@@ -69,15 +69,15 @@ class Learner:
             self._loaded = True
             self._learned.load()
         now = self._clock()
-        # A clock that was set back ends both rests.
-        if self._is_asking_due and not 0 <= now - self._asked_at < ASK_EVERY:
+        if self._is_asking_due and self._ask_rest.is_over(now):
             self._ask_slurm(now)
-        if self._is_foreseeing_due and not 0 <= now - self._foreseen_at < self._foresee_rest:
+        if self._is_foreseeing_due and self._foresee_rest.is_over(now):
             self._foresee_queue(now)
         return self._accounting.read_day()
 
     def _ask_slurm(self, now: float) -> None:
-        self._asked_at, self._is_asking_due = now, False
+        self._ask_rest.begin(now, ASK_EVERY)
+        self._is_asking_due = False
         came_back, self._came_back = self._came_back, []
         self._learned.store.add(came_back)
         try:
@@ -97,8 +97,7 @@ class Learner:
         store = self._learned.store
         store.forget_foreseen(now - _UNSEEN)
         store.foresee(self._foresee(self._snapshot, store.foreseen()))
-        self._foreseen_at = now
-        self._foresee_rest = max(FORESEE_EVERY, (time.thread_time() - began) / SHARE_OF_TIME)
+        self._foresee_rest.begin(now, max(FORESEE_EVERY, (time.thread_time() - began) / SHARE_OF_TIME))
 
 
 class LearnerThread:

@@ -14,7 +14,7 @@ from omfs_daemon.cli.history import costs_table, history_table
 from omfs_daemon.cli.plan import plan_table
 from omfs_daemon.cli.status import status_table
 from omfs_daemon.cli.why import why_table
-from omfs_daemon.terminal.fitting import fitted, share_room
+from omfs_daemon.terminal.fitting import fit_table, share_room
 from omfs_daemon.terminal.output import cell, table, when
 from tests.unit.cli.test_cli import HISTORY, PLAN, STATUS, WHY
 
@@ -25,7 +25,7 @@ def printed(parts: Iterable[RenderableType], width: int) -> str:
     screen = io.StringIO()
     console = Console(file=screen, width=width, highlight=False, markup=False, emoji=False)
     for part in parts:
-        console.print(fitted(console, part))
+        console.print(fit_table(console, part))
     return screen.getvalue()
 
 
