@@ -83,6 +83,7 @@ local CLIENTS = { { name = "submitit", line = "export SUBMITIT_EXECUTOR=slurm", 
 local LOSES_WORK = "requeue" -- omfs_daemon/preemption/methods/requeue.py
 local NEEDS_SCRIPT = "requeue,dmtcp,criu,application" -- Slurm requeues batch jobs only, and omfs-run works in them only
 local NEEDS_ONE_NODE = "dmtcp,criu" -- omfs_daemon/preemption/methods/checkpoint.py
+local TAKES_WHOLE = "requeue,suspend" -- a heterogeneous job; omfs_daemon/preemption/methods/
 -- Slurm refuses an AdminComment in an owner's update, so an owner's release is recorded in the job's comment.
 local WAIT = "omfs:wait"
 
@@ -291,14 +292,15 @@ local function spans_nodes(job)
 end
 
 -- Whether omfsd may preempt a job of this class. requeues: Slurm would requeue it (no --no-requeue). is_part: of a
--- heterogeneous job, whose parts cannot be preempted by themselves.
+-- heterogeneous job, which is preempted as a whole.
 local function is_preemptible(class, job, requeues)
   local chosen, excluded = value_of(job.comment, METHOD) or class.default, value_of(job.comment, EXCLUDE) or ""
-  if job.is_part or listed(chosen or "", "none") then
+  if listed(chosen or "", "none") then
     return false
   end
   for name in names(chosen) do
     local survives = (requeues or name ~= LOSES_WORK) and not (spans_nodes(job) and listed(NEEDS_ONE_NODE, name))
+    survives = survives and not (job.is_part and not listed(TAKES_WHOLE, name))
     if survives and not listed(excluded, name) and listed(class.methods or "", name) then
       return true
     end
@@ -364,9 +366,11 @@ local function names_its_nodes(conf, job)
   return true
 end
 
--- Whether Slurm may start the job on its own: it is preemptible, and names the nodes whose devices it wants.
+-- Whether Slurm may start the job on its own: it is preemptible, and names the nodes whose devices it wants. A part of a
+-- heterogeneous job waits for omfsd, which sees all of them.
 local function may_start(conf, job, requeues)
-  return let_in(conf, job, requeues)
+  return not job.is_part
+    and let_in(conf, job, requeues)
     and not has_license(conf.any_licenses, job.licenses)
     and names_its_nodes(conf, job)
 end
@@ -605,6 +609,11 @@ local function is_part(request)
   return type(request.het_job_offset) == "number" and request.het_job_offset < NO_VAL
 end
 
+-- Whether it has a batch script. That of a heterogeneous job is its first part's.
+local function is_batch(request)
+  return request.script ~= nil or is_part(request) and request.het_job_offset > 0
+end
+
 -- Whether the number of CPUs cannot be told from the request: they may be rounded up to sockets, or come with devices.
 local function is_uncertain(job)
   for _, name in ipairs({ "gres", "cpus_per_tres", "mem_per_tres", "tres_per_job", "tres_per_node", "tres_per_socket" }) do
@@ -822,6 +831,8 @@ local function wrong_methods(class, job)
       wrong[#wrong + 1] = name .. " needs a job without --no-requeue"
     elseif spans_nodes(job) and listed(NEEDS_ONE_NODE, name) then
       wrong[#wrong + 1] = name .. " works on one node only"
+    elseif job.is_part and not listed(TAKES_WHOLE, name) then
+      wrong[#wrong + 1] = name .. " does not preempt heterogeneous jobs"
     else
       left = true
     end
@@ -905,7 +916,7 @@ end
 
 local function hold_unless_room(conf, asked, job, partitions)
   asked.urgent = class_of(conf, asked).urgent
-  local is_ours = let_in(conf, asked, asked.requeues) -- held for its nodes, and counts for no account
+  local is_ours = not asked.is_part and let_in(conf, asked, asked.requeues) -- held for its nodes, and counts for no account
   if not is_ours and not has_node_license(conf, asked.licenses) and guarded(needs_no_hold, conf, asked, job, partitions) then
     return slurm.SUCCESS
   elseif job.immediate == 1 then
@@ -976,7 +987,7 @@ local function submit(job, partitions, conf, living)
     return slurm.SUCCESS
   end
   local contradiction, told = take_options(job), exclude_for_client(job)
-  if job.script == nil then
+  if not is_batch(job) then
     job.requeue = 0 -- Slurm never requeues a job of salloc or srun, but shows it as if it would
   end
   if not living then
@@ -990,7 +1001,7 @@ local function submit(job, partitions, conf, living)
     licenses = job.licenses,
     nodes = job.req_nodes,
     min_nodes = job.min_nodes,
-    script = job.script ~= nil,
+    script = is_batch(job),
     requeues = job.requeue ~= 0,
     is_part = is_part(job),
   }

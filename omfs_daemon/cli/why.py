@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 def why(
     context: typer.Context,
-    job: Annotated[str, typer.Argument(help="A job as Slurm shows it: 1234, or 1234_7 of an array; or a raw job id.")],
+    job: Annotated[
+        str,
+        typer.Argument(
+            help="A job as Slurm shows it: 1234, 1234_7 of an array, 1234+1 of a heterogeneous one; or a raw job id."
+        ),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Explain why a job waits or runs, and show its history.
@@ -37,6 +42,8 @@ def why_table(view: WhyView) -> Iterator[RenderableType]:
         f"job {view['job']} of {view['user']} in {view['account']}, class {view['class']}, {view['state']}", "bold"
     )
     yield cell(view["now"])
+    if view.get("parts"):
+        yield cell(f"one heterogeneous job: {'; '.join(view['parts'])}")
     if view.get("start"):
         yield cell(view["start"])
     if view["realtime"]:

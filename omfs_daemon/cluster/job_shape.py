@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from hashlib import blake2s
 
@@ -24,7 +24,7 @@ def shape_of_user(shape: str, user: str) -> str:
 def shape_of_request(request: JobRequest, kept_off: frozenset[str] = frozenset()) -> str:
     """The same for all jobs that request the same of nodes, whosever they are; ``kept_off`` as in ``Job``."""
     if kept_off:
-        request = replace(request, excluded_nodes=request.excluded_nodes - kept_off)
+        request = _with(request, kept_off)
     return _shape(request)
 
 
@@ -38,9 +38,20 @@ def shape_on_node(request: str, node: str) -> str:
     return f"{request} {node}"
 
 
+def _with(request: JobRequest, kept_off: frozenset[str]) -> JobRequest:
+    parts = tuple(_with(part, kept_off) for part in request.parts)
+    return replace(request, excluded_nodes=request.excluded_nodes - kept_off, parts=parts)
+
+
 @lru_cache(maxsize=4096)
 def _shape(request: JobRequest) -> str:
-    return _digest([sorted(value) if isinstance(value, frozenset) else value for value in astuple(request)])
+    return _digest(_values(request))
+
+
+def _values(request: JobRequest) -> list[object]:
+    values = [getattr(request, field.name) for field in fields(request) if field.name != "parts"]
+    shown: list[object] = [sorted(value) if isinstance(value, frozenset) else value for value in values]
+    return [*shown, *(_values(part) for part in request.parts)]
 
 
 @lru_cache(maxsize=4096)

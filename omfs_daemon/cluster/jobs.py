@@ -8,7 +8,7 @@ Slurm's own records (https://slurm.schedmd.com/job_array.html).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from math import inf
 from operator import attrgetter
@@ -49,7 +49,9 @@ class JobRequest:
     ``cpus`` is the total, spread over ``nodes`` to ``max_nodes`` nodes with at least
     ``min_cpus_per_node`` on each. ``gres`` is per node: ``(("gpu:a100", 2),)``. ``features`` is
     Slurm's expression (``"fast&ve"``). An exclusive job takes whole nodes.
-    ``unplaced``: the daemon must choose its nodes before Slurm starts it (docs/node-licenses.md).
+    ``unplaced``: the daemon must choose its nodes before Slurm starts it (docs/node-licenses.md). ``parts``: of a
+    heterogeneous job what each of its parts requests, on nodes of its own, all at once; then ``cpus`` and ``nodes`` are
+    their sums, and ``partitions`` is all that any of them names.
     """
 
     cpus: int
@@ -65,6 +67,20 @@ class JobRequest:
     required_nodes: frozenset[str] = frozenset()
     excluded_nodes: frozenset[str] = frozenset()
     unplaced: bool = False
+    parts: tuple[JobRequest, ...] = ()
+
+    def off_nodes(self, nodes: frozenset[str]) -> JobRequest:
+        """The same on other nodes than these."""
+        parts = tuple(part.off_nodes(nodes) for part in self.parts)
+        return replace(self, excluded_nodes=self.excluded_nodes | nodes, parts=parts)
+
+
+class JobPart(NamedTuple):
+    """A part of a heterogeneous job: its raw id, what it requests, and what it has."""
+
+    id: int
+    request: JobRequest
+    allocations: tuple[Allocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +100,8 @@ class Job:
     are not supported, or it is out of scope (``cluster/scope.py``). Then fields may be missing; an allocation of 0 CPUs
     on a node, or a request of 0 CPUs, cannot be read. ``array_throttle``: how many tasks of its array may run at a
     time, 0: any number or unknown. ``singleton``: it waits for all jobs of its user and name that began before it.
-    ``exclusive_user``: jobs of other users may not run on its nodes.
+    ``exclusive_user``: jobs of other users may not run on its nodes. ``parts``: of a heterogeneous job, which is one
+    ``Job`` with the id of its first part (``cluster/het_jobs.py``); none of any other.
     """
 
     id: int
@@ -125,6 +142,7 @@ class Job:
     kept_off: frozenset[str] = frozenset()
     doubted: frozenset[str] = frozenset()
     set_aside: str = ""
+    parts: tuple[JobPart, ...] = ()
 
     @property
     def tasks(self) -> int:

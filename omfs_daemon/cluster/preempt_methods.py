@@ -23,6 +23,7 @@ class MethodTraits:
     launched    omfs-run carries it out inside the job, and must have reported that it is ready
     on_nodes    omfs-node carries it out on the job's nodes, which must support it
     one_node    it cannot be used for a job of several nodes
+    whole       it preempts all parts of a heterogeneous job at once
     slow        it takes time and may fail; this is always assumed of ``launched`` and ``on_nodes``
     """
 
@@ -33,6 +34,7 @@ class MethodTraits:
     launched: bool = False
     on_nodes: bool = False
     one_node: bool = False
+    whole: bool = False
     slow: bool = False
 
     @property

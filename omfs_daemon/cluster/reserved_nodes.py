@@ -39,8 +39,7 @@ class ReservedNodes:
             before = self._known.get(job.id)
             if before is None or before[0] is not job or before[1] != closed:
                 excluded = job.request.excluded_nodes
-                request = replace(job.request, excluded_nodes=excluded | closed)
-                before = (job, closed, replace(job, request=request, kept_off=closed - excluded))
+                before = (job, closed, replace(job, request=job.request.off_nodes(closed), kept_off=closed - excluded))
             known[job.id] = before
             kept.append(before[2])
         self._known = known

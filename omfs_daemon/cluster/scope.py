@@ -24,12 +24,13 @@ class Scope:
         return not self.partitions and not self.accounts
 
     def contains(self, job: Job) -> bool:
-        """A job that waits in several partitions is in scope only if each of them is: it will run in one of them."""
+        """A job that waits in several partitions is in scope only if each of them is: it will run in one of them; and
+        a heterogeneous job in several only if each is."""
         if self.accounts and job.account not in self.accounts:
             return False
         if not self.partitions:
             return True
-        if job.state is JobState.PENDING and job.request.partitions:
+        if (job.state is JobState.PENDING or job.parts) and job.request.partitions:
             return self.partitions.issuperset(job.request.partitions)
         return job.partition in self.partitions
 

@@ -107,6 +107,6 @@ class DoubtedNodes:
 
 def _avoiding(job: Job, nodes: frozenset[str]) -> tuple[Job, frozenset[str], Job]:
     excluded = job.request.excluded_nodes
-    request = replace(job.request, excluded_nodes=excluded | nodes)
+    request = job.request.off_nodes(nodes)
     kept_off = job.kept_off | (nodes - excluded)
     return job, nodes, replace(job, request=request, kept_off=kept_off, doubted=nodes - excluded)

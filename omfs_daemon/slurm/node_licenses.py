@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import NamedTuple
 
+from omfs_daemon.cluster.het_jobs import with_gres_everywhere
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.slurm.gateway import LicenseRow
@@ -165,6 +166,8 @@ class NodeLicenses:
         asked = self._asked(job)
         if not asked:
             return job
+        if job.parts:
+            job = replace(with_gres_everywhere(job), set_aside="it is a heterogeneous job that uses node licenses")
         waits = job.state is JobState.PENDING
         counts: dict[str, int] = {}
         for entry, count in asked:

@@ -80,8 +80,9 @@ def untested_release(version: str) -> str:
     return f"Slurm {version} is not among the releases that omfsd was tested with ({', '.join(map(str, TESTED))})"
 
 
-# scontrol show job: what stands between the job's name and " UserId=" (SLUID: since 25.11).
-AFTER_JOB_NAME = re.compile(r"(?: SLUID=\S+)? UserId=")
+# scontrol show job: what stands between the job's name and " UserId=" (SLUID: since 25.11; HetJobIdSet: of
+# parts of heterogeneous jobs).
+AFTER_JOB_NAME = re.compile(r"(?: (?:HetJobIdSet|SLUID)=\S+)* UserId=")
 
 
 def is_exclusive(partition: Mapping[str, str]) -> bool:

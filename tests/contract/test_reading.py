@@ -98,14 +98,6 @@ def test_a_job_that_cannot_be_read_is_set_aside_and_all_others_are_seen(world: W
     assert seen[last].request.cpus == 2
 
 
-def test_a_heterogeneous_job_is_set_aside_with_what_it_has(world: World) -> None:
-    plain = world.running(Submission(JobRequest(1)))
-    odd = world.running(Submission(JobRequest(2, max_nodes=1), heterogeneous=True))
-    assert "heterogeneous" in world.job(odd).set_aside
-    assert sum(allocation.cpus for allocation in world.job(odd).allocations) == 2
-    assert not world.job(plain).set_aside
-
-
 def test_run_time_grows(world: World) -> None:
     job_id = world.running(Submission(JobRequest(1)))
     world.until(lambda: world.job(job_id).run_time >= 2)

@@ -191,7 +191,7 @@ def test_an_odd_job_is_seen_with_all_others(large: LocalSlurm, name: str) -> Non
     assert {first, odd} <= set(seen)
     assert not seen[first].set_aside
     # What Slurm itself can read is read as Slurm does: such a job stays preemptible.
-    assert bool(seen[odd].set_aside) is (name in ("one EiB", "60,000 EiB", "two parts"))
+    assert bool(seen[odd].set_aside) is (name in ("one EiB", "60,000 EiB"))
     clear(large)
 
 
@@ -219,7 +219,7 @@ def test_odd_jobs_stop_neither_the_daemon_nor_its_failsafe(daemon: Daemon) -> No
     wait_until(lambda: any(ref.startswith(f"{irregular}_") for ref in held_by_us(daemon)), "the irregular array held")
     wait_until(lambda: str(full[2]) in held_by_us(daemon), "the job beyond the entitlement held")
     assert daemon.ask("status")["last_error"] is None
-    assert daemon.ask("status")["set_aside"] == 4, "two that cannot be read, two parts of a heterogeneous job"
+    assert daemon.ask("status")["set_aside"] == 2, "those that cannot be read"
     assert "set aside" in daemon.why(odd[0])["now"]
     assert {daemon.job(job).hold for job in odd[:8]} == {Hold.USER}, "no order for them"
     log = daemon.log.read_text()

@@ -67,6 +67,10 @@ class World(ABC):
     def cancel(self, job_id: int) -> None: ...
 
     @abstractmethod
+    def cancel_part(self, job_id: int, at: int) -> None:
+        """scancel of one part of a running heterogeneous job."""
+
+    @abstractmethod
     def user_hold(self, job_id: int) -> bool: ...
 
     @abstractmethod
@@ -182,6 +186,10 @@ class FakeWorld(World):
     def cancel(self, job_id: int) -> None:
         self._slurm.cancel(job_id)
 
+    def cancel_part(self, job_id: int, at: int) -> None:
+        self._slurm.catch_up()
+        self._slurm.end_part(self._slurm.records[job_id], at)
+
     def user_hold(self, job_id: int) -> bool:
         return self._slurm.user_hold(job_id)
 
@@ -271,6 +279,9 @@ class RealWorld(World):
 
     def cancel(self, job_id: int) -> None:
         self._slurm.command("scancel", str(job_id))
+
+    def cancel_part(self, job_id: int, at: int) -> None:
+        self._slurm.command("scancel", str(job_id + at))
 
     def user_hold(self, job_id: int) -> bool:
         return self._as_owner("hold", job_id)
@@ -377,6 +388,11 @@ def _array(what: Submission) -> str:
 
 
 def _arguments(what: Submission) -> list[str]:
+    parts = (_arguments_of(replace(what, request=part)) for part in what.parts)
+    return [*_arguments_of(what), *(argument for part in parts for argument in (":", *part))]
+
+
+def _arguments_of(what: Submission) -> list[str]:
     request = what.request
     nodes = f"{request.nodes}-{request.max_nodes}" if request.max_nodes else str(request.nodes)
     chosen = {
@@ -403,5 +419,4 @@ def _arguments(what: Submission) -> list[str]:
         "--requeue" if what.requeue else "--no-requeue": True,
         "--output=/dev/null": True,
     }
-    found = [argument for argument, wanted in chosen.items() if wanted]
-    return [*found, ":", "--ntasks=1"] if what.heterogeneous else found
+    return [argument for argument, wanted in chosen.items() if wanted]

@@ -49,14 +49,14 @@ def odd(site: Site, **more: object) -> int:
 def test_one_that_cannot_be_read_neither_blinds_the_daemon_nor_gets_orders(site: Site) -> None:
     refs = ordered(site)
     one = odd(site, comment="")
-    het = site.slurm.submit(Submission(JobRequest(4), account="physics", heterogeneous=True, hold=Hold.USER))
+    held = odd(site, hold=Hold.USER)
     bio = [site.submit("bio", run_time=1000) for _ in range(4)]
     site.run(2)
     assert all(report.error is None for report in site.reports)
     physics = site.submit("physics")
     site.run_until(lambda: site.runs(physics), 20)
     assert sum(site.runs(job) for job in bio) == 3
-    assert refs.isdisjoint({str(one), str(het)})
+    assert refs.isdisjoint({str(one), str(held)})
 
 
 @pytest.mark.parametrize("urgent", [True, False])
@@ -64,8 +64,8 @@ def test_nobody_is_preempted_for_one(site: Site, urgent: bool) -> None:
     bio = [site.submit("bio", run_time=1000) for _ in range(4)]
     site.run(2)
     partitions = ("urgent",) if urgent else ("main",)
-    request = JobRequest(4, max_nodes=1, partitions=partitions)
-    one = site.slurm.submit(Submission(request, account="physics", comment="omfs:method=requeue", heterogeneous=True))
+    request = replace(UNREADABLE, partitions=partitions)
+    one = site.slurm.submit(Submission(request, account="physics", comment="omfs:method=requeue"))
     site.run(20)
     assert site.runs(*bio)
     assert site.job(one).state is JobState.PENDING
@@ -73,8 +73,11 @@ def test_nobody_is_preempted_for_one(site: Site, urgent: bool) -> None:
 
 def test_one_that_runs_is_no_victim_and_its_cpus_are_used(site: Site) -> None:
     request = JobRequest(8, nodes=2, max_nodes=2)
-    submission = Submission(request, account="bio", comment="omfs:method=requeue", heterogeneous=True)
+    submission = Submission(request, parts=(JobRequest(1),), account="bio", comment="omfs:method=requeue")
     one = site.slurm.submit(submission)
+    site.run_until(lambda: site.runs(one), 60)
+    site.slurm.end_part(site.slurm.records[one], 1)
+    assert site.job(one).set_aside
     others = [site.submit("bio", run_time=1000) for _ in range(2)]
     site.run(2)
     report = site.reports[-1]
@@ -116,13 +119,14 @@ def test_it_is_logged_once_and_counted(site: Site) -> None:
 
 def test_a_suspended_victim_of_ours_that_is_set_aside_runs_again(site: Site) -> None:
     """What we did to it is undone, although nothing new is decided about it."""
-    victims = [site.submit("bio", method="suspend", run_time=1000) for _ in range(4)]
-    site.run(2)
+    node = JobRequest(4, max_nodes=1)
+    submission = Submission(node, parts=(node, node, node), account="bio", comment="omfs:method=suspend")
+    victim = site.slurm.submit(submission)
+    site.run_until(lambda: site.runs(victim), 60)
     urgent = site.submit("physics", run_time=30)
     site.run_until(lambda: site.runs(urgent), 30)
-    (victim,) = [job for job in victims if site.state(job) is JobState.SUSPENDED]
-    record = site.slurm.records[victim]
-    record.what, record.shown = replace(record.what, heterogeneous=True), None
+    assert site.state(victim) is JobState.SUSPENDED
+    site.slurm.end_part(site.slurm.records[victim], 3)
     site.run_until(lambda: site.runs(victim), 60)
     assert site.job(victim).set_aside
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from math import inf
 from typing import NotRequired, TypedDict
 
+from omfs_daemon.cluster.het_jobs import part_ref
 from omfs_daemon.cluster.holds import (
     could_start,
     is_held,
@@ -67,6 +68,7 @@ WhyView = TypedDict(
         "methods": list[MethodOptionView],
         "realtime": RealtimeView | None,
         "start": NotRequired[str],
+        "parts": NotRequired[list[str]],
         "events": list[EventView],
     },
 )
@@ -83,7 +85,7 @@ def why_view(
 ) -> WhyView:
     """A job's history; ControlError if nothing is known of it, or if it is another user's.
 
-    ``ref``: a job, a task of an array, an array, or a raw id.
+    ``ref``: a job, a task of an array, an array, a part of a heterogeneous job, or a raw id.
     """
     job = listed_job(report, ref)
     named = _name_of(job, ref, history_database)
@@ -94,7 +96,7 @@ def why_view(
         raise ControlError(f"job {ref}: Slurm does not list it, and omfsd has never acted on it")
     if not caller.is_operator and caller.user not in users:
         raise ControlError(f"job {ref}: is not yours")
-    return {
+    view: WhyView = {
         "job": brief_ref(named),
         "user": job.user if job is not None else next(iter(sorted(users)), ""),
         "account": job.account if job is not None else events[-1].account,
@@ -108,6 +110,17 @@ def why_view(
             for event in events
         ],
     }
+    if job is not None and job.parts:
+        view["parts"] = [_part_text(job, at) for at in range(len(job.parts))]
+    return view
+
+
+def _part_text(job: Job, at: int) -> str:
+    """``169+1: 8 CPUs on n2, n3``; of one that waits, on how many nodes."""
+    part = job.parts[at]
+    cpus = sum(allocation.cpus for allocation in part.allocations) or part.request.cpus
+    nodes = ", ".join(allocation.node for allocation in part.allocations)
+    return f"{part_ref(job, at)}: {cpus} CPUs on {nodes or f'{part.request.nodes} or more nodes'}"
 
 
 def without_others_in(view: WhyView) -> WhyView:
@@ -146,14 +159,18 @@ def listed_jobs(report: CycleReport) -> Callable[[str], Job | None]:
     if report.snapshot is None:
         raise ControlError("Slurm has not answered yet: try again")
     jobs, observation = report.snapshot.jobs, Observation(report.snapshot)
-    arrays: dict[int, Job] = {}
+    wholes: dict[int, Job] = {}
 
     def find(ref: str) -> Job | None:
         found = observation.job(ref)
+        if found is None and "+" in ref:
+            whole = observation.job(ref.partition("+")[0])
+            found = whole if whole is not None and whole.parts else None
         if found is None and ref.isdecimal():
-            if not arrays:
-                arrays.update({job.array_id: job for job in reversed(list(jobs.values())) if job.array_id is not None})
-            found = jobs.get(int(ref)) or arrays.get(int(ref))
+            if not wholes:
+                wholes.update({part.id: job for job in jobs.values() for part in job.parts})
+                wholes.update({job.array_id: job for job in reversed(list(jobs.values())) if job.array_id is not None})
+            found = jobs.get(int(ref)) or wholes.get(int(ref))
         return found
 
     return find

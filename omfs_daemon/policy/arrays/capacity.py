@@ -19,7 +19,13 @@ import numpy as np
 from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest, JobState
 from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptionHistory, PreemptionUnderWay
-from omfs_daemon.policy.arrays.free_resources import FreeResources, JobResources, freed_resources, job_resources
+from omfs_daemon.policy.arrays.free_resources import (
+    FreeResources,
+    JobResources,
+    freed_resources,
+    held_resources,
+    job_resources,
+)
 from omfs_daemon.policy.arrays.job_arrays import JobArrays
 from omfs_daemon.policy.arrays.node_arrays import Ints, NodeArrays
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
@@ -72,12 +78,9 @@ class Capacity:
             self._blocked_now([*running, *job_arrays.completing]),
         )
         for job in (*running, *job_arrays.others):
-            if job.request.gres:
-                now.take(
-                    job_resources(
-                        node_arrays, [Allocation(node, 0, 0) for node, _, _ in job.allocations], job.request.gres
-                    )
-                )
+            if job.request.gres or job.parts:
+                held = held_resources(node_arrays, job)
+                now.take(held._replace(allocations=tuple((i, 0, 0) for i, _, _ in held.allocations)))
         return now, [
             freed_resources(node_arrays, job, methods.get(job.ref) if job.runs else None, self.blocks) for job in soon
         ]

@@ -4,7 +4,7 @@ be resumed, however much is free, because others have their own CPUs."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,12 +18,23 @@ from omfs_daemon.policy.arrays.node_arrays import Ints, NodeArrays
 class JobResources(NamedTuple):
     """What one job takes or frees: ``(index of node, CPUs, bytes)``, and generic resources on each node.
 
-    ``blocks``: suspended jobs that cannot be resumed meanwhile (``cluster/units.py``).
+    ``blocks``: suspended jobs that cannot be resumed meanwhile (``cluster/units.py``). ``parts``: of a heterogeneous
+    job, the indices of the nodes of each part, and its generic resources on each of them.
     """
 
     allocations: tuple[tuple[int, int, int], ...]
     gres: tuple[tuple[str, int], ...]
     blocks: frozenset[str] = frozenset()
+    parts: tuple[tuple[tuple[int, ...], tuple[tuple[str, int], ...]], ...] = ()
+
+    @property
+    def gres_by_nodes(self) -> Iterator[tuple[str, int, tuple[int, ...]]]:
+        """Generic resources, how many on each node, and on which nodes."""
+        if self.gres:
+            nodes = tuple(i for i, _, _ in self.allocations)
+            yield from ((name, count, nodes) for name, count in self.gres)
+        for nodes, gres in self.parts:
+            yield from ((name, count, nodes) for name, count in gres)
 
 
 def job_resources(
@@ -42,6 +53,25 @@ def job_resources(
     return JobResources(tuple(found), gres, blocks)
 
 
+def of_parts(
+    node_arrays: NodeArrays, parts: Iterable[tuple[Iterable[Allocation], tuple[tuple[str, int], ...]]]
+) -> JobResources:
+    """The resources of a heterogeneous job: what each part has where, and its generic resources on each node."""
+    found = [job_resources(node_arrays, allocations, gres) for allocations, gres in parts]
+    return JobResources(
+        tuple(allocation for part in found for allocation in part.allocations),
+        (),
+        parts=tuple((tuple(i for i, _, _ in part.allocations), part.gres) for part in found if part.gres),
+    )
+
+
+def held_resources(node_arrays: NodeArrays, job: Job) -> JobResources:
+    """What a job has on its nodes."""
+    if job.parts:
+        return of_parts(node_arrays, ((part.allocations, part.request.gres) for part in job.parts))
+    return job_resources(node_arrays, job.allocations, job.request.gres)
+
+
 def freed_resources(
     node_arrays: NodeArrays, job: Job, method: MethodTraits | None, blocks: ResumeBlocks
 ) -> JobResources:
@@ -52,7 +82,7 @@ def freed_resources(
     """
     blocked = blocks.by_job.get(job.id, frozenset())
     if method is None or method.leaves:
-        return job_resources(node_arrays, job.allocations, job.request.gres, blocked)
+        return held_resources(node_arrays, job)._replace(blocks=blocked)
     here = [allocation._replace(memory=0) for allocation in job.allocations]
     return job_resources(node_arrays, here, freed_gres(job, method), blocked)
 
@@ -125,10 +155,10 @@ class FreeResources:
                 self.total += (after if after > 0 else 0) - (before if before > 0 else 0)
             if memory:
                 self.memory[i] += sign * memory
-        for name, count in moved.gres:
+        for name, count, nodes in moved.gres_by_nodes if moved.gres or moved.parts else ():
             for known in self.node_arrays.same_gres(name):
                 free = self.gres[known]
-                for i, _, _ in moved.allocations:
+                for i in nodes:
                     free[i] += sign * count
         for ref in moved.blocks:
             self.blocked[ref] -= sign
@@ -147,8 +177,8 @@ class FreeResources:
     def has(self, wanted: JobResources) -> bool:
         """Whether all of this is free."""
         return all(self.cpus[i] >= cpus and self.memory[i] >= memory for i, cpus, memory in wanted.allocations) and all(
-            name in self.gres and all(self.gres[name][i] >= count for i, _, _ in wanted.allocations)
-            for name, count in wanted.gres
+            name in self.gres and all(self.gres[name][i] >= count for i in nodes)
+            for name, count, nodes in wanted.gres_by_nodes
         )
 
 
@@ -195,4 +225,5 @@ def _signature(request: JobRequest) -> tuple[object, ...]:
         request.partitions,
         request.required_nodes,
         request.excluded_nodes,
+        request.parts,
     )

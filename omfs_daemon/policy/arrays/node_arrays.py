@@ -86,6 +86,8 @@ class NodeArrays:
 
     def cpus_of(self, request: JobRequest) -> int:
         """The most CPUs that a job with this request may be allocated: whole cores, whole nodes if it is exclusive."""
+        if request.parts:
+            return sum(self.cpus_of(part) for part in request.parts)
         if not request.exclusive and not self._is_exclusive(request.partitions):
             return request.cpus if self._threads == 1 else self._whole_cores(request)
         request = self.normalized(request)
@@ -109,6 +111,8 @@ class NodeArrays:
     def most_cpus_of(self, request: JobRequest) -> int:
         """As ``cpus_of``, on as many nodes as Slurm may give it: a job that leaves the number of its tasks open
         (``--nodes=2-4``) gets CPUs on each."""
+        if request.parts:
+            return sum(self.most_cpus_of(part) for part in request.parts)
         is_open = request.cpus <= request.nodes * request.min_cpus_per_node
         if not is_open or request.max_nodes <= request.nodes:
             return self.cpus_of(request)
@@ -117,9 +121,14 @@ class NodeArrays:
         return self.cpus_of(replace(request, nodes=most, cpus=most * request.min_cpus_per_node))
 
     def suitable(self, request: JobRequest) -> tuple[SuitableNodes, ...]:
-        """The nodes that suit a (normalized) request, for each of its partitions."""
-        key = (request.partitions, request.features, request.excluded_nodes)
+        """The nodes that suit a (normalized) request, for each of its partitions; of a heterogeneous job those that
+        suit any of its parts."""
+        key = (request.partitions, request.features, request.excluded_nodes, request.parts)
         found = self._suitable.get(key)
+        if found is None and request.parts:
+            each = [one.mask for part in request.parts for one in self.suitable(part)]
+            mask: Bools = np.logical_or.reduce(each)
+            found = self._suitable[key] = (SuitableNodes(mask, np.flatnonzero(mask)),)
         if found is None:
             masks = [self._mask(partition, request) for partition in request.partitions or ("",)]
             found = self._suitable[key] = tuple(SuitableNodes(mask, np.flatnonzero(mask)) for mask in masks)

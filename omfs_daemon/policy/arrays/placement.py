@@ -14,6 +14,7 @@ import numpy as np
 from omfs_daemon.cluster.jobs import Allocation, JobRequest
 from omfs_daemon.policy.arrays.free_resources import FreeResources, job_resources
 from omfs_daemon.policy.arrays.node_arrays import Ints
+from omfs_daemon.policy.arrays.part_placement import divided, place_parts
 
 Allocations = tuple[Allocation, ...]
 
@@ -28,6 +29,8 @@ def place(
     """
     if request.cpus > free.total or (only is None and free.refused.covers(request)):
         return None
+    if request.parts:
+        return place_parts(request.parts, free, prefer, only)
     normalized = free.node_arrays.normalized(request)
     for suitable in free.node_arrays.suitable(normalized):
         nodes = suitable.nodes if only is None else only[suitable.mask[only]]
@@ -42,6 +45,9 @@ def place(
 def serves(request: JobRequest, free: FreeResources, allocations: Sequence[Allocation]) -> bool:
     """Whether these allocations satisfy the request and are free."""
     node_arrays = free.node_arrays
+    if request.parts:
+        parts = divided(request.parts, allocations, node_arrays)
+        return parts is not None and all(serves(part, free, given) for part, given in parts)
     request = node_arrays.normalized(request)
     nodes = node_arrays.indices_of(allocation.node for allocation in allocations)
     cpus = sum(allocation.cpus for allocation in allocations)

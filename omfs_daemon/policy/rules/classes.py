@@ -173,7 +173,8 @@ def classify(rules: Rules, job: Job) -> JobClass:
     """The class of a job: by the partition in which it runs, or by all in which it waits.
 
     An urgent job is never preempted (UJFB, section IV: urgent jobs never preempt urgent jobs), nor is a real-time one.
-    A job that waits in several partitions is preemptible only if it is in each, for it will run in one of them. A job
+    A job that waits in several partitions is preemptible only if it is in each, for it will run in one of them; so is
+    a heterogeneous job whose parts are in several. A job
     set aside is neither urgent nor preemptible.
     """
     if job.set_aside:
@@ -181,7 +182,7 @@ def classify(rules: Rules, job: Job) -> JobClass:
     waits_anywhere = job.state is JobState.PENDING and len(job.request.partitions) > 1
     partitions = (job.partition,) if job.partition and not waits_anywhere else job.request.partitions
     job_class = _class_in(rules, job, partitions)
-    if waits_anywhere and not all(_class_in(rules, job, (partition,)).methods for partition in partitions):
+    if len(partitions) > 1 and not all(_class_in(rules, job, (partition,)).methods for partition in partitions):
         return replace(job_class, methods=(), keeps_work=False, last_resort="")
     return job_class
 
@@ -225,8 +226,11 @@ def _methods(rule: JobClassRule, job: Job) -> tuple[str, ...]:
 
 def _survives(rules: Rules, job: Job, method: str) -> bool:
     """Whether the job survives this method: a job that Slurm would not requeue must keep its work, one that was not
-    submitted by sbatch (salloc, srun) its allocation, and one on several nodes all of its processes."""
+    submitted by sbatch (salloc, srun) its allocation, one on several nodes all of its processes, and a heterogeneous
+    one all of its parts."""
     traits = rules.method(method)
+    if job.parts and not traits.whole:
+        return False
     if traits.one_node and job.spans_nodes:
         return False
     return not traits.leaves if not job.batch else job.requeue or traits.keeps_work

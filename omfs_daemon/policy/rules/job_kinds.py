@@ -46,6 +46,7 @@ class JobKinds:
             job.spans_nodes,
             job.restarts,
             job.set_aside,
+            bool(job.parts),
         )
         kind = self._known.get(key)
         if kind is None:

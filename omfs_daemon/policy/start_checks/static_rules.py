@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from omfs_daemon.cluster.het_jobs import as_parts
 from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.nodes import Partition
@@ -113,12 +114,16 @@ class StartChecks:
         use: LimitUse,
         victims: Collection[int] = (),
     ) -> Answer:
-        """Of a job in several partitions, that of the most favorable one that has the nodes."""
+        """Of a job in several partitions, that of the most favorable one that has the nodes; of a heterogeneous job,
+        that of its least favorable part."""
+        order = (AnswerKind.YES, AnswerKind.UNKNOWN, AnswerKind.NO)
+        if job.parts:
+            each = [self._best(limits, part, (), use, victims) for part in as_parts(job)]
+            return max(each, key=lambda answer: order.index(answer.kind))
         found = [
             _decided(self._answers(limits, job, partition, allocations, use, victims))
             for partition in self._partitions(job, allocations)
         ]
-        order = (AnswerKind.YES, AnswerKind.UNKNOWN, AnswerKind.NO)
         return min(found, key=lambda answer: order.index(answer.kind))
 
     def _answers(

@@ -165,11 +165,12 @@ class Candidates:
         return np.array([self._methods[pick(at)].leaves for at in range(len(self.jobs))], dtype=bool)
 
     def gres(self, name: str) -> Ints:
-        """By candidate: how many of this generic resource it has on each of its nodes."""
+        """By candidate: how many of this generic resource it has on each of its nodes, or on one of a part's."""
         known = self._gres.get(name)
         if known is None:
             same = {other for other in self._node_arrays.gres if name in self._node_arrays.same_gres(other)} | {name}
-            counts = [sum(count for own, count in job.request.gres if own in same) for job in self.jobs]
+            requests = ((job.request, *job.request.parts) for job in self.jobs)
+            counts = [max(sum(count for own, count in one.gres if own in same) for one in parts) for parts in requests]
             known = self._gres[name] = np.array(counts, dtype=np.int64)
         return known
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from omfs_daemon.cluster.accounts import AccountNode
 from omfs_daemon.cluster.jobs import Allocation, JobRequest
-from omfs_daemon.policy.arrays.free_resources import FreeResources, JobResources, has_place, job_resources
+from omfs_daemon.policy.arrays.free_resources import FreeResources, JobResources, has_place, job_resources, of_parts
 from omfs_daemon.policy.arrays.node_arrays import Ints, NodeArrays
+from omfs_daemon.policy.arrays.part_placement import divided
 from omfs_daemon.policy.arrays.placement import place
 from omfs_daemon.policy.rules.realtime_terms import RealtimeTerms
 from omfs_daemon.policy.victims.remaining_times import RemainingTimes
@@ -66,4 +67,7 @@ class ResourceNeed(NamedTuple):
         if self.allocations:
             here = [allocation._replace(memory=0) for allocation in allocations]
             return job_resources(node_arrays, here, self.given_up, self.blocks)
+        parts = divided(self.request.parts, allocations, node_arrays) if self.request.parts else None
+        if parts is not None:
+            return of_parts(node_arrays, ((given, part.gres) for part, given in parts))
         return job_resources(node_arrays, allocations, self.request.gres)

@@ -13,7 +13,7 @@ class RequeueMethod(SingleOrderMethod):
     """``scontrol requeue`` of a job that is held already, while it runs: it comes back held. A job that ignores SIGTERM
     keeps its nodes for KillWait more seconds."""
 
-    traits = MethodTraits("requeue", keeps_work=False, leaves=True)
+    traits = MethodTraits("requeue", keeps_work=False, leaves=True, whole=True)
     speed = MethodSpeed()
 
     def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:

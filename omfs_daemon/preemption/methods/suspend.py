@@ -13,7 +13,7 @@ from omfs_daemon.slurm import orders
 class SuspendMethod(SingleOrderMethod):
     """``scontrol suspend`` and ``resume``. Only an administrator can resume, so no hold is needed."""
 
-    traits = MethodTraits("suspend", keeps_work=True, leaves=False)
+    traits = MethodTraits("suspend", keeps_work=True, leaves=False, whole=True)
     speed = MethodSpeed()
 
     def preempt(self, jobs: Sequence[ObservedJob]) -> list[Action]:

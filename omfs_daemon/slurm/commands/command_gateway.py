@@ -19,6 +19,7 @@ from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands.ask_limits import ask_limits
+from omfs_daemon.slurm.commands.het_parts import HetParts, in_parts
 from omfs_daemon.slurm.commands.job_details import JobDetails
 from omfs_daemon.slurm.commands.job_rows import JobRows, new_secret
 from omfs_daemon.slurm.commands.known_jobs import KnownJobs
@@ -41,7 +42,7 @@ _CHUNK = 100  # refs in one command
 _MOST_BYTES = 96 * 1024
 _ADMIN_COMMENT_KEPT = 60_000  # a command takes no argument of more than 128 KiB
 _SHOWN = 120
-_REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,-]+\])|\+0)?")
+_REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,-]+\])|\+\d+)?")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SIGNAL = re.compile(r"[A-Z0-9+]+")
 _TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
@@ -68,6 +69,7 @@ class CommandGateway:
         self._settings: SlurmSettings | None = None
         self._job_rows = JobRows()
         self._known = KnownJobs()
+        self._het_parts = HetParts(self._squeue)
         self._details = JobDetails(self._run)
 
     @property
@@ -100,8 +102,10 @@ class CommandGateway:
             found = {row.job_id: row for text in texts for row in known.read(text, release, is_all=False)}
             excluded = self._excluded(*_naming(found)) if found else {}
             here = known.read(begun.result(), release, is_all=False)
-        rows = self._dependencies(list(({row.job_id: row for row in here} | found).values()))
-        return self._jobs(rows, excluded, is_all=False)
+        found |= {row.job_id: row for row in here}
+        if firsts := in_parts(found.values()):
+            found |= {row.job_id: row for row in self.rows(map(int, firsts))}
+        return self._jobs(self._dependencies(list(found.values())), excluded, is_all=False)
 
     def rows(self, job_ids: Iterable[int] = ()) -> list[parse.JobRow]:
         """squeue's rows of these jobs (and perhaps others) and their array tasks that have not ended; without ids, of
@@ -118,7 +122,7 @@ class CommandGateway:
     def _jobs(self, rows: Sequence[parse.JobRow], excluded: Mapping[str, str], is_all: bool = True) -> list[Job]:
         memory_counts = self._memory_counts()
         spread = self._details.allocations(rows, memory_counts, forget=is_all)
-        return self._known.of(rows, excluded, memory_counts, spread, is_all)
+        return self._het_parts.merged(self._known.of(rows, excluded, memory_counts, spread, is_all), rows, is_all)
 
     def find(self, job: int | str) -> Job | None:
         try:
@@ -128,15 +132,24 @@ class CommandGateway:
         mine = [row for row in rows if _is_named(row, str(job))]  # an array's id gives its tasks as well
         if not mine:
             return None
-        mine = self._dependencies(mine)
-        job_id, memory_counts = mine[0].job_id, self._memory_counts()
-        excluded = self._excluded(f"--jobs={job_id}").get(job_id, "")
+        first = parse.first_part(mine[0])
+        if first is not None and mine[0].job_id != str(first):
+            return self.find(first)
+        mine = self._dependencies(mine if first is None else [row for row in rows if parse.first_part(row) == first])
+        memory_counts = self._memory_counts()
+        excluded = self._excluded(f"--jobs={mine[0].job_id}")
         spread = self._details.allocations(mine, memory_counts, forget=False)
-        return parse.job(mine[0], excluded, memory_counts, spread.get(job_id, ()))
+        found = [
+            parse.job(row, excluded.get(row.job_id, ""), memory_counts, spread.get(row.job_id, ())) for row in mine
+        ]
+        return self._het_parts.merged(found, mine, is_all=False)[0]
 
     def ended_jobs(self) -> list[EndedJob]:
         rows, memory_counts = self._rows(f"--states={_ENDED}"), self._memory_counts()
-        return [EndedJob(parse.job(row, "", memory_counts, ()), row.state) for row in rows]
+        found = [parse.job(row, "", memory_counts, ()) for row in rows]
+        states = {int(row.job_id): row.state for row in rows}
+        merged = HetParts(self._squeue).merged(found, rows)  # other threads ask for other jobs
+        return [EndedJob(job, states[job.id]) for job in merged if job.id in states]
 
     def expected_starts(self, job_ids: Sequence[int] = ()) -> dict[int, float]:
         waiting = [row for row in self.rows(job_ids) if parse.row_state(row) is JobState.PENDING]
@@ -144,7 +157,7 @@ class CommandGateway:
         return {job_id: start for job_id, start in found.items() if start is not None}
 
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
-        return self._details.units([job.id for job in jobs])
+        return self._details.units(jobs)
 
     def nodes(self) -> list[Node]:
         return parse_cluster.parse_nodes(self._run("scontrol", "--oneliner", "show", "nodes").stdout)

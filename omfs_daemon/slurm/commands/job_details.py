@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from omfs_daemon.cluster.jobs import Allocation, JobState
-from omfs_daemon.cluster.units import Units
+from omfs_daemon.cluster.jobs import Allocation, Job, JobState
+from omfs_daemon.cluster.units import Unit, Units
 from omfs_daemon.slurm.commands import parse_allocations as allocations
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands.parse_allocations import Details
@@ -60,10 +60,16 @@ class JobDetails:
         self._places = places if forget else self._places | places
         return {job_id: place.allocations for job_id, place in places.items()}
 
-    def units(self, job_ids: Sequence[int]) -> dict[int, Units]:
+    def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
         """Of these jobs, by raw id; without those that are not among the jobs asked for last, or cannot be read."""
-        rows = [self._here[str(job_id)] for job_id in job_ids if str(job_id) in self._here]
-        return {int(row.job_id): units for row, units in self._parsed(rows, allocations.job_units)}
+        ids = {job.id: [str(part.id) for part in job.parts] or [str(job.id)] for job in jobs}
+        rows = [self._here[one] for records in ids.values() for one in records if one in self._here]
+        found = {row.job_id: units for row, units in self._parsed(rows, allocations.job_units)}
+        return {
+            job_id: frozenset[Unit]().union(*(found[one] for one in records))
+            for job_id, records in ids.items()
+            if found.keys() >= set(records)
+        }
 
     def _parsed(
         self,

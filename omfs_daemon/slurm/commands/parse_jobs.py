@@ -214,7 +214,7 @@ def job(
         singleton=SINGLETON in row.dependency,
         exclusive_user=row.over_subscribe == "USER",
         name=values.text(row.name)[:_NAME_KEPT],
-        set_aside=fields.unread or _unsupported(row),
+        set_aside=fields.unread or "it is a job of a federation" * (int(row.job_id) > _MOST_LOCAL_ID),
     )
 
 
@@ -236,10 +236,10 @@ class _Fields:
         self.unread = self.unread or f"what Slurm shows of it cannot be read: {what}"
 
 
-def _unsupported(row: JobRow) -> str:
-    if row.het_job_id.strip("0").isdecimal():
-        return "it is a part of a heterogeneous job"
-    return "it is a job of a federation" if int(row.job_id) > _MOST_LOCAL_ID else ""
+def first_part(row: JobRow) -> int | None:
+    """The id of the first part of the heterogeneous job of which this is a part; None if it is none."""
+    found = row.het_job_id
+    return int(found) if found.isascii() and found.isdecimal() and int(found) else None
 
 
 def whole_nodes(row: JobRow) -> tuple[Allocation, ...]:
@@ -289,8 +289,9 @@ def still_waits(dependency: str) -> bool:
 def _ref(row: JobRow, task_ids: Sequence[int]) -> str:
     """The reference for commands: the bare id of an array would address all of its tasks, and that of the first part of
     a heterogeneous job all of its parts."""
-    if row.het_job_id == row.job_id:
-        return f"{row.job_id}+0"
+    first = first_part(row)
+    if first is not None:
+        return f"{first}+{max(0, values.whole(row.job_id) - first)}"
     return tasks_ref(values.whole(row.array_job_id), task_ids) if task_ids else row.job_id
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.limits import SiteLicense, SiteLimits
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.testing.fake_slurm.events import Timing
@@ -26,7 +26,7 @@ from omfs_daemon.testing.fake_slurm.fake_job_submit import (
     without_wait_word,
     would_hold_be_lost,
 )
-from omfs_daemon.testing.fake_slurm.fake_jobs import BAD_CONSTRAINTS, History, Record, Submission
+from omfs_daemon.testing.fake_slurm.fake_jobs import BAD_CONSTRAINTS, History, Record, Submission, whole_request
 from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts, sorted_licenses
 from omfs_daemon.testing.fake_slurm.fake_limits import FakeLimits, partition_refuses
 from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode
@@ -86,17 +86,18 @@ class FakeSlurm(NodeFailures, Restarts):
         """A new job, or array; its id. Raises ValueError for a partition or licenses that do not exist."""
         self.catch_up()
         partitions = what.request.partitions or (next(iter(self.partitions)),)
-        if not set(partitions) <= set(self.partitions):
+        requests = (what.request, *what.parts)
+        if not {name for one in requests for name in one.partitions} <= set(self.partitions):
             raise ValueError(f"no such partition: {partitions}; there are {sorted(self.partitions)}")
         if not self.licenses.exist(what.licenses):
             raise ValueError(f"no such licenses: {what.licenses}; there are {self.licenses.rows()}")
         uid = self._jobs.uid(what.user) if what.uid is None else what.uid
         record = Record(
-            self._jobs.new_id(),
+            self._jobs.new_id(len(requests)),
             what,
             uid,
             self.now,
-            _implied(replace(what.request, partitions=partitions)),
+            whole_request([replace(one, partitions=one.partitions or partitions) for one in requests]),
             partitions,
             hold=what.hold,
             nice=what.nice,
@@ -338,7 +339,7 @@ class FakeSlurm(NodeFailures, Restarts):
         if record.state is not JobState.PENDING:
             return
         record.depends = any(next(self._jobs.live_of(other), None) for other in record.what.after)
-        if record.hold is not Hold.NONE:
+        if record.hold is not Hold.NONE or record.ended_parts:
             return
         if record.depends:
             record.reason = "Dependency"
@@ -392,8 +393,3 @@ class FakeSlurm(NodeFailures, Restarts):
 
     def _backfill(self) -> None:
         self._scheduler.backfill_pass(self.now, self._running.values())
-
-
-def _implied(request: JobRequest) -> JobRequest:
-    """With the CPUs that its nodes imply, which Slurm counts only when the job starts."""
-    return replace(request, cpus=max(request.cpus, request.nodes * request.min_cpus_per_node))

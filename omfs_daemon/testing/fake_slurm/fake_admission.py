@@ -48,7 +48,7 @@ class FakeAdmission:
         if path == _ALL:
             return True
         cpus = what.request.cpus * max(1, len(what.array))
-        is_certain = path and not (what.request.exclusive or what.heterogeneous or what.open_tasks or what.after)
+        is_certain = path and not (what.request.exclusive or what.parts or what.open_tasks or what.after)
         is_counted = self._is_observed(lines, self._uncounted_until) and what.begin <= now
         if is_certain and is_counted and all(self._left(lines, level) >= cpus for level in path):
             self._taken.append(_Taken(int(now), path, cpus, uid))

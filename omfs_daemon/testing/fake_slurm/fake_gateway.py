@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from omfs_daemon.cluster.het_jobs import MOST_PARTS
 from omfs_daemon.cluster.job_refs import task_ids_of
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.limits import SiteLimits
@@ -276,9 +277,17 @@ class FakeGateway:
 
     def _found(self, job: int | str) -> Job | None:
         array, _, task = str(job).partition("_")
-        known = self.slurm.records_of(int(array)) if task else filter(None, [self.slurm.records.get(int(array))])
+        known = self.slurm.records_of(int(array)) if task else self._of_raw_id(int(array))
         record = next((record for record in known if not task or int(task) in record.tasks), None)
         return None if record is None else self.faults.applied_to(record.view(self.slurm.now))
+
+    def _of_raw_id(self, job_id: int) -> list[Record]:
+        """The job with this id, or a heterogeneous one with such a part."""
+        records = self.slurm.records
+        found = (records.get(first) for first in range(job_id, max(0, job_id - MOST_PARTS), -1))
+        nearest = next(filter(None, found), None)
+        is_of_it = nearest is not None and job_id - nearest.id <= len(nearest.what.parts)
+        return [nearest] if nearest is not None and is_of_it else []
 
     # -- faults and references ---------------------------------------------------------------------
     def _ask(self, method: str, query: Callable[[], Answer]) -> Answer:

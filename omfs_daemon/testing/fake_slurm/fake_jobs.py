@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from omfs_daemon.cluster.job_refs import tasks_ref
-from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobPart, JobRequest, JobState
 from omfs_daemon.testing.fake_slurm.fake_nodes import Taken
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 
@@ -26,8 +27,8 @@ class Submission:
     submission. ``begin`` is an absolute time, ``after`` are jobs that must have ended (afterany). ``array`` are task
     ids, of which ``array_throttle`` may run at a time (0: all). A job that ``ignores_term`` ends only by SIGKILL.
     ``licenses`` by name; ``launched``: its batch script runs under omfs-run.
-    ``heterogeneous``: the job is the first part of a heterogeneous one. ``interactive``: salloc or srun, not sbatch:
-    Slurm never requeues it.
+    ``parts``: of a heterogeneous job what its other parts request; ``request`` is that of the first. ``interactive``:
+    salloc or srun, not sbatch: Slurm never requeues it.
     """
 
     request: JobRequest
@@ -54,8 +55,22 @@ class Submission:
     saves_on: str = ""
     licenses: tuple[tuple[str, int], ...] = ()
     launched: OmfsRunBehavior | None = None
-    heterogeneous: bool = False
+    parts: tuple[JobRequest, ...] = ()
     interactive: bool = False
+
+
+def whole_request(requests: Sequence[JobRequest]) -> JobRequest:
+    """What a job requests, of which these are the parts if there are several; with the CPUs that its nodes imply, which
+    Slurm counts only when the job starts."""
+    implied = tuple(replace(one, cpus=max(one.cpus, one.nodes * one.min_cpus_per_node)) for one in requests)
+    if len(implied) == 1:
+        return implied[0]
+    return JobRequest(
+        cpus=sum(one.cpus for one in implied),
+        nodes=sum(one.nodes for one in implied),
+        partitions=tuple(sorted({name for one in implied for name in one.partitions})),
+        parts=implied,
+    )
 
 
 @dataclass(slots=True)
@@ -81,7 +96,8 @@ class Record:
 
     ``saved`` is the work with which it last started, ``checkpoint`` the work that a requeue now would leave it,
     ``generations`` how many checkpoints omfs-run has written, ``run_state`` what it reports in this run,
-    ``failures`` how many checkpoints failed in it. ``depends``: a job that it is to run after has not ended.
+    ``failures`` how many checkpoints failed in it. ``depends``: a job that it is to run after has not ended. Of a
+    heterogeneous job, ``part_of`` says which part has what of ``taken``, ``ended_parts`` which ended by themselves.
     """
 
     id: int
@@ -112,6 +128,8 @@ class Record:
     requeue: bool = True
     comment: str = ""
     taken: tuple[Taken, ...] = ()
+    part_of: tuple[int, ...] = ()
+    ended_parts: frozenset[int] = frozenset()
     array_id: int | None = None
     tasks: tuple[int, ...] = ()
     restarts: int = 0
@@ -166,7 +184,7 @@ class Record:
             uid=self.uid,
             account=self.what.account,
             state=self.state,
-            request=JobRequest(cpus=0) if is_unreadable else self.request,
+            request=JobRequest(cpus=0) if is_unreadable else self._shown_request,
             submit=self.submitted,
             partition=self.partition or ",".join(self.partitions),
             qos=self.what.qos,
@@ -192,8 +210,28 @@ class Record:
             comment=self.comment,
             admin_comment=self.admin_comment,
             name=self.what.name,
-            set_aside="a heterogeneous job" if self.what.heterogeneous else "cannot be read" * is_unreadable,
+            set_aside=self._why_set_aside(is_unreadable),
+            parts=tuple(
+                JobPart(self.id + at, request, self._allocations_of(at))
+                for at, request in enumerate(self.request.parts)
+                if at not in self.ended_parts
+            ),
         )
+
+    @property
+    def _shown_request(self) -> JobRequest:
+        if not self.ended_parts:
+            return self.request
+        left = [one for at, one in enumerate(self.request.parts) if at not in self.ended_parts]
+        return replace(whole_request(left), parts=tuple(left))
+
+    def _allocations_of(self, part: int) -> tuple[Allocation, ...]:
+        found = zip(self.taken, self.part_of, strict=True) if self.taken else ()
+        return tuple(taken.allocation for taken, owner in found if owner == part)
+
+    def _why_set_aside(self, is_unreadable: bool) -> str:
+        ended = min(self.ended_parts, default=None)
+        return f"part {self.id}+{ended} has ended" if ended is not None else "cannot be read" * is_unreadable
 
     @property
     def _eligible(self) -> float | None:

@@ -198,10 +198,11 @@ def has_features(expression: str, features: Collection[str]) -> bool:
 
 
 class Placement(NamedTuple):
-    """How many CPUs a job gets on which node."""
+    """How many CPUs a job gets on which node; ``part``: for which part of a heterogeneous one."""
 
     node: FakeNode
     cpus: int
+    part: int = 0
 
 
 def place_job(request: JobRequest, nodes: Sequence[FakeNode], exclusive: bool = False) -> list[Placement] | None:
@@ -209,9 +210,9 @@ def place_job(request: JobRequest, nodes: Sequence[FakeNode], exclusive: bool = 
     required = request.required_nodes
     most = request.max_nodes or len(nodes)
     chosen = [Placement(node, node.room(request, exclusive)) for node in nodes if node.name in required]
-    if len(chosen) < len(required) or len(chosen) > most or not all(cpus for _, cpus in chosen):
+    if len(chosen) < len(required) or len(chosen) > most or not all(one.cpus for one in chosen):
         return None
-    missing = request.cpus - sum(cpus for _, cpus in chosen)
+    missing = request.cpus - sum(one.cpus for one in chosen)
     others = _others(request, nodes, exclusive, missing, most - len(chosen))
     wanted = max(request.nodes, 1)
     for candidate in others:
@@ -239,11 +240,11 @@ def _others(
 def spread(request: JobRequest, chosen: Sequence[Placement], exclusive: bool) -> list[Placement]:
     """Fill node after node, leaving every later one its minimum."""
     if exclusive:
-        return [Placement(node, node.node.cpus) for node, _ in chosen]
+        return [Placement(node, node.node.cpus) for node, _, _ in chosen]
     least = max(1, request.min_cpus_per_node)
     left = request.cpus
     placements = []
-    for position, (node, room) in enumerate(chosen):
+    for position, (node, room, _) in enumerate(chosen):
         later = least * (len(chosen) - position - 1)
         cpus = min(room, max(least, left - later))
         placements.append(Placement(node, cpus))

@@ -114,6 +114,16 @@ class JobLifecycle(ABC):
         else:
             self._retire(record)
 
+    def end_part(self, record: Record, at: int) -> None:
+        """A part of a running heterogeneous job ends by itself: the others run on, but never start again."""
+        mine = [taken for taken, part in zip(record.taken, record.part_of, strict=True) if part == at]
+        for taken in mine:
+            self.fake_nodes[taken.node].give_back(taken)
+        record.taken = tuple(taken for taken in record.taken if taken not in mine)
+        record.part_of = tuple(part for part in record.part_of if part != at)
+        record.ended_parts, record.shown = record.ended_parts | {at}, None
+        self.wake()
+
     # -- time --------------------------------------------------------------------------------------
     @property
     def now(self) -> float:
@@ -136,7 +146,9 @@ class JobLifecycle(ABC):
         job = self.split(record, record.tasks[0]) if len(record.tasks) > 1 else record
         self._queue.drop(job)
         job.state, job.partition, job.started, job.ran = JobState.RUNNING, partition, self.now, 0.0
-        job.taken = tuple(node.take(cpus, job.request) for node, cpus in placements)
+        requests = job.request.parts or (job.request,)
+        job.taken = tuple(node.take(cpus, requests[part]) for node, cpus, part in placements)
+        job.part_of = tuple(placement.part for placement in placements)
         self.licenses.take(job.licenses)
         job.history.starts.append(self.now)
         self._omfs_run.before_start(job)

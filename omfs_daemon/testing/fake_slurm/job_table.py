@@ -21,9 +21,10 @@ class JobTable:
         self._dependents: dict[int, list[Record]] = {}
         self._arrays: dict[int, list[Record]] = {}
 
-    def new_id(self) -> int:
-        self._next_id += 1
-        return self._next_id - 1
+    def new_id(self, number: int = 1) -> int:
+        """The first of so many ids."""
+        self._next_id += number
+        return self._next_id - number
 
     def uid(self, user: str) -> int:
         return self._uids.setdefault(user, 1000 + len(self._uids))

@@ -125,7 +125,11 @@ class Scheduler:
                 _wait(record, "Priority")
             if not open_ones or not self._may_start(record):
                 continue
-            if self._all_started(record, open_ones, free, kept | closed_nodes) or not self._may_start(record):
+            # It starts no heterogeneous job, nor anything behind one in its partition.
+            is_single = not record.request.parts
+            if is_single and self._all_started(record, open_ones, free, kept | closed_nodes):
+                continue
+            if not self._may_start(record):
                 continue
             if unavailable := sorted(required & closed_nodes):
                 _wait(record, f"{UNAVAILABLE}{','.join(unavailable)}")
@@ -198,6 +202,8 @@ class Scheduler:
 
     def _place(self, record: Record, nodes: Sequence[FakeNode], name: str) -> list[Placement] | None:
         """Where the job fits now; one that leaves its tasks open gets as many nodes as it may have."""
+        if record.request.parts:
+            return self._place_parts(record, nodes, name)
         request, exclusive = record.request, self._exclusive(record, name)
         if reserved := self._limits.reserved_nodes(record):
             nodes = [node for node in nodes if node.name not in reserved]
@@ -208,6 +214,19 @@ class Scheduler:
         counts = range(request.max_nodes, request.nodes - 1, -1)
         tries = (replace(request, nodes=count, cpus=count * request.min_cpus_per_node) for count in counts)
         return next(filter(None, (place_job(wider, nodes, exclusive) for wider in tries)), None)
+
+    def _place_parts(self, record: Record, nodes: Sequence[FakeNode], name: str) -> list[Placement] | None:
+        """Where all parts of a heterogeneous job fit now, each on nodes that no other part is on."""
+        found: list[Placement] = []
+        for at, part in enumerate(record.request.parts):
+            mine = nodes if name in part.partitions else self._nodes_of[part.partitions[0]]
+            used = {placement.node.name for placement in found}
+            exclusive = part.exclusive or self._partitions[part.partitions[0]].exclusive
+            placed = place_job(part, [node for node in mine if node.name not in used], exclusive)
+            if placed is None:
+                return None
+            found += [placement._replace(part=at) for placement in placed]
+        return found
 
     def _exclusive(self, record: Record, name: str) -> bool:
         return record.request.exclusive or self._partitions[name].exclusive

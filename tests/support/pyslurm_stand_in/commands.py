@@ -9,9 +9,10 @@ from omfs_daemon.cluster.job_refs import fold_tasks
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.slurm.commands import parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands.het_parts import HetParts
 from omfs_daemon.slurm.commands.parse_jobs import JobRow
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
-from tests.support.pyslurm_stand_in.server import MB, state_name
+from tests.support.pyslurm_stand_in.server import MB, first_part, slurm_records, state_name
 
 
 class FakeCommands(FakeGateway):
@@ -21,14 +22,16 @@ class FakeCommands(FakeGateway):
         super().__init__(fake.slurm)
         self.faults = fake.faults
         self.asked: list[tuple[int, ...]] = []
+        self._het_parts = HetParts(self._squeue)
 
     def rows(self, job_ids: Iterable[int] = ()) -> list[JobRow]:
         self.asked.append(tuple(job_ids))
         wanted = set(self.asked[-1])
         return [
-            printed(job)._replace(dependency=self._dependency(job))
+            printed(record)._replace(dependency=self._dependency(job))
             for job in self.jobs()
-            if not wanted or job.id in wanted
+            if not wanted or not wanted.isdisjoint({job.id, *(part.id for part in job.parts)})
+            for record in slurm_records(job)
         ]
 
     def _dependency(self, job: Job) -> str:
@@ -36,9 +39,16 @@ class FakeCommands(FakeGateway):
         return ",".join(f"afterany:{other}(unfulfilled)" for other in others) or "(null)"
 
     def jobs_of(self, rows: Sequence[JobRow], excluded: Mapping[str, str]) -> list[Job]:
-        allocations = {str(job.id): job.allocations for job in self.slurm.live()}
+        records = [record for job in self.slurm.live() for record in slurm_records(job)]
+        allocations = {str(record.id): record.allocations for record in records}
         rows = parse_dependencies.dependencies(rows)
-        return [parse.job(row, excluded.get(row.job_id, ""), True, allocations.get(row.job_id, ())) for row in rows]
+        jobs = [parse.job(row, excluded.get(row.job_id, ""), True, allocations.get(row.job_id, ())) for row in rows]
+        return self._het_parts.merged(jobs, rows)
+
+    def _squeue(self, _options: Iterable[str], _variables: dict[str, str]) -> str:
+        """The answer to ``PARTS_FORMAT``."""
+        whole = [one for one in self.slurm.records.values() if one.what.parts]
+        return "".join(f"{one.id}|{one.id}-{one.id + len(one.what.parts)}|\n" for one in whole)
 
 
 def printed(job: Job) -> JobRow:
@@ -51,7 +61,7 @@ def printed(job: Job) -> JobRow:
         array_task_id=fold_tasks(job.task_ids) + f"%{job.array_throttle}" * bool(job.array_throttle)
         if job.task_ids
         else "N/A",
-        het_job_id=str(job.id) if "heterogeneous" in job.set_aside else "N/A",
+        het_job_id=str(first_part(job) or "N/A"),
         state=state_name(job),
         reason=job.reason,
         partition=job.partition,

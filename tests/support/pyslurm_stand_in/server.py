@@ -6,10 +6,12 @@ import json
 import socketserver
 import threading
 from collections import deque
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
+from omfs_daemon.cluster.het_jobs import as_parts
 from omfs_daemon.cluster.job_refs import fold_tasks
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.errors import GatewayError
@@ -79,7 +81,8 @@ class StandInServer:
         assert gateway is not None
         if what == "jobs":
             gateway.jobs()  # with its faults
-            return [self._shown(record.view(gateway.slurm.now)) for record in gateway.slurm.records.values()]
+            views = [record.view(gateway.slurm.now) for record in gateway.slurm.records.values()]
+            return [self._shown(part) for view in views for part in slurm_records(view)]
         job = gateway.find(job_id)
         if job is None:
             hangs_up = what in ("suspend", "resume")
@@ -138,7 +141,7 @@ def as_pyslurm_shows(job: Job) -> dict[str, Any]:
         "array_id": job.array_id,
         "array_task_id": None if waiting or not job.task_ids else job.task_ids[0] or None,
         "array_tasks_waiting": fold_tasks(job.task_ids) if waiting else None,
-        "heterogeneous_id": None,
+        "heterogeneous_id": first_part(job),
         "user_id": job.uid,
         "account": job.account or None,
         "qos": job.qos or None,
@@ -173,6 +176,20 @@ def as_pyslurm_shows(job: Job) -> dict[str, Any]:
         "admin_comment": job.admin_comment or None,
         "licenses": values.licenses_text(job.licenses).split(",") if job.licenses else [],
     }
+
+
+def slurm_records(job: Job) -> list[Job]:
+    """The records that Slurm keeps of the job: of a heterogeneous one, one for each part."""
+    records = zip(job.parts, as_parts(job), strict=True) if job.parts else ()
+    found = [replace(one, id=part.id, ref=f"{job.id}+{part.id - job.id}") for part, one in records]
+    alone = [replace(one, partition=one.request.partitions[0], set_aside="") for one in found]
+    return alone or [job]
+
+
+def first_part(job: Job) -> int | None:
+    """Slurm's HetJobID of one of these records."""
+    first, plus, _ = job.ref.partition("+")
+    return int(first) if plus else None
 
 
 def state_name(job: Job) -> str:

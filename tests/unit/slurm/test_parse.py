@@ -15,6 +15,7 @@ from omfs_daemon.slurm import releases
 from omfs_daemon.slurm.commands import parse_allocations as allocations
 from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands.het_parts import part_ids
 from omfs_daemon.slurm.commands.job_rows import JobRows
 from omfs_daemon.slurm.commands.refusals import Refusals, parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput
@@ -272,11 +273,25 @@ class TestJob:
         assert job(WAITING, excluded="\0unreadable").set_aside
 
     def test_kinds_of_jobs_that_are_not_supported(self) -> None:
-        assert "heterogeneous" in job(ROW._replace(het_job_id="2")).set_aside
         assert "federation" in job(ROW._replace(job_id=str(1 << 26))).set_aside
         assert job(ROW).set_aside == job(ROW._replace(het_job_id="0")).set_aside == ""
-        assert job(ROW._replace(het_job_id=ROW.job_id)).ref == f"{ROW.job_id}+0", "the first part alone"
-        assert job(ROW._replace(het_job_id="1")).ref == job(ROW).ref == ROW.job_id
+        assert job(ROW).ref == ROW.job_id
+
+    def test_parts_of_heterogeneous_jobs(self) -> None:
+        first, second = ROW._replace(job_id="169", het_job_id="169"), ROW._replace(job_id="170", het_job_id="169")
+        assert [job(row).ref for row in (first, second)] == ["169+0", "169+1"], "each alone"
+        assert [parse.first_part(row) for row in (first, second, ROW, ROW._replace(het_job_id="0"))] == [
+            169,
+            169,
+            None,
+            None,
+        ]
+
+    def test_the_ids_of_all_parts(self) -> None:
+        printed = "N/A|N/A|\n169|169-171|\n169|169-171|\n60000000|60000000,60000002-60000003|\n"
+        assert part_ids(printed) == {169: (169, 170, 171), 60000000: (60000000, 60000002, 60000003)}
+        with pytest.raises(ParseError):
+            part_ids("169|169-x|")
 
     def test_of_a_job_with_nodes_the_rest_counts_as_it_can_be_read(self) -> None:
         (whole,) = (parse.job(ROW._replace(cpus="?", node_list="n3"), "", True, None),)

@@ -1,0 +1,127 @@
+"""One job of the parts of a heterogeneous one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from omfs_daemon.cluster.het_jobs import MOST_PARTS, HetJobs, as_parts, merge_parts, part_ref, with_gres_everywhere
+from omfs_daemon.cluster.holds import is_held_by_others, is_held_by_us
+from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
+
+PENDING, RUNNING, SUSPENDED = JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED
+IDS = (169, 170)
+FIRST = Job(169, "169+0", "ann", 7, "bio", PENDING, JobRequest(2, partitions=("main",)), 5.0, partition="main")
+SECOND = replace(FIRST, id=170, ref="169+1", request=JobRequest(8, nodes=2, gres=(("gpu", 1),), partitions=("main",)))
+
+
+def merged(first: Job = FIRST, second: Job = SECOND) -> Job:
+    (job,) = merge_parts([first, second], IDS)
+    return job
+
+
+def test_its_request_is_that_of_all_parts() -> None:
+    job = merged()
+    assert (job.id, job.ref, job.set_aside) == (169, "169", "")
+    assert (job.request.cpus, job.request.nodes, job.request.gres) == (10, 3, ())
+    assert job.request.parts == (FIRST.request, SECOND.request)
+    assert [part_ref(job, at) for at in (0, 1)] == ["169+0", "169+1"]
+    assert [(part.request, part.parts) for part in as_parts(job)] == [(FIRST.request, ()), (SECOND.request, ())]
+    assert as_parts(FIRST) == [FIRST]
+
+
+def test_it_has_what_all_parts_have() -> None:
+    first = replace(FIRST, state=RUNNING, allocations=(Allocation("n1", 2, 0),), licenses=(("a", 1), ("b", 2)))
+    second = replace(SECOND, state=RUNNING, allocations=(Allocation("n2", 4, 0), Allocation("n3", 4, 0)))
+    job = merged(first, replace(second, licenses=(("a", 2),)))
+    assert job.on_nodes == ("n1", "n2", "n3")
+    assert job.licenses == (("a", 3), ("b", 2))
+    assert with_gres_everywhere(job).request.gres == (("gpu", 1),)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "whole"),
+    [
+        (RUNNING, JobState.COMPLETING, RUNNING),
+        (RUNNING, SUSPENDED, RUNNING),
+        (JobState.COMPLETING, PENDING, JobState.COMPLETING),
+        (SUSPENDED, SUSPENDED, SUSPENDED),
+        (JobState.CONFIGURING, PENDING, JobState.CONFIGURING),
+    ],
+)
+def test_it_runs_while_any_part_does_and_waits_once_all_wait(one: JobState, other: JobState, whole: JobState) -> None:
+    assert merged(replace(FIRST, state=one), replace(SECOND, state=other)).state is whole
+    assert merged(replace(FIRST, state=other), replace(SECOND, state=one)).state is whole
+
+
+def held(part: Job, mark: str, reason: str = "JobHeldAdmin") -> Job:
+    return replace(part, hold=Hold.ADMIN, priority=0, reason=reason, admin_comment=mark)
+
+
+def test_a_part_that_somebody_else_holds_holds_all() -> None:
+    job = merged(held(FIRST, "omfs:held:1"), held(SECOND, "adm:held"))
+    assert is_held_by_others(job) and not is_held_by_us(job)
+
+
+def test_a_part_that_we_hold_holds_all() -> None:
+    job = merged(replace(FIRST, priority=7), held(SECOND, "omfs:held:1"))
+    assert is_held_by_us(job), "so that the release is sent again"
+
+
+def test_it_waits_for_what_any_part_waits_for() -> None:
+    job = merged(replace(FIRST, reason="Resources"), replace(SECOND, reason="Dependency", eligible=inf))
+    assert (job.reason, job.eligible) == ("Dependency", inf)
+
+
+def test_it_can_be_requeued_only_if_all_parts_can() -> None:
+    assert not merged(second=replace(SECOND, requeue=False)).requeue
+
+
+def test_parts_in_several_partitions() -> None:
+    job = merged(second=replace(SECOND, partition="gpu", request=replace(SECOND.request, partitions=("gpu",))))
+    assert (job.partition, job.request.partitions) == ("", ("gpu", "main"))
+
+
+@pytest.mark.parametrize("differs", [{"account": "physics"}, {"qos": "high"}, {"uid": 8}, {"reservation": "r"}])
+def test_parts_of_different_owners_stay_apart(differs: dict[str, str]) -> None:
+    jobs = merge_parts([FIRST, replace(SECOND, **differs)], IDS)  # type: ignore[arg-type]
+    assert [job.ref for job in jobs] == ["169+0", "169+1"]
+    assert all("differ" in job.set_aside for job in jobs)
+
+
+def test_a_part_that_cannot_be_read_sets_all_aside() -> None:
+    unread = replace(SECOND, set_aside="cannot be read", request=JobRequest(0), allocations=(Allocation("n2", 0, 0),))
+    job = merged(second=unread)
+    assert (job.ref, job.set_aside, job.request.cpus, job.parts) == ("169", "cannot be read", 0, ())
+    assert job.on_nodes == ("n2",)
+
+
+def test_one_of_which_a_part_has_ended_is_set_aside() -> None:
+    (job,) = merge_parts([replace(FIRST, state=RUNNING), replace(SECOND, state=JobState.ENDED)], IDS)
+    assert "169+1" in job.set_aside and [part.id for part in job.parts] == [169]
+    (ended,) = merge_parts([replace(part, state=JobState.ENDED) for part in (FIRST, SECOND)], IDS)
+    assert not ended.set_aside and len(ended.parts) == 2
+
+
+def test_too_many_parts_and_unknown_ones() -> None:
+    many = [replace(FIRST, id=number) for number in range(MOST_PARTS + 1)]
+    (job,) = merge_parts(many, tuple(range(MOST_PARTS + 1)))
+    assert "parts" in job.set_aside
+    (job,) = merge_parts([FIRST, SECOND], ())
+    assert job.set_aside
+
+
+def test_a_job_that_has_not_changed_stays_the_same_object() -> None:
+    het_jobs, first_of, ids = HetJobs(), {169: 169, 170: 169}, {169: IDS}
+    other = replace(FIRST, id=5, ref="5")
+    parts = [replace(part, state=RUNNING) for part in (FIRST, SECOND)]
+    single, whole = het_jobs.merge([other, *parts], first_of, ids)
+    assert single is other
+    assert het_jobs.merge([other, *parts], first_of, ids)[1] is whole
+    ran_on = [replace(part, run_time=9.0) for part in parts]
+    again = het_jobs.merge([other, *ran_on], first_of, ids)[1]
+    assert again.run_time == 9.0 and again.request is whole.request and again.allocations is whole.allocations
+    assert het_jobs.merge([other, *ran_on], first_of, {})[1].set_aside, "which parts it had is not known"
+    assert het_jobs.merge([other], {}, {}) == [other]
