@@ -91,6 +91,8 @@ def methods_table(view: MethodsView) -> Iterator[RenderableType]:
         excluded = [method["name"] for method in view["methods"] if client.name in method["not_for"]]
         if excluded:
             yield cell(f"{', '.join(excluded)}: not for jobs of {client.name}, unless they name methods")
+    if whole := [method["name"] for method in view["methods"] if method["whole"]]:
+        yield cell(f"{', '.join(whole)}: also for heterogeneous jobs, as a whole")
     if not any("now" in method for method in view["methods"]):
         yield cell("only omfsd knows where they can be used now: it does not answer, or has not polled Slurm yet")
 

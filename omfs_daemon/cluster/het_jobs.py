@@ -6,11 +6,12 @@ names the whole. Measured on 22.05.8:
 - Only the backfill scheduler starts it: all parts at once, each on nodes that no other part is on.
 - An update, hold, or release of ``169`` is one of every part, with the AdminComment and nice for each; one of ``169+1``
   or of a part's raw id is of that part alone. job_submit.lua sees each part by itself, at the submit and in updates.
+- sbatch gives a part without a comment that of another one, the one before it if it has one.
 - suspend, resume, and requeue take ``169`` alone, and are of all parts at once; Slurm refuses them for a part. After a
   requeue the part with the batch script is COMPLETING for longer than the others, which are PENDING already.
-- A part can be canceled or fail by itself while the others run on. Such a job can still be requeued, but never starts
-  again; Slurm suspends and resumes what is left of it, and says that it could not. The same becomes of one that is
-  requeued after its end.
+- A part can be canceled, or reach its own time limit, while the others run on; one that waits cannot. Such a job can
+  still be requeued, but never starts again. Orders for ``169`` are carried out for what is left of it, and refused for
+  the part that has ended. A job that is requeued after its end never starts again either; one whose node fails does.
 - ``scontrol update nodelist=`` does not take ``169`` or ``169+1``, so that the first part cannot be pinned.
 """
 
@@ -161,20 +162,26 @@ def _merged(parts: Sequence[Job], whole_ids: Sequence[int]) -> Job:
         requeue=all(part.requeue for part in parts),
         batch=all(part.batch for part in parts),
         set_aside=next(_why_set_aside(parts, whole_ids), ""),
+        ended_part=_ended_part(parts, whole_ids),
         parts=tuple(JobPart(part.id, part.request, part.allocations) for part in parts) if is_readable else (),
     )
 
 
 def _why_set_aside(parts: Sequence[Job], whole_ids: Sequence[int]) -> Iterator[str]:
     yield from (part.set_aside for part in parts if part.set_aside)
-    missing = [number for number in whole_ids if number not in {part.id for part in parts}]
     if not whole_ids:
         yield "the parts of the heterogeneous job cannot be read"
-    if missing and any(part.state is not JobState.ENDED for part in parts):
-        ended = f"{whole_ids[0]}+{list(whole_ids).index(missing[0])}"
-        yield f"part {ended} of the heterogeneous job has ended, so that Slurm would not start it again"
+    ended = _ended_part(parts, whole_ids)
+    if ended and all(part.state is JobState.PENDING for part in parts):
+        yield f"part {ended} of the heterogeneous job has ended, so that Slurm does not start it again"
     if len(parts) > MOST_PARTS:
         yield f"it is a heterogeneous job of more than {MOST_PARTS} parts"
+
+
+def _ended_part(parts: Sequence[Job], whole_ids: Sequence[int]) -> str:
+    left = {part.id for part in parts if part.state is not JobState.ENDED}
+    ended = next((at for at, number in enumerate(whole_ids) if left and number not in left), None)
+    return "" if ended is None else f"{whole_ids[0]}+{ended}"
 
 
 def _request(parts: Sequence[Job]) -> JobRequest:

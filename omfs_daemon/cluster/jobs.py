@@ -101,7 +101,8 @@ class Job:
     on a node, or a request of 0 CPUs, cannot be read. ``array_throttle``: how many tasks of its array may run at a
     time, 0: any number or unknown. ``singleton``: it waits for all jobs of its user and name that began before it.
     ``exclusive_user``: jobs of other users may not run on its nodes. ``parts``: of a heterogeneous job, which is one
-    ``Job`` with the id of its first part (``cluster/het_jobs.py``); none of any other.
+    ``Job`` with the id of its first part (``cluster/het_jobs.py``); none of any other. ``ended_part``: a part of it has
+    ended while others run or are suspended, so that Slurm would not start it again.
     """
 
     id: int
@@ -143,6 +144,7 @@ class Job:
     doubted: frozenset[str] = frozenset()
     set_aside: str = ""
     parts: tuple[JobPart, ...] = ()
+    ended_part: str = ""
 
     @property
     def tasks(self) -> int:

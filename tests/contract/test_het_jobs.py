@@ -97,14 +97,30 @@ def test_it_is_requeued_as_a_whole_and_stays_held(world: World) -> None:
     assert len(whole(world, job_id).parts) == 2
 
 
-def test_one_of_which_a_part_has_ended_is_set_aside_with_what_it_has(world: World) -> None:
+def test_what_is_left_of_one_of_which_a_part_has_ended_is_suspended_and_resumed(world: World) -> None:
     job_id = world.running(WHOLE)
     world.cancel_part(job_id, 1)
-    world.until(lambda: bool(world.job(job_id).set_aside))
+    world.until(lambda: bool(world.job(job_id).ended_part))
     world.until(lambda: len(world.job(job_id).allocations) == 1)
-    job = world.job(job_id)
-    assert f"{job_id}+1" in job.set_aside
-    assert (job.ref, job.state, sum(one.cpus for one in job.allocations)) == (str(job_id), JobState.RUNNING, 2)
+    job = whole(world, job_id)
+    assert (job.ended_part, job.state) == (f"{job_id}+1", JobState.RUNNING)
+    assert job.allocations == job.parts[0].allocations and len(job.parts) == 1
+    assert world.gateway.set_admin_comment([str(job_id)], HELD) == []
+    assert world.gateway.suspend([str(job_id)]) == []
+    world.until(lambda: world.is_in(job_id, JobState.SUSPENDED))
+    assert world.gateway.resume([str(job_id)]) == []
+    world.until(lambda: world.runs(job_id))
+    assert world.job(job_id).admin_comment == HELD
+
+
+def test_one_of_which_a_part_has_ended_never_starts_again(world: World) -> None:
+    job_id = world.running(WHOLE)
+    world.cancel_part(job_id, 1)
+    world.until(lambda: bool(world.job(job_id).ended_part))
+    assert world.gateway.requeue([str(job_id)]) == []
+    world.until(lambda: world.waits(job_id))
+    assert "has ended" in world.job(job_id).set_aside
+    assert world.stays(lambda: world.waits(job_id), 10)
 
 
 @pytest.mark.parametrize("at", [0, 1])

@@ -97,13 +97,13 @@ def test_jobs_do_not_pass_one_of_their_account_that_is_held(daemon: Daemon) -> N
 
 
 def test_all_parts_of_a_heterogeneous_job_are_released(daemon: Daemon) -> None:
-    """Slurm takes an order for the first part as one for all, unless it is named as a part."""
+    """Slurm takes an order for the first part as one for all."""
     daemon.start()
     parts = daemon.slurm.command("sbatch", "-A", "bio", "-n1", "-o", "/dev/null", ":", "-n1", "--wrap", "sleep 3600")
     assert parts.code == 0
     wait_until(
-        lambda: [job.hold for job in daemon.gateway.jobs()] == [Hold.NONE] * 2,
-        lambda: f"the releases: {daemon.observation()}; log: {daemon.tail()}",
+        lambda: [(job.state, len(job.on_nodes)) for job in daemon.gateway.jobs()] == [(JobState.RUNNING, 2)],
+        lambda: f"both parts to run: {daemon.observation()}; log: {daemon.tail()}",
     )
     assert "order_refused" not in daemon.log.read_text()
 

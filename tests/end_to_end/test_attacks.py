@@ -61,16 +61,20 @@ def wait_for_cycles(daemon: Daemon, number: int) -> None:
 
 
 def test_b01_a_part_of_a_heterogeneous_job_is_not_let_in_for_its_method(daemon: Daemon) -> None:
-    """No part of it can be preempted by itself, so what it names would never happen."""
-    method = "--comment=omfs:method=suspend"
-    for first in ([], [method]):
+    """It is preempted as a whole, by what the first part names, so what another part names would never happen."""
+    suspend = "--comment=omfs:method=suspend"
+    for first in ("--comment=mine", "--comment=omfs:exclude=requeue"):  # without any, sbatch copies the second one
         done = daemon.slurm.command(
-            "sbatch", *NO_SHARE, "-n1", *first, ":", "-n6", method, "--wrap", "sleep 3600", uid=MALLORY, check=False
+            "sbatch", *NO_SHARE, "-n1", first, ":", "-n2", suspend, "--wrap", "sleep 3600", uid=MALLORY, check=False
         )
         assert done.code == 0, done.stderr
-        mine = [job for job in jobs(daemon).values() if job.account == "guests"]
-        assert [job.hold is Hold.NONE for job in mine] == [False] * 2, daemon.observation()
-        daemon.slurm.command("scancel", *(str(job.id) for job in mine), check=False)
+        wait_for_cycles(daemon, 3)
+        (mine,) = [job for job in jobs(daemon).values() if job.account == "guests"]
+        assert (mine.state, mine.hold is Hold.NONE, len(mine.parts)) == (JobState.PENDING, False, 2)
+        daemon.slurm.command("scontrol", "release", str(mine.id), uid=MALLORY, check=False)
+        wait_for_cycles(daemon, 3)
+        assert jobs(daemon)[mine.id].hold is not Hold.NONE, daemon.observation()
+        daemon.slurm.command("scancel", str(mine.id), check=False)
         wait_until(lambda: not jobs(daemon), "the job to be gone")
 
 

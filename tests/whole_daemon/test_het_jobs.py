@@ -107,15 +107,26 @@ def test_the_nodes_of_all_parts_count_when_victims_are_chosen(site: Site) -> Non
     assert sorted([site.runs(first), site.runs(other)]) == [False, True]
 
 
-def test_one_of_which_a_part_has_ended_is_no_victim(site: Site) -> None:
-    """Slurm would never start it again."""
-    whole = running(site, "bio", NODE, NODE, NODE)
-    site.slurm.end_part(site.slurm.records[whole], 2)
-    others = [site.submit("bio", run_time=1000) for _ in range(2)]
+@pytest.mark.parametrize("method", ["requeue", "suspend"])
+def test_what_is_left_of_one_of_which_a_part_has_ended_is_suspended(site: Site, method: str) -> None:
+    """Requeued, it would never run again; and no owner keeps what others own by canceling a part."""
+    whole = running(site, "bio", *[NODE] * 4, method=method)
+    site.slurm.end_part(site.slurm.records[whole], 3)
+    owner = site.submit("physics", cpus=8, hosts=2, method="", run_time=100)
+    site.run_until(lambda: site.runs(owner), 60)
+    assert site.state(whole) is JobState.SUSPENDED
+    site.run_until(lambda: site.runs(whole), 300)
+    assert site.job(whole).restarts == 0 and len(site.job(whole).on_nodes) == 3
+
+
+def test_one_of_which_a_part_has_ended_and_that_names_no_method_is_left_to_run(site: Site) -> None:
+    whole = running(site, "bio", NODE, NODE, method="")
+    site.slurm.end_part(site.slurm.records[whole], 1)
+    others = [site.submit("bio", run_time=1000) for _ in range(3)]
     site.run_until(lambda: site.runs(*others), 60)
     owner = site.submit("physics", cpus=8, hosts=2, method="", run_time=1000)
     site.run_until(lambda: site.runs(owner), 60)
-    assert site.runs(whole) and not any(site.runs(other) for other in others)
+    assert site.runs(whole)
 
 
 def test_a_part_that_ends_while_it_is_preempted_stops_nothing(site: Site) -> None:

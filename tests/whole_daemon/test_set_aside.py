@@ -46,6 +46,12 @@ def odd(site: Site, **more: object) -> int:
     return site.slurm.submit(Submission(UNREADABLE, user="eve", account="physics", **more))  # type: ignore[arg-type]
 
 
+def become_unreadable(site: Site, job_id: int) -> None:
+    record = site.slurm.records[job_id]
+    record.request, record.shown = replace(record.request, memory_per_node=UNREADABLE.memory_per_node), None
+    assert site.job(job_id).set_aside
+
+
 def test_one_that_cannot_be_read_neither_blinds_the_daemon_nor_gets_orders(site: Site) -> None:
     refs = ordered(site)
     one = odd(site, comment="")
@@ -73,11 +79,9 @@ def test_nobody_is_preempted_for_one(site: Site, urgent: bool) -> None:
 
 def test_one_that_runs_is_no_victim_and_its_cpus_are_used(site: Site) -> None:
     request = JobRequest(8, nodes=2, max_nodes=2)
-    submission = Submission(request, parts=(JobRequest(1),), account="bio", comment="omfs:method=requeue")
-    one = site.slurm.submit(submission)
-    site.run_until(lambda: site.runs(one), 60)
-    site.slurm.end_part(site.slurm.records[one], 1)
-    assert site.job(one).set_aside
+    one = site.slurm.submit(Submission(request, account="bio", comment="omfs:method=requeue"))
+    site.run(1)
+    become_unreadable(site, one)
     others = [site.submit("bio", run_time=1000) for _ in range(2)]
     site.run(2)
     report = site.reports[-1]
@@ -119,14 +123,12 @@ def test_it_is_logged_once_and_counted(site: Site) -> None:
 
 def test_a_suspended_victim_of_ours_that_is_set_aside_runs_again(site: Site) -> None:
     """What we did to it is undone, although nothing new is decided about it."""
-    node = JobRequest(4, max_nodes=1)
-    submission = Submission(node, parts=(node, node, node), account="bio", comment="omfs:method=suspend")
-    victim = site.slurm.submit(submission)
-    site.run_until(lambda: site.runs(victim), 60)
+    victims = [site.submit("bio", method="suspend", run_time=1000) for _ in range(4)]
+    site.run(2)
     urgent = site.submit("physics", run_time=30)
     site.run_until(lambda: site.runs(urgent), 30)
-    assert site.state(victim) is JobState.SUSPENDED
-    site.slurm.end_part(site.slurm.records[victim], 3)
+    (victim,) = [job for job in victims if site.state(job) is JobState.SUSPENDED]
+    become_unreadable(site, victim)
     site.run_until(lambda: site.runs(victim), 60)
     assert site.job(victim).set_aside
 

@@ -49,6 +49,7 @@ class MethodView(TypedDict):
     frees       of "cpus", "memory", "devices", which of a preempted job's resources others may use
     done_by     "slurm", "omfs-run" (in the job) or "omfs-node" (on its nodes)
     built_in    whether it is one of ours, not of a site's package
+    whole       whether it preempts heterogeneous jobs
     not_for     clients for whose jobs the submit plug-in excludes it, unless their owner names methods
     now         where it can be used now; left out where no daemon answered
     """
@@ -57,6 +58,7 @@ class MethodView(TypedDict):
     built_in: bool
     not_for: list[str]
     keeps_work: bool
+    whole: bool
     comes_back: Literal["anywhere", "same nodes"]
     frees: list[str]
     done_by: Literal["slurm", "omfs-run", "omfs-node"]
@@ -114,6 +116,7 @@ def _method_view(traits: MethodTraits, speed: MethodSpeed, preempt_timeout: floa
         built_in=traits.name in BUILT_IN_TRAITS,
         not_for=clients_without(traits.name),
         keeps_work=traits.keeps_work,
+        whole=traits.whole,
         comes_back="same nodes" if traits.same_nodes else "anywhere",
         frees=["cpus", "memory", "devices"] if traits.leaves else ["cpus", *sorted(traits.frees, reverse=True)],
         done_by="omfs-run" if traits.launched else "omfs-node" if traits.on_nodes else "slurm",

@@ -111,7 +111,8 @@ def why_view(
         ],
     }
     if job is not None and job.parts:
-        view["parts"] = [_part_text(job, at) for at in range(len(job.parts))]
+        ended = [f"{job.ended_part} has ended, so that it is only suspended"] if job.ended_part else []
+        view["parts"] = [*(_part_text(job, at) for at in range(len(job.parts))), *ended]
     return view
 
 

@@ -102,6 +102,10 @@ class JobClass:
 REGULAR = JobClassRule("regular")
 """A rule for all jobs that lets none be preempted."""
 
+WHAT_IS_LEFT = "suspend"
+"""The method for a heterogeneous job of which a part has ended, whatever it names: requeued, it would never run again,
+and if it could not be preempted, its owner would only have to cancel a part to keep borrowed CPUs."""
+
 _SET_ASIDE = JobClass("set aside", False, ())
 _OUT_OF_SCOPE = JobClass(OUT_OF_SCOPE, False, ())
 
@@ -195,7 +199,14 @@ def _class_in(rules: Rules, job: Job, partitions: tuple[str, ...]) -> JobClass:
         return JobClass(rule.name, False, (), realtime=rule.realtime.loosened(bound_in_comment(job.comment)))
     excluded = excluded_in_comment(job.comment)
     methods = tuple(name for name in _methods(rule, job) if name not in excluded and _survives(rules, job, name))
-    may_resort = rule.last_resort and rule.last_resort not in excluded and _survives(rules, job, rule.last_resort)
+    if job.ended_part and methods and WHAT_IS_LEFT in rules.methods:
+        methods = (WHAT_IS_LEFT,)
+    may_resort = (
+        not job.ended_part
+        and rule.last_resort
+        and rule.last_resort not in excluded
+        and _survives(rules, job, rule.last_resort)
+    )
     keeps_work = any(rules.method(name).keeps_work for name in methods)
     chosen = signal_in_comment(job.comment)
     return JobClass(

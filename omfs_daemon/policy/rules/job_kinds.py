@@ -47,6 +47,7 @@ class JobKinds:
             job.restarts,
             job.set_aside,
             bool(job.parts),
+            job.ended_part,
         )
         kind = self._known.get(key)
         if kind is None:

@@ -269,7 +269,7 @@ class CommandGateway:
         for chunk in lists_of(of_part, _CHUNK, _MOST_BYTES):
             for part, message in self._send_together(chunk, command):
                 found.setdefault(of_part[part], OrderRefusal(of_part[part], message))
-        return list(found.values())
+        return self._het_parts.without_ended(found.values())
 
     def _send_together(self, refs: Sequence[str], command: Callable[[str], list[str]]) -> Iterable[OrderRefusal]:
         """One command for these jobs. If Slurm refuses it without naming the job, each job is tried by itself, so that

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -10,11 +11,13 @@ from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands import values
+from omfs_daemon.slurm.gateway import OrderRefusal
 
 PARTS_FORMAT = "HetJobID:|,HetJobIDSet:|"
 """The format for ``squeue -O`` that ``part_ids`` reads; it prints no text of users."""
 
 _MOST_PARTS = 10_000
+_HAS_ENDED = re.compile(r"already (finished|completing or completed)")
 
 
 def part_ids(printed: str) -> dict[int, tuple[int, ...]]:
@@ -49,6 +52,11 @@ class HetParts:
         self._squeue = squeue
         self._het_jobs = HetJobs()
         self._ids: dict[int, tuple[int, ...]] = {}
+        self._incomplete: set[str] = set()
+
+    def without_ended(self, refusals: Iterable[OrderRefusal]) -> list[OrderRefusal]:
+        """The refusals without those that are only about a part that has ended."""
+        return [one for one in refusals if one.ref not in self._incomplete or not _HAS_ENDED.search(one.message)]
 
     def merged(self, jobs: Sequence[Job], rows: Iterable[parse.JobRow], is_all: bool = True) -> list[Job]:
         """``jobs``: those of these rows. ``is_all``: these are all jobs, so others are forgotten."""
@@ -58,7 +66,9 @@ class HetParts:
             self._ids |= self._asked()
         if is_all:
             self._ids = {first: ids for first, ids in self._ids.items() if first in firsts}
-        return self._het_jobs.merge(jobs, first_of, self._ids, is_all)
+        merged = self._het_jobs.merge(jobs, first_of, self._ids, is_all)
+        self._incomplete = {job.ref for job in merged if job.ended_part}.union(() if is_all else self._incomplete)
+        return merged
 
     def _asked(self) -> dict[int, tuple[int, ...]]:
         printed = self._squeue(("--states=all",), {"SQUEUE_FORMAT2": PARTS_FORMAT})

@@ -211,6 +211,7 @@ class Record:
             admin_comment=self.admin_comment,
             name=self.what.name,
             set_aside=self._why_set_aside(is_unreadable),
+            ended_part="" if self._ended_part is None else f"{self.id}+{self._ended_part}",
             parts=tuple(
                 JobPart(self.id + at, request, self._allocations_of(at))
                 for at, request in enumerate(self.request.parts)
@@ -230,8 +231,12 @@ class Record:
         return tuple(taken.allocation for taken, owner in found if owner == part)
 
     def _why_set_aside(self, is_unreadable: bool) -> str:
-        ended = min(self.ended_parts, default=None)
-        return f"part {self.id}+{ended} has ended" if ended is not None else "cannot be read" * is_unreadable
+        never_starts = self._ended_part is not None and self.state is JobState.PENDING
+        return "a part has ended" if never_starts else "cannot be read" * is_unreadable
+
+    @property
+    def _ended_part(self) -> int | None:
+        return min(self.ended_parts, default=None)
 
     @property
     def _eligible(self) -> float | None:

@@ -98,11 +98,13 @@ def test_a_part_that_cannot_be_read_sets_all_aside() -> None:
     assert job.on_nodes == ("n2",)
 
 
-def test_one_of_which_a_part_has_ended_is_set_aside() -> None:
+def test_one_of_which_a_part_has_ended() -> None:
     (job,) = merge_parts([replace(FIRST, state=RUNNING), replace(SECOND, state=JobState.ENDED)], IDS)
-    assert "169+1" in job.set_aside and [part.id for part in job.parts] == [169]
+    assert (job.ended_part, job.set_aside, [part.id for part in job.parts]) == ("169+1", "", [169])
+    (waits,) = merge_parts([SECOND], IDS)
+    assert (waits.id, waits.ref, waits.ended_part) == (169, "169", "169+0") and "169+0" in waits.set_aside
     (ended,) = merge_parts([replace(part, state=JobState.ENDED) for part in (FIRST, SECOND)], IDS)
-    assert not ended.set_aside and len(ended.parts) == 2
+    assert (ended.set_aside, ended.ended_part, len(ended.parts)) == ("", "", 2)
 
 
 def test_too_many_parts_and_unknown_ones() -> None:

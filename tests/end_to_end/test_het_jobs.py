@@ -1,0 +1,109 @@
+"""Heterogeneous jobs beside the daemon and its submit plug-in, on a real Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
+from tests.support.daemons import Daemon
+from tests.support.gated_clusters import gated_cluster, gated_daemon
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+OWNER = "nobody"
+PARTS = ("-n4", "-N1", ":", "-n4", "-N1", ":", "-n8", "-N2")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalSlurm]:
+    with gated_cluster("het", {"class_1": "methods=requeue,suspend"}) as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
+    with gated_daemon(cluster) as installation:
+        installation.start()
+        yield installation
+
+
+def whole(daemon: Daemon, job_id: int) -> Job:
+    return next(job for job in daemon.gateway.jobs() if job.id == job_id)
+
+
+def events(daemon: Daemon, asked: str) -> set[str]:
+    return {event["event"] for event in daemon.ask("why", asked)["events"]}
+
+
+def refusals(daemon: Daemon, job: int) -> list[str]:
+    logged = daemon.log.read_text().splitlines()
+    return [line for line in logged if "order_refused" in line and f'"job": "{job}"' in line]
+
+
+def running(daemon: Daemon, *comment: str) -> int:
+    """On all nodes, twice the share of its account."""
+    job = daemon.slurm.submit("sleep 3600", "-A", "bio", "-o", "/dev/null", *comment, *PARTS, uid=OWNER)
+    daemon.wait_running(job)
+    return job
+
+
+@pytest.mark.parametrize("method", ["requeue", "suspend"])
+def test_it_is_preempted_as_a_whole_and_runs_again(daemon: Daemon, method: str) -> None:
+    victim = running(daemon, f"--comment=omfs:method={method}")
+    assert len(whole(daemon, victim).on_nodes) == 4
+    owner = daemon.slurm.submit("sleep 3600", "-A", "physics", "-o", "/dev/null", "-n4", "-N1", uid=OWNER)
+    daemon.wait_running(owner)
+    gone = JobState.SUSPENDED if method == "suspend" else JobState.PENDING
+    wait_until(lambda: whole(daemon, victim).state is gone, lambda: f"its preemption: {daemon.observation()}")
+    records = daemon.slurm.command("squeue", "--noheader", "--jobs", str(victim), "--format", "%T").stdout.split()
+    assert records == [gone.value] * 3
+    for asked in (str(victim), f"{victim}+1", str(victim + 2)):
+        wait_until(lambda asked=asked: "preempted" in events(daemon, asked), "its history")  # type: ignore[misc]
+        why = daemon.ask("why", asked)
+        assert why["job"] == str(victim) and len(why["parts"]) == 3
+    daemon.slurm.command("scancel", str(owner))
+    daemon.wait_running(victim)
+    assert len(whole(daemon, victim).on_nodes) == 4
+    assert refusals(daemon, victim) == []
+
+
+def test_canceling_a_part_does_not_keep_borrowed_cpus(daemon: Daemon) -> None:
+    """Nor does it cost the job its work: requeued, it would never run again."""
+    victim = running(daemon, "--comment=omfs:method=requeue")
+    daemon.slurm.command("scancel", str(victim + 1), uid=OWNER)
+    wait_until(lambda: whole(daemon, victim).ended_part, lambda: f"the end of a part: {daemon.observation()}")
+    owner = daemon.slurm.submit("sleep 3600", "-A", "physics", "-o", "/dev/null", "-n8", "-N2", uid=OWNER)
+    daemon.wait_running(owner)
+    assert whole(daemon, victim).state is JobState.SUSPENDED
+    daemon.slurm.command("scancel", str(owner))
+    daemon.wait_running(victim)
+    assert whole(daemon, victim).restarts == 0
+    assert refusals(daemon, victim) == []
+
+
+def test_its_owner_cannot_take_its_method_back(daemon: Daemon) -> None:
+    """It runs on what others own because it can be preempted."""
+    victim = running(daemon, "--comment=omfs:method=requeue")
+    for text in ("comment=omfs:method=none", "requeue=0"):
+        said = daemon.slurm.command("scontrol", "update", f"jobid={victim}", text, uid=OWNER, check=False)
+        assert said.code != 0
+    assert whole(daemon, victim).comment == "omfs:method=requeue" and whole(daemon, victim).requeue
+
+
+def test_one_beyond_the_share_of_its_account_is_held_as_a_whole(daemon: Daemon) -> None:
+    job = daemon.slurm.submit("sleep 3600", "-A", "bio", "-o", "/dev/null", *PARTS, uid=OWNER)
+    wait_until(lambda: whole(daemon, job).hold is Hold.ADMIN, lambda: f"its hold: {daemon.observation()}")
+    assert "entitlement" in daemon.why(job)["now"]
+    records = daemon.slurm.command("squeue", "--noheader", "--jobs", str(job), "--format", "%r").stdout.split()
+    assert records == ["JobHeldAdmin"] * 3
+    assert daemon.ask("status")["set_aside"] == 0
+
+
+def test_a_method_that_cannot_take_a_whole_is_refused(daemon: Daemon) -> None:
+    job = ("-A", "bio", "-n1", "--comment=omfs:method=dmtcp", ":", "-n1", "--wrap", "true")
+    said = daemon.slurm.command("sbatch", *job, uid=OWNER, check=False)
+    assert said.code != 0 and "dmtcp" in said.stderr
