@@ -22,7 +22,7 @@ class PredictSection(Section):
     )
     predictor: Text = Field(
         "ladder",
-        description='How: "limit", "mean", "murata", "last2", "alike2", "named2", "similar", or "ladder".',
+        description='How: "limit", "mean", "murata", "last2", "alike2", "named2", "similar", "ladder", or "gbm".',
         examples=["last2"],
     )
     learn_days: Count = Field(

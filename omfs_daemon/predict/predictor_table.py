@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.predict.features import FEATURES
+from omfs_daemon.predict.gbm import GbmPredictor
 from omfs_daemon.predict.ladder import RUNGS, LadderPredictor
 from omfs_daemon.predict.prediction import RunTimePredictor
 from omfs_daemon.predict.recent import LimitPredictor, MeanPredictor
@@ -19,12 +20,12 @@ _MEANS: tuple[tuple[str, tuple[tuple[str, ...], ...], int | None, float | None],
     ("alike2", (("user", "cpus", "limit"), USER), 2, None),
     ("named2", (("user", "name"), USER), 2, None),
 )
-PREDICTORS = ("limit", *(name for name, *_ in _MEANS), "ladder", "similar")
+PREDICTORS = ("limit", *(name for name, *_ in _MEANS), "ladder", "similar", "gbm")
 
 
 def new_predictor(name: str, rungs: tuple[tuple[str, ...], ...] = RUNGS) -> RunTimePredictor:
     """A predictor that knows nothing yet; ConfigError with all names for one that is not known, and for unknown
-    features in the ``rungs`` of the ladder."""
+    features in the ``rungs`` of the ladder. ``gbm`` is to be trained elsewhere (``gbm_training``)."""
     unknown = sorted({field for rung in rungs for field in rung} - FEATURES)
     if unknown or not all(rungs):
         wrong = f"{unknown[0]!r} is not known" if unknown else "an empty key"
@@ -35,6 +36,8 @@ def new_predictor(name: str, rungs: tuple[tuple[str, ...], ...] = RUNGS) -> RunT
         return LadderPredictor(rungs)
     if name == "similar":
         return SimilarPredictor()
+    if name == "gbm":
+        return GbmPredictor(rungs)
     for mean in _MEANS:
         if mean[0] == name:
             return MeanPredictor(*mean)

@@ -18,7 +18,9 @@ from omfs_daemon.config.percent import percent
 from omfs_daemon.config.schema import Config
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.predict.gbm_training import require_lightgbm
 from omfs_daemon.simulate.engine.conventions import Conventions, GivenEstimates, UserLimits
+from omfs_daemon.simulate.engine.model_round import BY_MODEL
 from omfs_daemon.simulate.engine.preemption_costs import BY_SIZE, CostModel, Link, Spread
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario, owners
 from omfs_daemon.simulate.policies.run_predictor import LEARNING
@@ -184,6 +186,8 @@ def estimates_named(name: str) -> Estimates:
     if name not in ("user", "exact", *LEARNING) and not _is_file(name):
         known = ", ".join(("user", "exact", *LEARNING))
         raise ConfigError(f"--estimates = {name!r}: must be one of {known}, or a file that ends in .csv")
+    if name == BY_MODEL:
+        require_lightgbm()
     return name
 
 

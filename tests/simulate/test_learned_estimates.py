@@ -20,7 +20,7 @@ from omfs_daemon.simulate.engine.learned_runs import features_in
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.experiments.predictors.effects import simulate_effects
-from omfs_daemon.simulate.experiments.predictors.predictor_cases import PredictorResults
+from omfs_daemon.simulate.experiments.predictors.predictor_cases import PREDICTORS_COMPARED, PredictorResults
 from omfs_daemon.simulate.experiments.predictors.predictors import simulate_predictors, write_predictors
 from omfs_daemon.simulate.experiments.predictors.starts import BASES, STARTS_UNDER, Past, drawn_moments, start_rows
 from omfs_daemon.simulate.options import SimulationOptions
@@ -290,7 +290,8 @@ def test_estimates_of_starts_know_no_future(policy: str) -> None:
 @needs_traces
 def test_goals_on_a_part_of_a_recorded_trace(tmp_path: Path) -> None:
     jobs = replace(recorded(KTH, first=6000), name="KTH-SP2")
-    rows = simulate_predictors([(jobs, Machine(100))])
+    names = [name for name in PREDICTORS_COMPARED if name != "gbm"]  # whose trainings take their time
+    rows = simulate_predictors([(jobs, Machine(100))], predictors=names)
     by = {(row.policy, row.predictor): row for row in rows}
     assert by["easy", "exact"].accuracy == 1
     assert by["easy", "user"].under_predicted == 0

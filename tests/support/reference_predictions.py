@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isinf, nan
+from math import isinf, log, nan
+
+import numpy as np
 
 from omfs_daemon.predict.features import JobFeatures
+from omfs_daemon.predict.gbm import GbmPredictor
+from omfs_daemon.predict.gbm_training import LEAST_JOBS, MOST_JOBS, trained
 from omfs_daemon.predict.prediction import HowEnded, RunTimePredictor
 from omfs_daemon.predict.predictor_table import new_predictor
+from omfs_daemon.predict.run_inputs import RunInputs
 from omfs_daemon.simulate.engine.conventions import Conventions, replayed_run_times
 from omfs_daemon.simulate.workload.workload import Workload
 from tests.support.reference import CORRECTIONS
 
 DAY = 86400.0
+
+
+class PlainTraining:
+    """A model for each day, when its first job comes, of what ended before the day. ``ended``: (when, job, run)."""
+
+    def __init__(self, predictor: GbmPredictor) -> None:
+        self.ended: list[tuple[float, int, float]] = []
+        self.models = 0
+        self._predictor = predictor
+        self._day = -1
+        self._seen: dict[int, RunInputs] = {}
+
+    def arrive(self, job: int, features: JobFeatures, now: float) -> None:
+        if int(now / DAY) > self._day:
+            self._day = int(now / DAY)
+            self._train()
+        self._seen[job] = self._predictor.inputs(features)
+
+    def _train(self) -> None:
+        before = sorted(one for one in self.ended if one[0] < self._day * DAY)[-MOST_JOBS:]
+        if len(before) < LEAST_JOBS:
+            return
+        values = [self._seen[job].values for _, job, _ in before]
+        targets = [log(max(run, 1.0)) - self._seen[job].guess for _, job, run in before]
+        self._predictor.use(trained(np.array(values), np.array(targets)))
+        self.models += 1
 
 
 @dataclass(frozen=True)
@@ -49,6 +80,7 @@ def learned_replay(
     """Start and estimate of each job by index; nan for one that is wider than the machine."""
     assert conventions.learning is not None
     predictor = new_predictor(conventions.learning)
+    training = PlainTraining(predictor) if isinstance(predictor, GbmPredictor) else None
     run = replayed_run_times(workload, conventions).tolist()
     coming = [
         LearnedJob(
@@ -64,9 +96,13 @@ def learned_replay(
         now = min([job.submit for job in coming] + [job.end for job in running])
         for job in sorted((job for job in running if job.end <= now), key=lambda job: (job.end, job.index)):
             predictor.ended(job.features, job.run, HowEnded.BY_ITSELF)
+            if training is not None:
+                training.ended.append((job.end, job.index, job.run))
         running = [job for job in running if job.end > now]
         while coming and coming[0].submit <= now:
             job = coming.pop(0)
+            if training is not None:
+                training.arrive(job.index, job.features, job.submit)
             waiting.append(replace(job, estimate=predicted_seconds(predictor, job.features)))
             estimates[job.index] = waiting[-1].estimate
         for job in started_now(now, capacity, waiting, running, shortest_first):

@@ -25,6 +25,7 @@ from omfs_daemon.daemon.learning.prediction_service import PredictionService
 from omfs_daemon.daemon.learning.victim_predictions import LEAST_SAMPLES, VictimPredictions
 from omfs_daemon.daemon.process import Service
 from omfs_daemon.errors import ConfigError, ControlError, DeniedError, GatewayError
+from omfs_daemon.predict import gbm_training
 from omfs_daemon.predict.prediction import HowEnded
 from omfs_daemon.slurm.commands.run_command import CommandOutput
 from omfs_daemon.slurm.gateway import EndedJob
@@ -258,6 +259,24 @@ def test_what_was_predicted_of_a_running_job_stays_until_it_or_its_limit_is_anot
     few = VictimPredictions(stand.predictions.runs)
     stand.predictions.runs.learn(list(stand.predictions.store.all())[: LEAST_SAMPLES - 1])
     assert few.of(seen)[number].at_most == seen.jobs[number].remaining(), "too few to say when it will have ended"
+
+
+def test_a_predictor_that_needs_lightgbm_says_so_at_the_start_and_until_it_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand = LearningStand(tmp_path, 'predictor = "gbm"')
+    for number in range(8):
+        stand.put("alice", 100 + number)
+    stand.go(400)
+    waiting = [stand.put("alice", 100) for _ in range(6)][-1]
+    stand.go(10)
+    view = stand.service.answers.when(ALICE, [str(waiting)], False)
+    assert view["jobs"][0]["basis"]["predictor"] == "gbm"
+    assert view["jobs"][0]["basis"]["key"] == "ladder, as gbm has no model yet: user+name+cpus"
+    stand.service.close()
+    monkeypatch.setattr(gbm_training, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=re.escape("pip install 'omfs-daemon[predict]'")):
+        stand.serve()
 
 
 def test_when_tells_a_range_and_why_it_can_say_nothing(stand: LearningStand) -> None:

@@ -119,7 +119,7 @@ def predictors(
 ) -> None:
     """Predictions of run times from ended jobs: how accurate they are, and what EASY backfilling gains by them.
 
-    Nine kinds of estimates on four recorded workloads, under easy and easy-sjbf, starts, and victims by limits and by
+    Ten kinds of estimates on four recorded workloads, under easy and easy-sjbf, starts, and victims by limits and by
     predictions under ujfb, omfs, and realtime-replan. With --slurm, DIR must be visible to
     the nodes.
     """

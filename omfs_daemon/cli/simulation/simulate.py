@@ -60,7 +60,7 @@ def simulate(
         typer.Option(
             metavar="NAME|FILE",
             help="What the policy takes run times to be: user (the limits), exact, predictions learned in the "
-            "simulation (last2, alike2, named2, ladder, similar, murata, mean), or a CSV file with job_id,seconds.",
+            "simulation (last2, alike2, named2, ladder, similar, gbm, murata, mean), or a CSV file (job_id,seconds).",
         ),
     ] = "user",
     estimates_for: Annotated[

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from omfs_daemon.daemon.learning.model_training import ModelTraining
 from omfs_daemon.daemon.learning.run_predictions import RunPredictions
 from omfs_daemon.daemon.store.ended_jobs import EndedJobs
 from omfs_daemon.predict.job_ends import JobEnd
 
 
 class LearnedJobs:
-    """``count`` is called with jobs that were learned from."""
+    """``count`` is called with jobs that were learned from; ``training``: of the predictor, if it needs any."""
 
     def __init__(
-        self, store: EndedJobs, predictions: RunPredictions, count: Callable[[Sequence[JobEnd]], None]
+        self,
+        store: EndedJobs,
+        predictions: RunPredictions,
+        count: Callable[[Sequence[JobEnd]], None],
+        training: ModelTraining | None = None,
     ) -> None:
         self.store = store
         self._predictions = predictions
         self._count = count
+        self._training = training
 
     def load(self) -> None:
         """Learn from what is stored."""
@@ -34,6 +40,16 @@ class LearnedJobs:
         fresh = self.store.add(ends, day)
         self._predictions.learn(fresh)
         self._count(fresh)
+
+    def train(self) -> None:
+        """Do what is due for it."""
+        if self._training is not None:
+            self._training.step()
+
+    def close(self) -> None:
+        """End a training that is under way."""
+        if self._training is not None:
+            self._training.close()
 
     def whole(self, end: JobEnd, went_on: bool) -> JobEnd:
         """With the job's earlier runs, if it went on from where they were."""

@@ -73,6 +73,7 @@ class Learner:
             self._ask_slurm(now)
         if self._is_foreseeing_due and self._foresee_rest.is_over(now):
             self._foresee_queue(now)
+        self._learned.train()
         return self._accounting.read_day()
 
     def _ask_slurm(self, now: float) -> None:

@@ -18,6 +18,7 @@ from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.learning.accounting_reader import AccountingReader
 from omfs_daemon.daemon.learning.learned_jobs import LearnedJobs
 from omfs_daemon.daemon.learning.learner import Learner, LearnerThread
+from omfs_daemon.daemon.learning.model_training import ModelTraining
 from omfs_daemon.daemon.learning.run_predictions import RunPredictions
 from omfs_daemon.daemon.learning.victim_predictions import Remaining, VictimPredictions, no_predictions
 from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
@@ -27,6 +28,8 @@ from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import ConfigError, ControlError, FormatError, GatewayError
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.rules.classes import Rules
+from omfs_daemon.predict.gbm import GbmPredictor
+from omfs_daemon.predict.gbm_training import require_lightgbm
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.slurm.gateway import Gateway
 from omfs_daemon.starts.start_estimates import (
@@ -78,7 +81,10 @@ class PredictionService:
         self._lock = Lock()
         self._estimates: dict[bool, StartEstimates] = {}
         """By whether every job runs to its limit."""
-        self.learned = LearnedJobs(store, self.runs, lambda ends: observe(store.count(), store.scored_of(ends)))
+        training = ModelTraining(store, self.runs, clock) if section.predictor == GbmPredictor.name else None
+        self.learned = LearnedJobs(
+            store, self.runs, lambda ends: observe(store.count(), store.scored_of(ends)), training
+        )
         self.accounting = AccountingReader(self.learned, self._ask_day, clock)
         self.learner = Learner(
             gateway=gateway,
@@ -94,6 +100,7 @@ class PredictionService:
 
     def close(self) -> None:
         self.thread.close()
+        self.learned.close()
         self.store.close()
 
     def observe(self, snapshot: Snapshot) -> None:
@@ -234,9 +241,12 @@ def open_predictions(
     clock: Callable[[], float],
 ) -> PredictionService | str:
     """The service, or why there is none. Then ``when``, ``where``, and their like are refused, and time limits alone
-    count in the choice of victims, whatever ``predict.use_for_victims`` says."""
+    count in the choice of victims, whatever ``predict.use_for_victims`` says. ConfigError if the predictor needs what
+    is not installed."""
     if not config.predict.enabled:
         return "predictions are off: predict.enabled is false"
+    if config.predict.predictor == GbmPredictor.name:
+        require_lightgbm()
     path: Path = config.daemon.state_dir / ENDED_JOBS.name
     try:
         store = EndedJobs(path, config.predict.max_jobs)

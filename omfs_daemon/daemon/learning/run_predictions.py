@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 
 from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.predict.boosted_trees import BoostedTrees
 from omfs_daemon.predict.features import JobFeatures
+from omfs_daemon.predict.gbm import GbmPredictor
 from omfs_daemon.predict.job_ends import JobEnd, features_of
 from omfs_daemon.predict.prediction import Prediction, RunTimePredictor, at_limit
 from omfs_daemon.predict.predictor_table import new_predictor
@@ -24,6 +26,7 @@ class RunPredictions:
         self._keep_names = keep_names
         self._predictor: RunTimePredictor = self._new()
         self._lock = Lock()
+        self._times_anew = 0
 
     def learn(self, ends: Iterable[JobEnd]) -> int:
         """How many jobs were learned from."""
@@ -41,7 +44,26 @@ class RunPredictions:
         count = sum(fresh.ended(end.features, end.run, end.how) for end in ends if end.how is not None)
         with self._lock:
             self._predictor = fresh
+            self._times_anew += 1
         return count
+
+    @property
+    def edition(self) -> int:
+        """Another one after everything was forgotten."""
+        return self._times_anew
+
+    @property
+    def lacks_model(self) -> bool:
+        """Whether the predictor is to be trained, and has not been."""
+        return isinstance(self._predictor, GbmPredictor) and not self._predictor.is_trained
+
+    def use_model(self, model: BoostedTrees, edition: int) -> bool:
+        """From now on; not if what it was trained on may have been forgotten since then."""
+        with self._lock:
+            if edition != self._times_anew or not isinstance(self._predictor, GbmPredictor):
+                return False
+            self._predictor.use(model)
+        return True
 
     def _learn(self, predictor: RunTimePredictor, ends: Sequence[JobEnd]) -> int:
         with self._lock:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import structlog
 
@@ -40,6 +41,7 @@ CREATE TABLE IF NOT EXISTS forgotten (user TEXT PRIMARY KEY, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS to_learn (begin REAL NOT NULL, until REAL NOT NULL);
 """
 _FEATURES = "user, account, partition, qos, command, name, cpus, nodes, gres, time_limit, hour"
+_ENDS = f"job, start, ended, run, how, {_FEATURES}"
 _SCORED = "user, partition, predictor, run, how, p50, p90, start, seen, start_p50, start_p90, slurm_start"
 _KEPT_EARLIER = 60 * 86400.0
 """Seconds for which a run that was preempted is remembered; its job number may come again later."""
@@ -83,7 +85,7 @@ class EndedJobs:
     """
 
     def __init__(self, path: Path, most: int) -> None:
-        self._path = path
+        self.path = path
         self._lock = Lock()
         self._log = structlog.get_logger("predict")
         self._most = most
@@ -163,18 +165,21 @@ class EndedJobs:
 
     def all(self) -> Iterator[JobEnd]:
         """Every job, in the order in which they ended; others can write meanwhile."""
-        reader = sqlite3.connect(self._path, timeout=5.0, isolation_level=None)
+        reader = sqlite3.connect(self.path, timeout=5.0, isolation_level=None)
         try:
-            columns = f"job, start, ended, run, how, {_FEATURES}"
-            for row in reader.execute(f"SELECT {columns} FROM ended ORDER BY ended, job"):  # noqa: S608
-                job, start, ended, run, how, *features = row
-                yield JobEnd(job, start, ended, JobFeatures(*features), run, HowEnded(how))
+            for row in reader.execute(f"SELECT {_ENDS} FROM ended ORDER BY ended, job"):  # noqa: S608
+                yield _end(row)
         finally:
             reader.close()
 
     def count(self) -> int:
         with self._lock:
             return int(self._database.execute("SELECT count(*) FROM ended").fetchone()[0])
+
+    def ended_since(self, since: float) -> int:
+        """How many jobs have ended since then."""
+        with self._lock:
+            return int(self._database.execute("SELECT count(*) FROM ended WHERE ended > ?", (since,)).fetchone()[0])
 
     # -- what was foreseen --
     def foresee(self, rows: Sequence[Foreseen]) -> None:
@@ -278,6 +283,22 @@ class EndedJobs:
             return False
         self._failed = False
         return True
+
+
+def latest_ends(path: Path, most: int) -> list[JobEnd]:
+    """Of the jobs in the file, of which another process is the owner, the latest, in the order in which they ended;
+    sqlite3.Error if it cannot be read."""
+    reader = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", timeout=5.0, uri=True)
+    try:
+        rows = reader.execute(f"SELECT {_ENDS} FROM ended ORDER BY ended DESC, job DESC LIMIT ?", (most,))  # noqa: S608
+        return [_end(row) for row in rows][::-1]
+    finally:
+        reader.close()
+
+
+def _end(row: Sequence[Any]) -> JobEnd:
+    job, start, ended, run, how, *features = row
+    return JobEnd(job, start, ended, JobFeatures(*features), run, HowEnded(how))
 
 
 def _scored(row: Sequence[Any]) -> ScoredJob:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from omfs_daemon.accounting.arrays import Bools, Floats, Ints
+from omfs_daemon.simulate.engine.model_round import ModelRound
 from omfs_daemon.simulate.workload.workload import Workload
 
 
@@ -54,6 +55,7 @@ class Conventions:
     learning   the name of a predictor that learns from the jobs that end in the simulation; it takes the place of
                ``estimates``, which are None then, and of the users' limits, which are known from the start
     for_victims_only  what is learned says only who is preempted first; all else goes by the users' limits
+    model      of the present round, where a trained model predicts (``policies/model_rounds.py``)
     """
 
     estimates: Predictor | None = None
@@ -61,6 +63,7 @@ class Conventions:
     bound: float = 10.0
     learning: str | None = None
     for_victims_only: bool = False
+    model: ModelRound | None = None
 
     def sentences(self) -> tuple[str, ...]:
         """For people, beside every result."""

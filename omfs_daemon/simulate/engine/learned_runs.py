@@ -11,9 +11,11 @@ import numpy as np
 
 from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.predict.features import JobFeatures
+from omfs_daemon.predict.gbm import GbmPredictor
 from omfs_daemon.predict.prediction import HowEnded, Prediction
 from omfs_daemon.predict.predictor_table import new_predictor
 from omfs_daemon.predict.run_draws import remaining_quantiles
+from omfs_daemon.simulate.engine.daily_training import DailyTraining
 from omfs_daemon.simulate.workload.workload import Workload
 
 _DAY = 86400.0
@@ -26,17 +28,25 @@ class LearnedRuns:
     def __init__(self, workload: Workload, name: str, chosen: Ints) -> None:
         self._workload, self._chosen = workload, chosen
         self._predictor = new_predictor(name)
+        self._training: DailyTraining | None = None
+        if isinstance(self._predictor, GbmPredictor):
+            self._training = DailyTraining(self._predictor, len(chosen))
         self.seconds: Floats = np.full(len(chosen), np.nan)
 
     def arrive(self, job: int) -> float:
         """What is predicted of a job that comes now; one without a limit, of whose kind nothing has ended, is taken to
         run for a day."""
-        expected = self._predictor.predict(self._features(job)).p50
+        features = self._features(job)
+        if self._training is not None:
+            self._training.arrive(job, features, float(self._workload.submit[self._chosen[job]]))
+        expected = self._predictor.predict(features).p50
         self.seconds[job] = _DAY if expected == inf else expected
         return float(self.seconds[job])
 
-    def end(self, job: int, run: float) -> None:
+    def end(self, job: int, run: float, now: float) -> None:
         """The job has ended after so many seconds of work."""
+        if self._training is not None:
+            self._training.end(job, run, now)
         self._predictor.ended(self._features(job), run, HowEnded.BY_ITSELF)
 
     def remaining(self, jobs: list[int], worked: list[float]) -> list[float]:

@@ -121,7 +121,7 @@ class _Engine:
                 self.area.give_back(job)
         self.work.end(job, self._now)
         if self.learned is not None:
-            self.learned.end(job, float(self.case.jobs.run[job]))
+            self.learned.end(job, float(self.case.jobs.run[job]), self._now)
         self.cluster.leave(job)
 
     def _advance_preemption(self, preemptor: int, number: int) -> None:

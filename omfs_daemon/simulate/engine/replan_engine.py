@@ -97,7 +97,7 @@ class Replanning:
         if what == Happening.END:
             self._leave(job, now, now, float(self._jobs.run[job]))
             if self._learned is not None:
-                self._learned.end(job, float(self._jobs.run[job]))
+                self._learned.end(job, float(self._jobs.run[job]), now)
         elif what == Happening.WRITTEN:
             self._writing.discard(job)
             self._waiting.add(job)

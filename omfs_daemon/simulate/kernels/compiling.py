@@ -16,7 +16,7 @@ import numba
 from numba.extending import register_jitable
 
 from omfs_daemon.policy.rules import checkpoint_laws, laws, slowdown_laws
-from omfs_daemon.predict import similar
+from omfs_daemon.predict import run_inputs, similar
 from omfs_daemon.simulate.engine.preemption_delay import preemption_seconds
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -86,6 +86,9 @@ for rule in (
     checkpoint_laws.checkpoint_factor,
     checkpoint_laws.victim_cost,
     similar.most_accurate,
+    run_inputs.describe_job,
+    run_inputs.describe_latest,
+    run_inputs.seconds_of,
 ):
     register_jitable(rule)
 # It divides by estimates, which are never 0; without a check for that, several are computed at once.
@@ -99,7 +102,7 @@ def _fingerprint() -> str:
         *sorted(_HERE.rglob("*.py")),
         *sorted((_HERE.parent / "engine").glob("preemption_*.py")),
         *sorted((Path(str(laws.__file__)).parent.parent / "replan").glob("*.py")),
-        *(Path(str(module.__file__)) for module in (laws, slowdown_laws, checkpoint_laws, similar)),
+        *(Path(str(module.__file__)) for module in (laws, slowdown_laws, checkpoint_laws, similar, run_inputs)),
     ]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
 

@@ -5,27 +5,62 @@ The same predictions as those of ``omfs_daemon.predict``, in numbers (tests hold
 
 from __future__ import annotations
 
+from math import log
 from typing import NamedTuple
 
 import numpy as np
 
 from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.predict.ladder import ENOUGH, FADING
-from omfs_daemon.predict.similar import SIMILAR_FADING, most_accurate
+from omfs_daemon.predict.run_inputs import INPUTS_OF_WAY, OWN_INPUTS, describe_job, describe_latest, seconds_of
+from omfs_daemon.predict.similar import SIMILAR_FADING, SIMILAR_LATEST, most_accurate
 from omfs_daemon.simulate.kernels.compiling import kernel, part
 
-NOT_LEARNED, MEAN_OF_LATEST, MEAN_OF_ALL, MOST_ACCURATE, MEDIAN_OF_LATEST = range(5)
+NOT_LEARNED, MEAN_OF_LATEST, MEAN_OF_ALL, MOST_ACCURATE, MEDIAN_OF_LATEST, BY_MODEL = range(6)
 """Rules: nothing is learned, estimates are given; the mean of the latest jobs of the first kind of which any has ended,
 or of all; the most accurate of the latest jobs of all kinds; the weighted median of the latest jobs of the first kind
-of which two have ended."""
+of which two have ended; a trained model, and until there is one, that median."""
 
 DAY = 86400.0
+
+
+class ModelTrees(NamedTuple):
+    """Those of the median: see ``BoostedTrees``."""
+
+    roots: Ints
+    feature: Ints
+    threshold: Floats
+    left: Ints
+    right: Ints
+    value: Floats
+
+
+class ModelUse(NamedTuple):
+    """What is known in one round of a simulation with a trained model. By job of the workload:
+
+    cpus
+    given   seconds that were predicted in earlier rounds; nan: not yet
+    made    what this round predicts is written here
+    inputs  of the model, are written here, a row a job
+
+    place   the number in the workload of each job that is simulated
+    coming  jobs from this number on come after this round; their limits count
+    """
+
+    trees: ModelTrees
+    cpus: Ints
+    given: Floats
+    made: Floats
+    inputs: Floats
+    place: Ints
+    coming: int
 
 
 class RunHistory(NamedTuple):
     """rule     one of the five
     kinds    the kind of each job in each way in which jobs are alike: a row a job; the most special first
-    weights  by way
+    guessed, weights  by which ways, with which weights, the most accurate run time is sought
+    medians  so many of the first ways count for a median
     latest   run times, a row a kind, each written over the oldest
     total, number  of all run times of a kind: their sum, how many
     limit    seconds, by job; inf: none, or nothing is learned and no estimate is held to it
@@ -35,7 +70,9 @@ class RunHistory(NamedTuple):
 
     rule: int
     kinds: Ints
+    guessed: Ints
     weights: Floats
+    medians: int
     latest: Floats
     total: Floats
     number: Ints
@@ -43,6 +80,7 @@ class RunHistory(NamedTuple):
     unknown: float
     runs: Floats
     shares: Floats
+    model: ModelUse
 
 
 @kernel
@@ -84,7 +122,7 @@ def learn_run(history: RunHistory, job: int, run: float) -> None:
     """The job has ended."""
     if history.rule == NOT_LEARNED:
         return
-    for way in range(len(history.weights)):
+    for way in range(history.kinds.shape[1]):
         kind = history.kinds[job, way]
         history.latest[kind, history.number[kind] % history.latest.shape[1]] = run
         history.total[kind] += run
@@ -99,26 +137,14 @@ def predicted(history: RunHistory, job: int) -> float:
     expected = history.unknown
     if np.isnan(expected):
         expected = limit if limit < np.inf else DAY
-    room = history.latest.shape[1]
+    if history.rule == BY_MODEL:
+        return _by_model(history, job, limit, expected)
     if history.rule == MOST_ACCURATE:
-        count = 0
-        for way in range(len(history.weights)):
-            kind = history.kinds[job, way]
-            weight = history.weights[way]
-            for age in range(min(history.number[kind], room)):
-                run = history.latest[kind, (history.number[kind] - 1 - age) % room]
-                history.runs[count] = min(max(run, 1.0), limit)
-                history.shares[count] = weight
-                weight *= SIMILAR_FADING
-                count += 1
-        return float(most_accurate(history.runs, history.shares, count)) if count > 0 else expected
+        return _most_accurate(history, job, limit, expected)
     if history.rule == MEDIAN_OF_LATEST:
-        for way in range(len(history.weights)):
-            if history.number[history.kinds[job, way]] >= ENOUGH:
-                expected = _median_of_latest(history, history.kinds[job, way])
-                break
-        return float(min(max(expected, 1.0), limit))
-    for way in range(len(history.weights)):
+        return _median(history, job, limit, expected)
+    room = history.latest.shape[1]
+    for way in range(history.kinds.shape[1]):
         kind = history.kinds[job, way]
         number = history.number[kind]
         if number > 0:
@@ -131,6 +157,65 @@ def predicted(history: RunHistory, job: int) -> float:
                 expected /= known
             break
     return float(min(max(expected, 1.0), limit))
+
+
+@part
+def _most_accurate(history: RunHistory, job: int, limit: float, unknown: float) -> float:
+    count, room = 0, history.latest.shape[1]
+    for at in range(len(history.weights)):
+        kind = history.kinds[job, history.guessed[at]]
+        weight = history.weights[at]
+        for age in range(min(history.number[kind], SIMILAR_LATEST)):
+            run = history.latest[kind, (history.number[kind] - 1 - age) % room]
+            history.runs[count] = min(max(run, 1.0), limit)
+            history.shares[count] = weight
+            weight *= SIMILAR_FADING
+            count += 1
+    return float(most_accurate(history.runs, history.shares, count)) if count > 0 else unknown
+
+
+@part
+def _median(history: RunHistory, job: int, limit: float, unknown: float) -> float:
+    expected = unknown
+    for way in range(history.medians):
+        if history.number[history.kinds[job, way]] >= ENOUGH:
+            expected = _median_of_latest(history, history.kinds[job, way])
+            break
+    return float(min(max(expected, 1.0), limit))
+
+
+@part
+def _by_model(history: RunHistory, job: int, limit: float, unknown: float) -> float:
+    """See ``omfs_daemon.predict.gbm``."""
+    model, place = history.model, history.model.place[job]
+    if not np.isnan(model.given[place]):
+        return float(model.given[place])
+    if place >= model.coming:
+        return unknown
+    guess = log(_most_accurate(history, job, limit, unknown))
+    values = model.inputs[place]
+    describe_job(guess, limit, float(model.cpus[place]), values)
+    room = history.latest.shape[1]
+    for way in range(history.kinds.shape[1]):
+        kind = history.kinds[job, way]
+        count = min(history.number[kind], SIMILAR_LATEST)
+        for age in range(count):
+            history.runs[age] = max(history.latest[kind, (history.number[kind] - 1 - age) % room], 1.0)
+        describe_latest(history.runs, count, guess, values, OWN_INPUTS + INPUTS_OF_WAY * way)
+    trees = model.trees
+    if len(trees.roots) == 0:
+        expected = _median(history, job, limit, unknown)
+    else:
+        total = 0.0
+        for at in range(len(trees.roots)):
+            node = trees.roots[at]
+            while trees.left[node] != node:
+                low = values[trees.feature[node]] <= trees.threshold[node]
+                node = trees.left[node] if low else trees.right[node]
+            total += trees.value[node]
+        expected = min(max(seconds_of(guess, total), 1.0), limit)
+    model.made[place] = expected
+    return float(expected)
 
 
 @part

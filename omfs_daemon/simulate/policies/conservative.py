@@ -28,7 +28,7 @@ def _simulated(scenario: Scenario, name: str, compressing: bool) -> Outcome:
     jobs, capacity = counted(scenario)
     fitting = jobs.cpus <= capacity
     start, promised, estimate = (np.full(len(fitting), np.nan) for _ in range(3))
-    history = history_for(scenario.workload, scenario.conventions.learning, fitting)
+    history = history_for(scenario, fitting)
     submit, cpus, run, guess = jobs.submit[fitting], jobs.cpus[fitting], jobs.run[fitting], jobs.estimate[fitting]
     start[fitting], promised[fitting] = conservative_kernel(submit, cpus, run, guess, capacity, compressing, history)
     estimate[fitting] = guess

@@ -31,7 +31,7 @@ def _in_one_queue(name: str, scenario: Scenario, shortest_first: bool) -> Outcom
     jobs, capacity = counted(scenario)
     fitting = jobs.cpus <= capacity
     start, promised, estimate = (np.full(len(fitting), np.nan) for _ in range(3))
-    history = history_for(scenario.workload, scenario.conventions.learning, fitting)
+    history = history_for(scenario, fitting)
     submit, cpus, run, guess = jobs.submit[fitting], jobs.cpus[fitting], jobs.run[fitting], jobs.estimate[fitting]
     if shortest_first:
         start[fitting], promised[fitting] = shortest_first_kernel(submit, cpus, run, guess, capacity, history)

@@ -36,7 +36,7 @@ def _in_two_queues(name: str, scenario: Scenario, urgent: Bools) -> Outcome:
     if scenario.conventions.learning is None:
         return found
     # The order of submission alone decides: predictions are only reported.
-    history = history_for(scenario.workload, scenario.conventions.learning, fitting)
+    history = history_for(scenario, fitting)
     estimate = np.full(len(start), np.nan)
     submit, finish, run = jobs.submit[fitting], found.finish[fitting], jobs.run[fitting]
     estimate[fitting] = predictions_along(submit, finish, np.lexsort((run == 0, finish)), run, history)

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.engine.conventions import Conventions
+from omfs_daemon.simulate.engine.model_round import BY_MODEL
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.scenario import Scenario
+from omfs_daemon.simulate.policies.model_rounds import in_rounds
 
 
 class Policy(NamedTuple):
@@ -18,6 +20,7 @@ class Policy(NamedTuple):
     preempts   whether it preempts running jobs
     on_places  whether it knows places, checkpoint schemes, and real-time jobs
     learns     whether it can be simulated with predictions that are learned from the jobs that end
+    trains     whether it trains models itself while it runs; else it is simulated in rounds for them
     """
 
     name: str
@@ -26,6 +29,7 @@ class Policy(NamedTuple):
     preempts: bool = False
     on_places: bool = False
     learns: bool = False
+    trains: bool = False
 
     @property
     def has_quantum(self) -> bool:
@@ -45,6 +49,8 @@ class Policy(NamedTuple):
         self.require_learning(scenario.conventions)
         module, _, function = self.where.partition(":")
         run: Callable[[Scenario], Outcome] = getattr(import_module(f"omfs_daemon.simulate.policies.{module}"), function)
+        if scenario.conventions.learning == BY_MODEL and not self.trains:
+            return in_rounds(run, scenario)
         return run(scenario)
 
 
@@ -91,11 +97,13 @@ POLICIES = {
             True,
             True,
             True,
+            True,
         ),
         Policy(
             "realtime-replan-only",
             "realtime-replan, but jobs are preempted for real-time jobs only",
             "realtime_replan:realtime_replan_only",
+            True,
             True,
             True,
             True,

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from omfs_daemon.accounting.trace_files import trace
+from omfs_daemon.predict.gbm_training import lightgbm_is_installed
+from omfs_daemon.simulate.engine.model_round import BY_MODEL
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.experiments.experiment_setup import ExperimentSetup
@@ -56,12 +58,14 @@ def run_predictors(setup: ExperimentSetup) -> tuple[Path, float]:
     prepare(setup.out)
     paths = [trace(one.file, setup.traces, setup.environment) for one in TRACES]
     compile_for((*POLICIES_COMPARED, *COUNTED, *PLANNED, *STARTS_UNDER))
+    is_left_out = not lightgbm_is_installed()
+    predictors = [name for name in PREDICTORS_COMPARED if not (is_left_out and name == BY_MODEL)]
     begin = setup.clock()
     loaded = [load_trace(path) for path in paths]
     recorded = [
         (replace(found.workload, name=one.name), Machine(one.cpus)) for one, found in zip(TRACES, loaded, strict=True)
     ]
-    rows = simulate_predictors(recorded, setup.where, setup.progress)
+    rows = simulate_predictors(recorded, setup.where, setup.progress, predictors)
     effects = simulate_effects(recorded, setup.where, setup.progress)
     starts = simulate_starts(recorded, setup.where, setup.progress)
     notes = tuple(
@@ -72,18 +76,23 @@ def run_predictors(setup: ExperimentSetup) -> tuple[Path, float]:
             *(f"acknowledged, as its terms ask: {whom}" for whom in found.facts.acknowledge),
         )
     )
+    if is_left_out:
+        notes = (*notes, f"{BY_MODEL} is left out: LightGBM is not installed (pip install 'omfs-daemon[predict]')")
     return write_predictors(setup.out, PredictorResults(rows, notes, effects, starts)), setup.clock() - begin
 
 
 def simulate_predictors(
-    recorded: Sequence[tuple[Workload, Machine]], where: int | SlurmArray = 1, progress: Progress | None = None
+    recorded: Sequence[tuple[Workload, Machine]],
+    where: int | SlurmArray = 1,
+    progress: Progress | None = None,
+    predictors: Sequence[str] = PREDICTORS_COMPARED,
 ) -> list[PredictorRow]:
-    """Each workload under each policy with each predictor."""
+    """Each workload under each policy with each of these predictors."""
     cases = [
         SweepCase(f"{jobs.name} ({predictor})", policy, Scenario(jobs, machine, conventions_of(predictor)))
         for jobs, machine in recorded
         for policy in POLICIES_COMPARED
-        for predictor in PREDICTORS_COMPARED
+        for predictor in predictors
     ]
     return run_all(cases, predictor_row, where, progress)
 

@@ -17,7 +17,6 @@ from omfs_daemon.simulate.experiments.predictors.effects import (
 )
 from omfs_daemon.simulate.experiments.predictors.predictor_cases import (
     POLICIES_COMPARED,
-    PREDICTORS_COMPARED,
     PredictorResults,
     PredictorRow,
     StartRow,
@@ -33,6 +32,7 @@ _WHAT = (
     "mean: of all that have ended; murata: of those with the same command name, else of all, else 0 (Murata et al.)",
     "last2: mean of the user's last two (Tsafrir, Etsion & Feitelson 2007); under easy-sjbf that is their EASY++",
     "alike2, named2: the same of those with the same CPUs and limit, or the same name, else last2",
+    "gbm: quantiles by boosted trees, trained at the end of each simulated day on jobs that had ended in it",
     "similar: the run time that would have been the most accurate for the user's latest jobs, alike ones weighing more",
     "a job has ended when it ends in the simulated schedule; a prediction is made when the job comes, is at least 1 s "
     "and at most the limit, and is put off when it has passed, up to the limit; limits still end jobs",
@@ -69,11 +69,12 @@ def _page(found: PredictorResults) -> Iterator[str]:
     yield bullets(_WHAT)
     rows = {(row.trace, row.policy, row.predictor): row for row in found.rows}
     traces = list(dict.fromkeys(row.trace for row in found.rows))
+    predictors = list(dict.fromkeys(row.predictor for row in found.rows))
     for trace in traces:
         yield f"## {trace}"
         yield markdown_table(
             ("predictor", "accuracy", "median relative error", "under-predicted, %", *_slowdowns()),
-            [_row([rows[trace, policy, name] for policy in POLICIES_COMPARED]) for name in PREDICTORS_COMPARED],
+            [_row([rows[trace, policy, name] for policy in POLICIES_COMPARED]) for name in predictors],
         )
     yield f"## What {_OWN} gains under {POLICIES_COMPARED[1]}"
     yield markdown_table(
