@@ -22,6 +22,7 @@ from omfs_daemon.simulate.engine.realtime_setting import RealtimeSetting
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.kernels.realtime.wcjs_kernel import ALIKE, CHEAPEST, CHEAPEST_BLOCKING, FIRST
 from omfs_daemon.simulate.policies.policy_table import policy_named
+from omfs_daemon.simulate.policies.run_predictor import LEARNING
 from omfs_daemon.simulate.policies.wcjs import outcome_on_places, served
 from omfs_daemon.simulate.results.measure import seconds_by_use
 from omfs_daemon.simulate.workload.workload import PreemptMode, workload
@@ -113,6 +114,43 @@ def test_nothing_is_scheduled_when_a_stay_would_have_ended_that_was_cut_short(se
     slow = PlaceReplay(scenario, order).run()
     starts = [slow.start.get(job, nan) for job in range(len(case.jobs))]
     assert case.jobs["start"].tolist() == pytest.approx(starts, nan_ok=True)
+
+
+def with_users(scenario: Scenario, seed: int, learning: str, only: bool) -> Scenario:
+    """Three users with two names; some jobs have no limit."""
+    draw, jobs = np.random.default_rng([seed, 3]), scenario.workload
+    count = len(jobs)
+    jobs = replace(
+        jobs,
+        users=("ann", "bob", "eve"),
+        user=draw.integers(0, 3, count),
+        job_names=("a", "b"),
+        job_name=draw.integers(0, 2, count),
+        limit=np.where((draw.random(count) < 0.1) & ~jobs.realtime, inf, jobs.limit),
+    )
+    kill = scenario.conventions.kill
+    return replace(
+        scenario, workload=jobs, conventions=Conventions(kill=kill, learning=learning, for_victims_only=only)
+    )
+
+
+@pytest.mark.parametrize("learning", LEARNING)
+@pytest.mark.parametrize("order", ORDERS)
+def test_with_learned_estimates_it_replays_as_the_slow_one(order: str, learning: str) -> None:
+    differs = 0
+    for seed in SEEDS:
+        only = seed % 4 == 0 and order.startswith("wcjs")
+        scenario = with_users(random_scenario(seed), seed, learning, only)
+        outcome, slow = policy_named(order).simulate(scenario), PlaceReplay(scenario, order).run()
+        count = range(len(scenario.workload))
+        assert outcome.start.tolist() == pytest.approx([slow.start.get(job, nan) for job in count], nan_ok=True), seed
+        assert outcome.finish.tolist() == pytest.approx([slow.finish.get(job, nan) for job in count], nan_ok=True), seed
+        assert outcome.estimate is not None
+        expected = [slow.predicted.get(job, nan) for job in count]
+        np.testing.assert_allclose(outcome.estimate, expected, rtol=1e-12, err_msg=str(seed))
+        limits = replace(scenario, conventions=Conventions(UserLimits(), kill=scenario.conventions.kill))
+        differs += not np.array_equal(policy_named(order).simulate(limits).start, outcome.start, equal_nan=True)
+    assert differs > len(SEEDS) // 4
 
 
 def _by_begin(stay: tuple[float, ...]) -> tuple[float, float]:

@@ -4,7 +4,7 @@ jobs and places, nothing kept between two events. It shares the laws with the co
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf, nan
+from math import inf, isinf, nan
 
 from omfs_daemon.policy.rules.checkpoint_laws import (
     FILE_SYSTEM_RATE,
@@ -14,9 +14,12 @@ from omfs_daemon.policy.rules.checkpoint_laws import (
     wfp_score,
 )
 from omfs_daemon.policy.rules.slowdown_laws import running_slowdown, threshold_crossing, waiting_slowdown
+from omfs_daemon.predict.prediction import HowEnded, expected_run
+from omfs_daemon.predict.predictor_table import new_predictor
 from omfs_daemon.simulate.engine.places import Place
 from omfs_daemon.simulate.engine.scenario import Scenario
 from omfs_daemon.simulate.kernels.running import corrected
+from tests.support.reference_predictions import features, predicted_seconds
 
 
 @dataclass
@@ -34,8 +37,16 @@ class Stay:
     gone: float = nan
     preemptor: int = -1
 
+    longest: float = inf
+
     def expected(self, now: float) -> float:
-        return corrected(self.begin, self.span, now)
+        """At its limit at the latest, where that counts, unless it has passed too."""
+        end = corrected(self.begin, self.span, now)
+        return (
+            end
+            if end <= self.begin + self.longest
+            else max(self.begin + self.longest, corrected(self.begin, self.longest, now))
+        )
 
 
 @dataclass
@@ -55,6 +66,7 @@ class PlaceReplay:
     finish: dict[int, float] = field(default_factory=dict)
     stays: list[Stay] = field(default_factory=list)
     decisions: list[tuple[float, int, float]] = field(default_factory=list)
+    predicted: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         jobs, setting = self.scenario.workload, self.scenario.realtime
@@ -62,8 +74,14 @@ class PlaceReplay:
         self.submit, self.cpus = jobs.submit.tolist(), jobs.cpus.tolist()
         kill = self.scenario.conventions.kill
         self.run_time = [min(run, limit) if kill else run for run, limit in zip(jobs.run, jobs.limit, strict=True)]
-        exact = self.scenario.conventions.estimates is None
-        self.limit = [max(1.0, run if exact else limit) for run, limit in zip(self.run_time, jobs.limit, strict=True)]
+        conventions = self.scenario.conventions
+        exact = conventions.estimates is None and conventions.learning is None
+        known = zip(self.run_time, jobs.limit, strict=True)
+        self.limit = [max(1.0, run if exact or isinf(limit) else limit) for run, limit in known]
+        self.believed = list(self.limit)
+        learning = self.scenario.conventions.learning
+        self.predictor = None if learning is None else new_predictor(learning)
+        self.learns = learning is not None and not self.scenario.conventions.for_victims_only
         self.realtime = jobs.realtime.tolist()
         self.seconds = [checkpoint_seconds(n, setting.memory_per_cpu) for n in self.cpus]
         self.category = [
@@ -85,9 +103,13 @@ class PlaceReplay:
             for job in [job for job, stay in self.running.items() if stay.will_end <= now]:
                 stay = self.running.pop(job)
                 stay.end = stay.gone = self.finish[job] = now
+                if self.predictor is not None:
+                    of_job = features(self.scenario.workload, job)
+                    self.predictor.ended(of_job, self.run_time[job], HowEnded.BY_ITSELF)
             self.release(now)
             while arrived < self.count and self.submit[arrived] <= now:
                 if any(place.size >= self.cpus[arrived] for place in self.places):
+                    self.predict(arrived)
                     self.waiting.append(arrived)
                 arrived += 1
             ripe = [job for job in self.waiting if stops and self.realtime[job] and self.act_at(job) <= now]
@@ -95,6 +117,20 @@ class PlaceReplay:
                 self.waiting.remove(job)
                 self.due.append(job)
             self.serve(now)
+
+    def predict(self, job: int) -> None:
+        if self.predictor is None:
+            return
+        self.predicted[job] = predicted_seconds(self.predictor, features(self.scenario.workload, job))
+        if self.learns:
+            self.believed[job] = self.predicted[job]
+
+    def put_off(self, job: int) -> None:
+        """A job that was stopped and has done what it was believed to do will take more."""
+        if self.learns and self.done[job] >= self.believed[job]:
+            limit = float(self.scenario.workload.limit[job])
+            more = corrected(0.0, self.believed[job], self.done[job])
+            self.believed[job] = more if more <= limit else max(limit, corrected(0.0, limit, self.done[job]))
 
     def act_at(self, job: int) -> float:
         threshold = self.scenario.realtime.terms.act_at[self.category[job]]
@@ -106,6 +142,7 @@ class PlaceReplay:
                 del self.claims[job]
                 for victim in victims:
                     del self.leaving[victim]
+                    self.put_off(victim)
                     self.waiting.append(victim)
                 self.begin(job, place, now)
 
@@ -174,8 +211,10 @@ class PlaceReplay:
 
     def begin(self, job: int, place: Place, now: float) -> None:
         works_from, marks, seconds = self.course(job, now, self.run_time[job])
-        span = self.course(job, now, self.limit[job])[2]
-        stay = Stay(job, place, now, works_from, marks, now + seconds, span)
+        span = self.course(job, now, self.believed[job])[2]
+        limit = float(self.scenario.workload.limit[job])
+        longest = self.course(job, now, limit)[2] if self.learns and limit < inf else inf
+        stay = Stay(job, place, now, works_from, marks, now + seconds, span, longest=longest)
         self.running[job] = stay
         self.stays.append(stay)
         self.start.setdefault(job, now)
@@ -215,9 +254,12 @@ class PlaceReplay:
         slowdown = max(1.0, running_slowdown(self.submit[job], self.limit[job], now, worked))
         if slowdown > terms.victim_max[self.category[job]]:
             return inf
-        weights = terms.weights
+        weights, expected = terms.weights, self.limit[job]
+        if job in self.predicted:
+            expected = min(expected, expected_run(self.predicted[job], worked, inf))
+        slowdown = max(1.0, running_slowdown(self.submit[job], expected, now, worked))
         return victim_cost(
-            self.cpus[job], slowdown, now - saved_at, max(0.0, self.limit[job] - worked), self.limit[job],
+            self.cpus[job], slowdown, now - saved_at, max(0.0, expected - worked), expected,
             weights.slowdown, weights.checkpoint, weights.remaining,
         )  # fmt: skip
 
@@ -247,10 +289,10 @@ class PlaceReplay:
     # -- the others --------------------------------------------------------------------------------------------------
     def backfill(self, jobs: list[int], now: float) -> None:
         machine = self.scenario.machine.cpus
-        score = {job: wfp_score(self.submit[job], self.limit[job], self.cpus[job], machine, now) for job in jobs}
+        score = {job: wfp_score(self.submit[job], self.believed[job], self.cpus[job], machine, now) for job in jobs}
         reserved, shadow = None, inf
         for job in sorted(jobs, key=lambda job: (-score[job], job)):
-            in_time = now + self.course(job, now, self.limit[job])[2] <= shadow
+            in_time = now + self.course(job, now, self.believed[job])[2] <= shadow
             place = self.free(job, None if in_time else reserved)
             if place is not None:
                 self.waiting.remove(job)
@@ -265,7 +307,7 @@ class PlaceReplay:
                 return self.running[job].expected(now)
             if job in self.claims:
                 _, at, _ = self.claims[job]
-                return at + self.course(job, at, self.limit[job])[2]
+                return at + self.course(job, at, self.believed[job])[2]
             return self.leaving[job][1]
 
         return max((until(job) for job in self.holders(place)), default=now)

@@ -84,12 +84,16 @@ POLICIES = {
         Policy(
             "ujfb-slowdown", "ujfb, and the urgent job that is worst off first", "ujfb:by_slowdown", True, learns=True
         ),
-        Policy("wfp", "Mira's own: by wait, limit and size; EASY backfilling", "wcjs:wfp", on_places=True),
+        Policy("wfp", "Mira's own: by wait, limit and size; EASY backfilling", "wcjs:wfp", on_places=True, learns=True),
         Policy(
-            "wfp-first", "wfp, but real-time jobs come first; nobody is preempted", "wcjs:wfp_first", on_places=True
+            "wfp-first",
+            "wfp, but real-time jobs come first; nobody is preempted",
+            "wcjs:wfp_first",
+            on_places=True,
+            learns=True,
         ),
-        Policy("wcjs", "wfp, but real-time jobs that are due preempt the cheapest jobs", "wcjs:wcjs", True, True),
-        Policy("wcjs-text", "wcjs, and nobody else starts while one is due", "wcjs:wcjs_text", True, True),
+        Policy("wcjs", "wfp, but real-time jobs that are due preempt the cheapest jobs", "wcjs:wcjs", True, True, True),
+        Policy("wcjs-text", "wcjs, and nobody else starts while one is due", "wcjs:wcjs_text", True, True, True),
         Policy(
             "realtime-replan",
             "a plan at each event, which preempts where slowdowns pay for it",

@@ -111,7 +111,6 @@ def placed_machine(scenario: Scenario, case: PlaceCase, realtime_only: bool) -> 
         PlacedJobs(
             **{name: np.ascontiguousarray(jobs[name]) for name in PlacedJobs._fields if name in (JOB.names or ())},
             length=np.array(jobs["estimate"]),
-            predicted=np.full(len(jobs), np.inf),
         ),
         PlacedState.at_begin(len(jobs)),
         plan_places(case.places),

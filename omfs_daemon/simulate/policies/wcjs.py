@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from omfs_daemon.simulate.kernels.realtime.wcjs_kernel import (
     Serving,
     wcjs_kernel,
 )
+from omfs_daemon.simulate.policies.run_predictor import learned_in, predicted_of
 from omfs_daemon.simulate.workload.workload import PreemptMode
 
 
@@ -82,7 +84,9 @@ def place_case(scenario: Scenario) -> PlaceCase:
     never = workload.urgent | (workload.mode == PreemptMode.NEVER)
     jobs["victim_max"] = np.where(never, -np.inf, np.array(terms.victim_max)[category])
     jobs["cpus"], jobs["fits"] = cpus, cpus <= (setting.layout.widest or machine.cpus)
-    jobs["act_at"] = np.inf
+    jobs["act_at"] = jobs["at_most"] = jobs["predicted"] = np.inf
+    if _learns_estimates(scenario):
+        jobs["at_most"] = workload.limit
     acts = workload.realtime & _has_limit(scenario) & jobs["fits"]
     for job in np.flatnonzero(acts):
         jobs["act_at"][job] = threshold_crossing(seen.submit[job], estimate[job], terms.act_at[category[job]])
@@ -93,6 +97,11 @@ def place_case(scenario: Scenario) -> PlaceCase:
 def stays_of(records: Records) -> PlaceStays:
     """From records of ``STAY``."""
     return PlaceStays(*(np.ascontiguousarray(records[name]) for name in PlaceStays._fields))
+
+
+def _learns_estimates(scenario: Scenario) -> bool:
+    conventions = scenario.conventions
+    return conventions.learning is not None and not conventions.for_victims_only
 
 
 def _has_limit(scenario: Scenario) -> Bools:
@@ -123,13 +132,16 @@ def served(scenario: Scenario, order: int) -> tuple[PlaceCase, PlaceStays]:
         order,
         scenario.realtime.scheme.writes_when_stopped,
         Weights(float(weights.slowdown), float(weights.checkpoint), float(weights.remaining)),
+        _learns_estimates(scenario),
     )
     crossings = case.crossings if order in (CHEAPEST, CHEAPEST_BLOCKING) else case.crossings[:0]
-    return case, stays_of(wcjs_kernel(case.jobs, crossings, case.places, serving))
+    return case, stays_of(wcjs_kernel(case.jobs, crossings, case.places, serving, learned_in(scenario)))
 
 
 def _served(scenario: Scenario, name: str, order: int) -> Outcome:
-    return outcome_on_places(scenario, name, *served(scenario, order))
+    case, stays = served(scenario, order)
+    outcome = outcome_on_places(scenario, name, case, stays)
+    return replace(outcome, estimate=predicted_of(case.jobs, scenario))
 
 
 def outcome_on_places(scenario: Scenario, name: str, case: PlaceCase, stays: PlaceStays) -> Outcome:

@@ -11,6 +11,7 @@ from omfs_daemon.policy.rules.checkpoint_laws import victim_cost
 from omfs_daemon.policy.rules.slowdown_laws import running_slowdown
 from omfs_daemon.simulate.kernels.compiling import Record, part
 from omfs_daemon.simulate.kernels.realtime.place_state import NOBODY, NOWHERE, RUNNING, PlaceState, work_done
+from omfs_daemon.simulate.kernels.running import corrected
 
 
 class Weights(NamedTuple):
@@ -24,17 +25,18 @@ class Weights(NamedTuple):
 @part
 def cost_of_stopping(record: Record, begun: float, held: int, size: int, now: float, weights: Weights) -> float:
     """What it costs to stop this job, whose stay on a place of ``held`` CPUs began then, for one that wants ``size``;
-    inf: it is not eligible."""
+    inf: it is not eligible, which limits alone decide."""
     if record.state != RUNNING or record.realtime or held > size:
         return np.inf
     worked, _, saved_at = work_done(record, begun, now)
     slowdown = max(1.0, running_slowdown(record.submit, record.limit, now, worked))
     if slowdown > record.victim_max:
         return np.inf
-    left = max(0.0, record.limit - worked)
+    expected = min(corrected(0.0, record.predicted, worked), record.limit)
+    likely = max(1.0, running_slowdown(record.submit, expected, now, worked))
     return float(
         victim_cost(
-            record.cpus, slowdown, now - saved_at, left, record.limit,
+            record.cpus, likely, now - saved_at, max(0.0, expected - worked), expected,
             weights.slowdown, weights.checkpoint, weights.remaining,
         )
     )  # fmt: skip

@@ -29,11 +29,11 @@ UNSEEN, WAITING, DUE, CLAIMING, RUNNING, LEAVING, DONE = range(7)
 it is being stopped, and holds its place until its checkpoint is written."""
 
 JOB = np.dtype(
-    [(name, np.float64) for name in ("submit", "run", "estimate", "limit", "act_at", "victim_max")]
+    [(name, np.float64) for name in ("submit", "run", "estimate", "limit", "act_at", "victim_max", "at_most")]
     + [(name, np.float64) for name in ("interval", "seconds", "queueing")]
     + [(name, np.int64) for name in ("cpus", "kind", "most")]
     + [(name, np.bool_) for name in ("realtime", "fits")]
-    + [(name, np.float64) for name in ("done", "works_from", "ends", "start", "finish")]
+    + [(name, np.float64) for name in ("done", "works_from", "ends", "start", "finish", "predicted")]
     + [(name, np.int64) for name in ("state", "place", "stay", "stops", "first_victim", "next_victim")]
 )
 """A job; times in seconds. Known from the start:
@@ -41,15 +41,17 @@ JOB = np.dtype(
 estimate, limit   what a policy takes its run time to be; what its slowdown counts with
 act_at            when a waiting real-time job is due; inf: never
 victim_max        the slowdown above which it is not stopped
+at_most           to which estimates that are learned are put off, its limit; inf: it has none, or they are given
 interval, most    work between two periodic checkpoints, and how many there are at most
 seconds, queueing to write or to read a checkpoint; for which it occupies what all share
 kind              the number of the size of its places
 realtime          it is never stopped
 fits              whether the machine has a place for it
 
-What becomes of it:
+What becomes of it (``estimate`` too, where it is learned):
 
 done              work that is safe
+predicted         when it came, for the costs of victims; inf: nothing was
 works_from, ends  when its present stay begins to compute, and when it will be done
 stay              the number of its present stay
 first_victim, next_victim  the first job that is stopped for it; the next that is stopped for the same job
@@ -75,7 +77,7 @@ class PlaceState(NamedTuple):
     """Everything that changes.
 
     jobs        records of ``JOB``
-    begin, span when a job's stay began, and for how long it is expected: by job
+    begin, span when a job's stay began, and for how long it is expected: by job; ``longest``: up to what it is put off
     expected    the jobs that hold something, by expected end; ``expected_end``, by job
     held        CPUs that a job holds of a counter: by job
     ends        when jobs will be done; releases: when the jobs that are stopped for a job are gone
@@ -88,6 +90,7 @@ class PlaceState(NamedTuple):
     places: PlaceArrays
     begin: Floats
     span: Floats
+    longest: Floats
     expected: Expected
     expected_end: Floats
     held: Ints
@@ -109,6 +112,7 @@ def new_place_state(jobs: Records, places: PlaceArrays, cpus: int) -> PlaceState
     return PlaceState(
         jobs,
         places,
+        np.zeros(count),
         np.zeros(count),
         np.zeros(count),
         nothing_expected(count),
@@ -253,9 +257,7 @@ def begin_stay(state: PlaceState, stays: Stays, job: int, place: int, now: float
     if record.state != CLAIMING:
         _take(state, job, place)
         record.place = place
-    state.begin[job], state.span[job] = now, stay_seconds(record, record.estimate)
-    state.expected_end[job] = now + state.span[job]
-    expect(state.expected, state.expected_end[job], job)
+    _expect_stay(state, job, now)
     if np.isnan(record.start):
         record.start = now
     record.state, record.works_from = RUNNING, now + reading_seconds(record)
@@ -266,6 +268,16 @@ def begin_stay(state: PlaceState, stays: Stays, job: int, place: int, now: float
     stay = stays.all[record.stay]
     stay.job, stay.place, stay.preemptor = job, place, NOBODY
     stay.begin, stay.works_from, stay.done = now, record.works_from, record.done
+
+
+@part
+def _expect_stay(state: PlaceState, job: int, begin: float) -> None:
+    """Of a stay that begins then."""
+    record = state.jobs[job]
+    state.begin[job], state.span[job] = begin, stay_seconds(record, record.estimate)
+    state.longest[job] = stay_seconds(record, record.at_most) if record.at_most < np.inf else np.inf
+    state.expected_end[job] = begin + state.span[job]
+    expect(state.expected, state.expected_end[job], job)
 
 
 @part
@@ -332,9 +344,7 @@ def claim_place(state: PlaceState, stays: Stays, job: int, place: int, now: floa
         state.held[job] = freed + take
     else:
         hold_units(state, place, job)
-    state.begin[job], state.span[job] = at, stay_seconds(jobs[job], jobs[job].estimate)
-    state.expected_end[job] = at + state.span[job]
-    expect(state.expected, state.expected_end[job], job)
+    _expect_stay(state, job, at)
     push_end(state.releases, at, job)
     return float(at)
 

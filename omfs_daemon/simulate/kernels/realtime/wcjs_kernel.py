@@ -10,7 +10,7 @@ import numpy as np
 from omfs_daemon.accounting.arrays import Floats, Ints
 from omfs_daemon.policy.rules.slowdown_laws import waiting_slowdown
 from omfs_daemon.simulate.engine.places import PlaceArrays
-from omfs_daemon.simulate.kernels.compiling import Records, kernel, part
+from omfs_daemon.simulate.kernels.compiling import Record, Records, kernel, part
 from omfs_daemon.simulate.kernels.realtime.cheapest_place import Weights, cheapest_jobs, cheapest_place
 from omfs_daemon.simulate.kernels.realtime.place_state import (
     DUE,
@@ -39,7 +39,8 @@ from omfs_daemon.simulate.kernels.realtime.wfp_queue import (
     nobody_waits,
     serve_by_score,
 )
-from omfs_daemon.simulate.kernels.running import correct_expected, first_end, pop_end
+from omfs_daemon.simulate.kernels.run_history import NOT_LEARNED, RunHistory, learn_run, predicted
+from omfs_daemon.simulate.kernels.running import correct_expected, first_end, pop_end, put_off_within
 
 ALIKE, FIRST, CHEAPEST, CHEAPEST_BLOCKING = range(4)
 """What real-time jobs are: like all others; served before them, without stopping anybody; served before them once they
@@ -50,12 +51,14 @@ class Serving(NamedTuple):
     """cpus    of the machine
     order   what real-time jobs are, as above
     writes  whether a stopped job writes a checkpoint
+    learns  whether estimates are learned; what is learned says what victims cost in any case
     """
 
     cpus: int
     order: int
     writes: bool
     weights: Weights
+    learns: bool
 
 
 class Queues(NamedTuple):
@@ -73,7 +76,7 @@ class Queues(NamedTuple):
 
 
 @kernel
-def wcjs_kernel(jobs: Records, crossings: Ints, places: PlaceArrays, serving: Serving) -> Records:
+def wcjs_kernel(jobs: Records, crossings: Ints, places: PlaceArrays, serving: Serving, history: RunHistory) -> Records:
     """Start, finish (nan for jobs that fit no place) and stops are written to ``jobs``, records of ``JOB``, in order of
     submission; returns all stays, records of ``STAY``, in order of their begin.
 
@@ -103,17 +106,18 @@ def wcjs_kernel(jobs: Records, crossings: Ints, places: PlaceArrays, serving: Se
             now = min(now, jobs[crossings[crossed]].act_at)
         if now == np.inf:
             return stays.all[: stays.size[0]]
-        _end_jobs(state, stays, now)
+        _end_jobs(state, stays, history, now)
         stays = with_stays(stays, 2 * count if arrived == 0 else state.releases.size[0])
-        _release(state, stays, queues, now)
+        _release(state, stays, queues, serving, now)
         while arrived < count and jobs[arrived].submit <= now:
             if jobs[arrived].fits:
+                _predict(jobs[arrived], arrived, serving, history)
                 _await(state, queues, arrived, serving.order)
             arrived += 1
         while crossed < len(crossings) and jobs[crossings[crossed]].act_at <= now:
             _become_due(state, queues, crossings[crossed])
             crossed += 1
-        correct_expected(state.expected, state.expected_end, state.begin, state.span, state.span, now)
+        correct_expected(state.expected, state.expected_end, state.begin, state.span, state.longest, now)
         stays = with_stays(stays, 2 * queues.tally[0] + queues.regular.size[0] + queues.realtime.size[0])
         _serve(state, stays, queues, serving, now)
 
@@ -135,23 +139,37 @@ def _drop_void_ends(state: PlaceState) -> None:
 
 
 @part
-def _end_jobs(state: PlaceState, stays: Stays, now: float) -> None:
+def _end_jobs(state: PlaceState, stays: Stays, history: RunHistory, now: float) -> None:
     """Jobs that are done go."""
     while first_end(state.ends) <= now:
-        end_last_stay(state, stays, pop_end(state.ends), now)
+        job = pop_end(state.ends)
+        end_last_stay(state, stays, job, now)
+        learn_run(history, job, state.jobs[job].run)
         _drop_void_ends(state)
 
 
 @part
-def _release(state: PlaceState, stays: Stays, queues: Queues, now: float) -> None:
+def _release(state: PlaceState, stays: Stays, queues: Queues, serving: Serving, now: float) -> None:
     """Real-time jobs begin for which the last one is gone; those that were stopped wait again."""
     while first_end(state.releases) <= now:
         job = pop_end(state.releases)
         victim = state.jobs[job].first_victim
         while victim != NOBODY:
+            record = state.jobs[victim]
+            if serving.learns:
+                record.estimate = put_off_within(record.estimate, record.at_most, record.done)
             await_start(queues.regular, state, victim)
             victim = state.jobs[victim].next_victim
         release_victims(state, stays, job, now)
+
+
+@part
+def _predict(record: Record, job: int, serving: Serving, history: RunHistory) -> None:
+    """Of a job that comes."""
+    if history.rule != NOT_LEARNED:
+        record.predicted = predicted(history, job)
+        if serving.learns:
+            record.estimate = record.predicted
 
 
 @part
@@ -223,5 +241,5 @@ def _serve_one(state: PlaceState, stays: Stays, queues: Queues, serving: Serving
         victim = queues.victims[at]
         stop_for(state, stays, victim, job, now, serving.writes, queues.costs[victim])
     if claim_place(state, stays, job, place, now) <= now:
-        _release(state, stays, queues, now)
+        _release(state, stays, queues, serving, now)
     return True
