@@ -46,7 +46,7 @@ class LadderPredictor:
             ("+".join(rung), attrgetter(*rung)) for rung in rungs
         ]
         kinds.append(("all", all_alike))
-        self._kinds = tuple((title, key, dict[object, deque[Sample]]()) for title, key in kinds)
+        self._kinds = tuple((title, key, dict[object, _Latest]()) for title, key in kinds)
 
     def ended(self, job: JobFeatures, run: float, how: HowEnded) -> bool:
         """See ``RunTimePredictor``."""
@@ -57,17 +57,37 @@ class LadderPredictor:
             kind = key(job)
             latest = known.get(kind)
             if latest is None:
-                latest = known[kind] = deque(maxlen=LATEST)
-            latest.append(sample)
+                latest = known[kind] = _Latest()
+            latest.add(sample)
         return True
 
     def predict(self, job: JobFeatures) -> Prediction:
         """See ``RunTimePredictor``."""
         for title, key, known in self._kinds:
             latest = known.get(key(job))
-            if latest is not None and len(latest) >= ENOUGH:
-                weights = _WEIGHTS[-len(latest) :]
-                p10, p50, p90 = weighted_quantiles(latest, weights, _QUANTILES)
-                mean = sum(weight * one.run for weight, one in zip(weights, latest, strict=True)) / sum(weights)
-                return clipped(p10, p50, p90, mean, job, title, len(latest))
+            if latest is not None and len(latest.samples) >= ENOUGH:
+                return clipped(*latest.figures(), job, title, len(latest.samples))
         return at_limit(job)
+
+
+class _Latest:
+    """The latest jobs of one kind. What they say is worked out once: many jobs of a queue are alike."""
+
+    __slots__ = ("_figures", "samples")
+
+    def __init__(self) -> None:
+        self.samples: deque[Sample] = deque(maxlen=LATEST)
+        self._figures: tuple[float, float, float, float] | None = None
+
+    def add(self, sample: Sample) -> None:
+        self.samples.append(sample)
+        self._figures = None
+
+    def figures(self) -> tuple[float, float, float, float]:
+        """p10, p50, p90, and mean, in seconds."""
+        if self._figures is None:
+            weights = _WEIGHTS[-len(self.samples) :]
+            p10, p50, p90 = weighted_quantiles(self.samples, weights, _QUANTILES)
+            mean = sum(weight * one.run for weight, one in zip(weights, self.samples, strict=True)) / sum(weights)
+            self._figures = p10, p50, p90, mean
+        return self._figures

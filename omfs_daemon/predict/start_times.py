@@ -20,11 +20,14 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 _GROWTH, _SCALE, _STEPS = 1.02, 250.0, 475
 STEPS: Floats = np.asarray(_SCALE * (_GROWTH ** np.arange(_STEPS) - 1.0), dtype=np.float64)
 """When each step begins, in seconds from now."""
-_LOG_GROWTH = float(np.log(_GROWTH))
+_BOUNDS: Floats = np.asarray(_SCALE * (_GROWTH ** (np.arange(_STEPS) + 0.5) - 1.0), dtype=np.float64)
+_BOUNDS[0] = np.nextafter(0.0, 1.0)
+"""From when on a time is nearer to the next step than to this one."""
 _LEAST_WINDOW = 8
 _HOLES = 12
 
@@ -73,11 +76,16 @@ def start_times(
     """
     free = list(totals)
     pools = [_Pool(draws) for _ in totals]
-    for use in running:
-        ends = _steps_at(use.left)
+    ends = _steps_at(np.array([use.left for use in running], dtype=np.float64).reshape(len(running), draws))
+    held: list[list[tuple[int, int]]] = [[] for _ in totals]
+    for at, use in enumerate(running):
         for pool, units in use.units:
+            held[pool].append((at, units))
             free[pool] -= units
-            pools[pool].give(np.arange(draws), ends, units)
+    for one, of_pool in zip(pools, held, strict=True):
+        if of_pool:
+            rows = [at for at, _ in of_pool]
+            one.give_all(ends[rows], np.array([units for _, units in of_pool], dtype=np.float64))
     for one, units in zip(pools, free, strict=True):
         one.give(np.arange(draws), np.zeros(draws, dtype=np.int64), max(0, units))
     holes = [_Holes(draws) for _ in totals]
@@ -108,22 +116,27 @@ def _place(job: QueuedJob, pools: Sequence[_Pool], holes: Sequence[_Holes], foun
         start = np.maximum(start, take.at)
     if job.ready > 0:
         start = np.maximum(start, job.ready)
-    fits = np.isfinite(start)
-    if not fits.all():
+    if start.max() == np.inf:
+        fits = np.isfinite(start)
         rows, start = rows[fits], start[fits]
         takes = [take.of(fits) for take in takes]
         if not len(rows):
             return
-    found[rows] = start
+    is_whole = len(rows) == len(found)
+    if is_whole:
+        found[:] = start
+    else:
+        found[rows] = start
     if not keeps:
         return
-    steps = _steps_at(start + job.run[rows])
+    steps = _steps_at(start + (job.run if is_whole else job.run[rows]))
+    worth = _worth_before(start)
     for (pool, units), take in zip(job.needs, takes, strict=True):
         pools[pool].take(rows, take)
         pools[pool].give(rows, steps, units)
-        holes[pool].add(rows, take.begin, start, take.first)
+        holes[pool].add(rows, take.begin, start, take.first, worth)
         if (rest := units - take.first).any():
-            holes[pool].add(rows, take.mean, start, rest)
+            holes[pool].add(rows, take.mean(units), start, rest, worth)
 
 
 def quantiles(starts: Floats) -> StartQuantiles:
@@ -133,21 +146,25 @@ def quantiles(starts: Floats) -> StartQuantiles:
 
 
 class _Take(NamedTuple):
-    """By row: when so many units are free (inf: never); how many of them are first, since when; the mean time since
-    when the others are; the window of steps from which they come (flat indices), how many of each, and the step of
-    the last."""
+    """By row: when so many units are free (inf: never); how many of them are first, since when; the window of steps
+    from which they come: flat indices, when these are, how many are free and taken; and the step of the last."""
 
     at: Floats
     first: Floats
     begin: Floats
-    mean: Floats
     window: Ints
+    times: Floats
+    free: Floats
     taken: Floats
     last: Ints
 
-    def of(self, rows: NDArray[np.bool_]) -> _Take:
-        at, first, begin, mean, window, taken, last = self
-        return _Take(at[rows], first[rows], begin[rows], mean[rows], window[rows], taken[rows], last[rows])
+    def of(self, rows: Bools) -> _Take:
+        return _Take._make(column[..., rows] for column in self)
+
+    def mean(self, units: int) -> Floats:
+        """The mean time since when those are free that are not first."""
+        others = np.einsum("ij,ij->j", self.taken, self.times) - self.first * self.begin
+        return np.asarray(others / np.maximum(units - self.first, 1), dtype=np.float64)
 
 
 # Steps beyond the last one stay empty, so that windows need no bound; they begin with the last one.
@@ -157,72 +174,93 @@ _WINDOWS: Ints = np.arange(_WIDTH)
 
 
 class _Pool:
-    """Units that become free, by draw and step: whole numbers, as floats for the sake of products with times."""
+    """Units that become free, by step and draw: whole numbers, as floats for the sake of products with times."""
 
     def __init__(self, draws: int) -> None:
-        self._free: Floats = np.zeros(draws * _WIDTH)
-        self._begin = np.arange(draws, dtype=np.int64) * _WIDTH
+        self._draws = draws
+        self._free: Floats = np.zeros(_WIDTH * draws)
+        self._window: Ints = (_WINDOWS * draws)[:, None]
         self._lines: Ints = np.arange(draws)
         self._first: Ints = np.zeros(draws, dtype=np.int64)
         """By draw: nothing is free before this step."""
 
     def give(self, rows: Ints, steps: Ints, units: int) -> None:
         """Units are free from these steps on; from the last step on is never."""
-        at = self._begin[rows] + steps
+        at = steps * self._draws + rows
         self._free[at if steps.max(initial=0) < _STEPS else at[steps < _STEPS]] += units
-        self._first[rows] = np.minimum(self._first[rows], steps)
+        if len(rows) == self._draws:
+            np.minimum(self._first, steps, out=self._first)
+        else:
+            self._first[rows] = np.minimum(self._first[rows], steps)
+
+    def give_all(self, steps: Ints, units: Floats) -> None:
+        """The same at once for many jobs: (jobs, draws). Sums of whole numbers are the same in any order."""
+        at, is_given = steps * self._draws + self._lines, steps < _STEPS
+        given = np.broadcast_to(units[:, None], steps.shape)[is_given]
+        self._free += np.bincount(at[is_given], weights=given, minlength=len(self._free))
+        self._first = np.minimum(self._first, steps.min(axis=0))
 
     def find(self, rows: Ints, units: int) -> _Take:
         """The units that are free first."""
-        first = self._first[rows]
-        corner = (self._begin[rows] + first)[:, None]
+        first = self._first.copy() if len(rows) == self._draws else self._first[rows]
+        corner = first * self._draws + rows
         width = _LEAST_WINDOW
         while True:
-            window = corner + _WINDOWS[:width]
-            total = self._free[window].cumsum(axis=1)
+            window = corner + self._window[:width]
+            free = self._free.take(window)
+            total = free.cumsum(axis=0)
             is_enough = total >= units
-            if width >= _STEPS or is_enough[:, -1].all():
+            if width >= _STEPS or is_enough[-1].all():
                 break
             width = min(_STEPS, width * 4)
-        lines = self._lines[: len(rows)]
-        last = is_enough.argmax(axis=1)
+        last = is_enough.argmax(axis=0)
         used = int(last.max()) + 1 if width < _STEPS else width  # of the window
-        window, taken = window[:, :used], np.minimum(total[:, :used], units)
-        taken[:, 1:] -= taken[:, :-1].copy()
-        times = _TIMES[first[:, None] + _WINDOWS[:used]]
-        at = times[lines, last]
+        window, free, taken = window[:used], free[:used], np.minimum(total[:used], units)
+        taken[1:] -= taken[:-1].copy()
+        step = first + last
+        at = _TIMES.take(step)
         if width >= _STEPS:
-            never = ~is_enough[:, -1]
-            at[never], last[never] = np.inf, width
-        earliest = (taken > 0).argmax(axis=1)
-        count, begin = taken[lines, earliest], times[lines, earliest]
-        mean = (np.einsum("ij,ij->i", taken, times) - count * begin) / np.maximum(units - count, 1)
-        return _Take(at, count, begin, mean, window, taken, first + last)
+            at[~is_enough[-1]] = np.inf
+        earliest = (taken > 0).argmax(axis=0)
+        count = taken.take(earliest * len(rows) + self._lines[: len(rows)])
+        times = _TIMES.take(first + _WINDOWS[:used, None])
+        return _Take(at, count, _TIMES.take(first + earliest), window, times, free, taken, step)
 
     def take(self, rows: Ints, take: _Take) -> None:
-        """Take them."""
-        self._free[take.window] -= take.taken
+        """Take them; nothing else has changed since they were found."""
+        self._free[take.window] = take.free - take.taken
         self._first[rows] = take.last
+
+
+def _worth_before(end: Floats) -> Floats:
+    """Before when a hole has to begin, to be worth anything."""
+    return np.asarray(end - np.maximum(10.0, 0.02 * end), dtype=np.float64)
 
 
 class _Holes:
     """Units that are free for a while, before a job that needs more: the latest few of each draw."""
 
     def __init__(self, draws: int) -> None:
-        self._begin = np.full((draws, _HOLES), np.inf)
-        self._end = np.zeros((draws, _HOLES))
-        self._units = np.zeros((draws, _HOLES))
+        self._draws = draws
+        self._begin = np.full((_HOLES, draws), np.inf)
+        self._end = np.zeros((_HOLES, draws))
+        self._units = np.zeros((_HOLES, draws))
         self._next = np.zeros(draws, dtype=np.int64)
         self._rows: Ints = np.arange(draws)
         self._most = 0
 
-    def add(self, rows: Ints, begin: Floats, end: Floats, units: Floats) -> None:
-        worth = ((units > 0) & (begin < end - np.maximum(10.0, 0.02 * end))).nonzero()[0]
+    def add(self, rows: Ints, begin: Floats, end: Floats, units: Floats, before: Floats) -> None:
+        """``before``: as ``_worth_before`` says of their ends."""
+        is_worth: Bools = (units > 0) & (begin < before)
+        worth = is_worth.nonzero()[0]
         if not len(worth):
             return
         rows, units = rows[worth], units[worth]
         at = self._next[rows]
-        self._begin[rows, at], self._end[rows, at], self._units[rows, at] = begin[worth], end[worth], units
+        flat = at * self._draws + rows
+        self._begin.put(flat, begin[worth])
+        self._end.put(flat, end[worth])
+        self._units.put(flat, units)
         self._next[rows] = (at + 1) % _HOLES
         self._most = max(self._most, int(units.max()))
 
@@ -231,23 +269,22 @@ class _Holes:
         rows = self._rows
         if units > self._most:
             return rows
-        fits = (self._begin <= self._end - run[:, None]) & (self._units >= units)
-        inside = fits.any(axis=1)
-        if not inside.any():
+        fits = (self._begin <= self._end - run) & (self._units >= units)
+        inside: Bools = np.asarray(fits.any(axis=0))
+        mine: Ints = inside.nonzero()[0]
+        if not len(mine):
             return rows
-        mine: Ints = np.flatnonzero(inside)
-        hole = np.where(fits[mine], self._begin[mine], np.inf).argmin(axis=1)
-        start = self._begin[mine, hole]
+        hole = np.where(fits[:, mine], self._begin[:, mine], np.inf).argmin(axis=0)
+        start = self._begin[hole, mine]
         found[mine] = start
         if keeps:
-            end = self._end[mine, hole]
-            self._units[mine, hole] -= units
-            self.add(mine, start + run[mine], end, np.full(len(mine), float(units)))
-        left: Ints = np.flatnonzero(~inside)
+            end = self._end[hole, mine]
+            self._units[hole, mine] -= units
+            self.add(mine, start + run[mine], end, np.full(len(mine), float(units)), _worth_before(end))
+        left: Ints = (~inside).nonzero()[0]
         return left
 
 
 def _steps_at(seconds: Floats) -> Ints:
     """The nearest steps, but that of now only for now."""
-    exact = np.rint(np.log1p(np.minimum(seconds, 1e9) / _SCALE) / _LOG_GROWTH)
-    return np.asarray(np.minimum(np.maximum(exact, seconds > 0), _STEPS), dtype=np.int64)
+    return np.asarray(np.searchsorted(_BOUNDS, seconds, side="right"), dtype=np.int64)

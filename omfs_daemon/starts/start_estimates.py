@@ -185,13 +185,10 @@ class _Estimate:
         random = np.random.default_rng(seed + 1)
         runs += random.uniform(0.0, _TURNAROUND, runs.shape)
         used, held = [], []
-        for at, job in enumerate(self._running, start=len(jobs)):
-            left = np.maximum(runs[at] - job.run_time, 1.0)
-            if job.ref in self._victims:
-                left = np.full(DRAWS, _PREEMPTED_WITHIN)
+        for job, left, middle in zip(self._running, *self._left(runs[len(jobs) :]), strict=True):
             units = self._held_units(job)
             used.append(RunningUse(tuple(units.items()), left))
-            held.append((job, frozenset(units), float(np.median(left))))
+            held.append((job, frozenset(units), middle))
         queue, pools, refs = [], dict[str, frozenset[int]](), []
         placed, places = list[Job](), list[int]()
         seen: set[int] = set()
@@ -236,6 +233,13 @@ class _Estimate:
             for begin, probe, run in zip(begins, probes, runs_of_probes, strict=True)
         ]
         return StartEstimates(self._snapshot.taken, refs, starts[: len(queue)], held, pools, rows), probed
+
+    def _left(self, runs: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[float]]:
+        """Seconds that the running jobs will run still, by draw, and their medians; ``runs``: those in all, by draw."""
+        elapsed = np.array([job.run_time for job in self._running], dtype=np.float64)
+        left = np.maximum(runs[: len(elapsed)] - elapsed[:, None], 1.0)
+        left[[job.ref in self._victims for job in self._running]] = _PREEMPTED_WITHIN
+        return left, np.median(left, axis=1).tolist()
 
     def _nothing_has_it(self) -> tuple[tuple[int, int], ...]:
         """What no pool has enough of."""

@@ -55,6 +55,19 @@ def test_only_jobs_that_ended_by_themselves_or_at_their_limit_teach(
     assert taught(name, ended).predict(job) == taught(name, counted).predict(job)
 
 
+@pytest.mark.parametrize("name", PREDICTORS)
+@given(ended=ended_jobs, job=features)
+def test_a_prediction_in_between_changes_none_that_comes_later(
+    name: str, ended: list[tuple[JobFeatures, float, HowEnded]], job: JobFeatures
+) -> None:
+    predictor = new_predictor(name)
+    for at, one in enumerate(ended):
+        predictor.predict(job)
+        predictor.ended(*one)
+        if at % 7 == 0:
+            assert predictor.predict(job) == taught(name, ended[: at + 1]).predict(job)
+
+
 @given(ended=ended_jobs, job=features)
 def test_the_last_two_of_a_user_by_a_plain_reference(
     ended: list[tuple[JobFeatures, float, HowEnded]], job: JobFeatures

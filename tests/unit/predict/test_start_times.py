@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from omfs_daemon.predict.prediction import CORRECTION_SECONDS, Prediction
 from omfs_daemon.predict.run_draws import remaining_quantiles, run_times
-from omfs_daemon.predict.start_times import QueuedJob, RunningUse, StartProbe, quantiles, start_times
+from omfs_daemon.predict.start_times import (
+    STEPS,
+    QueuedJob,
+    RunningUse,
+    StartProbe,
+    _Pool,
+    _steps_at,
+    quantiles,
+    start_times,
+)
 
 DRAWS = 100
 
@@ -90,6 +99,26 @@ def test_a_probe_starts_as_if_it_were_in_the_queue_and_changes_nothing(
     there = start_times([8], [], [*jobs[:place], asked, *jobs[place:]], DRAWS)
     assert (found[len(jobs)] == there[place]).all()
     assert np.isinf(found[-1]).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 474)), min_size=1, max_size=12), st.integers(0, 9))
+def test_what_runs_ends_the_same_given_at_once_or_one_by_one(given_units: list[tuple[int, int]], seed: int) -> None:
+    random = np.random.default_rng(seed)
+    steps = np.array([random.integers(step, 476, DRAWS) for _, step in given_units])
+    at_once, one_by_one = _Pool(DRAWS), _Pool(DRAWS)
+    at_once.give_all(steps, np.array([units for units, _ in given_units], dtype=np.float64))
+    for row, (units, _) in zip(steps, given_units, strict=True):
+        one_by_one.give(np.arange(DRAWS), row, units)
+    assert (at_once._free == one_by_one._free).all()
+    assert (at_once._first == one_by_one._first).all()
+
+
+def test_steps_are_the_nearest_and_that_of_now_is_only_for_now() -> None:
+    assert _steps_at(STEPS[:-1]).tolist() == list(range(474))
+    assert _steps_at(np.array([0.0, 1e-300, 1e9, inf])).tolist() == [0, 1, 475, 475]
+    seconds = np.random.default_rng(1).uniform(3.0, STEPS[-2], 1000)
+    nearest = np.abs(np.log1p(STEPS[:, None] / 250) - np.log1p(seconds / 250)).argmin(axis=0)
+    assert (_steps_at(seconds) == nearest).all()
 
 
 def test_quantiles_are_in_order() -> None:
