@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.config.build import node_licenses
+from omfs_daemon.config.build import class_methods, node_licenses
 from omfs_daemon.config.job_submit_conf import plugin_settings
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer
@@ -40,8 +40,12 @@ def preemption_findings(
     launched = [name for name, method in methods.items() if method.launched]
     found = requeue_exit_hold(settings.values, launched)
     found += job_output(settings.values, [name for name, method in methods.items() if method.leaves])
-    defaults = {section.name: [methods[name] for name in section.default] for section in config.classes}
-    found += suspended_memory(settings.values, defaults)
+    offered = {
+        section.name: [installed()[name].traits for name in class_methods(section)]
+        for section in config.classes
+        if section.when_preemption_fails == "leave"
+    }
+    found += suspended_memory(settings.values, offered)
     on_nodes = [name for name, method in methods.items() if method.on_nodes]
     found += cgroups(settings.values, launched, on_nodes)
     if "lua" in settings.values.get("JobSubmitPlugins", "").split(","):

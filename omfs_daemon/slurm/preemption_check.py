@@ -149,18 +149,17 @@ def _memory(
     return [Finding(Level.WARN, subject, what, f"a [[node_license]] of kind {_MEMORY!r} (docs/node-licenses.md)")]
 
 
-def suspended_memory(values: Mapping[str, str], defaults: Mapping[str, Sequence[MethodTraits]]) -> list[Finding]:
-    """``defaults``: by class, the methods by which its jobs are preempted unless their owners choose others."""
+def suspended_memory(values: Mapping[str, str], offered: Mapping[str, Sequence[MethodTraits]]) -> list[Finding]:
+    """``offered``: by class, the methods that its jobs may name, or have by default; classes without a last resort."""
     if not _counts_memory(values):
         return []
-    staying = [
-        name
-        for name, methods in defaults.items()
-        if methods and not any(method.leaves or _MEMORY in method.frees for method in methods)
+    what = "SelectTypeParameters counts memory, which {} leaves to a preempted job: it may keep a node's from everybody"
+    fix = 'when_preemption_fails = "requeue": such a job is requeued where its memory is needed'
+    return [
+        Finding(Level.WARN, f"methods of class {name}", what.format(" or ".join(keeping)), fix)
+        for name, methods in offered.items()
+        if (keeping := [method.name for method in methods if not method.leaves and _MEMORY not in method.frees])
     ]
-    what = "SelectTypeParameters counts memory, and a suspended job keeps its own: others cannot be given it"
-    fix = "a default with requeue or a checkpoint, or leave the choice to the owners"
-    return [Finding(Level.WARN, f"default of class {name}", what, fix) for name in staying]
 
 
 def _counts_memory(values: Mapping[str, str]) -> bool:

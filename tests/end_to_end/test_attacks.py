@@ -78,6 +78,24 @@ def test_b01_a_part_of_a_heterogeneous_job_is_not_let_in_for_its_method(daemon: 
         wait_until(lambda: not jobs(daemon), "the job to be gone")
 
 
+def test_b05_a_job_that_keeps_its_memory_is_requeued_for_an_urgent_one(daemon: Daemon) -> None:
+    config = daemon.config.read_text()
+    daemon.config.write_text(config.rstrip() + '\nwhen_preemption_fails = "requeue"\n')
+    daemon.stop()
+    daemon.start()
+    keeps = [
+        submit(daemon, *NO_SHARE, "-n1", f"-wn{number}", "--mem=0", "--comment=omfs:method=suspend")
+        for number in (1, 2)
+    ]
+    for job in keeps:
+        wait_running(daemon, job)
+    urgent = submit(daemon, "-A", "physics", "-p", "urgent", "-n4", "-o", "/dev/null", user=OWNER)
+    wait_running(daemon, urgent)
+    assert [jobs(daemon)[job].state for job in keeps].count(JobState.PENDING) == 1
+    (preemption,) = wait_until(lambda: daemon.ask("history")["preemptions"], "the preemption to be over")
+    assert [victim["method"] for victim in preemption["victims"]] == ["requeue"]
+
+
 def test_c01_an_array_that_runs_one_task_at_a_time_costs_one_victim(daemon: Daemon) -> None:
     guests = [submit(daemon, *NO_SHARE, "-n1", "--comment=omfs:method=requeue", user=OWNER) for _ in range(8)]
     for guest in guests:

@@ -228,7 +228,7 @@ class Candidates:
         Most sites have a single method that works for every job at any time; that is looked up once for jobs alike.
         """
         plain = {
-            number: kind.job_class.methods
+            number: self._availability.with_last_resort(kind.job_class.methods, kind.job_class)
             for number, kind in kind_of.items()
             if len(kind.job_class.methods) == 1 and self._availability.is_always_usable(kind.job_class.methods[0])
         }

@@ -74,17 +74,22 @@ class MethodAvailability:
     def usable(self, job: Job, job_class: JobClass) -> tuple[str, ...]:
         """The methods by which the job can be preempted now, cheapest first, equals in the owner's order.
 
-        Without any, the class's last resort, which is meant for preemptions that fail. But a job that ends before its
-        work could be saved does not lose that work.
+        Without any that makes it leave its nodes, the class's last resort is the last one. But a job that ends before
+        its work could be saved does not lose that work.
         """
         options = self.all(job, job_class)
         is_ending = any(option.why_not is WhyUnavailable.ENDS_SOONER for option in options)
         usable = [option for option in options if option.why_not is None and not (is_ending and option.cost.lost)]
         if len(usable) > 1:
             usable.sort(key=lambda option: option.cost.total)
-        if usable or is_ending or not job_class.methods:
-            return tuple(option.method for option in usable)
-        return (job_class.last_resort,) if job_class.last_resort else ()
+        found = tuple(option.method for option in usable)
+        return found if is_ending or not job_class.methods else self.with_last_resort(found, job_class)
+
+    def with_last_resort(self, names: tuple[str, ...], job_class: JobClass) -> tuple[str, ...]:
+        """Behind methods after which the job stays on its nodes comes the class's last resort: what the job keeps
+        there may be what is needed, such as its memory."""
+        is_needed = job_class.last_resort and not any(self._rules.method(name).leaves for name in names)
+        return (*names, job_class.last_resort) if is_needed else names
 
     def is_always_usable(self, name: str) -> bool:
         """Whether every job to which this method is allowed can be preempted by it at any time."""

@@ -377,6 +377,18 @@ def test_a_suspended_victim_keeps_its_memory() -> None:
     assert decide(nodes(1), [either, small], HALVES).preemptions[0].victims[0].method == "suspend"
 
 
+def test_the_last_resort_frees_the_memory_that_a_suspended_victim_would_keep() -> None:
+    resort = replace(HALVES, classes=tuple(replace(rule, last_resort="requeue") for rule in HALVES.classes))
+    victim = running(1, "bio", request=request(4, memory_per_node=10), comment="omfs:method=suspend")
+    wants = waiting(9, "physics", request=request(2, memory_per_node=8))
+    (preemption,) = decide(nodes(1), [victim, wants], resort).preemptions
+    assert [(one.ref, one.method) for one in preemption.victims] == [("1", "requeue")]
+    small = waiting(9, "physics", request=request(2, memory_per_node=6))
+    assert decide(nodes(1), [victim, small], resort).preemptions[0].victims[0].method == "suspend"
+    never = replace(victim, comment="omfs:method=suspend omfs:exclude=requeue")
+    assert why_waiting(decide(nodes(1), [never, wants], resort)) == {"9": "NOT_ENOUGH_VICTIMS"}
+
+
 # -- ranks ---
 def test_ranks_only_when_somebody_waits() -> None:
     assert decide(nodes(1), [waiting(1, "bio")], HALVES).ranks == ()

@@ -20,13 +20,14 @@ def row(name: str, total: int, used: int = 0) -> list[LicenseRow]:
     return [one for one in ROWS if one.name != name] + [LicenseRow(name, total, used)]
 
 
-def test_a_default_that_leaves_memory_to_suspended_jobs_is_warned_of() -> None:
+def test_methods_that_leave_memory_to_preempted_jobs_are_warned_of() -> None:
     suspend, requeue, pageout = (BUILT_IN_TRAITS[name] for name in ("suspend", "requeue", "pageout"))
-    defaults = {"idle": [suspend], "any": [suspend, requeue], "out": [pageout], "none": []}
+    offered = {"any": [suspend, requeue], "out": [pageout], "again": [requeue], "none": []}
     counted = {"SelectTypeParameters": "CR_CORE_MEMORY"}
-    (found,) = preemption_check.suspended_memory(counted, defaults)
-    assert (found.level, found.subject) == (Level.WARN, "default of class idle")
-    assert preemption_check.suspended_memory({"SelectTypeParameters": "CR_CORE"}, defaults) == []
+    (found,) = preemption_check.suspended_memory(counted, offered)
+    assert (found.level, found.subject) == (Level.WARN, "methods of class any")
+    assert "which suspend leaves" in found.what and "when_preemption_fails" in found.fix
+    assert preemption_check.suspended_memory({"SelectTypeParameters": "CR_CORE"}, offered) == []
 
 
 @pytest.mark.parametrize(
