@@ -32,7 +32,9 @@ class UnitReader:
         runs = {(job.id, job.start, job.allocations): job for job in placed if not nodes.isdisjoint(job.on_nodes)}
         now = self._clock()
         self._known = {run: units for run, units in self._known.items() if run in runs}
-        self._unread = {run: again for run, again in self._unread.items() if run in runs and again > now}
+        self._unread = {
+            run: again for run, again in self._unread.items() if run in runs and now < again <= now + UNREAD_AGAIN
+        }
         new = {run: job for run, job in runs.items() if run not in self._known and run not in self._unread}
         found = self._gateway.units(list(new.values())) if new else {}
         self._known |= {run: found[job.id] for run, job in new.items() if job.id in found}

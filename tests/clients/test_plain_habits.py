@@ -9,26 +9,13 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from tests.support.client_site import ClientRun, client_cluster, client_daemon, urgent
+from tests.support.client_site import ClientRun, urgent
 from tests.support.daemons import Daemon
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.clients]
 
 SCRIPT = "#!/bin/sh\nwhile [ ! -e {folder}/end ]; do sleep 0.1; done\n"
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalSlurm]:
-    with client_cluster() as slurm:
-        yield slurm
-
-
-@pytest.fixture
-def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
-    with client_daemon(cluster) as installation:
-        yield installation
 
 
 @pytest.fixture

@@ -9,27 +9,14 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from tests.support.amounts import is_soak
-from tests.support.client_site import PROGRAMS, ClientRun, client_cluster, client_daemon, client_run, urgent
+from tests.support.client_site import PROGRAMS, ClientRun, client_run, urgent
 from tests.support.daemons import Daemon
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
 JOBS = 6 if is_soak() else 2
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalSlurm]:
-    with client_cluster() as slurm:
-        yield slurm
-
-
-@pytest.fixture
-def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
-    with client_daemon(cluster) as installation:
-        yield installation
 
 
 @pytest.fixture

@@ -13,25 +13,12 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import Job, JobState
-from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
-from tests.support.client_site import PROGRAMS, client_cluster, client_daemon, client_run, urgent
+from tests.support.client_site import PROGRAMS, client_run, urgent
 from tests.support.daemons import ROOT, Daemon
 
 pytestmark = [pytest.mark.slurm, pytest.mark.clients]
 
 PYTHON = os.environ.get("OMFS_CLIENTS_PYTHON", str(ROOT / "build" / "clients" / "bin" / "python"))
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalSlurm]:
-    with client_cluster() as slurm:
-        yield slurm
-
-
-@pytest.fixture
-def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
-    with client_daemon(cluster) as installation:
-        yield installation
 
 
 @pytest.fixture

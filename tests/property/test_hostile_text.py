@@ -7,9 +7,8 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,10 +36,9 @@ from omfs_daemon.slurm.batch_options import batch_options
 from omfs_daemon.slurm.batch_words import OptionWord
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.commands.run_command import CommandOutput
 from tests.support.amounts import is_soak
 from tests.support.hostile_text import damaged, slower_by
-from tests.support.recorded_slurm import FIXTURES, Record, read, read_ids, without_secret
+from tests.support.recorded_slurm import FIXTURES, NotRecordedError, Record, Replay, read, read_ids
 from tests.support.recording_scenarios import RECORDINGS
 
 EXAMPLES = 100_000 if is_soak() else 150
@@ -50,31 +48,6 @@ RECORDED = sorted(path for name in ("waiting", "started", "nodes", "limits") for
 
 
 # -- what Slurm prints ------------------------------------------------------------------------------
-
-
-class Damaged:
-    """Answers as recorded, in turn where the same was asked more than once; one record's text is another."""
-
-    def __init__(self, directory: Path, damaged: int, text: str) -> None:
-        self._left = [(record, text if place == damaged else None) for place, record in enumerate(read(directory))]
-
-    def __call__(
-        self,
-        arguments: Sequence[str],
-        *,
-        timeout: float,
-        conf: Path | None = None,
-        check: bool = True,
-        variables: Mapping[str, str] | None = None,
-    ) -> CommandOutput:
-        secret, plain = without_secret(variables)
-        question = tuple(arguments), tuple(sorted(plain.items()))
-        for place, (record, text) in enumerate(self._left):
-            if record.question == question:
-                del self._left[place]
-                said = replace(record, stdout=text.split("\n"), code=0) if text is not None else record
-                return said.output(secret)
-        raise GatewayError(f"not recorded: {question}")
 
 
 @cache
@@ -94,9 +67,11 @@ def damaged_answers(draw: st.DrawFn) -> tuple[Path, int, str]:
 def test_slurms_answers_are_read_or_refused(what: tuple[Path, int, str]) -> None:
     """Rows of squeue, nodes, partitions, settings, limits, accounts, and details of jobs."""
     directory, place, text = what
-    gateway = CommandGateway(runner=Damaged(directory, place, text))
+    slurm = Replay(directory)
+    slurm.put(place, text)
+    gateway = CommandGateway(runner=slurm)
     for _, question in RECORDINGS[directory.name].questions(read_ids(directory)):
-        with suppress(GatewayError):
+        with suppress(GatewayError, NotRecordedError):
             question(gateway)
 
 

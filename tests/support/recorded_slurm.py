@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from omfs_daemon.slurm.commands.run_command import CommandOutput, failure, run_command
@@ -63,18 +63,26 @@ class Recorder:
         variables: Mapping[str, str] | None = None,
     ) -> CommandOutput:
         output = run_command([*self._prefix, *arguments], timeout=timeout, conf=conf, check=False, variables=variables)
-        secret, plain = without_secret(variables)
+        secret, plain = _without_secret(variables)
         stdout = output.stdout.replace(secret, SEPARATOR) if secret else output.stdout
         lines = [self._neutral(text).split("\n") for text in (stdout, output.stderr)]
         self.records.append(Record(list(arguments), plain, output.code, *lines))
         return _checked(arguments, output, check)
 
 
+class NotRecordedError(AssertionError):
+    """Nobody has recorded an answer to this question, or it has been given."""
+
+
 class Replay:
-    """Answers what was recorded, in turn where the same was asked more than once; AssertionError for anything else."""
+    """Answers what was recorded, in turn where the same was asked more than once; else NotRecordedError."""
 
     def __init__(self, directory: Path) -> None:
         self._left = read(directory)
+
+    def put(self, place: int, stdout: str) -> None:
+        """In place of what the record there printed."""
+        self._left[place] = replace(self._left[place], stdout=stdout.split("\n"), code=0)
 
     def __call__(
         self,
@@ -85,10 +93,11 @@ class Replay:
         check: bool = True,
         variables: Mapping[str, str] | None = None,
     ) -> CommandOutput:
-        secret, plain = without_secret(variables)
+        secret, plain = _without_secret(variables)
         asked = tuple(arguments), tuple(sorted(plain.items()))
         found = next((record for record in self._left if record.question == asked), None)
-        assert found is not None, f"not recorded (any more): {asked}"
+        if found is None:
+            raise NotRecordedError(f"not recorded (any more): {asked}")
         self._left.remove(found)
         return _checked(arguments, found.output(secret), check)
 
@@ -124,7 +133,7 @@ def _dump(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1, ensure_ascii=True) + "\n")
 
 
-def without_secret(variables: Mapping[str, str] | None) -> tuple[str, dict[str, str]]:
+def _without_secret(variables: Mapping[str, str] | None) -> tuple[str, dict[str, str]]:
     values = dict(variables or {})
     match = _SECRET.search("".join(values.values()))
     if match is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import socketserver
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
@@ -18,7 +19,7 @@ REQUEST_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 
 
-class BoundedServer(socketserver.ThreadingMixIn):
+class BoundedServer(ABC, socketserver.ThreadingMixIn):
     """A thread for each connection, for one request. ``bound`` comes before ``__init__`` of the server itself."""
 
     daemon_threads = True
@@ -31,9 +32,9 @@ class BoundedServer(socketserver.ThreadingMixIn):
         self.request_seconds = request_seconds
         self.log = structlog.get_logger("control")
 
+    @abstractmethod
     def identity(self, connection: socket.socket, address: Any) -> tuple[Any, int | str]:
         """Who has connected, for the handler (``client_address``), and for the bounds."""
-        raise NotImplementedError
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Refuse one too many before it costs a thread; what does not fit into its buffer is lost."""
@@ -84,7 +85,7 @@ class Listener:
         self.close()
 
 
-class OneRequest(socketserver.BaseRequestHandler):
+class OneRequest(ABC, socketserver.BaseRequestHandler):
     """One connection. A client that hangs up or is slow costs only its own thread, and not for long."""
 
     server: Any
@@ -99,9 +100,9 @@ class OneRequest(socketserver.BaseRequestHandler):
                 self.request.settimeout(ANSWER_SECONDS)
                 self.request.sendall(answer)
 
+    @abstractmethod
     def answer(self, line: bytes | None) -> bytes | None:
         """To a request of at most ``longest`` bytes; None: to a longer one. None if it has lost its place."""
-        raise NotImplementedError
 
     def in_its_place(self, make: Callable[[], bytes]) -> bytes | None:
         """What ``make`` returns, during which no other connection takes the place of this one."""

@@ -62,7 +62,7 @@ class LoginClient(Client):
         self._munge = munge
 
     def _exchange(self, request: bytes) -> bytes:
-        """Again while too many ask at once: whoever floods that host does not fill each place at each moment."""
+        """Again while too many ask at once: a flood from this host does not fill every place all the time."""
         deadline = time.monotonic() + self._timeout
         again_until = time.monotonic() + min(_AGAIN_SECONDS, self._timeout)
         while True:
