@@ -12,7 +12,8 @@ names the whole. Measured on 22.05.8:
 - A part can be canceled, or reach its own time limit, while the others run on; one that waits cannot. Such a job can
   still be requeued, but never starts again. Orders for ``169`` are carried out for what is left of it, and refused for
   the part that has ended. A job that is requeued after its end never starts again either; one whose node fails does.
-- ``scontrol update nodelist=`` does not take ``169`` or ``169+1``, so that the first part cannot be pinned.
+- ``scontrol update nodelist=`` does not take ``169`` or ``169+1``, so that the first part cannot be pinned; the raw id
+  of a later part it takes. While a heterogeneous job that is first waits, nothing behind it starts in its partition.
 """
 
 from __future__ import annotations

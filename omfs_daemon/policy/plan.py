@@ -44,7 +44,6 @@ class Reason(StrEnum):
     WAITS_FOR_OTHER = "waits_for_other"
     WAITS_TOO_LONG = "waits_too_long"
     DEADLINE_PASSED = "deadline_passed"
-    HETEROGENEOUS = "heterogeneous"
 
 
 TEXT: Mapping[Reason, str] = {
@@ -70,7 +69,6 @@ TEXT: Mapping[Reason, str] = {
     Reason.ACCOUNT_ORDER: "a job of its account that comes first would start later",
     Reason.WAITS_FOR_OTHER: "it cannot start yet, and others use its account's entitlement meanwhile",
     Reason.WAITS_TOO_LONG: "it waits for more than nodes, so others of its account go first",
-    Reason.HETEROGENEOUS: "it does not fit on idle nodes, and nobody is preempted for a heterogeneous job",
     Reason.DEADLINE_PASSED: "its deadline has passed, so Slurm ends it",
 }
 

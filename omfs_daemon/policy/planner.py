@@ -325,10 +325,6 @@ class _Pass:
         self, job: Job, ref: str, group: JobGroup, reason: Reason, otherwise: Reason = Reason.NOT_ENOUGH_VICTIMS
     ) -> bool:
         """False if the job must wait; ``otherwise``: why, if not enough jobs may be preempted for it."""
-        if job.parts and job.state is JobState.PENDING:
-            group.blocked = Reason.HETEROGENEOUS
-            self._wait(job, ref, group.blocked)
-            return False
         need = group.need(self.working_state, job)
         backs_off = self._backs_off(job, ref, need.urgent or need.realtime is not None)
         if backs_off is not None:

@@ -210,10 +210,9 @@ def _want_preemptor(desired: Desired, preemption: Preemption, observation: Obser
     job = observation.job(preemptor.ref)
     if job is None or preemptor.suspended or job.state is not JobState.PENDING or preemption.asks:
         return
-    values: list[tuple[JobField, Value]] = [
-        (JobField.NODES, tuple(sorted(allocation.node for allocation in preemptor.allocations))),
-        (JobField.NICE, preemptor.nice),
-    ]
+    values: list[tuple[JobField, Value]] = [(JobField.NICE, preemptor.nice)]
+    if nodes := preemptor.nodes_to_pin(job):
+        values.append((JobField.NODES, nodes))
     if preemptor.licenses is not None:
         values.append((JobField.LICENSES, licenses_value(preemptor.licenses)))
     for name, value in values:

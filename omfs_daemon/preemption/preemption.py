@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from omfs_daemon.cluster.jobs import Allocation
+from omfs_daemon.cluster.jobs import Allocation, Job
 from omfs_daemon.cluster.preempt_methods import ENDS, MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptionUnderWay
 from omfs_daemon.policy.plan import Reason
@@ -97,6 +97,12 @@ class Preemptor:
     run_time: float = 0.0
     shape: str = ""
     doubted: str = ""
+
+    def nodes_to_pin(self, job: Job) -> tuple[str, ...]:
+        """The nodes on which Slurm is told to start it, by name. None for a heterogeneous job, whose first part takes
+        no pin (``cluster/het_jobs.py``): its rank keeps its nodes, as Slurm starts nothing behind it in its partition.
+        """
+        return () if job.parts else tuple(sorted(allocation.node for allocation in self.allocations))
 
 
 @dataclass(frozen=True, slots=True)

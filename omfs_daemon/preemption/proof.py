@@ -56,9 +56,9 @@ def proof_by_answer(answer: str, job: Job, victims: Iterable[Job]) -> Proof:
 
 def is_asked(job: Job, preemptor: Preemptor) -> bool:
     """Whether the job was observed as Slurm must see it to say why it waits."""
-    nodes = frozenset(allocation.node for allocation in preemptor.allocations)
     is_free = not is_held(job) or job.reason.startswith(_CANNOT_RUN)
-    return is_free and job.nice == preemptor.nice and job.request.required_nodes == nodes
+    is_pinned = job.request.required_nodes == frozenset(preemptor.nodes_to_pin(job))
+    return is_free and job.nice == preemptor.nice and is_pinned
 
 
 def proof_of(job: Job, preemptor: Preemptor) -> Proof:

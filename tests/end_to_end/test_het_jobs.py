@@ -71,6 +71,24 @@ def test_it_is_preempted_as_a_whole_and_runs_again(daemon: Daemon, method: str) 
     assert refusals(daemon, victim) == []
 
 
+@pytest.mark.parametrize("method", ["requeue", "suspend"])
+def test_others_are_preempted_for_it(daemon: Daemon, method: str) -> None:
+    """It gets the nodes of both although another job waits for them, and its first part cannot be pinned."""
+    batch = ("-A", "bio", "-o", "/dev/null", "-n4", "-N1", f"--comment=omfs:method={method}")
+    victims = [daemon.slurm.submit("sleep 3600", *batch, uid=OWNER) for _ in range(4)]
+    for victim in victims:
+        daemon.wait_running(victim)
+    behind = daemon.slurm.submit("sleep 3600", *batch, uid=OWNER)
+    job = daemon.slurm.submit("sleep 3600", "-A", "physics", "-o", "/dev/null", *PARTS[:5], uid=OWNER)
+    daemon.wait_running(job)
+    assert [whole(daemon, victim).runs for victim in victims].count(True) == 2
+    assert not whole(daemon, behind).runs
+    assert refusals(daemon, job) == []
+    daemon.slurm.command("scancel", str(job), str(behind))
+    for victim in victims:
+        daemon.wait_running(victim)
+
+
 def test_canceling_a_part_does_not_keep_borrowed_cpus(daemon: Daemon) -> None:
     """Nor does it cost the job its work: requeued, it would never run again."""
     victim = running(daemon, "--comment=omfs:method=requeue")

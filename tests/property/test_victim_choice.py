@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice, permutations
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from omfs_daemon.cluster.accounts import AccountTree
-from omfs_daemon.cluster.jobs import Allocation, Job
+from omfs_daemon.cluster.jobs import Allocation, Job, JobPart
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.policy.arrays.job_arrays import cpus_held
@@ -100,13 +100,31 @@ def preemptors(draw: st.DrawFn) -> Job:
     return waiting(99, account, request=wanted, non_preemptible=draw(st.booleans()))
 
 
+@st.composite
+def preemptors_of_parts(draw: st.DrawFn) -> Job:
+    """A heterogeneous job of two parts, each on one or two nodes."""
+    parts = [
+        request(
+            draw(st.integers(1, 4)) * count, nodes=count, memory_per_node=draw(st.sampled_from((0, 4, 12))),
+            features=draw(st.sampled_from(("", "fast"))),
+        )
+        for count in (draw(st.sampled_from((1, 1, 2))), 1)
+    ]  # fmt: skip
+    nodes_in_all = sum(part.nodes for part in parts)
+    whole = request(sum(part.cpus for part in parts), nodes=nodes_in_all, max_nodes=0, parts=tuple(parts))
+    kind = draw(st.sampled_from((urgent, waiting)))
+    job = kind(99, draw(st.sampled_from(("bio", "physics"))), request=whole)
+    return replace(job, parts=tuple(JobPart(99 + at, part) for at, part in enumerate(parts)))
+
+
 def all_sets(seen: Snapshot, by: Rules, reason: Reason = Reason.ENTITLED) -> Iterator[PlannedPreemption]:
     """Every preemption for job 99 that the validator accepts."""
     base = make_plan(seen, PreemptionHistory(), by, NOW)
     bare = replace(base, starts=(), preemptions=(), promises=(), resumes=())
     job = seen.jobs[99]
     may_give = [other for other in seen.jobs.values() if other.runs and classify(by, other).methods]
-    for chosen in combinations(sorted(seen.nodes), job.request.nodes):
+    choose = permutations if job.parts else combinations  # which part gets which node matters
+    for chosen in choose(sorted(seen.nodes), job.request.nodes):
         useful = [victim for victim in may_give if set(victim.on_nodes) & set(chosen)]
         for count in range(1, len(useful) + 1):
             for some in combinations(useful, count):
@@ -120,6 +138,10 @@ def all_sets(seen: Snapshot, by: Rules, reason: Reason = Reason.ENTITLED) -> Ite
 
 
 def on_nodes(seen: Snapshot, job: Job, names: tuple[str, ...]) -> tuple[Allocation, ...]:
+    if job.parts:
+        left = iter(names)
+        requests = ((part, tuple(islice(left, part.nodes))) for part in job.request.parts)
+        return tuple(one for part, its in requests for one in on_nodes(seen, replace(job, request=part, parts=()), its))
     asked = job.request
     each = [seen.nodes[name].cpus if asked.exclusive else asked.cpus // asked.nodes for name in names]
     return tuple(Allocation(name, cpus, asked.memory_per_node) for name, cpus in zip(names, each, strict=True))
@@ -132,6 +154,21 @@ def test_victims_are_found_whenever_some_set_of_victims_is_possible(site: Site, 
     plan = make_plan(seen, PreemptionHistory(), by, NOW)
     if plan.starts:
         return
+    if not plan.preemptions:
+        assert next(all_sets(seen, by), None) is None
+
+
+@given(full_sites(), preemptors_of_parts())
+def test_so_are_victims_for_a_heterogeneous_job(site: Site, job: Job) -> None:
+    """And the validator accepts them: no part gets less, and no two parts get the same node."""
+    cluster, jobs, by = site
+    seen = snapshot(
+        cluster[:5], [one for one in jobs if {node.name for node in cluster[:5]}.issuperset(one.on_nodes)] + [job]
+    )
+    plan = make_plan(seen, PreemptionHistory(), by, NOW)
+    if plan.starts:
+        return
+    assert validate(plan, seen, PreemptionHistory(), by, NOW, FRESH).preemptions == plan.preemptions
     if not plan.preemptions:
         assert next(all_sets(seen, by), None) is None
 

@@ -141,14 +141,36 @@ def test_a_part_that_ends_while_it_is_preempted_stops_nothing(site: Site) -> Non
 
 # -- preemptor ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("urgent", [True, False])
-def test_nobody_is_preempted_for_one_that_waits(site: Site, urgent: bool) -> None:
-    others = [site.submit("bio", run_time=200) for _ in range(4)]
+def test_others_are_preempted_for_one_as_a_whole(site: Site, urgent: bool) -> None:
+    others = [site.submit("bio", run_time=2000) for _ in range(4)]
     site.run_until(lambda: site.runs(*others), 30)
     partitions = ("urgent",) if urgent else ("main",)
-    job = submitted(site, "physics", *[replace(NODE, partitions=partitions)] * 2, method="")
+    job = submitted(site, "physics", *[replace(NODE, partitions=partitions)] * 2, method="", run_time=100.0)
+    site.run_until(lambda: site.runs(job), 60)
+    assert sum(site.runs(other) for other in others) == 2
+    assert len(site.job(job).on_nodes) == 2
+    site.run_until(lambda: site.runs(*others), 300)
+    assert all(site.job(other).hold is Hold.NONE for other in others)
+
+
+def test_nobody_is_preempted_for_one_whose_parts_would_not_fit_all(site: Site) -> None:
+    """The other node of the four is used by a job that cannot be preempted."""
+    stays = site.submit("bio", method="", run_time=2000)
+    others = [site.submit("bio", run_time=2000) for _ in range(3)]
+    site.run_until(lambda: site.runs(stays, *others), 30)
+    job = submitted(site, "physics", *[replace(NODE, partitions=("urgent",))] * 4, method="")
     site.run(60)
-    assert site.runs(*others) and site.state(job) is JobState.PENDING
-    site.run_until(lambda: site.runs(job), 300)
+    assert site.runs(stays, *others) and site.state(job) is JobState.PENDING
+
+
+def test_no_part_of_a_preemptor_is_pinned(site: Site) -> None:
+    """Slurm takes no pin for the first part."""
+    others = [site.submit("bio", run_time=2000) for _ in range(4)]
+    site.run_until(lambda: site.runs(*others), 30)
+    job = submitted(site, "physics", NODE, NODE, method="", run_time=100.0)
+    pins: list[frozenset[str]] = []
+    site.run_until(lambda: pins.append(site.job(job).request.required_nodes) or site.runs(job), 60)  # type: ignore[func-returns-value]
+    assert set(pins) == {frozenset()}
 
 
 # -- what is said ------------------------------------------------------------------------------------
@@ -163,7 +185,7 @@ def test_why_answers_for_the_job_and_for_each_part(stand: Stand) -> None:
     for asked in (str(job), f"{job}+0", f"{job}+1", str(job + 1)):
         why = answers.why(ROOT, asked)
         assert (why["job"], why["state"]) == (str(job), "PENDING")
-        assert "heterogeneous" in why["now"]
+        assert "would not free enough" in why["now"]
         assert why["parts"] == [f"{job}+0: 2 CPUs on 1 or more nodes", f"{job}+1: 2 CPUs on 2 or more nodes"]
     assert answers.why(ALICE, f"{job}+1")["job"] == str(job)
     with pytest.raises(ControlError, match="not yours"):
