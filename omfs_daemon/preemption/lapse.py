@@ -1,7 +1,7 @@
-"""Whether a real-time job is still due for which others are being preempted. Pure.
+"""What makes a preemption that was begun needless or unwanted, whatever becomes of its jobs. Pure.
 
-Slurm lets owners raise the time limit of a waiting job: one of a minute is due within seconds, and would then run for a
-day.
+A real-time job may be due no longer: Slurm lets owners raise the time limit of a waiting job; one of a minute is due
+within seconds, and would then run for a day. And an operator may exempt a victim.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.policy.realtime_standing import counted_limit, waits_since
 from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.policy.rules.slowdown_laws import threshold_crossing
-from omfs_daemon.preemption.preemption import Preemption
-from omfs_daemon.preemption.progress import ObservedCluster
+from omfs_daemon.preemption.methods.base import PreemptionProgress
+from omfs_daemon.preemption.preemption import Preemption, Step
+from omfs_daemon.preemption.progress import MethodSettings, ObservedCluster, progress_of
 from omfs_daemon.preemption.realtime_memory import RealtimeMemory
 
 
@@ -27,3 +28,15 @@ def is_due_no_more(
         return True
     since, limit = waits_since(job, known.runs), counted_limit(job, known.limits)
     return now < threshold_crossing(since, limit, min(terms.act_at))
+
+
+def spares_exempted(
+    preemption: Preemption, view: ObservedCluster, rules: Rules, method_settings: MethodSettings, now: float
+) -> bool:
+    """Whether an operator has exempted a victim to which nothing was done yet; what was ordered already goes on."""
+    if preemption.step not in (Step.PROVING, Step.STOPPING) or not rules.exemptions:
+        return False
+    found = ((victim, view.job(victim.ref)) for victim in preemption.victims if not victim.ends_by_itself)
+    exempted = [victim for victim, job in found if job is not None and rules.exemptions.of(job, now) is not None]
+    untouched = PreemptionProgress.UNTOUCHED
+    return any(progress_of(victim, view, method_settings) is untouched for victim in exempted)

@@ -49,6 +49,7 @@ class PreemptionOutcome(StrEnum):
     NODE_LOST = "node_lost"
     CPUS_TAKEN = "cpus_taken"
     NOT_DUE = "not_due"
+    EXEMPTED = "victim_exempted"
     NOT_STARTABLE = "not_startable"
     NOT_PROVEN = "not_proven"
     GAVE_WAY = "gave_way"

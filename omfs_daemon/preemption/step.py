@@ -17,7 +17,7 @@ from omfs_daemon.policy.plan import TEXT, WHY_FIRST, PlannedPreemption, Reason
 from omfs_daemon.preemption.back_off import preemptor_backoff, retry_seconds, shapes_to_clear
 from omfs_daemon.preemption.begin import preemptor_of, victim_of
 from omfs_daemon.preemption.effects import Effects, PreemptionEnd, preempted_record
-from omfs_daemon.preemption.lapse import is_due_no_more
+from omfs_daemon.preemption.lapse import is_due_no_more, spares_exempted
 from omfs_daemon.preemption.methods.base import Action, ObservedJob
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.methods.not_installed import method_named
@@ -127,6 +127,8 @@ def _following(
 ) -> Preemption:
     if is_due_no_more(preemption, observation, state.backoff.realtime, settings.rules, now):
         return replace(preemption, step=Step.UNDONE, since=now, outcome=PreemptionOutcome.NOT_DUE)
+    if spares_exempted(preemption, observation, settings.rules, settings.method_settings, now):
+        return replace(preemption, step=Step.UNDONE, since=now, outcome=PreemptionOutcome.EXEMPTED)
     return next_state(preemption, observation, now, settings.method_settings, is_fresh)
 
 
@@ -333,6 +335,7 @@ def _end(
         PreemptionOutcome.NODE_LOST: "; ".join(["lost a node that was freed for it; planned again", *messages]),
         PreemptionOutcome.CPUS_TAKEN: "; ".join(["others have CPUs that were freed for it; planned again", *messages]),
         PreemptionOutcome.NOT_DUE: "is not due any more: its time limit, bound, or class was changed; undone",
+        PreemptionOutcome.EXEMPTED: "an operator has exempted a job that was to be preempted; planned again",
         PreemptionOutcome.TOO_OLD: "the decision was too old when it could be executed; undone, and planned again",
         PreemptionOutcome.NOT_STARTABLE: f"Slurm would not start it ({'; '.join(messages)}); nobody was preempted",
         PreemptionOutcome.NOT_PROVEN: "Slurm did not say in time that it lacks nothing but resources "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from omfs_daemon.cluster.exemptions import Exemption, Exemptions, ExemptKind
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from tests.support.fake_site import Site
@@ -81,3 +83,22 @@ def test_nobody_more_is_preempted_for_a_preemptor_that_an_administrator_holds(tm
     site.run_until(lambda: site.runs(urgent), limit=60)
     site.rest()
     assert lost(site, [slow]) == 0
+
+
+def test_a_victim_that_an_operator_exempts_meanwhile_is_left_to_run(tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=1)
+    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
+    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
+    site.run(3)
+    urgent = preemptor(site, "", cpus=4)
+    site.run(5)
+    assert site.runs(slow, quick), "dmtcp is still at it, and the other one waits for it"
+    exempted = Exemptions([Exemption(ExemptKind.JOB, str(quick))])
+    site.settings = replace(site.settings, rules=replace(site.settings.rules, exemptions=exempted))
+    site.run(40)
+    assert site.runs(slow, quick) and not site.runs(urgent)
+    assert [one.outcome for one in site.history_database.preemptions(10, 0.0)] == ["victim_exempted"]
+    site.rest()
+    assert len(site.slurm.history[quick].starts) == 1
+    assert lost(site, [slow, quick]) == 0
+    check_peace(site)
