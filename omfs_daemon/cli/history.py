@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omfs_daemon.cli.history_hours import hour_rows, hours_table
 from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.daemon.api.operations import LONGEST_HISTORY
+from omfs_daemon.errors import ConfigError
 from omfs_daemon.terminal.output import cell, print_json, show, size_text, span, table, when
 from omfs_daemon.terminal.session import AsJson, session_of
 from omfs_daemon.terminal.times import seconds_since_epoch
@@ -30,6 +32,14 @@ def history(
     costs: Annotated[
         bool, typer.Option("--costs", help="List each preemption and each resume of a job, with its cost.")
     ] = False,
+    hours: Annotated[
+        bool,
+        typer.Option(
+            "--hours",
+            help="List hours: how many jobs started, how long they had waited, and CPU hours that were idle, by cause. "
+            "For operators.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List past preemptions, newest first, and what they cost.
@@ -37,7 +47,12 @@ def history(
     And how long each preemptor waited. Users see what concerns their own jobs, operators all.
     """
     client, begin = session_of(context).client(), seconds_since_epoch(since, time.time())
-    if costs:
+    if costs and hours:
+        raise ConfigError("--costs and --hours: only one of them can be listed")
+    if hours:
+        found = hour_rows(client.idle_hours(begin), client.wait_hours(begin), limit)
+        print_json({"hours": found}) if as_json else show(*hours_table(found))
+    elif costs:
         rows = client.costs(limit, begin)
         print_json(rows) if as_json else show(*costs_table(rows))
     else:

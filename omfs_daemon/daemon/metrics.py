@@ -10,7 +10,7 @@ from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.metric_groups.account_metrics import AccountMetrics
 from omfs_daemon.daemon.metric_groups.daemon_metrics import DaemonMetrics, FileMetrics, SlurmCallMetrics
-from omfs_daemon.daemon.metric_groups.idle_metrics import IdleMetrics, KeepIdle
+from omfs_daemon.daemon.metric_groups.idle_metrics import IdleMetrics, KeepIdle, KeepWaits
 from omfs_daemon.daemon.metric_groups.node_metrics import NodeMetrics
 from omfs_daemon.daemon.metric_groups.predict_metrics import PredictMetrics
 from omfs_daemon.daemon.metric_groups.preemption_metrics import CostMetrics, PreemptionMetrics
@@ -33,13 +33,14 @@ class Metrics:
         slurm_version: str = "",
         state_dir: Path | None = None,
         keep_idle: KeepIdle = lambda begin, end, cpus: None,
+        keep_waits: KeepWaits = lambda shares: None,
     ) -> None:
         self.registry = CollectorRegistry()
         self.accounts = AccountMetrics(self.registry)
         self.urgent = UrgentMetrics(self.registry)
         self.realtime = RealtimeMetrics(self.registry)
         self.nodes = NodeMetrics(self.registry)
-        self.idle = IdleMetrics(self.registry, keep_idle)
+        self.idle = IdleMetrics(self.registry, keep_idle, keep_waits)
         self.daemon = DaemonMetrics(self.registry)
         self.slurm = SlurmCallMetrics(self.registry)
         self.predict = PredictMetrics(self.registry)

@@ -154,8 +154,9 @@ class Service:
         history_database.forget_before(clock() - KEEP_HISTORY)
         calls = CallCounter()
         self._gateway = calls.of(gateway)
+        keep_idle = IdleHours(history_database.add_idle).add
         self._metrics = Metrics(
-            __version__, state_dir=daemon.state_dir, keep_idle=IdleHours(history_database.add_idle).add
+            __version__, state_dir=daemon.state_dir, keep_idle=keep_idle, keep_waits=history_database.add_waits
         )
         self._metrics.slurm.observe_gateway(self._gateway.name)
         self._settings = self._settings_of(self.config)

@@ -38,6 +38,7 @@ from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.idle_hours import IdleShare
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.daemon.store.shadow_rows import ShadowKind, ShadowRow
+from omfs_daemon.daemon.store.wait_hours import StartedJob, wait_shares
 from omfs_daemon.predict.features import JobFeatures
 from omfs_daemon.predict.job_ends import JobEnd
 from omfs_daemon.predict.prediction import HowEnded
@@ -210,6 +211,7 @@ def write_state(directory: Path) -> None:
     history.record_costs([PaidCost(BEGUN, "1", "alice", "bio", "suspend", "out", 0.5, 0.25, 1 << 20, 7.0, 1, 0.1)])
     history.record_shadow([ShadowRow(ShadowKind.START, "5", BEGUN, "bob", "physics", "regular", 4, ended=BEGUN + 9)])
     history.add_idle([IdleShare(BEGUN, "limited", 3600.0, 7200.0)])
+    history.add_waits(wait_shares([StartedJob(BEGUN, "main", "bio", 90.0)]))
     history.close()
     ended = EndedJobs(directory / ENDED_JOBS.name, 100)
     ended.foresee([Foreseen(job, "alice", "ladder", 50.0, 90.0, BEGUN, BEGUN, BEGUN + 9, None) for job in (21, 23)])

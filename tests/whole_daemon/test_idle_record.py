@@ -1,4 +1,4 @@
-"""Why CPUs were idle while the daemon held a job, from its polls to the report."""
+"""Why CPUs were idle while the daemon held a job, from its polls to the report; waits, from its polls to a client."""
 
 from __future__ import annotations
 
@@ -62,6 +62,31 @@ def test_a_job_that_the_daemon_holds_is_limited_and_not_dependent(tmp_path: Path
     after = split_as_recorded(by_accounting(begin, nobody_waits=4, dependent=4), hours)
     found = {name: after.core_seconds(cores) for name, cores in after.heaps.items()}
     assert found == pytest.approx(dict.fromkeys(HEAPS, 0.0) | {"nobody_waits": 4 * HOUR, "limited": 4 * HOUR})
+
+
+def test_waits_are_kept_over_a_restart(tmp_path: Path) -> None:
+    """Four of five jobs start at once; the last waits for ten minutes, and starts when another daemon runs."""
+    stand = Stand(tmp_path)
+    begin = (stand.now // HOUR + 1) * HOUR
+    stand.now = begin + 60
+    stand.run(1)
+    for _ in range(5):
+        stand.submit("alice", "bio", run_time=600)
+    polled(stand, begin + 600)
+    stand.service.close()
+    stand.service = stand.serve()
+    polled(stand, begin + 1200)
+    path = stand.config.daemon.socket
+    with ControlServer(path, stand.service.answers, operators(None, None)):
+        found = Client(path).wait_hours(begin)["waits"]
+    stand.service.close()
+    assert [(row["begin"], row["group"], row["value"], row["jobs"]) for row in found] == [
+        (begin, "account", "bio", 5),
+        (begin, "partition", "main", 5),
+    ]
+    for row in found:
+        assert row["longest_wait_seconds"] == pytest.approx(600, abs=1)
+        assert row["mean_wait_seconds"] == pytest.approx(120, abs=1)
 
 
 def test_without_a_daemon_nothing_is_recorded(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ from omfs_daemon.daemon.api.status_view import (
     preemptions_under_way,
     set_aside_jobs,
 )
+from omfs_daemon.daemon.api.wait_hours_view import WaitHoursView, wait_hours_view
 from omfs_daemon.daemon.api.when_view import WhenView, first_starts, start_line, when_view, why_none
 from omfs_daemon.daemon.api.where_view import StartsElsewhere, WhereView
 from omfs_daemon.daemon.api.why_view import (
@@ -283,6 +284,9 @@ class Answers:
 
     def idle_hours(self, caller: Caller, since: float) -> IdleHoursView:
         return idle_hours_view(self._history_database.idle_hours(since))
+
+    def wait_hours(self, caller: Caller, since: float) -> WaitHoursView:
+        return wait_hours_view(self._history_database.waits(since))
 
     def methods(self, caller: Caller) -> MethodsView:
         return methods_now(self._settings(), self._latest.report.snapshot, self._probed())

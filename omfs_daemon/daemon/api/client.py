@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from omfs_daemon.daemon.api.predict_view import LearningView, PredictView, ScoresView
     from omfs_daemon.daemon.api.shadow_view import ShadowView
     from omfs_daemon.daemon.api.status_view import StatusView
+    from omfs_daemon.daemon.api.wait_hours_view import WaitHoursView
     from omfs_daemon.daemon.api.when_view import WhenView
     from omfs_daemon.daemon.api.where_view import WhereView
     from omfs_daemon.daemon.api.why_view import WhyView
@@ -89,6 +90,9 @@ class Client:
 
     def idle_hours(self, since: float) -> IdleHoursView:
         return cast("IdleHoursView", self._request("idle_hours", since=since))
+
+    def wait_hours(self, since: float) -> WaitHoursView:
+        return cast("WaitHoursView", self._request("wait_hours", since=since))
 
     def methods(self) -> MethodsView:
         return cast("MethodsView", self._request("methods"))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from omfs_daemon.daemon.api.predict_view import LearningView, PredictView, ScoresView
     from omfs_daemon.daemon.api.shadow_view import ShadowView
     from omfs_daemon.daemon.api.status_view import StatusView
+    from omfs_daemon.daemon.api.wait_hours_view import WaitHoursView
     from omfs_daemon.daemon.api.when_view import WhenView
     from omfs_daemon.daemon.api.where_view import WhereView
     from omfs_daemon.daemon.api.why_view import WhyView
@@ -90,6 +91,9 @@ class Control(Protocol):
 
     def idle_hours(self, caller: Caller, since: float) -> IdleHoursView:
         """Why CPUs were idle since a time, hour by hour."""
+
+    def wait_hours(self, caller: Caller, since: float) -> WaitHoursView:
+        """How long jobs had waited that started since a time, hour by hour."""
 
     def methods(self, caller: Caller) -> MethodsView: ...
     def entitlements(self, caller: Caller) -> EntitlementsView: ...
@@ -192,6 +196,9 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "idle_hours": _operation(
         Role.USER, lambda control, who, given: control.idle_hours(who, _seconds(given, "since")), "since"
+    ),
+    "wait_hours": _operation(
+        Role.OPERATOR, lambda control, who, given: control.wait_hours(who, _seconds(given, "since")), "since"
     ),
     "methods": _operation(Role.USER, lambda control, who, _: control.methods(who)),
     "entitlements": _operation(Role.USER, lambda control, who, _: control.entitlements(who)),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from omfs_daemon.cluster.accounts import AccountTree
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.metric_groups.label_values import LabelValues
+from omfs_daemon.daemon.store.wait_hours import StartedJob, WaitShare, wait_shares
 from omfs_daemon.policy.idle_causes import CAUSES, idle_causes
 
 LONGEST_GAP = 300.0
@@ -21,11 +22,14 @@ _MOST_ACCOUNTS = 100
 KeepIdle = Callable[[float, float, Mapping[str, int]], None]
 """Told so many CPUs by cause from a time to another (``store.idle_hours.IdleHours.add``)."""
 
+KeepWaits = Callable[[Sequence[WaitShare]], None]
+"""Told of jobs that have started (``store.history_database.HistoryDatabase.add_waits``)."""
+
 
 class IdleMetrics:
     """By full polls: a job that starts and ends between two of them is not seen."""
 
-    def __init__(self, registry: CollectorRegistry, keep: KeepIdle) -> None:
+    def __init__(self, registry: CollectorRegistry, keep_idle: KeepIdle, keep_waits: KeepWaits) -> None:
         self._idle = Counter(
             "omfs_idle_cpu_seconds", "CPU time that no job had, by what kept it idle", ["cause"], registry=registry
         )
@@ -38,7 +42,7 @@ class IdleMetrics:
             buckets=_WAITS,
             registry=registry,
         )
-        self._keep = keep
+        self._keep_idle, self._keep_waits = keep_idle, keep_waits
         self._partitions, self._accounts = LabelValues(), LabelValues(_MOST_ACCOUNTS)
         self._before: tuple[float, dict[str, int]] | None = None
         self._running: frozenset[int] | None = None
@@ -51,20 +55,24 @@ class IdleMetrics:
             if 0 < seconds <= LONGEST_GAP:
                 for cause, cpus in cpus_by_cause.items():
                     self._idle.labels(cause).inc(cpus * seconds)
-                self._keep(taken, snapshot.taken, cpus_by_cause)
+                self._keep_idle(taken, snapshot.taken, cpus_by_cause)
         self._before = snapshot.taken, idle_causes(snapshot, held)
         running = frozenset(job.id for job in snapshot.jobs.values() if job.runs)
         if self._running is not None:  # what ran before the daemon has been counted, or was never seen
-            for number in running - self._running:
-                self._observe_start(snapshot, tree, number)
+            started = list(self._started(snapshot, tree, running - self._running))
+            for job in started:
+                self._waits.labels(job.partition, job.account).observe(job.wait)
+            if started:
+                self._keep_waits(wait_shares(started))
         self._running = running
 
-    def _observe_start(self, snapshot: Snapshot, tree: AccountTree, number: int) -> None:
-        job = snapshot.jobs[number]
-        if job.start is None:
-            return
-        # A partition that Slurm does not list is no name that a site has given.
-        partition = self._partitions.bounded(job.partition if job.partition in snapshot.partitions else "")
-        account = self._accounts.bounded(tree.leaf(job.account).name)
-        wait = job.start - max(job.submit, job.eligible or job.submit)
-        self._waits.labels(partition, account).observe(max(0.0, wait))
+    def _started(self, snapshot: Snapshot, tree: AccountTree, numbers: frozenset[int]) -> Iterator[StartedJob]:
+        for number in numbers:
+            job = snapshot.jobs[number]
+            if job.start is None:
+                continue
+            # A partition that Slurm does not list is no name that a site has given.
+            partition = self._partitions.bounded(job.partition if job.partition in snapshot.partitions else "")
+            account = self._accounts.bounded(tree.leaf(job.account).name)
+            wait = job.start - max(job.submit, job.eligible or job.submit)
+            yield StartedJob(job.start, partition, account, max(0.0, wait))

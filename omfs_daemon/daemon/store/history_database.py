@@ -1,4 +1,7 @@
-"""The history: events, preemptions, costs, idle CPUs; a SQLite file (``PRAGMA user_version`` holds its format)."""
+"""The history: events, preemptions, costs, idle CPUs, waits.
+
+A SQLite file; ``PRAGMA user_version`` holds its format.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from omfs_daemon.daemon.store.file_format import HISTORY, format_of
 from omfs_daemon.daemon.store.idle_hours import HOUR, IdleHour, IdleShare, hours_of
 from omfs_daemon.daemon.store.shadow_rows import ShadowKind, ShadowRow
 from omfs_daemon.daemon.store.sqlite_file import open_sqlite
+from omfs_daemon.daemon.store.wait_hours import WaitGroup, WaitShare
 from omfs_daemon.errors import OmfsError
 from omfs_daemon.preemption.effects import PreemptionEnd
 from omfs_daemon.preemption.realtime_memory import STARTED
@@ -49,6 +53,9 @@ CREATE TABLE IF NOT EXISTS shadow (
 CREATE TABLE IF NOT EXISTS idle_hour (
     begin REAL NOT NULL, cause TEXT NOT NULL, watched REAL NOT NULL, cpu_seconds REAL NOT NULL,
     PRIMARY KEY (begin, cause));
+CREATE TABLE IF NOT EXISTS wait_hour (
+    begin REAL NOT NULL, grouped TEXT NOT NULL, value TEXT NOT NULL, jobs INTEGER NOT NULL, waited REAL NOT NULL,
+    longest REAL NOT NULL, PRIMARY KEY (begin, grouped, value)) WITHOUT ROWID;
 """
 _CONCERNED = """
 INSERT OR IGNORE INTO concerned
@@ -117,6 +124,7 @@ class HistoryDatabase:
         self._write("DELETE FROM task WHERE time < ?", [(time,)])
         self._write("DELETE FROM shadow WHERE begun < ?", [(time,)])
         self._write("DELETE FROM idle_hour WHERE begin < ?", [(time,)])
+        self._write("DELETE FROM wait_hour WHERE begin < ?", [(time,)])
 
     def record_tasks(self, time: float, tasks: Mapping[int, str]) -> None:
         """The tasks of arrays that have these raw ids."""
@@ -207,6 +215,22 @@ class HistoryDatabase:
                 "SELECT * FROM idle_hour WHERE begin > ? ORDER BY begin", (since - HOUR,)
             ).fetchall()
         return hours_of(IdleShare._make(row) for row in rows)
+
+    def add_waits(self, shares: Sequence[WaitShare]) -> None:
+        """Add to what these hours have of these partitions and accounts."""
+        self._write(
+            "INSERT INTO wait_hour VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (begin, grouped, value) DO UPDATE SET"
+            " jobs = jobs + excluded.jobs, waited = waited + excluded.waited, longest = max(longest, excluded.longest)",
+            shares,
+        )
+
+    def waits(self, since: float) -> list[WaitShare]:
+        """Of the hours that end after ``since``, oldest first."""
+        with self._readers:
+            rows = self._reading.execute(
+                "SELECT * FROM wait_hour WHERE begin > ? ORDER BY begin, grouped, value", (since - HOUR,)
+            ).fetchall()
+        return [WaitShare(row[0], WaitGroup(row[1]), *row[2:]) for row in rows]
 
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         try:

@@ -1,8 +1,9 @@
-"""``omfs methods``, ``omfs methods fit`` and costs in ``omfs history``, as people and scripts call them."""
+"""``omfs methods``, ``omfs methods fit``, costs and hours in ``omfs history``, as people and scripts call them."""
 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,11 @@ from omfs_daemon.config.load import parse_config
 from omfs_daemon.daemon.api.callers import Caller, Peer, operators
 from omfs_daemon.daemon.api.control_socket import ControlServer
 from omfs_daemon.daemon.api.history_view import CostsView, HistoryView, costs_view
+from omfs_daemon.daemon.api.idle_hours_view import IdleHoursView, idle_hours_view
 from omfs_daemon.daemon.api.methods_view import MethodsView, methods_view
+from omfs_daemon.daemon.api.wait_hours_view import WaitHoursView, wait_hours_view
+from omfs_daemon.daemon.store.idle_hours import HOUR, IdleHour
+from omfs_daemon.daemon.store.wait_hours import StartedJob, wait_shares
 from omfs_daemon.preemption.records import PaidCost
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.simulate.engine.preemption_costs import Link, Spread
@@ -45,7 +50,7 @@ def measured() -> list[PaidCost]:
 
 
 class Stub:
-    """A daemon that answers about methods only."""
+    """A daemon that answers about methods and the past only."""
 
     def __init__(self) -> None:
         self.rows: list[PaidCost] = measured()
@@ -67,6 +72,13 @@ class Stub:
     def costs(self, caller: Caller, limit: int, since: float) -> CostsView:
         self.asked.append((caller.user, limit, since))
         return costs_view(self.rows[-limit:])
+
+    def idle_hours(self, caller: Caller, since: float) -> IdleHoursView:
+        return idle_hours_view([IdleHour(begin, 3000.0, {"limited": 1800.0, "down": 0.0}) for begin in (0.0, HOUR)])
+
+    def wait_hours(self, caller: Caller, since: float) -> WaitHoursView:
+        jobs = [StartedJob(at * HOUR, "main", HOSTILE, wait) for at, wait in ((1.2, 30.0), (1.5, 7000.0), (2.0, 5.0))]
+        return wait_hours_view(wait_shares(jobs))
 
     def history(self, caller: Caller, limit: int, since: float) -> HistoryView:
         victim = {"job": "7", "account": "bio", "method": "dmtcp", "preempted": True}
@@ -177,6 +189,29 @@ def test_history_shows_what_each_preemption_cost(site: Site) -> None:
     assert "9 of bio (dmtcp)" in output
     assert "11 of bio (dmtcp: not preempted)" in output
     assert site.json("history")["preemptions"][0]["victims"][0]["resume_seconds"] == 8.0
+
+
+def test_history_lists_hours(site: Site) -> None:
+    newest, middle, oldest = site.json("history", "--hours")["hours"]
+    assert [row["begin"] for row in (newest, middle, oldest)] == [2 * HOUR, HOUR, 0.0]
+    assert newest["idle"] is None and oldest["waits"] == []
+    assert middle["idle"]["cpu_seconds"] == {"limited": 1800.0, "down": 0.0}
+    waits = {row["group"]: row for row in middle["waits"]}
+    assert waits["partition"] == {
+        "begin": HOUR,
+        "group": "partition",
+        "value": "main",
+        "jobs": 2,
+        "mean_wait_seconds": 3515.0,
+        "longest_wait_seconds": 7000.0,
+    }
+    assert waits["account"]["value"] == HOSTILE
+    listed = site.omfs("history", "--hours", "--limit", "2").stdout
+    (row,) = [line for line in listed.splitlines() if "117 min" in line]
+    assert re.findall(r"59 min|117 min|0\.5|0\.0", row) == ["59 min", "117 min", "0.5", "0.0"]
+    assert len(site.json("history", "--hours", "--limit", "2")["hours"]) == 2
+    refused = site.omfs("history", "--hours", "--costs")
+    assert refused.exit_code == 2 and "only one of them" in refused.stderr
 
 
 def test_history_lists_the_costs(site: Site) -> None:

@@ -109,7 +109,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
 }
 FOR_OPERATORS = {
     "change_entitlements", "pause", "resume", "reload", "shadow", "learn", "forget_user", "plan_with", "release",
-    "exempt", "end_exemption", "exemptions",
+    "exempt", "end_exemption", "exemptions", "wait_hours",
 }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,13 +13,14 @@ from prometheus_client import CollectorRegistry
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.metric_groups.idle_metrics import LONGEST_GAP, IdleMetrics
+from omfs_daemon.daemon.store.wait_hours import StartedJob, WaitShare, wait_shares
 from omfs_daemon.policy.idle_causes import CAUSES, idle_causes
 from tests.support.policy_builders import NOW, nodes, request, snapshot, tree, waiting
 
 NOBODY: frozenset[str] = frozenset()
 
 
-def ignore(begin: float, end: float, cpus: Mapping[str, int]) -> None:
+def ignore(*_: object) -> None:
     """Nothing is kept."""
 
 
@@ -68,7 +69,7 @@ def test_causes_sum_up_to_what_no_job_has(pending: list[tuple[int, str, Hold]], 
 def test_time_between_polls_counts_unless_it_is_long() -> None:
     registry = CollectorRegistry()
     kept: list[tuple[float, float, int]] = []
-    metrics = IdleMetrics(registry, lambda begin, end, cpus: kept.append((begin, end, cpus["dependent"])))
+    metrics = IdleMetrics(registry, lambda begin, end, cpus: kept.append((begin, end, cpus["dependent"])), ignore)
     job = waiting(1, cpus=2, reason="Dependency")
     for taken in (NOW, NOW + 10, NOW + 15, NOW + 16 + LONGEST_GAP, NOW + 17 + LONGEST_GAP):
         metrics.observe(site(job, taken=taken), tree(bio=50), NOBODY)
@@ -80,7 +81,8 @@ def test_time_between_polls_counts_unless_it_is_long() -> None:
 
 def test_a_wait_is_from_when_the_job_could_have_started() -> None:
     registry = CollectorRegistry()
-    metrics = IdleMetrics(registry, ignore)
+    kept: list[Sequence[WaitShare]] = []
+    metrics = IdleMetrics(registry, ignore, kept.append)
     job = replace(waiting(1, account="unknown"), submit=NOW - 500, eligible=NOW - 70, partition="main")
     metrics.observe(site(job), tree(bio=50), NOBODY)
     started = replace(job, state=JobState.RUNNING, start=NOW - 10)
@@ -90,3 +92,4 @@ def test_a_wait_is_from_when_the_job_could_have_started() -> None:
     assert registry.get_sample_value("omfs_wait_seconds_sum", labels) == 60
     assert registry.get_sample_value("omfs_wait_seconds_bucket", labels | {"le": "60.0"}) == 1
     assert registry.get_sample_value("omfs_wait_seconds_bucket", labels | {"le": "10.0"}) == 0
+    assert kept == [wait_shares([StartedJob(NOW - 10, "main", "(others)", 60.0)])], "once, of the poll that saw it run"
