@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from omfs_daemon.accounting.nodes_away import EVENT_FIELDS, RESERVATION_FIELDS, AwayRow, nodes_away
-from omfs_daemon.slurm.commands.run_command import run_command
+from omfs_daemon.slurm.commands.run_command import Runner, run_command
 
 _TIMEOUT = 60.0
 _HOUR = 3600.0
@@ -24,17 +24,19 @@ class SlurmUtilization(NamedTuple):
     reported: float
 
 
-def asked_down(since: float, until: float, conf: Path | None) -> list[AwayRow]:
+def asked_down(since: float, until: float, conf: Path | None, runner: Runner = run_command) -> list[AwayRow]:
     """When nodes were down, drained, failing, or reserved, as slurmdbd recorded it; GatewayError."""
     period = [f"start={_local(since)}", f"end={_local(until)}"]
     events, reservations = (
-        run_command(["sacctmgr", "-nP", "show", what, *period, f"format={fields}"], timeout=_TIMEOUT, conf=conf).stdout
+        runner(["sacctmgr", "-nP", "show", what, *period, f"format={fields}"], timeout=_TIMEOUT, conf=conf).stdout
         for what, fields in (("event", EVENT_FIELDS), ("reservation", RESERVATION_FIELDS))
     )
     return nodes_away(events, reservations)
 
 
-def asked_utilization(since: float, until: float, conf: Path | None) -> SlurmUtilization | None:
+def asked_utilization(
+    since: float, until: float, conf: Path | None, runner: Runner = run_command
+) -> SlurmUtilization | None:
     """Of the whole hours of the period; None if slurmdbd has not added any of them up yet. GatewayError."""
     begin, end = ceil(since / _HOUR) * _HOUR, floor(until / _HOUR) * _HOUR
     if begin >= end:
@@ -49,7 +51,7 @@ def asked_utilization(since: float, until: float, conf: Path | None) -> SlurmUti
         f"start={_local(begin)}",
         f"end={_local(end)}",
     ]
-    printed = run_command([*words, "format=Allocated,Down,PlannedDown,Reported"], timeout=_TIMEOUT, conf=conf).stdout
+    printed = runner([*words, "format=Allocated,Down,PlannedDown,Reported"], timeout=_TIMEOUT, conf=conf).stdout
     for line in printed.splitlines():
         numbers = line.split("|")
         if len(numbers) == 4 and all(number.isdecimal() for number in numbers):

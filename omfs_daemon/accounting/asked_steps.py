@@ -14,7 +14,7 @@ from omfs_daemon.accounting.accounting_store import days_between
 from omfs_daemon.accounting.job_records import JobRecords
 from omfs_daemon.accounting.records_of_sacct import written_durations, written_sizes
 from omfs_daemon.accounting.split_lines import digits, split_columns
-from omfs_daemon.slurm.commands.run_command import run_command
+from omfs_daemon.slurm.commands.run_command import Runner, run_command
 
 _LONGEST = 300.0
 _FIELDS = ["JobIDRaw", "NTasks", "TotalCPU", "MaxRSS", "TRESUsageInMax"]
@@ -24,18 +24,18 @@ _MOST_GPU_USE = 1_000_000
 """Percent; where nothing was measured, Slurm can print the greatest number there is."""
 
 
-def asked_steps(since: float, until: float, conf: Path | None) -> pl.DataFrame:
+def asked_steps(since: float, until: float, conf: Path | None, runner: Runner = run_command) -> pl.DataFrame:
     """``step_use`` of the steps that ran in the period, asked for day by day, one call running; GatewayError."""
-    return step_use(_answers(since, until, conf))
+    return step_use(_answers(since, until, conf, runner))
 
 
-def _answers(since: float, until: float, conf: Path | None) -> Iterator[str]:
+def _answers(since: float, until: float, conf: Path | None, runner: Runner) -> Iterator[str]:
     for day in days_between(since, until):
         begin, end = (
             datetime.fromtimestamp(time).strftime("%Y-%m-%dT%H:%M:%S") for time in (day.begin, min(day.end, until))
         )
         words = ["sacct", "-a", "-P", "-n", "--starttime", begin, "--endtime", end, f"--format={','.join(_FIELDS)}"]
-        yield run_command(words, timeout=_LONGEST, conf=conf).stdout
+        yield runner(words, timeout=_LONGEST, conf=conf).stdout
 
 
 def step_use(answers: Iterable[str]) -> pl.DataFrame:

@@ -1,6 +1,7 @@
 """What Slurm's commands answered, kept in files, and a runner that answers from there.
 
-A file holds one command: its arguments, the environment that says what to print, its output and its exit code.
+A file holds one command: its arguments, the environment that says what to print, its output and its exit code. Of which
+time accounting was asked is not kept: the same question of another time has the same answer.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from pathlib import Path
 from omfs_daemon.slurm.commands.run_command import CommandOutput, failure, run_command
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "slurm"
+EPOCH = 1_800_000_000
+"""The second in which the cluster of a recording began to work."""
 SEPARATOR = "<|>"
-"""Stands in the files for the secret of the call that ends each field of squeue."""
+"""Stands in the files for the secret of the call that ends each field of squeue or sacct."""
 
-_SECRET = re.compile(r"JobID:([^,]+),|%A(.+?)%x")
+_SECRET = re.compile(r"JobID:([^,]+),|%A(.+?)%x|--delimiter=(\S+)")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _IDS = "ids.json"
 
 
@@ -63,10 +67,10 @@ class Recorder:
         variables: Mapping[str, str] | None = None,
     ) -> CommandOutput:
         output = run_command([*self._prefix, *arguments], timeout=timeout, conf=conf, check=False, variables=variables)
-        secret, plain = _without_secret(variables)
+        secret, words, plain = _plain(arguments, variables)
         stdout = output.stdout.replace(secret, SEPARATOR) if secret else output.stdout
         lines = [self._neutral(text).split("\n") for text in (stdout, output.stderr)]
-        self.records.append(Record(list(arguments), plain, output.code, *lines))
+        self.records.append(Record(words, plain, output.code, *lines))
         return _checked(arguments, output, check)
 
 
@@ -93,8 +97,8 @@ class Replay:
         check: bool = True,
         variables: Mapping[str, str] | None = None,
     ) -> CommandOutput:
-        secret, plain = _without_secret(variables)
-        asked = tuple(arguments), tuple(sorted(plain.items()))
+        secret, words, plain = _plain(arguments, variables)
+        asked = tuple(words), tuple(sorted(plain.items()))
         found = next((record for record in self._left if record.question == asked), None)
         if found is None:
             raise NotRecordedError(f"not recorded (any more): {asked}")
@@ -133,13 +137,15 @@ def _dump(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1, ensure_ascii=True) + "\n")
 
 
-def _without_secret(variables: Mapping[str, str] | None) -> tuple[str, dict[str, str]]:
-    values = dict(variables or {})
-    match = _SECRET.search("".join(values.values()))
+def _plain(arguments: Sequence[str], variables: Mapping[str, str] | None) -> tuple[str, list[str], dict[str, str]]:
+    """The secret of a call, and the call without it and without the times that it asks for."""
+    words, values = [_TIME.sub("<time>", word) for word in arguments], dict(variables or {})
+    match = _SECRET.search(" ".join((*words, *values.values())))
     if match is None:
-        return "", values
-    secret = match[1] or match[2]
-    return secret, {name: value.replace(secret, SEPARATOR) for name, value in values.items()}
+        return "", words, values
+    secret = match[1] or match[2] or match[3]
+    words = [word.replace(secret, SEPARATOR) for word in words]
+    return secret, words, {name: value.replace(secret, SEPARATOR) for name, value in values.items()}
 
 
 def _checked(arguments: Sequence[str], output: CommandOutput, check: bool) -> CommandOutput:

@@ -11,7 +11,10 @@ from pathlib import Path
 PROGRAMS = ("slurmdbd", "mariadbd", "sacctmgr")
 PACKAGES = "slurmdbd mariadb-server-core"
 
-_TABLES = Path("/usr/share/mysql/mysql_system_tables.sql")
+_TABLES = (
+    Path("/usr/share/mysql/mysql_system_tables.sql"),  # Debian 12
+    Path("/usr/share/mariadb/mariadb_system_tables.sql"),  # from MariaDB 11 on
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ def start_database(directory: Path, user: str) -> subprocess.Popen[bytes]:
     listening = ["--skip-networking", f"--socket={database_socket(directory)}", f"--pid-file={directory}/pid"]
     with (directory / "mariadbd.log").open("ab") as log:
         # slurmdbd's stored procedures need MariaDB's own tables; without them it stores no account, and says nothing.
-        tables = b"create database mysql;\nuse mysql;\n" + _TABLES.read_bytes()
+        statements = next((path for path in _TABLES if path.is_file()), _TABLES[0]).read_bytes()
+        tables = b"create database mysql;\nuse mysql;\n" + statements
         subprocess.run([*server, "--bootstrap"], input=tables, stdout=log, stderr=log, cwd=directory, check=True)
         return subprocess.Popen(
             [*server, *listening],

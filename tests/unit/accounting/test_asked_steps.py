@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -13,6 +13,7 @@ from omfs_daemon.accounting import asked_steps
 from omfs_daemon.accounting.asked_steps import step_use, with_step_use
 from omfs_daemon.accounting.job_records import JobRecords, record_frame, with_runs
 from omfs_daemon.accounting.read_report import ReadReport
+from omfs_daemon.slurm.commands.run_command import CommandOutput
 
 DAY = 86400.0
 PRINTED = (
@@ -43,18 +44,17 @@ def test_each_answer_is_parsed_before_the_next_is_asked_for(monkeypatch: pytest.
     order: list[str] = []
     parsed = asked_steps.split_columns
 
-    def answer(words: list[str], timeout: float, conf: Path | None) -> SimpleNamespace:
+    def answer(words: Sequence[str], *, timeout: float, conf: Path | None = None, **_: object) -> CommandOutput:
         order.append("asked")
-        return SimpleNamespace(stdout=PRINTED.replace("7", str(order.count("asked"))))
+        return CommandOutput(PRINTED.replace("7", str(order.count("asked"))), "", 0)
 
     def parse(lines: pl.Series, separator: str, fields: list[str]) -> pl.DataFrame:
         order.extend(["parsed"] * bool(len(lines)))
         return parsed(lines, separator, fields)
 
-    monkeypatch.setattr(asked_steps, "run_command", answer)
     monkeypatch.setattr(asked_steps, "split_columns", parse)
     begin = datetime(2026, 3, 1).timestamp()
-    found = asked_steps.asked_steps(begin, begin + 3 * DAY, None)
+    found = asked_steps.asked_steps(begin, begin + 3 * DAY, None, answer)
     assert order == ["asked", "parsed"] * 3
     assert sorted(found["job_id"].to_list()) == ["1", "2", "3", "8"]
 
