@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import IntEnum
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from omfs_daemon.accounting import bounds
 from omfs_daemon.accounting.arrays import Bools, Floats
 from omfs_daemon.accounting.lines import lines
 from omfs_daemon.accounting.read_report import Malformed, Progress, TraceFacts, repeated
+from omfs_daemon.accounting.split_lines import numbered_lines
 
 
 class Field(IntEnum):
@@ -52,7 +53,6 @@ _WHOLE = [
 _TIMES = [Field.SUBMIT, Field.RUN, Field.LIMIT]
 PARTS = (2, 3, 4)
 """The status of a part of a job that is recorded whole as well."""
-_CHUNK = 50_000
 _HEADER = re.compile(r";\s*(\w+):\s*(.*)")
 
 
@@ -69,47 +69,24 @@ def read_swf_rows(path: Path, progress: Progress | None) -> SwfRows:
     """The records of a file; ConfigError if it cannot be read."""
     comments: list[str] = []
     rows, places, bad, count = [np.empty((0, _FIELDS))], [np.empty(0, dtype=np.int64)], dict[int, str](), 0
-    numbered = enumerate(lines(path, progress), start=1)
-    while chunk := list(islice(numbered, _CHUNK)):
-        comments += [line for _, line in chunk if line.startswith(";")]
-        data = [(number, line) for number, line in chunk if not line.startswith(";") and not line.isspace()]
-        wrong: list[int] = []
-        rows.append(_numbers([line for _, line in data], 0, wrong))
-        places.append(np.delete(np.array([number for number, _ in data], dtype=np.int64), wrong))
-        bad |= {data[index][0]: _fault(data[index][1]) for index in wrong}
-        count += len(data)
-    table, place = np.concatenate(rows), np.concatenate(places)
+    for place, text in numbered_lines(lines(path, progress)):
+        is_comment = text.str.starts_with(";")
+        comments += text.filter(is_comment).to_list()
+        place, text = place.filter(~is_comment), text.filter(~is_comment)
+        fields = text.str.extract_all(r"\S+")
+        whole = fields.list.len() == _FIELDS
+        numbers = fields.filter(whole).explode().cast(pl.Float64, strict=False)
+        rows.append(numbers.to_numpy().reshape(-1, _FIELDS))  # NaN for what is no number
+        places.append(place.filter(whole).to_numpy())
+        lengths = zip(place.filter(~whole), fields.filter(~whole).list.len(), strict=True)
+        bad |= {at: f"{length} fields, not {_FIELDS}" for at, length in lengths}
+        count += len(text)
+    table, place_of_row = np.concatenate(rows), np.concatenate(places)
     for wrong_rows, why in _implausible(table):
-        bad |= dict.fromkeys(place[wrong_rows].tolist(), why)
-        table, place = table[~wrong_rows], place[~wrong_rows]
+        bad |= dict.fromkeys(place_of_row[wrong_rows].tolist(), why)
+        table, place_of_row = table[~wrong_rows], place_of_row[~wrong_rows]
     malformed = tuple(Malformed(f"line {number}", bad[number]) for number in sorted(bad))
     return SwfRows(table, comments, malformed, count)
-
-
-def _numbers(texts: list[str], offset: int, wrong: list[int]) -> Floats:
-    """The numbers of these lines; the indices (plus ``offset``) of those that are not 18 numbers go to ``wrong``.
-
-    Lines that do not parse together are halved until the bad one stands alone: one parser decides for all lines, and
-    good ones are parsed many at a time.
-    """
-    if texts:
-        try:
-            rows = np.loadtxt(texts, comments=None, ndmin=2)
-        except ValueError:
-            rows = np.empty((0, 0))
-        if rows.shape == (len(texts), _FIELDS):
-            return rows
-    if len(texts) > 1:
-        half = len(texts) // 2
-        first = _numbers(texts[:half], offset, wrong)
-        return np.concatenate((first, _numbers(texts[half:], offset + half, wrong)))
-    wrong.extend(range(offset, offset + len(texts)))
-    return np.empty((0, _FIELDS))
-
-
-def _fault(line: str) -> str:
-    fields = len(line.split())
-    return "a field is no number" if fields == _FIELDS else f"{fields} fields, not {_FIELDS}"
 
 
 def _implausible(rows: Floats) -> Iterator[tuple[Bools, str]]:
