@@ -69,4 +69,5 @@ def preemptor_of(planned: PlannedPreemption, job: Job, state: State, taken: Set[
         run_time=job.run_time,
         shape=shape_of(job),
         doubted=unstarted.reason if unstarted is not None and unstarted.in_vain else "",
+        retried=planned.preemptor in state.backoff.until,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 from omfs_daemon.cluster.holds import is_held_by_others, is_unfit
 from omfs_daemon.cluster.jobs import Job, JobState
@@ -162,13 +163,16 @@ def _without_its_cpus(preemption: Preemption, view: ObservedCluster, now: float)
     """Victims that save their work leave one after the other. Until the last one has left, the preemptor cannot start,
     and Slurm's backfill, which knows only their time limits, gives the CPUs of the first one to a job of lower rank.
     The preemptor is planned anew then, without waiting for that job to end. Once all victims have left, a job that
-    starts there shows that Slurm does not want to start the preemptor: others must not be preempted for it."""
+    starts there shows that Slurm does not want to start the preemptor: others must not be preempted for it. Which came
+    first is not seen if both happened between two polls; once that is taken for chance."""
     preemptor = preemption.preemptor
     job = view.job(preemptor.ref)
     if job is None or job.holds_cpus or preemptor.suspended:
         return None
     leaving = [found for v in preemption.victims if runs_still(v, view) and (found := view.job(v.ref)) is not None]
-    takers = view.taken_by(preemptor.allocations, leaving, preemption.begun)
+    all_left = preemption.since if preemption.step is Step.STARTING else inf
+    may_be_chance = all_left == inf or not preemptor.retried
+    takers = view.taken_by(preemptor.allocations, leaving, preemption.begun, all_left) if may_be_chance else []
     if not takers:
         return None
     report = (preemptor.ref, f"Slurm has started {', '.join(takers)} there")
@@ -229,6 +233,7 @@ def _after_starting(
     preemption: Preemption, view: ObservedCluster, now: float, method_settings: MethodSettings
 ) -> Preemption:
     found = _what_became_of_preemptor(preemption, Step.DONE, view, now) or _without_its_nodes(preemption, view, now)
+    found = found or _without_its_cpus(preemption, view, now)
     if found is not None:
         return found
     if now - preemption.since > method_settings.start_limit(preemption.preemptor):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
+from math import inf
 
 from omfs_daemon.cluster.job_refs import first_task, task_ids_of
 from omfs_daemon.cluster.jobs import Allocation, Job, JobState
@@ -108,8 +109,11 @@ class Observation:
     def _in_use(self) -> Counter[str]:
         return _cpus_by_node(job for job in self.snapshot.jobs.values() if job.runs)
 
-    def taken_by(self, allocations: Sequence[Allocation], leaving: Sequence[Job], since: float) -> list[str]:
-        """Jobs that have started since then and have CPUs that these allocations lack once ``leaving`` have left."""
+    def taken_by(
+        self, allocations: Sequence[Allocation], leaving: Sequence[Job], since: float, until: float = inf
+    ) -> list[str]:
+        """Jobs that have started since then, no later than ``until``, and have CPUs that these allocations lack once
+        ``leaving`` have left."""
         nodes, given = self.snapshot.nodes, _cpus_by_node(job for job in leaving if job.runs)
         lacking = {
             node
@@ -119,7 +123,8 @@ class Observation:
         if not lacking:
             return []
         kept = {job.ref for job in leaving}
-        started = (job for job in self.snapshot.jobs.values() if job.runs and (job.start or 0.0) >= int(since))
+        running = (job for job in self.snapshot.jobs.values() if job.runs)
+        started = (job for job in running if int(since) <= (job.start or 0.0) <= until)
         return sorted(job.ref for job in started if job.ref not in kept and not lacking.isdisjoint(job.on_nodes))
 
     def in_the_way(self, job: Job) -> set[str]:

@@ -81,6 +81,7 @@ class Preemptor:
     restarts, run_time  as Slurm showed them when it was chosen: they tell whether it has run since
     shape           as in ``shape_of``
     doubted         Slurm's reason when jobs were last preempted for it in vain ("": they never were): it proves nothing
+    retried         whether an earlier preemption for it had failed
     """
 
     ref: str
@@ -98,6 +99,7 @@ class Preemptor:
     run_time: float = 0.0
     shape: str = ""
     doubted: str = ""
+    retried: bool = False
 
     def nodes_to_pin(self, job: Job) -> tuple[str, ...]:
         """The nodes on which Slurm is told to start it, by name. None for a heterogeneous job, whose first part takes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple, Protocol
 
 from omfs_daemon.cluster.jobs import Allocation, Job
@@ -36,7 +37,9 @@ class ObservedCluster(Protocol):
     def fit_together(self, jobs: Sequence[Job]) -> set[str]:
         """Which of these suspended jobs could be resumed together now, in the given order."""
 
-    def taken_by(self, allocations: Sequence[Allocation], leaving: Sequence[Job], since: float) -> list[str]:
+    def taken_by(
+        self, allocations: Sequence[Allocation], leaving: Sequence[Job], since: float, until: float = inf
+    ) -> list[str]:
         """Jobs that have started since then and have CPUs that these allocations lack once ``leaving`` have left."""
 
     def in_the_way(self, job: Job) -> set[str]:

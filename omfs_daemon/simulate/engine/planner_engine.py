@@ -51,7 +51,9 @@ METHODS = {method.traits.name: method for method in BUILT_IN}
 
 
 class _AsPlanned(Observation):
-    def taken_by(self, allocations: Sequence[Allocation], leaving: Sequence[Job], since: float) -> list[str]:
+    def taken_by(
+        self, allocations: Sequence[Allocation], leaving: Sequence[Job], since: float, until: float = inf
+    ) -> list[str]:
         """Nobody: a preemptor starts once its nodes are idle, even if the plan has let others start there before."""
         return []
 

@@ -59,9 +59,20 @@ def test_a_job_that_has_started_there_ends_the_preemption() -> None:
     assert found.refused == (("9", "Slurm has started 3 there"),)
 
 
+LEFT = replace(GONE, id=2, ref="2")
+STARTS = replace(preemption(Step.STARTING, *FREED), since=NOW - 1)
+LATER = replace(TAKER, start=NOW)
+
+
 def test_slurm_does_not_want_the_job_if_it_starts_another_when_all_victims_have_left() -> None:
-    before = preemption(Step.STARTING, *FREED)
-    assert after(before, GONE, waiting(2, cpus=2), TAKER) is before
+    assert after(STARTS, GONE, LEFT, LATER) is STARTS
+
+
+def test_that_it_had_started_before_all_were_seen_to_have_left_is_chance_once() -> None:
+    found = after(STARTS, GONE, LEFT, TAKER)
+    assert (found.step, found.outcome) == (Step.UNDONE, PreemptionOutcome.CPUS_TAKEN)
+    again = replace(STARTS, preemptor=replace(STARTS.preemptor, retried=True))
+    assert after(again, GONE, LEFT, TAKER) is again
 
 
 @pytest.mark.parametrize(
