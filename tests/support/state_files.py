@@ -74,6 +74,7 @@ from omfs_daemon.preemption.state import (
     WholeState,
     apply,
 )
+from omfs_daemon.starts.track_record import NotedStart
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "state"
 CLUSTER = "fake"
@@ -215,6 +216,8 @@ def write_state(directory: Path) -> None:
     history.close()
     ended = EndedJobs(directory / ENDED_JOBS.name, 100)
     ended.foresee([Foreseen(job, "alice", "ladder", 50.0, 90.0, BEGUN, BEGUN, BEGUN + 9, None) for job in (21, 23)])
+    noted = NotedStart(25, BEGUN, 60.0, 90.0, 2, BEGUN + 3600)
+    ended.keep_noted([("alice", noted), ("mallory", noted._replace(job=26))])
     ended.add([END, END._replace(job=24, how=None)])
     ended.forget_user("mallory", BEGUN)
     ended.ask_to_learn(BEGUN - 86400, BEGUN)

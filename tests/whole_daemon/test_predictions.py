@@ -33,6 +33,7 @@ from omfs_daemon.terminal.output import when
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from omfs_daemon.testing.fake_slurm.faults import Fault
 from tests.support.fake_site import ORDERS
+from tests.support.state_files import Root
 from tests.whole_daemon.test_process import ALICE, BOB, ROOT, Stand
 
 LIMIT = 1000.0
@@ -308,6 +309,33 @@ def test_when_tells_a_range_and_why_it_can_say_nothing(stand: LearningStand) -> 
     assert at_limit["p50"] >= job["p50"]
     assert "nine chances in ten" in stand.service.answers.why(ROOT, str(first))["start"]
     assert str(first) in [one["job"] for one in stand.service.answers.plan(ROOT)["start_estimate"]]
+
+
+def test_starts_are_noted_after_each_hour_of_waiting_and_count_as_soon_as_they_have_come(stand: LearningStand) -> None:
+    for _ in range(4):
+        stand.put("bob", 8000, time_limit=9000)
+    stand.go(50)
+    first, given_up = (stand.put("alice", 3000, time_limit=4000) for _ in range(2))
+    never = stand.put("alice", 100, cpus=400)
+    stand.go(4000, 50.0)
+    stand.slurm.cancel(given_up)
+    noted = {one.job: one for one in stand.predictions.store.noted_starts()}
+    assert {job: one.moments for job, one in noted.items()} == {first: 2, given_up: 2, never: 2}
+    assert noted[first].began is None
+    assert noted[first].p90 < inf == noted[never].p50
+    stand.go(4500, 50.0)
+    noted = {one.job: one for one in stand.predictions.store.noted_starts()}
+    seen = stand.service.answers._latest.report.snapshot
+    assert seen is not None and seen.jobs[first].runs
+    assert noted[first].began == seen.jobs[first].start
+    assert first not in {end.job for end in stand.predictions.store.all()}, "it runs"
+    assert set(noted) == {first, never}, "nobody knows when the other would have started"
+    assert stand.predictions.starts_held() == (None, 1)
+    stand.service.close()
+    stand.service = stand.serve()
+    assert stand.predictions.starts_held() == (None, 1), "the record outlasts a restart"
+    stand.predictions.forget("alice", Root())
+    assert stand.predictions.starts_held() == (None, 0)
 
 
 def test_the_larger_than_the_machine_never_starts(stand: LearningStand) -> None:

@@ -24,8 +24,8 @@ MOST_ASKED = 1000
 
 class BasisView(TypedDict):
     """``predictor``, ``key``, ``samples``: of the job's own run time; ``draws``: whole futures that were drawn.
-    ``p90_held``: the share of the jobs that ended within 14 days and had started no later than their p90 was when they
-    were first seen, null of fewer than 20; ``not_seen``: what the estimate leaves out."""
+    ``p90_held``: the share of the latest ``scored`` starts that came no later than their p90 was, when the jobs were
+    first seen and after each hour of waiting, null of fewer than 20; ``not_seen``: what the estimate leaves out."""
 
     predictor: str
     key: str
@@ -99,7 +99,7 @@ def when_view(
     none = [NoStartView(job=brief_ref(ref), why=why, bound=None) for ref, why in why_not if why]
     good = [(ref, job) for ref, job in asked if job is not None and not why_none(caller, job, ref)]
     estimates = service.estimates(at_limit, [job.ref for _, job in good])
-    share, scored = service.starts_held(snapshot.taken)
+    share, scored = service.starts_held()
     bounds = {ref: _bound(one) for ref, one in standings([job for _, job in good]).items()}
     slurms = service.expected_by_slurm([job.id for _, job in good]) if good else {}
     views = []

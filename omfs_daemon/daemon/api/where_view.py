@@ -99,7 +99,7 @@ class StartsElsewhere:
                 taken[name] = here.taken
                 not_tried += [f"{here.not_tried} more partitions of {name}"] if here.not_tried else []
         found.sort(key=lambda one: (not one.row["feasible"], one.start, one.run))
-        held, scored = service.starts_held(max(taken.values(), default=0.0))
+        held, scored = service.starts_held()
         return WhereView(
             read=taken,
             rows=[one.row for one in found],

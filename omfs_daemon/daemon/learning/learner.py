@@ -1,4 +1,4 @@
-"""Learns from jobs as they end, in a thread of its own.
+"""Learns from jobs as they start and end, in a thread of its own.
 
 The cycle only hands snapshots over. Slurm is asked for ended jobs when some are listed no longer, at most once in
 ``ASK_EVERY`` seconds.
@@ -7,15 +7,17 @@ The cycle only hands snapshots over. Slurm is asked for ended jobs when some are
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Event, Thread
 
 import structlog
 
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.learning.accounting_reader import AccountingReader
 from omfs_daemon.daemon.learning.ended_watch import EndedWatch, goes_on, job_end
 from omfs_daemon.daemon.learning.learned_jobs import LearnedJobs
+from omfs_daemon.daemon.learning.start_record import StartRecord
 from omfs_daemon.daemon.rest import Rest
 from omfs_daemon.daemon.store.ended_jobs import Foreseen
 from omfs_daemon.errors import GatewayError
@@ -32,7 +34,8 @@ _UNSEEN = 30 * 86400.0
 
 
 class Learner:
-    """``foresee``: what is foreseen of the jobs that wait in a snapshot and are not among those named."""
+    """``foresee``: notes the starts of these jobs, which wait, and returns what is foreseen of those of them that are
+    not among the numbers."""
 
     def __init__(
         self,
@@ -40,16 +43,17 @@ class Learner:
         gateway: Gateway,
         learned: LearnedJobs,
         accounting: AccountingReader,
+        starts: StartRecord,
         keep_names: bool,
-        foresee: Callable[[Snapshot, set[int]], list[Foreseen]],
+        foresee: Callable[[Sequence[Job], set[int]], list[Foreseen]],
         clock: Callable[[], float],
     ) -> None:
-        self._gateway, self._learned, self._accounting = gateway, learned, accounting
+        self._gateway, self._learned, self._accounting, self._starts = gateway, learned, accounting, starts
         self._keep_names, self._foresee, self._clock = keep_names, foresee, clock
         self._watch = EndedWatch(keep_names)
         self._log = structlog.get_logger("predict")
         self._came_back: list[JobEnd] = []
-        self._is_asking_due, self._is_foreseeing_due = False, False
+        self._is_asking_due = False
         self._ask_rest, self._foresee_rest = Rest(), Rest()
         self._snapshot: Snapshot | None = None
         self._loaded = False
@@ -60,7 +64,6 @@ class Learner:
         self._snapshot = snapshot
         self._came_back += noticed.came_back
         self._is_asking_due |= noticed.gone
-        self._is_foreseeing_due |= noticed.new
         return noticed.gone or noticed.new
 
     def step(self) -> bool:
@@ -68,15 +71,18 @@ class Learner:
         if not self._loaded:
             self._loaded = True
             self._learned.load()
-        now = self._clock()
+        now, seen = self._clock(), self._snapshot
         if self._is_asking_due and self._ask_rest.is_over(now):
-            self._ask_slurm(now)
-        if self._is_foreseeing_due and self._foresee_rest.is_over(now):
-            self._foresee_queue(now)
+            self._ask_slurm(now, seen)
+        if seen is not None:
+            jobs = seen.jobs.values()
+            self._starts.began((job.id, job.start) for job in jobs if job.runs and job.start is not None)
+            if self._foresee_rest.is_over(now):
+                self._foresee_queue([job for job in jobs if _is_foreseen(job)], now)
         self._learned.train()
         return self._accounting.read_day()
 
-    def _ask_slurm(self, now: float) -> None:
+    def _ask_slurm(self, now: float, seen: Snapshot | None) -> None:
         self._ask_rest.begin(now, ASK_EVERY)
         self._is_asking_due = False
         came_back, self._came_back = self._came_back, []
@@ -87,18 +93,26 @@ class Learner:
             self._is_asking_due = True
             self._log.warning("ended_jobs_not_asked", error=str(error))
             return
-        ends = ((ended.job, job_end(ended, self._keep_names)) for ended in answered)
-        self._learned.learn([self._learned.whole(end, goes_on(job)) for job, end in ends if end is not None])
+        ends = [(ended.job, end) for ended in answered if (end := job_end(ended, self._keep_names)) is not None]
+        self._starts.began((end.job, end.start) for _, end in ends)
+        if seen is not None:  # from before the question, so that whatever started meanwhile is still in it
+            self._starts.keep_only(seen.jobs)
+        self._learned.learn([self._learned.whole(end, goes_on(job)) for job, end in ends])
 
-    def _foresee_queue(self, now: float) -> None:
-        if self._snapshot is None:
+    def _foresee_queue(self, waiting: Sequence[Job], now: float) -> None:
+        due = self._starts.due(waiting, now)
+        if not due:
             return
         began = time.thread_time()
-        self._is_foreseeing_due = False
         store = self._learned.store
         store.forget_foreseen(now - _UNSEEN)
-        store.foresee(self._foresee(self._snapshot, store.foreseen()))
+        store.foresee(self._foresee(due, store.foreseen()))
         self._foresee_rest.begin(now, max(FORESEE_EVERY, (time.thread_time() - began) / SHARE_OF_TIME))
+
+
+def _is_foreseen(job: Job) -> bool:
+    """Tasks of arrays get numbers of their own later."""
+    return job.state is JobState.PENDING and not job.task_ids and not job.set_aside
 
 
 class LearnerThread:

@@ -11,7 +11,7 @@ from threading import Lock
 import structlog
 
 from omfs_daemon.accounting.ended_days import AccountedEnd, asked_ends
-from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.config.build import rules
 from omfs_daemon.config.schema import Config
@@ -20,6 +20,7 @@ from omfs_daemon.daemon.learning.learned_jobs import LearnedJobs
 from omfs_daemon.daemon.learning.learner import Learner, LearnerThread
 from omfs_daemon.daemon.learning.model_training import ModelTraining
 from omfs_daemon.daemon.learning.run_predictions import RunPredictions
+from omfs_daemon.daemon.learning.start_record import StartRecord
 from omfs_daemon.daemon.learning.victim_predictions import Remaining, VictimPredictions, no_predictions
 from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
 from omfs_daemon.daemon.store.ended_jobs import EndedJobs, Foreseen, ScoredJob
@@ -39,12 +40,11 @@ from omfs_daemon.starts.start_estimates import (
     probed_starts,
     start_estimates,
 )
-from omfs_daemon.starts.track_record import LATEST, lateness, widened
+from omfs_daemon.starts.track_record import widened
 
 _KEEPS, _KEEPS_WITHOUT = 15.0, 1.0
 """Seconds for which an estimate of the queue is shown before a newer poll is used; one without the job asked for."""
 _DAY = 86400.0
-_SCORED_DAYS, _LEAST_SCORED = 14, 20
 _MOST_DAYS = 3650
 
 
@@ -78,6 +78,7 @@ class PredictionService:
         self._gateway, self._latest, self._journal, self._settings = gateway, latest, journal, settings
         self._clock = clock
         self._config = config
+        self._starts = StartRecord(store, int(clock()))
         self._lock = Lock()
         self._estimates: dict[bool, StartEstimates] = {}
         """By whether every job runs to its limit."""
@@ -90,6 +91,7 @@ class PredictionService:
             gateway=gateway,
             learned=self.learned,
             accounting=self.accounting,
+            starts=self._starts,
             keep_names=section.keep_names,
             foresee=self._foresee,
             clock=clock,
@@ -137,6 +139,7 @@ class PredictionService:
         audit = AuditLog(self._config.daemon.state_dir, self._clock)
         audit.record_or_refuse("forget", who, changed=[f"predict: what was learned from jobs of {user} is deleted"])
         count = self.store.forget_user(user, self._clock())
+        self._starts.load()
         self.learned.learn_anew()
         structlog.get_logger("predict").warning("user_forgotten", by=who.user, user=user, jobs=count)
         return count
@@ -165,10 +168,7 @@ class PredictionService:
         history = self._journal.state.preemption_history(now.methods)
         predict = self.runs.at_limits if at_limit else self.runs.of
         found = start_estimates(snapshot, plan, history, now, predict, int(snapshot.taken))
-        return found if at_limit else replace(found, late=self._late(snapshot.taken))
-
-    def _late(self, taken: float) -> float:
-        return lateness(self.store.latest_waits(taken - _SCORED_DAYS * _DAY, LATEST))
+        return found if at_limit else replace(found, late=self._starts.late)
 
     @property
     def rules(self) -> Rules:
@@ -185,7 +185,7 @@ class PredictionService:
         jobs, history = make(snapshot, now), self._journal.state.preemption_history(now.methods)
         seed = int(snapshot.taken)
         found = probed_starts(snapshot, plan, history, now, self.runs.of, seed, jobs) if jobs else []
-        late = self._late(snapshot.taken)
+        late = self._starts.late
         return snapshot.taken, [one._replace(start=widened(one.start, late)) for one in found]
 
     def probed_elsewhere(self, snapshot: Snapshot, jobs: Sequence[Job]) -> list[ProbedStart]:
@@ -194,12 +194,9 @@ class PredictionService:
         seed = int(snapshot.taken)
         return probed_starts(snapshot, plan, PreemptionHistory(), nobody, self.runs.of, seed, jobs) if jobs else []
 
-    def starts_held(self, taken: float) -> tuple[float | None, int]:
-        """The share of the starts within 14 days that came no later than their p90 was when the jobs were first seen,
-        None of fewer than 20; and of how many."""
-        scored = self.store.scored(taken - _SCORED_DAYS * _DAY)
-        starts = [one.start <= one.start_p90 for one in scored if one.start_p90 is not None]
-        return (sum(starts) / len(starts) if len(starts) >= _LEAST_SCORED else None), len(starts)
+    def starts_held(self) -> tuple[float | None, int]:
+        """The share of the latest starts that came no later than their p90 was (``TrackRecord.held``)."""
+        return self._starts.held()
 
     def expected_by_slurm(self, job_ids: Sequence[int]) -> dict[int, float]:
         """Slurm's own estimates; none if it does not answer."""
@@ -209,17 +206,14 @@ class PredictionService:
             structlog.get_logger("predict").warning("starts_not_asked", error=str(error))
             return {}
 
-    def _foresee(self, snapshot: Snapshot, known: set[int]) -> list[Foreseen]:
-        """What is foreseen of jobs that wait and are not known; tasks of arrays get numbers of their own later."""
-        fresh = [
-            job
-            for number, job in snapshot.jobs.items()
-            if job.state is JobState.PENDING and number not in known and not job.task_ids and not job.set_aside
-        ]
+    def _foresee(self, due: Sequence[Job], known: set[int]) -> list[Foreseen]:
+        """Note the starts of jobs that wait; what is foreseen of those that are not known."""
+        estimates = self.estimates(needed=[job.ref for job in due])
+        self._starts.note(due, estimates)
+        fresh = [job for job in due if job.id not in known]
         if not fresh:
             return []
-        estimates, slurms = self.estimates(needed=[job.ref for job in fresh]), self.expected_by_slurm([])
-        found, now = [], self._clock()
+        slurms, found, now = self.expected_by_slurm([]), [], self._clock()
         for job, run in zip(fresh, self.runs.of(fresh), strict=True):
             if not isfinite(run.p90):  # it has no limit, and nothing is known of such jobs
                 continue

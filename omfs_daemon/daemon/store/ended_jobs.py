@@ -21,7 +21,7 @@ from omfs_daemon.errors import ControlError
 from omfs_daemon.predict.features import JobFeatures, stored_name
 from omfs_daemon.predict.job_ends import JobEnd
 from omfs_daemon.predict.prediction import HowEnded
-from omfs_daemon.starts.track_record import ForeseenWait
+from omfs_daemon.starts.track_record import LATEST, NotedStart
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS ended (
@@ -37,12 +37,16 @@ CREATE TABLE IF NOT EXISTS earlier_run (
 CREATE TABLE IF NOT EXISTS foreseen (
     job INTEGER PRIMARY KEY, user TEXT NOT NULL, predictor TEXT NOT NULL, p50 REAL NOT NULL, p90 REAL NOT NULL,
     seen REAL NOT NULL, start_p50 REAL, start_p90 REAL, slurm_start REAL);
+CREATE TABLE IF NOT EXISTS noted_start (
+    job INTEGER PRIMARY KEY, user TEXT NOT NULL, at REAL NOT NULL, p50 REAL NOT NULL, p90 REAL NOT NULL,
+    moments INTEGER NOT NULL, last REAL NOT NULL, began REAL);
 CREATE TABLE IF NOT EXISTS forgotten (user TEXT PRIMARY KEY, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS to_learn (begin REAL NOT NULL, until REAL NOT NULL);
 """
 _FEATURES = "user, account, partition, qos, command, name, cpus, nodes, gres, time_limit, hour"
 _ENDS = f"job, start, ended, run, how, {_FEATURES}"
 _SCORED = "user, partition, predictor, run, how, p50, p90, start, seen, start_p50, start_p90, slurm_start"
+_NOTED = ", ".join(NotedStart._fields)
 _KEPT_EARLIER = 60 * 86400.0
 """Seconds for which a run that was preempted is remembered; its job number may come again later."""
 
@@ -209,16 +213,6 @@ class EndedJobs:
             ).fetchall()
         return [_scored(row) for row in rows]
 
-    def latest_waits(self, since: float, most: int) -> list[ForeseenWait]:
-        """Of jobs that have ended since then, the latest; as estimated when each was first seen."""
-        with self._lock:
-            rows = self._database.execute(
-                "SELECT start_p50 - seen, start - seen FROM ended WHERE ended >= ? AND start_p50 IS NOT NULL"
-                " ORDER BY ended DESC LIMIT ?",
-                (since, most),
-            ).fetchall()
-        return [ForeseenWait._make(row) for row in rows]
-
     def scored_of(self, ends: Iterable[JobEnd]) -> list[ScoredJob]:
         """Those of these of which something had been foreseen."""
         found = []
@@ -230,6 +224,44 @@ class EndedJobs:
                 ).fetchone()
                 found += [_scored(row)] if row else []
         return found
+
+    # -- the track record of starts --
+    def noted_starts(self) -> list[NotedStart]:
+        """All that are kept."""
+        with self._lock:
+            rows = self._database.execute(f"SELECT {_NOTED} FROM noted_start").fetchall()  # noqa: S608
+        return [NotedStart._make(row) for row in rows]
+
+    def keep_noted(self, noted: Sequence[tuple[str, NotedStart]]) -> None:
+        """Of jobs that wait, each with its user; what was kept of them before goes."""
+        rows = [(user, *one) for user, one in noted]
+        self._write(
+            lambda database: database.executemany(
+                f"INSERT OR REPLACE INTO noted_start (user, {_NOTED}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                rows,
+            )
+        )
+
+    def keep_begun(self, started: Sequence[NotedStart]) -> None:
+        """These jobs have started; of more than ``LATEST`` the oldest go."""
+
+        def write(database: sqlite3.Connection) -> None:
+            rows = [(one.began, one.job) for one in started]
+            database.executemany("UPDATE noted_start SET began = ? WHERE job = ?", rows)
+            database.execute(
+                "DELETE FROM noted_start WHERE began < (SELECT began FROM noted_start WHERE began IS NOT NULL"
+                " ORDER BY began DESC LIMIT 1 OFFSET ?)",
+                (LATEST - 1,),
+            )
+
+        self._write(write)
+
+    def drop_noted(self, jobs: Iterable[int]) -> None:
+        """These jobs wait no more, and have not started."""
+        rows = [(job,) for job in jobs]
+        self._write(
+            lambda database: database.executemany("DELETE FROM noted_start WHERE job = ? AND began IS NULL", rows)
+        )
 
     # -- what is to be learned from accounting --
     def ask_to_learn(self, begin: float, until: float) -> None:
@@ -255,6 +287,7 @@ class EndedJobs:
             count = database.execute("DELETE FROM ended WHERE user = ?", (user,)).rowcount
             database.execute("DELETE FROM earlier_run WHERE user = ?", (user,))
             database.execute("DELETE FROM foreseen WHERE user = ?", (user,))
+            database.execute("DELETE FROM noted_start WHERE user = ?", (user,))
             database.execute("INSERT OR REPLACE INTO forgotten VALUES (?, ?)", (stored_name(user), now))
 
         if not self._write(write):

@@ -152,7 +152,7 @@ HISTORY = StateFile(
 ENDED_JOBS = StateFile(
     "ended_jobs.sqlite",
     oldest=1,
-    newest=1,
+    newest=2,
     number=_in_sqlite_header,
     conversion="converts it at start",
     advice="move it away and start again: only what was learned is lost",

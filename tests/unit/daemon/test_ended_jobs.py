@@ -14,6 +14,7 @@ from omfs_daemon.errors import FormatError
 from omfs_daemon.predict.features import JobFeatures, folded_name, stored_name
 from omfs_daemon.predict.job_ends import JobEnd, named_features
 from omfs_daemon.predict.prediction import HowEnded
+from omfs_daemon.starts.track_record import LATEST, NotedStart
 
 HOSTILE = ["x" * 10_000, "a\nb", "'; DROP TABLE ended; --", "\udcff", ""]
 
@@ -60,10 +61,23 @@ def test_what_was_foreseen_is_kept_with_the_end(tmp_path: Path) -> None:
     (scored,) = store.scored(0.0)
     assert (scored.p50, scored.run, scored.start, scored.start_p50) == (50.0, 60.0, 101.0, 99.0)
     assert store.scored_of([end(1), end(3)]) == [scored]
-    assert store.latest_waits(0.0, 5) == [(scored.start_p50 - scored.seen, scored.start - scored.seen)]
-    assert store.latest_waits(0.0, 0) == store.latest_waits(1e12, 5) == []
     assert store.scored(0.0, "bob") == []
     assert store.foreseen() == {2}
+
+
+def test_the_track_record_of_starts_is_kept_up_to_the_latest(tmp_path: Path) -> None:
+    store = EndedJobs(tmp_path / "file", 9)
+    noted = [NotedStart(job, 5.0, 10.0, 20.0, 1, 5.0) for job in range(LATEST + 3)]
+    store.keep_noted([("ann", one) for one in noted])
+    again = noted[1]._replace(moments=2, last=3605.0)
+    store.keep_noted([("ann", again)])
+    store.keep_begun([one._replace(began=100.0 + one.job) for one in noted[2:]])
+    store.drop_noted([0, 2, 3, 4])
+    store.close()
+    found = sorted(EndedJobs(tmp_path / "file", 9).noted_starts())
+    assert found[0] == again, "it waits; 0 does not, and has not started"
+    assert [one.job for one in found[1:]] == list(range(3, LATEST + 3)), "the oldest start is forgotten"
+    assert {one.began for one in found[1:]} == {100.0 + job for job in range(3, LATEST + 3)}
 
 
 def test_a_user_is_forgotten_in_the_file_too(tmp_path: Path) -> None:
@@ -71,7 +85,9 @@ def test_a_user_is_forgotten_in_the_file_too(tmp_path: Path) -> None:
     store = EndedJobs(path, 99)
     store.add([end(1, "unforgettable"), end(2, "unforgettable", how=None), end(3, "ann")])
     store.foresee([Foreseen(5, "unforgettable", "ladder", 1.0, 2.0, 3.0, None, None, None)])
+    store.keep_noted([("unforgettable", NotedStart(5, 1.0, 2.0, 3.0, 1, 1.0))])
     assert store.forget_user("unforgettable", 200.0) == 1
+    assert store.noted_starts() == []
     assert [one.job for one in store.all()] == [3]
     assert store.add([end(1, "unforgettable")]) == [], "what had ended is not learned again"
     store.close()

@@ -172,6 +172,7 @@ def read_ended_jobs(path: Path) -> None:
         assert ended.earlier_runs(24, BEGUN + 9, "alice") == 60.0
         assert ended.foreseen() == {23} and ended.days_to_learn() == [(BEGUN - 86400, BEGUN)]
         assert [one.p90 for one in ended.scored(0.0)] == [90.0]
+        assert [(one.job, one.moments) for one in ended.noted_starts()] in ([], [(25, 2)])  # none in the first format
     finally:
         ended.close()
 

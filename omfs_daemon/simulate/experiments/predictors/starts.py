@@ -6,10 +6,9 @@ the simulated schedule has. At each moment the predictors have learned from the 
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from math import inf, isfinite
+from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -37,17 +36,16 @@ from omfs_daemon.simulate.options import SimulationOptions, rules_for
 from omfs_daemon.simulate.run_cases import Progress, SlurmArray, SweepCase, run_all
 from omfs_daemon.simulate.workload.workload import PreemptMode, Workload
 from omfs_daemon.starts.start_estimates import start_estimates
-from omfs_daemon.starts.track_record import LATEST, ForeseenWait, lateness, widened
+from omfs_daemon.starts.track_record import NOTED_EVERY, TrackRecord, widened
 
 STARTS_UNDER = ("easy", "omfs")
 LIMITS, PUBLISHED = "limits", "murata"
 BASES = (LIMITS, PUBLISHED, "ladder", "similar")
 """What run times are taken to be: the limits, as Slurm does; the means of Murata et al., of one length each; and what
 the daemon's predictors say."""
-MOMENTS = 200
+MOMENTS = 400
 """So many are drawn of each workload and policy."""
 SOON = 600.0
-_EVERY = 3600.0
 
 
 class Moment(NamedTuple):
@@ -76,40 +74,39 @@ def _scenario(jobs: Workload, machine: Machine, conventions: Conventions) -> Sce
 
 
 def start_rows(outcome: Outcome, moments: int = MOMENTS) -> list[StartRow]:
-    """The figures of one simulation, by basis. As in the daemon, p90 is widened by how late starts have come that were
-    estimated at submission; not by limits, which is what Slurm has."""
+    """The figures of one simulation, by basis. As in the daemon, p90 is widened by how late starts have come by then;
+    not by limits, which is what Slurm has."""
     past = Past(outcome)
     found: dict[str, list[tuple[float, bool]]] = {basis: [] for basis in BASES}
-    known: dict[str, list[tuple[float, ForeseenWait]]] = {basis: [] for basis in BASES}
-    scored = drawn_moments(outcome, moments, _EVERY)
-    for moment, counts in sorted(
-        [*((one, True) for one in scored), *((one, False) for one in drawn_moments(outcome, moments, inf))],
-        key=lambda one: one[0].at,
-    ):
+    records = {basis: TrackRecord(np.random.default_rng(0)) for basis in BASES if basis != LIMITS}
+    begun = iter(np.argsort(outcome.start, kind="stable").tolist())
+    next_begun = next(begun, None)
+    for moment in drawn_moments(outcome, moments):
+        while next_begun is not None and outcome.start[next_begun] <= moment.at:
+            for record in records.values():
+                record.began(next_begun, float(outcome.start[next_begun]))
+            next_begun = next(begun, None)
         came = float(outcome.start[moment.job])
         for basis, start in past.asked(moment):
             if not isfinite(start.p50):  # of starts more than 35 days ahead nothing is said
                 continue
-            if counts:
-                late = lateness([wait for begun, wait in known[basis] if begun <= moment.at][-LATEST:])
-                p90 = start.p90 if basis == LIMITS else widened(start, late).p90
-                found[basis].append((abs(moment.at + start.p50 - came), came <= moment.at + p90))
-            else:
-                insort(known[basis], (came, ForeseenWait(start.p50, came - moment.at)))
+            if basis in records:
+                start = widened(start, records[basis].late)
+                records[basis].note(moment.job, moment.at, start)
+            found[basis].append((abs(moment.at + start.p50 - came), came <= moment.at + start.p90))
     return [_row(outcome, basis, errors) for basis, errors in found.items()]
 
 
-def drawn_moments(outcome: Outcome, count: int, every: float = _EVERY) -> list[Moment]:
-    """In order of time, all equally likely: those at which jobs that waited were submitted, and every so many seconds
-    later."""
+def drawn_moments(outcome: Outcome, count: int) -> list[Moment]:
+    """In order of time, all equally likely: those at which jobs that waited were submitted, and each hour later."""
     wait = outcome.start - outcome.workload.submit
-    often = np.where(wait > 0, np.maximum(np.ceil(wait / every), 1), 0).astype(np.int64)
+    often = np.where(wait > 0, np.maximum(np.ceil(wait / NOTED_EVERY), 1), 0).astype(np.int64)
     last = np.cumsum(often)
     total = int(last[-1]) if len(last) else 0
     drawn = np.sort(np.random.default_rng(0).choice(total, min(count, total), replace=False))
     jobs = np.searchsorted(last, drawn, side="right")
     hours = drawn - (last - often)[jobs]
-    at = outcome.workload.submit[jobs] + np.where(hours > 0, every * np.maximum(hours, 1), 0.0)
+    at = outcome.workload.submit[jobs] + NOTED_EVERY * hours
     order = np.argsort(at, kind="stable")
     return [Moment(int(jobs[one]), float(at[one])) for one in order]
 
