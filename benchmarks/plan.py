@@ -5,20 +5,23 @@ a plan. Prints a table and writes ``build/bench/plan.json``: a list with, for ea
 wait) and ``nodes``, and medians of processor seconds: ``parse_cold_s`` and ``cold_s`` (parse and plan with nothing
 known), and ``parse_delta_s`` and ``delta_s`` (the same ten seconds later, with a hundred jobs changed; Slurm then shows
 another TimeUsed for every running job); ``validate_s``; ``starts_s``, for estimates of all starts (docs/predictions.md;
-of 20,000 jobs at most); and ``peak_rss_mb``, without these. Each case runs in its own process, so
+of 20,000 jobs at most), and ``predict_s``, for the run times alone that they need, with nothing worked out yet; and
+``peak_rss_mb``, without these. Each case runs in its own process, so
 that it has its own peak memory. Since machines differ, ratios to simpler work in the same process are given:
-``parse_ratio`` to splitting the same text into fields, ``plan_ratio`` to sorting the same waiting jobs by priority.
+``parse_ratio`` to splitting the same text into fields, ``plan_ratio`` to sorting the same waiting jobs by priority,
+``starts_ratio`` to one future of the same queue by time limits, placed in order with a heap: a hundred are drawn.
 """
 
 from __future__ import annotations
 
 import gc
+import heapq
 import json
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -30,7 +33,7 @@ import numpy as np
 
 from benchmarks.printed_site import NOW, SECRET, Answers, PrintedSite
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
-from omfs_daemon.cluster.jobs import JobState
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
 from omfs_daemon.daemon.garbage import collect_garbage_seldom
 from omfs_daemon.daemon.learning.run_predictions import RunPredictions
@@ -44,7 +47,7 @@ from omfs_daemon.predict.ladder import RUNGS
 from omfs_daemon.predict.prediction import HowEnded
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.starts.start_estimates import Predict, start_estimates
+from omfs_daemon.starts.start_estimates import MOST_QUEUED, Predict, start_estimates
 
 ROUNDS = 5
 CHANGED = 100
@@ -173,9 +176,12 @@ def measure(case: Case) -> dict[str, Any]:
         waiting = [job for job in snapshot.jobs.values() if job.state is JobState.PENDING]
         note("sort_s", lambda: sorted(waiting, key=lambda job: (-job.priority, job.submit, job.id)))  # noqa: B023
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    predict = predictions(snapshot)
+    queue = [job for job in snapshot.jobs.values() if job.state is JobState.PENDING][:MOST_QUEUED]
     for seed in range(ROUNDS):
+        predict = predictions(snapshot)
+        note("predict_s", lambda: predict(queue))  # noqa: B023
         note("starts_s", lambda: start_estimates(snapshot, plan, PreemptionHistory(), rules, predict, seed))  # noqa: B023
+        note("one_future_s", lambda: by_limits(snapshot, queue))
     medians = {name: round(median(each), 4) for name, each in times.items()}
     return {
         "name": case.name,
@@ -184,6 +190,7 @@ def measure(case: Case) -> dict[str, Any]:
         **medians,
         "parse_ratio": round(medians["parse_cold_s"] / max(medians.pop("split_s"), 1e-6), 1),
         "plan_ratio": round(medians["cold_s"] / max(medians.pop("sort_s"), 1e-6), 1),
+        "starts_ratio": round(medians["starts_s"] / max(medians.pop("one_future_s"), 1e-6), 1),
         "peak_rss_mb": round(peak / 1024, 1),
         "preempted": sum(len(planned.victims) for planned in plan.preemptions),
         "refused": refused,
@@ -201,13 +208,30 @@ def predictions(snapshot: Snapshot) -> Predict:
     return found.of
 
 
+def by_limits(snapshot: Snapshot, queue: Sequence[Job]) -> list[float]:
+    """When each of these jobs would start if all ran to their limits: seconds from now, one after the other."""
+    free = sum(node.cpus for node in snapshot.nodes.values())
+    ends = [(job.remaining(), job.request.cpus) for job in snapshot.jobs.values() if job.runs]
+    free -= sum(cpus for _, cpus in ends)
+    heapq.heapify(ends)
+    now, starts = 0.0, []
+    for job in sorted(queue, key=lambda job: (-job.priority, job.submit, job.id)):
+        while free < job.request.cpus and ends:
+            now, cpus = heapq.heappop(ends)
+            free += cpus
+        starts.append(now)
+        free -= job.request.cpus
+        heapq.heappush(ends, (now + job.time_limit, job.request.cpus))
+    return starts
+
+
 def table(rows: list[Mapping[str, Any]]) -> str:
-    heads = ("parse", "after", "plan", "after", "validate", "starts", "p/split", "p/sort", "memory")
+    heads = ("parse", "after", "plan", "after", "validate", "predict", "starts", "p/split", "p/sort", "s/one", "memory")
     lines = [f"{'case':8} {'waiting':>8} {'nodes':>7} " + " ".join(f"{head:>8}" for head in heads)]
     for row in rows:
-        names = ("parse_cold_s", "parse_delta_s", "cold_s", "delta_s", "validate_s", "starts_s")
+        names = ("parse_cold_s", "parse_delta_s", "cold_s", "delta_s", "validate_s", "predict_s", "starts_s")
         values = " ".join(f"{row[name] * 1000:5.0f} ms" for name in names)
-        ratios = " ".join(f"{row[name]:>7.1f}x" for name in ("parse_ratio", "plan_ratio"))
+        ratios = " ".join(f"{row[name]:>7.1f}x" for name in ("parse_ratio", "plan_ratio", "starts_ratio"))
         start = f"{row['name']:8} {row['jobs']:>8,} {row['nodes']:>7,}"
         lines.append(f"{start} {values} {ratios} {row['peak_rss_mb']:>5.0f} MB")
     return "\n".join(lines)
@@ -220,7 +244,10 @@ def main() -> int:
         rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
         print(f"measured {case.name}", file=sys.stderr, flush=True)
     print(table(rows))
-    print("after: with a hundred jobs changed; p/split: parse to splitting the text; p/sort: plan to sorting the jobs")
+    print(
+        "after: with a hundred jobs changed; p/split: parse to splitting the text; p/sort: plan to sorting the jobs; "
+        "s/one: starts in a hundred futures to one by limits"
+    )
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(rows, indent=1) + "\n")
     print(f"written to {OUTPUT}")

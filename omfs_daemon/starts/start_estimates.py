@@ -26,7 +26,7 @@ from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.realtime_standing import is_first_on_idle
 from omfs_daemon.policy.rules import laws
 from omfs_daemon.policy.rules.classes import Rules
-from omfs_daemon.policy.rules.job_kinds import JobKinds
+from omfs_daemon.policy.rules.job_kinds import JobKind, JobKinds
 from omfs_daemon.policy.rules.queue_order import queue_order
 from omfs_daemon.predict.prediction import Prediction
 from omfs_daemon.predict.run_draws import run_times
@@ -121,6 +121,7 @@ class _Estimate:
         self._snapshot, self._plan, self._history = snapshot, plan, history
         self._probes = probes
         self._kinds = JobKinds(rules)
+        self._kind_of: dict[int, JobKind] = {}
         self._nodes = NodeArrays(snapshot.nodes, snapshot.partitions)
         self._rules = rules
         jobs = snapshot.jobs.values()
@@ -145,12 +146,11 @@ class _Estimate:
         """By node, a number that it shares with all nodes that serve the same requests, directly or through others.
         A node that a job excludes stays with the others, which most jobs of their partition can use as well."""
         parts = np.arange(len(self._nodes.names), dtype=np.int64)
-        requests = {
-            (one.partitions, one.features): replace(one, excluded_nodes=frozenset())
-            for one in (job.request for job in (*self._waiting, *self._probes))
-        }
+        every = (job.request for job in (*self._waiting, *self._probes))
+        requests = {(one.partitions, one.features): one for one in every}
         for request in requests.values():
-            for suitable in self._nodes.suitable(self._nodes.normalized(request)):
+            anywhere = replace(request, excluded_nodes=frozenset())
+            for suitable in self._nodes.suitable(self._nodes.normalized(anywhere)):
                 touched = np.unique(parts[suitable.nodes])
                 if len(touched) > 1:
                     parts[np.isin(parts, touched)] = touched[0]
@@ -246,6 +246,12 @@ class _Estimate:
         return ((0, self._totals[0] + 1),)
 
     # -- what jobs need --
+    def _kind(self, job: Job) -> JobKind:
+        found = self._kind_of.get(id(job))  # of the snapshot, which outlives this
+        if found is None:
+            found = self._kind_of[id(job)] = self._kinds.of(job)
+        return found
+
     def _held_units(self, job: Job) -> dict[int, int]:
         units: dict[int, int] = {}
         for node, cpus, _ in job.allocations:
@@ -254,7 +260,7 @@ class _Estimate:
                 pool = self._pools["nodes", int(self._part_of_node[at])]
                 units[pool] = units.get(pool, 0) + cpus
         self._add_gres(job, max(1, len(job.allocations)), units)
-        kind = self._kinds.of(job)
+        kind = self._kind(job)
         if kind.non_preemptible and kind.counts:
             self._add_entitled(job, cpus_held(job), units)
         if ("array", job.array_id) in self._pools:
@@ -272,7 +278,7 @@ class _Estimate:
         cpus = self._nodes.cpus_of(request)
         units = {self._pools["nodes", int(self._part_of_node[suitable.nodes[0]])]: cpus}
         self._add_gres(job, request.nodes, units)
-        kind = self._kinds.of(job)
+        kind = self._kind(job)
         if kind.non_preemptible and kind.counts:
             self._add_entitled(job, cpus, units)
         if job.array_throttle:
@@ -287,7 +293,7 @@ class _Estimate:
 
     def _add_entitled(self, job: Job, cpus: int, units: dict[int, int]) -> None:
         """An entitlement to the whole cluster keeps nobody waiting."""
-        for index in self._kinds.of(job).leaf.path:
+        for index in self._kind(job).leaf.path:
             if self._entitled[index] < self._cpus:
                 units[self._pools["entitled", index]] = cpus
 
@@ -333,7 +339,7 @@ class _Estimate:
 
     def _is_first(self, job: Job) -> bool:
         """Whether it would come before all regular jobs."""
-        job_class = self._kinds.of(job).job_class
+        job_class = self._kind(job).job_class
         is_realtime = job_class.realtime is not None
         return job_class.urgent or (is_realtime and is_first_on_idle(job.time_limit, self._kinds.rules))
 
@@ -341,16 +347,16 @@ class _Estimate:
         """Which of them fit into what their account uses less than it is entitled to; then which probes would."""
         used = [0] * len(self._entitled)
         for job in self._running:
-            if job.ref not in self._victims and self._kinds.of(job).counts:
-                laws.add_cpus(used, self._kinds.of(job).leaf.path, cpus_held(job))
+            if job.ref not in self._victims and self._kind(job).counts:
+                laws.add_cpus(used, self._kind(job).leaf.path, cpus_held(job))
         found = []
         for job, _ in entries:
-            path = self._kinds.of(job).leaf.path
+            path = self._kind(job).leaf.path
             fits = job.request.cpus <= laws.room(used, self._entitled, path)
             if fits:
                 laws.add_cpus(used, path, job.request.cpus)
             found.append(fits)
-        paths = ((job.request.cpus, self._kinds.of(job).leaf.path) for job in self._probes)
+        paths = ((job.request.cpus, self._kind(job).leaf.path) for job in self._probes)
         return [*found, *(cpus <= laws.room(used, self._entitled, path) for cpus, path in paths)]
 
 
