@@ -5,7 +5,7 @@
 #   make test-cluster  tests in containers: the cluster of docker-compose.yml, units, packages (docs/cluster.md)
 #   make clients  submitit, snakemake, dask-jobqueue, and parsl from PyPI, preempted beside omfsd (docs/clients.md)
 #   make soak    all tests with full matrices and 100,000 random examples: before an issue is resolved
-#   make bench   reading what squeue prints, and planning, to build/bench/plan.json
+#   make bench   reading what squeue prints, planning, and estimates of starts, to build/bench/plan.json, and predictions of run times, to predictors.json
 #   make bench-sim  simulation speed, to build/bench/sim.json (traces: OMFS_TRACES)
 #   make bench-methods  the preemption methods beside the bare tools, to build/bench/methods.json (DMTCP: OMFS_DMTCP)
 #   make shapes  what becomes of some ninety shapes of programs by each method, to build/bench/shapes.json (DMTCP: OMFS_DMTCP)
@@ -76,6 +76,7 @@ check: lint
 
 bench: $(READY)
 	@$(PYTHON) -m benchmarks.plan
+	@$(PYTHON) -m benchmarks.predictors
 
 bench-sim: $(READY)
 	@$(PYTHON) -m benchmarks.simulate

@@ -1,4 +1,4 @@
-"""Trained regression trees, and what they predict: no library is needed for that."""
+"""Trained regression trees, as they are kept and handed on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ class BoostedTrees(NamedTuple):
     feature, threshold, left, right  by node: where the input is at most the threshold it goes on at the left; a leaf
                goes on at itself
     value      by node: of a leaf, what it adds
-    depth      after so many steps each input is at a leaf
     samples    of how many jobs they were learned
     """
 
@@ -33,15 +32,7 @@ class BoostedTrees(NamedTuple):
     left: Ints
     right: Ints
     value: Floats
-    depth: int
     samples: int
-
-    def sums(self, values: Sequence[float]) -> Floats:
-        """One for each quantile, of these inputs."""
-        known, at = np.array(values, dtype=np.float64), self.roots
-        for _ in range(self.depth):
-            at = np.where(known[self.feature[at]] <= self.threshold[at], self.left[at], self.right[at])
-        return np.asarray(self.value[at].sum(axis=1), dtype=np.float64)
 
     def as_json(self) -> dict[str, Any]:
         """As ``trees_from_json`` reads it."""
@@ -54,7 +45,7 @@ def no_trees(quantiles: int) -> BoostedTrees:
     """They predict nothing."""
     none, no_ints = np.zeros(0), np.zeros(0, dtype=np.int64)
     roots = np.zeros((quantiles, 0), dtype=np.int64)
-    return BoostedTrees(roots, no_ints, none, no_ints, no_ints.copy(), none.copy(), 0, 0)
+    return BoostedTrees(roots, no_ints, none, no_ints, no_ints.copy(), none.copy(), 0)
 
 
 def trees_from_json(found: object, inputs: int) -> BoostedTrees:
@@ -66,11 +57,11 @@ def trees_from_json(found: object, inputs: int) -> BoostedTrees:
             np.array(found[name], np.int64) for name in ("roots", "feature", "left", "right")
         )
         threshold, value = (np.array(found[name], dtype=np.float64) for name in ("threshold", "value"))
-        depth, samples = int(found["depth"]), int(found["samples"])
-        trees = BoostedTrees(roots, feature, threshold, left, right, value, depth, samples)
+        trees = BoostedTrees(roots, feature, threshold, left, right, value, int(found["samples"]))
     except (TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"a trained model is malformed: {error}") from None
     nodes = len(trees.feature)
+    own = np.arange(nodes)
     columns = (trees.feature, trees.threshold, trees.left, trees.right, trees.value)
     if (
         not 0 < nodes <= MOST_NODES
@@ -80,7 +71,8 @@ def trees_from_json(found: object, inputs: int) -> BoostedTrees:
         or ((trees.feature < 0) | (trees.feature >= inputs)).any()
         or np.isnan(trees.threshold).any()
         or not np.isfinite(trees.value).all()
-        or not 0 <= trees.depth <= nodes
+        or ((trees.left == own) != (trees.right == own)).any()
+        or ((trees.left < own) | (trees.right < own)).any()  # else they could go on forever
     ):
         raise FormatError("a trained model has impossible numbers")
     return trees
@@ -89,11 +81,8 @@ def trees_from_json(found: object, inputs: int) -> BoostedTrees:
 def trees_of_dumps(quantiles: Sequence[Sequence[Mapping[str, Any]]], samples: int) -> BoostedTrees:
     """From trees as LightGBM dumps them (``tree_structure``), for each quantile equally many."""
     feature, threshold, left, right, value = list[int](), list[float](), list[int](), list[int](), list[float]()
-    deepest = 0
 
-    def add(node: Mapping[str, Any], depth: int) -> int:
-        nonlocal deepest
-        deepest = max(deepest, depth)
+    def add(node: Mapping[str, Any]) -> int:
         at = len(feature)
         for column, missing in ((feature, 0), (left, at), (right, at)):
             column.append(missing)
@@ -101,12 +90,9 @@ def trees_of_dumps(quantiles: Sequence[Sequence[Mapping[str, Any]]], samples: in
         value.append(float(node.get("leaf_value", 0.0)))
         if "split_feature" in node:
             feature[at], threshold[at] = int(node["split_feature"]), float(node["threshold"])
-            left[at] = add(node["left_child"], depth + 1)
-            right[at] = add(node["right_child"], depth + 1)
+            left[at], right[at] = add(node["left_child"]), add(node["right_child"])
         return at
 
-    roots = np.array([[add(tree, 0) for tree in trees] for trees in quantiles], dtype=np.int64)
+    roots = np.array([[add(tree) for tree in trees] for trees in quantiles], dtype=np.int64)
     whole = [np.array(column, dtype=np.int64) for column in (feature, left, right)]
-    return BoostedTrees(
-        roots, whole[0], np.array(threshold), whole[1], whole[2], np.array(value), depth=deepest, samples=samples
-    )
+    return BoostedTrees(roots, whole[0], np.array(threshold), whole[1], whole[2], np.array(value), samples=samples)

@@ -10,6 +10,7 @@ from omfs_daemon.predict.features import JobFeatures, all_alike
 from omfs_daemon.predict.prediction import (
     HowEnded,
     Prediction,
+    RunTimePredictor,
     Sample,
     at_limit,
     clipped,
@@ -36,7 +37,7 @@ _WEIGHTS = [FADING ** (LATEST - 1 - age) for age in range(LATEST)]
 _QUANTILES = (0.1, 0.5, 0.9)
 
 
-class LadderPredictor:
+class LadderPredictor(RunTimePredictor):
     """``rungs``: features by which jobs are alike, the most special first."""
 
     name = "ladder"

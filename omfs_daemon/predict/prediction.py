@@ -50,9 +50,15 @@ class RunTimePredictor(Protocol):
 
     def ended(self, job: JobFeatures, run: float, how: HowEnded) -> bool:
         """Learn: the job ran for so many seconds, stops excluded. Whether it was learned from."""
+        ...
 
     def predict(self, job: JobFeatures) -> Prediction:
         """How long the job will run, by what has ended so far."""
+        ...
+
+    def predict_all(self, jobs: Sequence[JobFeatures]) -> list[Prediction]:
+        """Likewise of each of these jobs."""
+        return [self.predict(job) for job in jobs]
 
 
 class Sample(NamedTuple):

@@ -10,6 +10,7 @@ from omfs_daemon.predict.features import JobFeatures, all_alike
 from omfs_daemon.predict.prediction import (
     HowEnded,
     Prediction,
+    RunTimePredictor,
     Sample,
     at_limit,
     clipped,
@@ -21,7 +22,7 @@ _QUANTILES = (0.1, 0.9)
 _LATEST = 20
 
 
-class LimitPredictor:
+class LimitPredictor(RunTimePredictor):
     """The time limit: what Slurm itself takes a job's run time to be."""
 
     name = "limit"
@@ -34,7 +35,7 @@ class LimitPredictor:
         return at_limit(job)
 
 
-class MeanPredictor:
+class MeanPredictor(RunTimePredictor):
     """The mean run time of ended jobs of the same kind, else of the wider kind; p10 and p90 are those of the latest.
 
     Kinds are told apart by features; () is all jobs. p50 is the mean, which is what the published rules predict:

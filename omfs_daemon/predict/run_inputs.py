@@ -7,10 +7,13 @@ The numbers are of what had ended by then, so that no later job can change them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import exp, fabs, inf, log
 from operator import attrgetter
 from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from omfs_daemon.predict.features import JobFeatures, all_alike
 from omfs_daemon.predict.ladder import RUNGS
@@ -21,8 +24,13 @@ WAYS: tuple[tuple[str, ...], ...] = (*RUNGS, (), *(kind for kind, _ in SIMILAR_K
 """The ways in which jobs are alike, by features: those of ``ladder``, then those that only ``similar`` has."""
 GUESSED_BY = tuple((WAYS.index(kind), weight) for kind, weight in SIMILAR_KINDS)
 """By which of them, and with which weights, the first guess is made, which is that of ``similar``."""
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
 OWN_INPUTS, INPUTS_OF_WAY = 3, 5
 INPUTS = OWN_INPUTS + INPUTS_OF_WAY * len(WAYS)
+_ALL_THAT_COUNTS = attrgetter(*SIMILAR_KINDS[0][0])
+"""The most special of these kinds has the features of all."""
 UNKNOWN_SECONDS = 86400.0
 """The first guess for a job without a limit of whose kind nothing has ended."""
 LONGEST_SECONDS = 1e9
@@ -42,36 +50,83 @@ class RunInputs(NamedTuple):
 
 
 class LatestRuns:
-    """The latest run times of each kind of jobs."""
+    """The latest run times of each kind of jobs. What they say is worked out once: many jobs of a queue are alike."""
 
     def __init__(self) -> None:
         keys: list[Callable[[JobFeatures], object]] = [attrgetter(*way) if way else all_alike for way in WAYS]
-        self._ways = tuple((key, dict[object, deque[float]]()) for key in keys)
+        self._ways = tuple((key, dict[object, int]()) for key in keys)
+        self._latest: list[deque[float]] = [deque()]
+        """By number of a kind; 0: nothing has ended."""
+        self._said: Floats = np.zeros((1, INPUTS_OF_WAY))
+        """By number of a kind, as ``describe_latest`` does with a first guess of 0, but for those that are stale."""
+        self._stale: set[int] = set()
+        self._guesses: dict[str, dict[object, float]] = {}
+        """First guesses in seconds by user, and by all features that count."""
 
     def ended(self, job: JobFeatures, run: float) -> None:
         """Learn a run time, in seconds."""
         for key, known in self._ways:
-            known.setdefault(key(job), deque(maxlen=SIMILAR_LATEST)).appendleft(max(run, LEAST_SECONDS))
+            kind = key(job)
+            number = known.get(kind)
+            if number is None:
+                number = known[kind] = len(self._latest)
+                self._latest.append(deque(maxlen=SIMILAR_LATEST))
+            self._latest[number].appendleft(max(run, LEAST_SECONDS))
+            self._stale.add(number)
+        self._guesses[job.user] = {}
 
     def inputs(self, job: JobFeatures) -> RunInputs:
         """What is known of a job now."""
-        latest = [known.get(key(job), ()) for key, known in self._ways]
-        limit = max(job.limit, LEAST_SECONDS)
-        runs: list[float] = []
-        weights: list[float] = []
+        values = self.inputs_of_all([job])[0].tolist()
+        return RunInputs(values[0], values)
+
+    def inputs_of_all(self, jobs: Sequence[JobFeatures]) -> Floats:
+        """The values of the inputs of each of these jobs."""
+        found = [[known.get(key(job), 0) for key, known in self._ways] for job in jobs]
+        numbers = np.array(found, dtype=np.int64).reshape(len(jobs), len(WAYS))
+        self._say(numbers)
+        own = []
+        for job, kinds in zip(jobs, numbers.tolist(), strict=True):
+            limit, described = max(job.limit, LEAST_SECONDS), [0.0] * OWN_INPUTS
+            describe_job(log(self._guess(job, limit, kinds)), limit, float(job.cpus), described)
+            own.append(described)
+        values = np.zeros((len(jobs), INPUTS))
+        values[:, :OWN_INPUTS] = np.array(own).reshape(len(jobs), OWN_INPUTS)
+        said = self._said[numbers]
+        said[:, :, 1:4] -= np.where(numbers > 0, values[:, :1], 0.0)[:, :, None]
+        values[:, OWN_INPUTS:] = said.reshape(len(jobs), -1)
+        return values
+
+    def _say(self, numbers: Ints) -> None:
+        """Work out what is stale of these kinds."""
+        if len(self._said) < len(self._latest):
+            more = np.zeros((len(self._latest), INPUTS_OF_WAY))  # twice as many as there are
+            self._said = np.concatenate((self._said, more))
+        for number in self._stale.intersection(np.unique(numbers).tolist()):
+            latest = self._latest[number]
+            describe_latest(latest, len(latest), 0.0, self._said[number], 0)
+            self._stale.discard(number)
+
+    def _guess(self, job: JobFeatures, limit: float, kinds: Sequence[int]) -> float:
+        """Seconds."""
+        known = self._guesses.get(job.user)
+        if known is None:  # no job of the user has ended
+            return limit if limit < inf else UNKNOWN_SECONDS
+        kind = _ALL_THAT_COUNTS(job)
+        found = known.get(kind)
+        if found is None:
+            found = known[kind] = self._most_accurate(limit, kinds)
+        return found
+
+    def _most_accurate(self, limit: float, kinds: Sequence[int]) -> float:
+        pairs = list[tuple[float, float]]()
         for way, most in GUESSED_BY:
             weight = most
-            for run in latest[way]:
-                runs.append(min(run, limit))
-                weights.append(weight)
+            for run in self._latest[kinds[way]]:
+                pairs.append((min(run, limit), weight))
                 weight *= SIMILAR_FADING
-        unknown = limit if limit < inf else UNKNOWN_SECONDS
-        guess = log(most_accurate(runs, weights, len(runs)) if runs else unknown)
-        values = [0.0] * INPUTS
-        describe_job(guess, limit, float(job.cpus), values)
-        for way, known in enumerate(latest):
-            describe_latest(known, len(known), guess, values, OWN_INPUTS + INPUTS_OF_WAY * way)
-        return RunInputs(guess, values)
+        pairs.sort()
+        return most_accurate([run for run, _ in pairs], [weight for _, weight in pairs], len(pairs))
 
 
 def describe_job(guess: float, limit: float, cpus: float, values: Inputs) -> None:

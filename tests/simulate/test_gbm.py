@@ -9,17 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from omfs_daemon.cli.main import app
-from omfs_daemon.errors import ConfigError
+from omfs_daemon.errors import ConfigError, FormatError
 from omfs_daemon.predict import gbm_training
-from omfs_daemon.predict.boosted_trees import BoostedTrees, trees_from_json
+from omfs_daemon.predict.boosted_trees import BoostedTrees, trees_from_json, trees_of_dumps
 from omfs_daemon.predict.features import JobFeatures
 from omfs_daemon.predict.gbm import GbmPredictor
 from omfs_daemon.predict.gbm_training import SHARES, trained
 from omfs_daemon.predict.prediction import HowEnded
 from omfs_daemon.predict.run_inputs import INPUTS, target_of
+from omfs_daemon.predict.tree_sums import MOST_LEAVES, TreeSums
 from omfs_daemon.simulate.engine.conventions import Conventions
 from omfs_daemon.simulate.engine.learned_runs import features_in
 from omfs_daemon.simulate.engine.outcome import Outcome
@@ -137,17 +140,42 @@ def test_the_trees_predict_what_lightgbm_does() -> None:
     for at, share in enumerate(SHARES):
         rows = lightgbm.Dataset(values, targets, params=settings)
         booster = lightgbm.train({**settings, "alpha": share}, rows, num_boost_round=gbm_training._ROUNDS)
-        own = [trees.sums(row.tolist())[at] for row in values[:300]]
-        np.testing.assert_allclose(own, booster.predict(values[:300], num_threads=1), rtol=1e-9, atol=1e-12)
-        below = np.mean([target <= trees.sums(row.tolist())[at] for row, target in zip(values, targets, strict=True)])
-        assert below == pytest.approx(share, abs=0.05)
+        own = TreeSums(trees).of(values)[:, at]
+        np.testing.assert_allclose(own, booster.predict(values, num_threads=1), rtol=1e-9, atol=1e-12)
+        assert np.mean(targets <= own) == pytest.approx(share, abs=0.05)
 
 
 def test_the_same_rows_give_the_same_trees_and_alike_targets_give_some() -> None:
     values, targets = some_rows()
     assert trained(values, targets).as_json() == trained(values, targets).as_json()
     constant = trained(values, np.full(len(values), 0.25))
-    assert constant.sums([0.0] * INPUTS).tolist() == pytest.approx([0.25] * 3)
+    assert TreeSums(constant).of(np.zeros((1, INPUTS)))[0].tolist() == pytest.approx([0.25] * 3)
+
+
+def walked(trees: BoostedTrees, root: int, values: np.ndarray) -> float:
+    at = root
+    while trees.left[at] != at:
+        at = int(trees.left[at] if values[trees.feature[at]] <= trees.threshold[at] else trees.right[at])
+    return float(trees.value[at])
+
+
+@given(st.integers(0, 10**6), st.integers(1, MOST_LEAVES))
+def test_all_jobs_at_once_reach_the_leaves_that_a_walk_down_each_tree_reaches(seed: int, leaves: int) -> None:
+    draw = np.random.default_rng(seed)
+
+    def grown(count: int) -> dict[str, object]:
+        if count == 1:
+            return {"leaf_value": float(draw.normal())}
+        left = int(draw.integers(1, count))
+        split = {"split_feature": int(draw.integers(3)), "threshold": float(draw.integers(4))}
+        return {**split, "left_child": grown(left), "right_child": grown(count - left)}
+
+    trees = trees_of_dumps([[grown(int(draw.integers(1, leaves + 1))) for _ in range(4)] for _ in range(2)], 9)
+    values = draw.integers(0, 5, (20, 3)).astype(np.float64)
+    plain = [[sum(walked(trees, root, row) for root in roots) for roots in trees.roots.tolist()] for row in values]
+    np.testing.assert_allclose(TreeSums(trees).of(values), plain, rtol=1e-12)
+    with pytest.raises(FormatError, match="more than 16 leaves"):
+        TreeSums(trees_of_dumps([[grown(MOST_LEAVES + 1)]], 9))
 
 
 def test_a_trained_predictor_keeps_the_rules_of_all() -> None:

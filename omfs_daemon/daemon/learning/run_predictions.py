@@ -80,7 +80,7 @@ class RunPredictions:
         for begin in range(0, len(fresh), _AT_A_TIME):
             part = fresh[begin : begin + _AT_A_TIME]
             with self._lock:
-                known.update((job, self._predictor.predict(job)) for job in part)
+                known.update(zip(part, self._predictor.predict_all(part), strict=True))
         return [known[job] for job in jobs]
 
     @staticmethod

@@ -167,11 +167,22 @@ def _most_accurate(history: RunHistory, job: int, limit: float, unknown: float) 
         weight = history.weights[at]
         for age in range(min(history.number[kind], SIMILAR_LATEST)):
             run = history.latest[kind, (history.number[kind] - 1 - age) % room]
-            history.runs[count] = min(max(run, 1.0), limit)
-            history.shares[count] = weight
+            _insert(history, count, min(max(run, 1.0), limit), weight)
             weight *= SIMILAR_FADING
             count += 1
     return float(most_accurate(history.runs, history.shares, count)) if count > 0 else unknown
+
+
+@part
+def _insert(history: RunHistory, count: int, run: float, weight: float) -> None:
+    """Among so many run times and weights that are in order."""
+    place = count
+    while place > 0 and (
+        history.runs[place - 1] > run or (history.runs[place - 1] == run and history.shares[place - 1] > weight)
+    ):
+        history.runs[place], history.shares[place] = history.runs[place - 1], history.shares[place - 1]
+        place -= 1
+    history.runs[place], history.shares[place] = run, weight
 
 
 @part
@@ -229,13 +240,7 @@ def _median_of_latest(history: RunHistory, kind: int) -> float:
         run = history.latest[kind, (history.number[kind] - count + at) % room]
         weight = FADING ** (count - 1 - at)
         total += weight
-        place = at
-        while place > 0 and (
-            history.runs[place - 1] > run or (history.runs[place - 1] == run and history.shares[place - 1] > weight)
-        ):
-            history.runs[place], history.shares[place] = history.runs[place - 1], history.shares[place - 1]
-            place -= 1
-        history.runs[place], history.shares[place] = run, weight
+        _insert(history, at, run, weight)
     reached, at = 0.0, 0
     while reached < 0.5 * total * (1 - 1e-12):
         reached += history.shares[at]

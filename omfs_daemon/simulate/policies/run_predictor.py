@@ -114,7 +114,7 @@ def _model_use(scenario: Scenario, chosen: Bools) -> compiled.ModelUse:
     if scenario.conventions.learning != BY_MODEL:
         return _NO_MODEL
     now, workload = scenario.conventions.model or untrained(len(scenario.workload)), scenario.workload
-    roots, feature, threshold, left, right, value, _, _ = now.trees
+    roots, feature, threshold, left, right, value, _ = now.trees
     trees = compiled.ModelTrees(np.ascontiguousarray(roots[0]), feature, threshold, left, right, value)
     cpus = np.ascontiguousarray(workload.cpus, dtype=np.int64)
     return compiled.ModelUse(trees, cpus, now.given, now.made, now.inputs, np.flatnonzero(chosen), now.coming)

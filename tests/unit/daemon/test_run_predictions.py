@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from omfs_daemon.daemon.learning.run_predictions import RunPredictions
@@ -23,9 +25,9 @@ class Counted:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def predict(self, job: JobFeatures) -> Prediction:
-        self.taken[-1] += 1
-        return self._predictor.predict(job)
+    def predict_all(self, jobs: Sequence[JobFeatures]) -> list[Prediction]:
+        self.taken[-1] += len(jobs)
+        return self._predictor.predict_all(jobs)
 
 
 def test_others_may_ask_between_the_parts_of_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,11 +168,13 @@ def test_similar_takes_the_run_time_that_would_have_been_the_most_accurate() -> 
     found = predictor.predict(job)
     # 12 is the newest; beside it 11 is right for three of four. A mean would be right for none.
     assert found.p50 == 12.0
-    assert (found.key, found.samples) == ("user and alike", 16)
+    assert (found.key, found.samples) == ("user and alike", 4)
     # Alike jobs outweigh newer ones that are not, and nothing of another user counts.
     for _ in range(10):
         predictor.ended(JobFeatures(user="a", name="y", cpus=8, limit=50.0), 40.0, ALONE)
         predictor.ended(JobFeatures(user="b", name="x", cpus=2, limit=1000.0), 900.0, ALONE)
     assert predictor.predict(job).p50 == 12.0
+    assert predictor.predict(job).samples == 4, "alike"
+    assert predictor.predict(JobFeatures(user="a", name="z", cpus=9, limit=9.0)).samples == 10, "of the user alone"
     assert predictor.predict(JobFeatures(user="a", name="y", cpus=8, limit=20.0)).p50 == 20.0
     assert predictor.predict(JobFeatures(user="b", name="z", cpus=1, limit=inf)).p50 == 900.0
