@@ -35,6 +35,7 @@ from benchmarks.printed_site import NOW, SECRET, Answers, PrintedSite
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.snapshot import PreemptionHistory, Snapshot
+from omfs_daemon.config.predict_section import PredictSection
 from omfs_daemon.daemon.garbage import collect_garbage_seldom
 from omfs_daemon.daemon.learning.run_predictions import RunPredictions
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
@@ -198,9 +199,9 @@ def measure(case: Case) -> dict[str, Any]:
 
 
 def predictions(snapshot: Snapshot) -> Predict:
-    """Of a predictor that has learned from jobs like those of the snapshot."""
+    """Of the default predictor, which has learned from jobs like those of the snapshot."""
     draw = np.random.default_rng(1)
-    found = RunPredictions("ladder", RUNGS, False)
+    found = RunPredictions(PredictSection().predictor, RUNGS, False)
     jobs = list(snapshot.jobs.values())[:100_000]
     lengths = draw.lognormal(8, 1.5, len(jobs)).tolist()
     ends = zip(jobs, lengths, strict=True)

@@ -21,7 +21,7 @@ class PredictSection(Section):
         True, description="Whether run times are learned, and starts are estimated.", examples=[False]
     )
     predictor: Text = Field(
-        "ladder",
+        "similar",
         description='How: "limit", "mean", "murata", "last2", "alike2", "named2", "similar", "ladder", or "gbm".',
         examples=["last2"],
     )
@@ -41,7 +41,7 @@ class PredictSection(Section):
     )
     keys: tuple[tuple[Text, ...], ...] = Field(
         RUNGS,
-        description='By what jobs are alike to "ladder", the most special first; after the last come all jobs.',
+        description='By what jobs are alike to "ladder" alone, the most special first; after the last come all jobs.',
         examples=[[["user", "name"], ["user"], ["partition", "limit"]]],
     )
 
