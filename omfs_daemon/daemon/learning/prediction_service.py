@@ -73,7 +73,6 @@ class PredictionService:
     ) -> None:
         section = config.predict
         self.store = store
-        self.keep_names = section.keep_names
         self.runs = RunPredictions(section.predictor, section.keys, section.keep_names)
         self._gateway, self._latest, self._journal, self._settings = gateway, latest, journal, settings
         self._clock = clock
@@ -113,6 +112,11 @@ class PredictionService:
     def remaining(self) -> Remaining:
         """What the choice of victims counts with; for one thread."""
         return VictimPredictions(self.runs).of if self._config.predict.use_for_victims else no_predictions
+
+    @property
+    def keep_names(self) -> bool:
+        """Whether names of jobs are kept as they are."""
+        return self._config.predict.keep_names
 
     def _has_accounting(self) -> bool:
         return self._gateway.settings().values.get("AccountingStorageType") == "accounting_storage/slurmdbd"
