@@ -11,6 +11,7 @@ from dataclasses import replace
 from omfs_daemon.policy.plan import Plan, PlannedPreemption
 from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
 from omfs_daemon.policy.validator import Verdict
+from omfs_daemon.preemption.begin import Beginning, begin_preemption
 from omfs_daemon.preemption.desired import desired_state
 from omfs_daemon.preemption.effects import Effects, in_order, state_after
 from omfs_daemon.preemption.follow_up import follow_up, resume_preempted, waited_for_nodes
@@ -18,7 +19,7 @@ from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import State
-from omfs_daemon.preemption.step import Beginning, begin_preemption, step, transitions
+from omfs_daemon.preemption.step import step, transitions
 
 
 def go_on(state: State, observation: Observation, now: float, settings: Settings, fresh: Collection[int]) -> Effects:

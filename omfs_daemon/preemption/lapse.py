@@ -11,12 +11,24 @@ from omfs_daemon.policy.realtime_standing import counted_limit, waits_since
 from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.policy.rules.slowdown_laws import threshold_crossing
 from omfs_daemon.preemption.methods.base import PreemptionProgress
-from omfs_daemon.preemption.preemption import Preemption, Step
+from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step
 from omfs_daemon.preemption.progress import MethodSettings, ObservedCluster, progress_of
 from omfs_daemon.preemption.realtime_memory import RealtimeMemory
+from omfs_daemon.preemption.settings import Settings
 
 
-def is_due_no_more(
+def lapsed(
+    preemption: Preemption, view: ObservedCluster, known: RealtimeMemory, settings: Settings, now: float
+) -> PreemptionOutcome | None:
+    """As what it is to be undone; None if it goes on."""
+    if _is_due_no_more(preemption, view, known, settings.rules, now):
+        return PreemptionOutcome.NOT_DUE
+    if _spares_exempted(preemption, view, settings.rules, settings.method_settings, now):
+        return PreemptionOutcome.EXEMPTED
+    return None
+
+
+def _is_due_no_more(
     preemption: Preemption, view: ObservedCluster, known: RealtimeMemory, rules: Rules, now: float
 ) -> bool:
     """Whether it waits, and would not have reached the least threshold of its class now."""
@@ -30,7 +42,7 @@ def is_due_no_more(
     return now < threshold_crossing(since, limit, min(terms.act_at))
 
 
-def spares_exempted(
+def _spares_exempted(
     preemption: Preemption, view: ObservedCluster, rules: Rules, method_settings: MethodSettings, now: float
 ) -> bool:
     """Whether an operator has exempted a victim to which nothing was done yet; what was ordered already goes on."""

@@ -171,7 +171,7 @@ def _without_its_cpus(preemption: Preemption, view: ObservedCluster, now: float)
         return None
     leaving = [found for v in preemption.victims if runs_still(v, view) and (found := view.job(v.ref)) is not None]
     all_left = preemption.since if preemption.step is Step.STARTING else inf
-    may_be_chance = all_left == inf or not preemptor.retried
+    may_be_chance = all_left == inf or not preemption.retried
     takers = view.taken_by(preemptor.allocations, leaving, preemption.begun, all_left) if may_be_chance else []
     if not takers:
         return None

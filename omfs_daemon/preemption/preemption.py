@@ -81,7 +81,6 @@ class Preemptor:
     restarts, run_time  as Slurm showed them when it was chosen: they tell whether it has run since
     shape           as in ``shape_of``
     doubted         Slurm's reason when jobs were last preempted for it in vain ("": they never were): it proves nothing
-    retried         whether an earlier preemption for it had failed
     """
 
     ref: str
@@ -99,7 +98,6 @@ class Preemptor:
     run_time: float = 0.0
     shape: str = ""
     doubted: str = ""
-    retried: bool = False
 
     def nodes_to_pin(self, job: Job) -> tuple[str, ...]:
         """The nodes on which Slurm is told to start it, by name. None for a heterogeneous job, whose first part takes
@@ -165,7 +163,8 @@ class Preemption:
     In PROVING, ``asks``: Slurm is asked a question, and the preemptor is left as it is. ``is_released``: else, whether
     it was observed released, ranked, and pinned, and ``since`` is then.
 
-    ``beside``: another preemption for the same job, on other nodes, whichever began first (0: none).
+    ``beside``: another preemption for the same job, on other nodes, whichever began first (0: none). ``retried``: an
+    earlier one for it has failed.
 
     ``started_at``: when the preemptor has started, as Slurm says (in whole seconds); of one that was suspended, when it
     was first observed running again, which Slurm does not say.
@@ -184,6 +183,7 @@ class Preemption:
     is_released: bool = False
     refused: tuple[tuple[str, str], ...] = ()
     beside: int = 0
+    retried: bool = False
 
     @property
     def is_for_realtime(self) -> bool:

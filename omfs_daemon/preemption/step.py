@@ -7,17 +7,16 @@ Transitions are requeue, suspend, resume, signals, and work on nodes. How its jo
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import Enum, auto
 
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.preempt_methods import OUT
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.cluster.scope import is_out_of_scope
-from omfs_daemon.policy.plan import TEXT, WHY_FIRST, PlannedPreemption, Reason
+from omfs_daemon.policy.plan import WHY_FIRST, Reason
 from omfs_daemon.preemption.back_off import preemptor_backoff, retry_seconds, shapes_to_clear
-from omfs_daemon.preemption.begin import preemptor_of, victim_of
+from omfs_daemon.preemption.begin import started_event
 from omfs_daemon.preemption.effects import Effects, PreemptionEnd, preempted_record
-from omfs_daemon.preemption.lapse import is_due_no_more, spares_exempted
+from omfs_daemon.preemption.lapse import lapsed
 from omfs_daemon.preemption.methods.base import Action, ObservedJob
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.methods.not_installed import method_named
@@ -39,54 +38,6 @@ from omfs_daemon.preemption.state import (
     VictimBackoff,
 )
 from omfs_daemon.slurm import orders
-
-
-class Beginning(Enum):
-    """What is done first. STOP: the victims are preempted. RELEASE: the preemptor is released, and Slurm's reason is
-    read. ASK: Slurm is asked a question."""
-
-    STOP = auto()
-    RELEASE = auto()
-    ASK = auto()
-
-
-def begin_preemption(
-    planned: PlannedPreemption,
-    number: int,
-    first: Beginning,
-    state: State,
-    observation: Observation,
-    now: float,
-    settings: Settings,
-) -> Effects | None:
-    """A preemption that the validator accepted; None if its jobs are no longer as planned."""
-    preemptor = observation.job(planned.preemptor)
-    victims = [(victim, observation.job(victim.ref)) for victim in planned.victims]
-    present = [(victim, job) for victim, job in victims if job is not None and job.runs]
-    wanted = JobState.SUSPENDED if planned.suspended else JobState.PENDING
-    if preemptor is None or preemptor.state is not wanted or len(present) < len(victims):
-        return None
-    taken = {name for _, job in present for name, _ in job.request.gres}
-    preemption = Preemption(
-        id=number,
-        step=Step.STOPPING if first is Beginning.STOP else Step.PROVING,
-        begun=now,
-        since=now,
-        reason=planned.reason.value,
-        preemptor=preemptor_of(planned, preemptor, state, taken, settings),
-        victims=tuple(victim_of(victim, job, state, settings) for victim, job in present),
-        asks=first is Beginning.ASK,
-    )
-    events = [_started_event(preemption, now)] if first is Beginning.STOP and preemption.victims else []
-    return Effects(records=[PreemptionChanged(preemption)], events=events, begun=[preemption])
-
-
-def _started_event(preemption: Preemption, now: float) -> JobEvent:
-    preemptor = preemption.preemptor
-    refs = [victim.ref for victim in preemption.victims if not victim.ends_by_itself]
-    text = f"preempting {', '.join(refs)} for it: {TEXT[Reason(preemption.reason)]}"
-    data: dict[str, object] = {"victims": refs}
-    return JobEvent(now, preemptor.ref, preemptor.user, preemptor.account, "preemption_started", text, data)
 
 
 def step(
@@ -125,10 +76,9 @@ def step(
 def _following(
     preemption: Preemption, state: State, observation: Observation, now: float, settings: Settings, is_fresh: bool
 ) -> Preemption:
-    if is_due_no_more(preemption, observation, state.backoff.realtime, settings.rules, now):
-        return replace(preemption, step=Step.UNDONE, since=now, outcome=PreemptionOutcome.NOT_DUE)
-    if spares_exempted(preemption, observation, settings.rules, settings.method_settings, now):
-        return replace(preemption, step=Step.UNDONE, since=now, outcome=PreemptionOutcome.EXEMPTED)
+    outcome = lapsed(preemption, observation, state.backoff.realtime, settings, now)
+    if outcome is not None:
+        return replace(preemption, step=Step.UNDONE, since=now, outcome=outcome)
     return next_state(preemption, observation, now, settings.method_settings, is_fresh)
 
 
@@ -146,7 +96,7 @@ def _prove(
     if following is preemption:
         return preemption
     if following.step is Step.STOPPING:
-        effects.events.append(_started_event(following, now))
+        effects.events.append(started_event(following, now))
     if following.step is Step.UNDONE:
         effects.records += _back_offs(following, state, set(), observation, now, settings.retry_after)
     effects.records.append(PreemptionChanged(following))

@@ -71,7 +71,7 @@ def test_slurm_does_not_want_the_job_if_it_starts_another_when_all_victims_have_
 def test_that_it_had_started_before_all_were_seen_to_have_left_is_chance_once() -> None:
     found = after(STARTS, GONE, LEFT, TAKER)
     assert (found.step, found.outcome) == (Step.UNDONE, PreemptionOutcome.CPUS_TAKEN)
-    again = replace(STARTS, preemptor=replace(STARTS.preemptor, retried=True))
+    again = replace(STARTS, retried=True)
     assert after(again, GONE, LEFT, TAKER) is again
 
 
