@@ -69,6 +69,19 @@ def numbered_mark(word: MarkWord, number: int) -> str:
     return word.value if word in (MarkWord.ADMIN_HELD, MarkWord.ADMIN_RELEASED) else f"{word}:{number}"
 
 
+_PER_EPOCH = 10**9
+
+
+def first_number_of(epoch: int) -> int:
+    """Where the numbers of an epoch begin: those of two daemons that act in turn never meet, and an order of an earlier
+    epoch is known by its mark alone. One daemon alone is in epoch 0."""
+    return epoch * _PER_EPOCH
+
+
+def epoch_of(number: int) -> int:
+    return number // _PER_EPOCH
+
+
 SUBMIT_MARK = numbered_mark(MarkWord.HELD, 0)
 """The mark of a job that job_submit.lua has held at submit."""
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from omfs_daemon.cluster.holds import admin_comment_of, is_held
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.marks import AdminComment, MarkWord, compose_admin_comment, numbered_mark
+from omfs_daemon.cluster.marks import AdminComment, MarkWord, compose_admin_comment, epoch_of, numbered_mark
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.orders import HoldJobs, MarkedOrder, MarkingOrder, MarkJobs, ReleaseJobs
 
@@ -73,7 +73,9 @@ def _divided(order: MarkingOrder, stored: StoredMarks, number: int) -> list[Mark
         comment = before.comment
         # A mark that says the same stays: jobs that were marked together can be marked together again, and a release
         # that is repeated is known by the number that it had, whether this order reaches Slurm or not.
-        is_kept = not isinstance(order, HoldJobs) and comment.word is word
+        # But one of an earlier epoch would have this order refused.
+        is_same = comment.word is word and epoch_of(comment.number) == epoch_of(number)
+        is_kept = not isinstance(order, HoldJobs) and is_same
         mark = comment.mark if is_kept else numbered_mark(word, number)
         sentence = order.sentence or (comment.sentence if isinstance(order, HoldJobs) else "")
         groups.setdefault(compose_admin_comment(mark, comment.mark, sentence, comment.foreign), []).append(ref)

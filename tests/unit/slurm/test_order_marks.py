@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
-from omfs_daemon.cluster.marks import MarkWord
+from omfs_daemon.cluster.marks import MarkWord, first_number_of
 from omfs_daemon.slurm.order_marks import StoredMarks, with_marks
 from omfs_daemon.slurm.orders import HoldJobs, MarkedOrder, MarkJobs, ReleaseJobs, RequeueJobs
 
@@ -55,6 +55,18 @@ def test_a_new_sentence_keeps_a_mark_that_says_the_same() -> None:
     assert [order.comment for order in found] == [
         "omfs:rel:2?omfs:rel:2 [omfs] runs again",
         "omfs:rel:3?omfs:stopping:2 [omfs] runs again",
+    ]
+
+
+def test_a_mark_of_an_earlier_epoch_is_not_kept() -> None:
+    """The submit gate would refuse the order as a late one."""
+    seen = stored(job("1", "omfs:rel:2000000005"), job("2", "omfs:rel:7"), job("3", "omfs:rel:3000000001"))
+    number = first_number_of(3) + 2
+    found = with_marks([MarkJobs(("1", "2", "3"), MarkWord.RELEASED)], seen, number)
+    assert [order.comment for order in found] == [
+        "omfs:rel:3000000002?omfs:rel:2000000005",
+        "omfs:rel:3000000002?omfs:rel:7",
+        "omfs:rel:3000000001?omfs:rel:3000000001",
     ]
 
 

@@ -1,0 +1,84 @@
+"""A daemon that does not hold the lease: looks at it, and takes it once it may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from omfs_daemon.daemon.leadership.holder import LeaseHolder, unlike
+from omfs_daemon.daemon.leadership.leadership import Leadership, since_boot, take_lease
+from omfs_daemon.daemon.leadership.lease import Controller, LeaseDecision, LeaseView, LeaseWatch, Stand, judge_lease
+from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
+from omfs_daemon.daemon.leadership.timed_calls import TimedCalls
+from omfs_daemon.errors import OmfsError
+
+
+class _Seen(NamedTuple):
+    """``unread``: what is wrong with what the holder says about itself."""
+
+    view: LeaseView
+    holder: LeaseHolder | None
+    unread: str = ""
+
+
+class Candidate:
+    """``own``: what this daemon says about itself; ``controller``: the active slurmctld; ``controller_seen``: when that
+    was last beside this daemon, by ``clock``; ``unfit``: why this daemon could not act, "" if it could."""
+
+    def __init__(
+        self,
+        directory: LeaseDirectory,
+        own: Callable[[], LeaseHolder],
+        controller: Callable[[], Controller],
+        controller_seen: Callable[[], float],
+        unfit: Callable[[], str],
+        calls: TimedCalls,
+        clock: Callable[[], float] = since_boot,
+    ) -> None:
+        self.directory = directory
+        self.decision = LeaseDecision(Stand.STAND_BY, "the lease was not looked at yet")
+        self.holder: LeaseHolder | None = None
+        """Of the newest lease."""
+        self.epoch = 0
+        self._own = own
+        self._controller = controller
+        self._controller_seen = controller_seen
+        self._unfit = unfit
+        self._calls = calls
+        self._clock = clock
+        self._watch: LeaseWatch | None = None
+
+    def step(self) -> Leadership | None:
+        """Look once; the lease if it was taken, else ``decision`` says why not."""
+        try:
+            return self._step()
+        except OSError as error:
+            text = f"{self.directory.path}: {error.strerror or error}: whether another omfsd is active is unknown"
+            self.decision = LeaseDecision(Stand.REFUSE, text)
+            return None
+
+    def _step(self) -> Leadership | None:
+        seen = self._calls.run(self._look)
+        self.holder, self.epoch = seen.holder, seen.view.lease.epoch if seen.view.lease is not None else 0
+        # When the answer is there: a look that took long saw no more than what was there in the beginning.
+        now = self._clock()
+        self._watch = LeaseWatch(seen.view, now) if self._watch is None else self._watch.after(seen.view, now)
+        host = seen.holder.host if seen.holder is not None else ""
+        controller = self._controller()
+        self.decision = judge_lease(self._watch, now, controller, host, "")
+        if self.decision.stand is Stand.TAKE:
+            name = str(self.directory.holder_file(self.epoch))
+            unfit = seen.unread or unlike(self._own(), seen.holder, name) or self._unfit()
+            self.decision = judge_lease(self._watch, now, controller, host, unfit)
+        if self.decision.stand is not Stand.TAKE:
+            return None
+        return take_lease(self.directory, seen.view, self._own(), self._controller_seen, self._calls, self._clock)
+
+    def _look(self) -> _Seen:
+        view = self.directory.look()
+        if view.lease is None:
+            return _Seen(view, None)
+        try:
+            return _Seen(view, self.directory.holder(view.lease.epoch))
+        except OmfsError as error:
+            return _Seen(view, None, str(error))

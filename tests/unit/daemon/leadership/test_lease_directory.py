@@ -1,0 +1,274 @@
+"""The lease on a real file system: one of two takers gets it, and what was edited or cannot be had is one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier, Event
+
+import pytest
+
+from omfs_daemon.config.load import parse_config
+from omfs_daemon.daemon.leadership.candidate import Candidate
+from omfs_daemon.daemon.leadership.holder import LeaseHolder, configuration_digest, holder_of
+from omfs_daemon.daemon.leadership.leadership import Leadership, LeaseLost
+from omfs_daemon.daemon.leadership.lease import CONTROLLER_AWAY, EXPIRY, FRESH, RENEW_EVERY, Controller, Lease, Stand
+from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
+from omfs_daemon.daemon.leadership.timed_calls import TimedCalls
+from omfs_daemon.errors import OmfsError
+
+OWN = LeaseHolder("ctl1", "1.0", "same")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> LeaseDirectory:
+    path = tmp_path / "shared"
+    path.mkdir(mode=0o700)
+    return LeaseDirectory(path)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Host:
+    """A candidate, and what it sees of Slurm."""
+
+    def __init__(self, directory: LeaseDirectory, clock: Clock, own: LeaseHolder = OWN) -> None:
+        self.clock, self.own, self.is_here, self.unfit = clock, own, True, ""
+        self.candidate = Candidate(
+            directory,
+            lambda: self.own,
+            lambda: Controller("ctl1", self.is_here),
+            lambda: self.clock() if self.is_here else 0.0,
+            lambda: self.unfit,
+            TimedCalls(5.0),
+            clock,
+        )
+
+    def take(self) -> Leadership:
+        taken = self.candidate.step()
+        assert taken is not None, self.candidate.decision
+        return taken
+
+    def refuses(self) -> str:
+        assert self.candidate.step() is None
+        return self.candidate.decision.why
+
+
+@pytest.mark.parametrize("prepare", [None, lambda lease: lease, lambda lease: lease.given_up])
+def test_of_many_takers_one_gets_it(directory: LeaseDirectory, prepare: Callable[[Lease], Lease] | None) -> None:
+    if prepare is not None:
+        (directory.path / prepare(Lease(3, 5)).name).touch()
+    seen, takers = directory.look(), 8
+    barrier = Barrier(takers)
+
+    def take(number: int) -> Lease | None:
+        barrier.wait()
+        return directory.take(seen, LeaseHolder(f"ctl{number}", "1", "same"))
+
+    with ThreadPoolExecutor(takers) as pool:
+        taken = [lease for lease in pool.map(take, range(takers)) if lease is not None]
+    assert taken == [Lease(seen.newest + 1)]
+    assert directory.look().lease == taken[0]
+    assert not list(directory.path.glob(".holder*"))
+
+
+def test_a_renewal_and_a_taking_exclude_each_other(directory: LeaseDirectory) -> None:
+    lease = directory.take(directory.look(), OWN)
+    for _ in range(100):
+        assert lease is not None
+        seen, barrier = directory.look(), Barrier(2)
+
+        def renew(lease: Lease = lease, barrier: Barrier = barrier) -> Lease | None:
+            barrier.wait()
+            return directory.renew(lease)
+
+        with ThreadPoolExecutor(1) as pool:
+            renewing = pool.submit(renew)
+            barrier.wait()
+            taken = directory.take(seen, OWN)
+            renewed = renewing.result()
+        assert (taken is None) != (renewed is None)
+        lease = taken or renewed
+
+
+def test_an_epoch_is_not_given_twice_after_the_lease_was_removed(directory: LeaseDirectory) -> None:
+    before = directory.look()
+    lease = directory.take(before, OWN)
+    assert lease is not None
+    (directory.path / lease.name).unlink()
+    assert directory.take(before, OWN) is None, "by an old listing"
+    assert directory.renew(lease) is None
+    assert directory.take(directory.look(), OWN) == Lease(2)
+
+
+def test_a_renewal_that_was_given_up_and_ended_later_is_no_loss(directory: LeaseDirectory) -> None:
+    lease = directory.take(directory.look(), OWN)
+    assert lease is not None
+    late = directory.renew(lease)
+    assert late is not None and directory.renew(lease) == late.renewed
+
+
+def test_the_holder_of_a_lower_lease_gives_way(directory: LeaseDirectory) -> None:
+    lease = directory.take(directory.look(), OWN)
+    assert lease is not None
+    (directory.path / Lease(4).name).touch()  # somebody has made one by hand
+    assert directory.renew(lease) is None
+
+
+def test_the_other_takes_over_once_the_lease_has_not_changed(directory: LeaseDirectory) -> None:
+    clock = Clock()
+    first, second = Host(directory, clock), Host(directory, clock, OWN._replace(host="ctl2"))
+    leads = first.take()
+    assert leads.epoch == 1 and second.refuses() == "omfsd on ctl1 is active"
+    for _ in range(20):
+        clock.now += RENEW_EVERY
+        leads.renew()
+        assert second.refuses() == "omfsd on ctl1 is active"
+    clock.now += FRESH
+    with pytest.raises(LeaseLost, match="the lease of epoch 1 has expired: nothing is ordered"):
+        leads.require()
+    clock.now += EXPIRY - FRESH
+    assert second.take().epoch == 2
+    with pytest.raises(LeaseLost, match="another omfsd has taken the lease"):
+        leads.renew()
+    assert leads.is_lost
+
+
+def test_a_holder_that_overslept_goes_on_if_nobody_was_there(directory: LeaseDirectory) -> None:
+    clock = Clock()
+    leads = Host(directory, clock).take()
+    clock.now += 1000.0
+    with pytest.raises(LeaseLost):
+        leads.require()
+    leads.renew()
+    leads.require()
+
+
+def test_a_lease_that_is_given_up_is_taken_at_once(directory: LeaseDirectory) -> None:
+    clock = Clock()
+    first, second = Host(directory, clock), Host(directory, clock)
+    leads = first.take()
+    leads.give_up()
+    with pytest.raises(LeaseLost, match="given up"):
+        leads.require()
+    assert second.take().epoch == 2
+
+
+def test_the_holder_gives_up_when_slurmctld_is_elsewhere(directory: LeaseDirectory) -> None:
+    clock = Clock()
+    first, second = Host(directory, clock), Host(directory, clock)
+    leads = first.take()
+    seen_until = clock.now
+    first.candidate._controller_seen = lambda: seen_until
+    leads._controller_seen = lambda: seen_until
+    clock.now += CONTROLLER_AWAY - 1
+    leads.renew()
+    clock.now += 1
+    with pytest.raises(LeaseLost, match="no active slurmctld is on this host any more"):
+        leads.renew()
+    assert second.take().epoch == 2
+
+
+def test_what_is_wrong_with_the_directory_is_one_line(directory: LeaseDirectory) -> None:
+    host = Host(directory, Clock())
+    directory.path.rmdir()
+    assert host.refuses() == (
+        f"{directory.path}: No such file or directory: whether another omfsd is active is unknown"
+    )
+    directory.path.touch()
+    assert "Not a directory" in host.refuses()
+
+
+def test_a_holder_that_cannot_renew_orders_nothing_and_goes_on_later(directory: LeaseDirectory) -> None:
+    clock = Clock()
+    leads = Host(directory, clock).take()
+    away = directory.path.rename(directory.path.with_name("away"))
+    clock.now += RENEW_EVERY
+    leads.renew()  # still fresh
+    clock.now += FRESH
+    with pytest.raises(LeaseLost, match="No such file or directory: the lease cannot be renewed"):
+        leads.renew()
+    assert not leads.is_lost
+    away.rename(directory.path)
+    leads.renew()
+
+
+def test_a_file_system_that_hangs_is_a_refusal(directory: LeaseDirectory) -> None:
+    ends = Event()
+    calls = TimedCalls(0.05)
+    with pytest.raises(TimeoutError, match="does not answer for more than"):
+        calls.run(ends.wait)
+    with pytest.raises(TimeoutError):
+        calls.run(lambda: True)  # nothing is begun while that hangs
+    ends.set()
+    assert calls._thread is not None
+    calls._thread.join()
+    assert calls.run(lambda: 7) == 7
+
+
+def test_a_different_configuration_is_refused_with_its_remedy(directory: LeaseDirectory) -> None:
+    clock = Clock()
+    Host(directory, clock).take().give_up()
+    other = Host(directory, clock, LeaseHolder("ctl2", "1.0", "other"))
+    assert other.refuses() == (
+        "the configuration differs from that of the last active omfsd, on ctl1: make them the same and reload, "
+        f"or remove {directory.path}/holder.1 to go by this one"
+    )
+    assert other.candidate.decision.stand is Stand.REFUSE
+    directory.holder_file(1).unlink()
+    assert other.take().epoch == 2
+
+
+def test_a_daemon_that_could_not_act_does_not_take_it(directory: LeaseDirectory) -> None:
+    host = Host(directory, Clock())
+    host.unfit = "journal: was written by a later version"
+    assert host.refuses() == "journal: was written by a later version"
+    assert directory.look().newest == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is damaged: remove it"),
+        ("[]", "is damaged: remove it"),
+        ("[" * 4000, "is damaged: remove it"),
+        ('{"format": 1, "host": "a", "version": "1"}', "is damaged: remove it"),
+        ('{"format": 1, "host": "a\\u001b[2J", "version": "1", "configuration": ""}', "is damaged: remove it"),
+        ('{"format": 2, "host": "a", "version": "1", "configuration": ""}', "format 2; this version reads 1"),
+    ],
+)
+def test_an_edited_holder_is_refused(directory: LeaseDirectory, text: str, why: str) -> None:
+    clock = Clock()
+    Host(directory, clock).take().give_up()
+    directory.holder_file(1).write_text(text)
+    assert why in Host(directory, clock).refuses()
+
+
+def test_a_holder_that_others_could_write_is_refused(directory: LeaseDirectory) -> None:
+    clock = Clock()
+    Host(directory, clock).take().give_up()
+    directory.holder_file(1).chmod(0o666)
+    assert "others may write it" in Host(directory, clock).refuses()
+    directory.holder_file(1).unlink()
+    directory.holder_file(1).symlink_to("/etc/passwd")
+    assert "Too many levels of symbolic links" in Host(directory, clock).refuses()
+
+
+def test_a_holder_is_read_as_it_is_written() -> None:
+    assert holder_of(OWN.text(), "holder.1") == OWN
+    with pytest.raises(OmfsError, match="is damaged: remove it"):
+        holder_of("x", "holder.1")
+
+
+def test_configurations_are_the_same_if_they_decide_the_same() -> None:
+    text = "[policy]\nquantum_seconds = 60\n"
+    same = text + '[daemon]\nlog_level = "debug"\n[metrics]\nport = 9999\n[slurm]\npoll_seconds = 3\n'
+    own, like, other = (configuration_digest(parse_config(one, "x")) for one in (text, same, text.replace("6", "7")))
+    assert own == like != other
