@@ -11,7 +11,8 @@
 -- has let in since. A job that Slurm would refuse is not held either: Slurm does not check a held job.
 --
 -- Marks in AdminComment say whose hold it is (docs/plugins.md). An order of omfsd's is carried out only if the job has
--- the mark that omfsd has seen. An administrator's hold or release replaces the mark.
+-- the mark that omfsd has seen, and if no other omfsd has taken over. An administrator's hold or release replaces the
+-- mark.
 --
 -- The options of plugins/spank (OPTIONS) are written into the job's comment; users may as well write them there
 -- themselves. So are the methods that the client which has submitted the job cannot bear (CLIENTS).
@@ -84,6 +85,7 @@ local LOSES_WORK = "requeue" -- omfs_daemon/preemption/methods/requeue.py
 local NEEDS_SCRIPT = "requeue,dmtcp,criu,application" -- Slurm requeues batch jobs only, and omfs-run works in them only
 local NEEDS_ONE_NODE = "dmtcp,criu" -- omfs_daemon/preemption/methods/checkpoint.py
 local TAKES_WHOLE = "requeue,suspend" -- a heterogeneous job; omfs_daemon/preemption/methods/
+local EPOCH = "epoch" -- the name of a file (omfs_daemon/daemon/heartbeat.py)
 -- Slurm refuses an AdminComment in an owner's update, so an owner's release is recorded in the job's comment.
 local WAIT = "omfs:wait"
 
@@ -1108,6 +1110,18 @@ local function is_special_exit(job)
   return math.floor(job.job_state / SPECIAL_EXIT) % 2 == 1
 end
 
+-- Of two omfsd of which one acts (docs/high-availability.md), an order of the earlier one comes too late. The one beside
+-- this slurmctld writes beside its heartbeat which number its marks exceed; one that is alone writes nothing.
+local function is_late(conf, new, gently)
+  local file = open(conf.heartbeat:gsub("[^/]*$", "") .. EPOCH, "r", gently)
+  local first = file and tonumber(file:read(20) or "")
+  if file then
+    file:close()
+  end
+  local number = tonumber(new:match(":(%d+)$") or "")
+  return first ~= nil and number ~= nil and number <= first
+end
+
 -- Whether omfsd's order may be carried out: the job still has the mark that omfsd expects, and nobody else holds it.
 local function is_valid(change, job, new, expected)
   local mark, state = mark_of(job.admin_comment), job.job_state
@@ -1135,7 +1149,7 @@ local function could_be_ours(job)
 end
 
 -- Updates by omfsd or by an administrator.
-local function modify_privileged(change, job, text, by_daemon)
+local function modify_privileged(change, job, text, by_daemon, conf, gently)
   local stored = job.admin_comment or ""
   local mark, foreign = mark_of(stored), foreign_of(stored)
   local holds, releases = change.priority == 0, change.priority == INFINITE
@@ -1149,7 +1163,7 @@ local function modify_privileged(change, job, text, by_daemon)
     text = foreign == "" and added or foreign .. "," .. added
   end
   if new then
-    if not is_valid(change, job, new, expected) then
+    if is_late(conf, new, gently) or not is_valid(change, job, new, expected) then
       return ACCESS_DENIED
     end
     change.admin_comment = new .. rest
@@ -1281,7 +1295,7 @@ local function modify(change, job, uid, conf, living, gently)
     code = modify_by_operator(change, job)
   elseif is_privileged(conf, uid) then
     -- Root's releases may be omfsd's or an administrator's where omfsd runs as root.
-    code = modify_privileged(change, job, sent.admin_comment, uid == conf.daemon_uid and uid ~= "0")
+    code = modify_privileged(change, job, sent.admin_comment, uid == conf.daemon_uid and uid ~= "0", conf, gently)
   else
     code = modify_by_owner(change, job, conf, living, gently)
   end
@@ -1345,6 +1359,7 @@ end
 local function find_missing()
   local conf = now()
   admission(conf)
+  is_late(conf, "")
   local file = open(conf.wake, "r")
   if file then
     file:close()

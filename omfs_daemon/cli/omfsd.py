@@ -13,9 +13,10 @@ import typer
 from omfs_daemon import __version__
 from omfs_daemon.config.load import load
 from omfs_daemon.config.load_valid_parts import load_valid_parts
+from omfs_daemon.config.schema import DaemonSection
 from omfs_daemon.config.socket_path import DEFAULT_PATH
 from omfs_daemon.daemon import log
-from omfs_daemon.errors import OmfsError
+from omfs_daemon.errors import ConfigError, OmfsError
 from omfs_daemon.terminal.exit_status import exit_code, run_plainly
 from omfs_daemon.terminal.output import clean
 
@@ -69,7 +70,7 @@ def omfsd(
             raise typer.Exit(_serve_as_root(config_path, log_format))
         config = load(config_path)
         if check_only:
-            raise typer.Exit(_report_state(config.daemon.state_dir))
+            raise typer.Exit(_report_state(config.daemon))
         log.set_up(log_format.value if log_format else config.daemon.log_format, config.daemon.log_level)
         from omfs_daemon.daemon.run_daemon import run_daemon
 
@@ -80,13 +81,18 @@ def omfsd(
     raise typer.Exit(code)
 
 
-def _report_state(state_dir: Path) -> int:
+def _report_state(daemon: DaemonSection) -> int:
     from omfs_daemon.daemon.check_state import check_state
+    from omfs_daemon.daemon.leadership.shared_state import decided_state_dir
 
-    report = check_state(state_dir)
-    for line in report.lines:
+    try:
+        directories = dict.fromkeys((daemon.state_dir, decided_state_dir(daemon)))
+    except OSError as error:
+        raise ConfigError(f"{daemon.shared_directory}: cannot be read: {error.strerror}") from error
+    reports = [check_state(directory) for directory in directories]
+    for line in (line for report in reports for line in report.lines):
         typer.echo(clean(line))
-    return 0 if report.is_read else 1
+    return 0 if all(report.is_read for report in reports) else 1
 
 
 def _say(error: OmfsError, config_path: Path, log_format: LogFormat | None) -> None:

@@ -30,6 +30,12 @@ def status(context: typer.Context, as_json: AsJson = False) -> None:
 
 def status_table(view: StatusView) -> Iterator[RenderableType]:
     """What ``omfs status`` prints."""
+    pair = view.get("pair")
+    if pair is not None and not pair["active"]:
+        yield cell(f"omfsd {view['version']} stands by: {pair['text']}")
+        return
+    if pair is not None:
+        yield cell(f"active on {pair['host']} (epoch {pair['epoch']}); the other omfsd stands by")
     cluster = view["cluster"]
     yield cell(
         f"omfsd {view['version']}, Slurm {view['slurm_version']} by {view['gateway']}"

@@ -86,6 +86,12 @@ class DaemonSection(Section):
         description="Directory of what must survive a restart: the journal, changed entitlements, their audit log.",
         examples=["/srv/omfs"],
     )
+    shared_directory: AbsolutePath | None = Field(
+        None,
+        description="Directory that two omfsd on two hosts share (docs/high-availability.md): only the one beside the "
+        "active slurmctld acts. It must belong to omfsd's user. Default: one omfsd.",
+        examples=["/srv/slurm/omfs"],
+    )
     run_dir: AbsolutePath = Field(
         DEFAULT_RUN_DIR,
         description="Directory of the control socket `omfs.sock` and of the plug-in's `heartbeat` file.",

@@ -12,7 +12,7 @@ from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot
 from omfs_daemon.daemon.api.cycle_report import CycleReport, cycle_summary, error_kind
-from omfs_daemon.daemon.effects_runner import EffectsRunner
+from omfs_daemon.daemon.effects_runner import ALWAYS, EffectsRunner, OrderRight
 from omfs_daemon.daemon.learning.victim_predictions import Remaining, no_predictions
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue, NoNodeWorkQueue
@@ -66,6 +66,7 @@ class Cycle:
         facts: Callable[[], NodeObservations] = NodeObservations,
         questions: Questions | None = None,
         remaining: Remaining = no_predictions,
+        right: OrderRight = ALWAYS,
     ) -> None:
         self._journal = journal
         self._settings = settings
@@ -74,7 +75,7 @@ class Cycle:
         self._questions = questions
         scope = lambda: settings().rules.scope  # noqa: E731
         self._observer = Observer(gateway, clock, lambda: settings().node_licenses, facts, scope)
-        self._runner = EffectsRunner(gateway, self._work_queue, journal, history_database, metrics, clock)
+        self._runner = EffectsRunner(gateway, self._work_queue, journal, history_database, metrics, clock, right)
         self._away_since: float | None = None
         self._inputs = {poll: PlanInput(remaining) for poll in PollKind}
         self._is_first = True

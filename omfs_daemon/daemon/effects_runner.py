@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
@@ -62,6 +62,18 @@ _Key = tuple[Action, str]
 Act = TypeVar("Act", bound=Action)
 
 
+class OrderRight(NamedTuple):
+    """Of two daemons that act in turn. ``renew``: raises OmfsError if this one must order nothing now;
+    ``first_number``: the marks of its turn have higher numbers."""
+
+    renew: Callable[[], None] = lambda: None
+    first_number: int = 0
+
+
+ALWAYS = OrderRight()
+"""Of one daemon alone."""
+
+
 class EffectsRunner:
     """Remembers which orders were sent lately, by order and job, so that none is repeated before its effect can be
     seen."""
@@ -74,6 +86,7 @@ class EffectsRunner:
         history_database: HistoryDatabase,
         metrics: Metrics,
         clock: Callable[[], float],
+        right: OrderRight = ALWAYS,
     ) -> None:
         self._gateway = gateway
         self._work_queue = work_queue
@@ -81,6 +94,7 @@ class EffectsRunner:
         self._history_database = history_database
         self._metrics = metrics
         self._clock = clock
+        self._right = right
         self._again_at: dict[_Key, float] = {}
         self._boot = ""
         self.shadow = Shadow(history_database)
@@ -90,9 +104,12 @@ class EffectsRunner:
     def carry_out(self, effects: Effects, observation: Observation, nodes: NodeWorkSettings, boot: str) -> None:
         """``boot``: as in ``UnsavedOrder``.
 
+        OmfsError: nothing may be ordered now, and nothing is done.
+
         What is left after ``SENDS_FOR`` is missing in the next cycle, too, and sent then. JournalError: nothing of a
         batch is done. GatewayError: the orders up to there may or may not have taken effect.
         """
+        self._right.renew()  # a poll may have taken longer than a lease lasts
         if boot != self._boot:
             self._boot, self._again_at = boot, {}  # what the slurmctld before took, this one may have forgotten
         first, *others = order_batches(self._not_sent_lately(effects.chains), JOBS_AT_ONCE)
@@ -163,7 +180,8 @@ class EffectsRunner:
         self, chains: list[Chain], observation: Observation
     ) -> tuple[list[list[Order | MarkedOrder]], list[Record]]:
         """The fields with their AdminComments. The number is on disk before a mark has it: none is used twice."""
-        number, stored = self._journal.state.sequence + 1, StoredMarks(observation.job)
+        number = max(self._journal.state.sequence, self._right.first_number) + 1
+        stored = StoredMarks(observation.job)
         marked: list[list[Order | MarkedOrder]] = [with_marks(chain.fields, stored, number) for chain in chains]
         written = [order for fields in marked for order in fields if isinstance(order, MarkedOrder)]
         if not written:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -25,8 +26,11 @@ from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.config.build import preempt_timeouts, scope_of
 from omfs_daemon.config.daemon_user import daemon_user
-from omfs_daemon.config.schema import Config
+from omfs_daemon.config.schema import Config, DaemonSection
 from omfs_daemon.daemon.heartbeat import age
+from omfs_daemon.daemon.leadership.failsafe_lease import an_omfsd_acts, failsafe_lease
+from omfs_daemon.daemon.leadership.fence import fenced_gateway
+from omfs_daemon.daemon.leadership.shared_state import decided_state_dir
 from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes
 from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.daemon.observer import Observer
@@ -89,6 +93,14 @@ def rescue(config: Config, gateway: Gateway, clock: Callable[[], float], nodes: 
         log.info("failsafe_not_needed", seconds=round(beaten, 1), message="the daemon was alive a moment ago")
         return 0
     lock = OrdersLock(daemon.state_dir)
+    if daemon.shared_directory is not None and an_omfsd_acts(daemon.shared_directory):
+        with suppress(LockError):  # omfsd on this host acts
+            make_directories(daemon)
+            lock.take()
+            lock.show_life(clock())  # of the other one; the grace time begins when that ends
+            lock.leave()
+        log.info("failsafe_stands_back", message="an omfsd has the lease and renews it")
+        return 0
     is_new = lock.unused_for(clock()) is None
     if is_new and beaten is None and not _Failsafe(config, gateway, clock, nodes, 0.0).observe().is_anything_left:
         text = "no daemon ever ran here, and no job is held or suspended by one"
@@ -132,7 +144,11 @@ def _once_dead(
         suspended = [job.ref for job in left.suspended]
         log.warning("failsafe_waits", message=text, still_held=left.held, still_suspended=suspended)
         return int(left.is_anything_left)
-    return failsafe.release_everything()
+    if daemon.shared_directory is None:
+        return failsafe.release_everything()
+    with failsafe_lease(config, daemon.shared_directory) as lease:
+        failsafe = _Failsafe(config, fenced_gateway(gateway, lease.renew), clock, nodes, dead_for, lease.first_number)
+        return failsafe.release_everything()
 
 
 class _Left(NamedTuple):
@@ -163,7 +179,8 @@ class _Left(NamedTuple):
 
 
 class _Failsafe:
-    """``dead_for``: seconds since the daemon gave its last orders, at least."""
+    """``dead_for``: seconds since the daemon gave its last orders, at least. ``first_number``: its marks have higher
+    ones."""
 
     def __init__(
         self,
@@ -172,22 +189,25 @@ class _Failsafe:
         clock: Callable[[], float],
         nodes: Transport | None,
         dead_for: float,
+        first_number: int = 0,
     ) -> None:
         self._config = config
         self._gateway = gateway
         self._clock = clock
         self._nodes = _Nodes(config, nodes)
         self._dead_for = dead_for
+        self._first_number = first_number
         self._log = structlog.get_logger("failsafe")
-        self._state = self._remembered(config.daemon.state_dir / JOURNAL.name)
+        self._state = self._remembered(config.daemon)
         self._scope = scope_of(config)
 
-    def _remembered(self, path: Path) -> State:
+    def _remembered(self, daemon: DaemonSection) -> State:
         """Nothing is changed in the journal."""
         try:
+            path = decided_state_dir(daemon) / JOURNAL.name
             state = replay(path).state
             refuse_other_cluster(path, state, self._gateway.settings().values.get("ClusterName", ""))
-        except JournalError as error:
+        except (JournalError, OSError) as error:
             text = "only jobs marked in Slurm are released and resumed"
             self._log.warning("journal_not_read", error=str(error), message=text)
             return State()
@@ -275,7 +295,7 @@ class _Failsafe:
 
     def _carry_out(self, left: _Left, ready: Sequence[Job]) -> list[OrderRefusal]:
         """``ready``: suspended jobs that are resumed, before the held ones, which could take the very CPUs."""
-        stored, number = StoredMarks(left.observation.job), left.state.sequence + 1
+        stored, number = StoredMarks(left.observation.job), max(left.state.sequence, self._first_number) + 1
         first = [*left.fields]
         for job in ready:
             first += [orders.ResumeJobs((job.ref,)), *_returned_licenses(job, left.state)]

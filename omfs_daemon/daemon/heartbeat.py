@@ -10,6 +10,9 @@ from pathlib import Path
 
 from omfs_daemon.daemon.store.disk import open_own
 
+EPOCH_FILE = "epoch"
+"""Beside the heartbeat, for job_submit.lua: the number that marks of omfsd must exceed. Only of two daemons."""
+
 
 def beat(path: Path, now: float) -> None:
     """Write the time."""

@@ -77,9 +77,9 @@ class Loop:
         self._poll_schedule = PollSchedule()
 
     def serve(self, between: Callable[[], None]) -> None:
-        """Run cycles until ``events.end``; ``between`` is called after each rest that was interrupted."""
+        """Run cycles until ``events.is_over``; ``between`` is called after each rest that was interrupted."""
         poll = PollKind.FULL
-        while not self.events.ending.is_set():
+        while not self.events.is_over:
             report = self.once(poll)
             poll = self._rest(report)
             if self.events.interrupted.is_set():
@@ -108,7 +108,8 @@ class Loop:
                 break
             if now - beaten >= BEAT_EVERY:
                 beaten = now
-                self._beat(report)
+                if not self.start_check.why_not_to_act():
+                    self._beat(report)
                 self._notifier.alive(report.summary)
             events.wake.wait(min(following.at - now, BEAT_EVERY))
         events.begin_poll()

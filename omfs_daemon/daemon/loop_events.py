@@ -15,6 +15,7 @@ class LoopEvents:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.wake = Event()
         self.ending = Event()
+        self.standing_down = Event()
         self.interrupted = Event()
         self.woken_at: float | None = None
         self._touched = Event()
@@ -38,6 +39,15 @@ class LoopEvents:
         self.ending.set()
         self.wake.set()
 
+    def stand_down(self) -> None:
+        """End the loop after the cycle under way: another daemon acts."""
+        self.standing_down.set()
+        self.wake.set()
+
+    @property
+    def is_over(self) -> bool:
+        return self.ending.is_set() or self.standing_down.is_set()
+
     @property
     def is_touched(self) -> bool:
         return self._touched.is_set()
@@ -45,7 +55,7 @@ class LoopEvents:
     @property
     def is_interrupted(self) -> bool:
         """Whether the loop is to end its rest before the next poll is due."""
-        return self.ending.is_set() or self.interrupted.is_set()
+        return self.is_over or self.interrupted.is_set()
 
     def begin_poll(self) -> None:
         """The poll that follows is for what has happened so far."""

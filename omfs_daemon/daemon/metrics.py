@@ -18,6 +18,7 @@ from omfs_daemon.daemon.metric_groups.realtime_metrics import RealtimeMetrics
 from omfs_daemon.daemon.metric_groups.urgent_metrics import UrgentMetrics
 from omfs_daemon.daemon.metrics_page import MetricsPage
 from omfs_daemon.daemon.poll_schedule import PollKind
+from omfs_daemon.daemon.store.file_format import JOURNAL
 from omfs_daemon.policy.entitled_waits import entitled_waits
 from omfs_daemon.preemption.records import PaidCost
 from omfs_daemon.preemption.settings import Settings
@@ -25,13 +26,15 @@ from omfs_daemon.preemption.state import State
 
 
 class Metrics:
-    """All series of one daemon, in a registry of their own. ``state_dir``: of the files that are measured."""
+    """All series of one daemon, in a registry of their own. ``state_dir``: of the files that are measured;
+    ``journal``: where that is elsewhere."""
 
     def __init__(
         self,
         version: str,
         slurm_version: str = "",
         state_dir: Path | None = None,
+        journal: Path | None = None,
         keep_idle: KeepIdle = lambda begin, end, cpus: None,
         keep_waits: KeepWaits = lambda shares: None,
     ) -> None:
@@ -47,7 +50,7 @@ class Metrics:
         self._preemptions = PreemptionMetrics(self.registry)
         self._costs = CostMetrics(self.registry)
         if state_dir is not None:
-            FileMetrics(self.registry, state_dir)
+            FileMetrics(self.registry, state_dir, journal or state_dir / JOURNAL.name)
         self.slurm.observe_versions(version, slurm_version)
 
     # -- by the runner of effects ---------------------------------------------------------------------------------

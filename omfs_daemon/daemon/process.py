@@ -26,7 +26,11 @@ from omfs_daemon.daemon.api.cycle_report import CycleReport, LatestPoll
 from omfs_daemon.daemon.api.listening import listening
 from omfs_daemon.daemon.api.shared_core import SharedCore
 from omfs_daemon.daemon.api.where_view import StartsElsewhere
+from omfs_daemon.daemon.at_start import changed_at_start
 from omfs_daemon.daemon.cycle import Cycle
+from omfs_daemon.daemon.effects_runner import ALWAYS, OrderRight
+from omfs_daemon.daemon.leadership.fence import FencedTransport, fenced_gateway
+from omfs_daemon.daemon.leadership.turn import ActiveAnswers, Turn
 from omfs_daemon.daemon.learning.other_clusters import OtherClusters
 from omfs_daemon.daemon.learning.prediction_service import PredictionService, open_predictions
 from omfs_daemon.daemon.learning.victim_predictions import Remaining, no_predictions
@@ -62,38 +66,13 @@ from omfs_daemon.slurm.question import PERMITS
 KEEP_HISTORY = 400 * 86400.0
 """Seconds; older history is deleted when the daemon starts."""
 
-ONLY_AT_START = (
-    ("daemon", "user"),
-    ("daemon", "state_dir"),
-    ("daemon", "run_dir"),
-    ("daemon", "operators_group"),
-    ("daemon", "login_address"),
-    ("daemon", "log_format"),
-    ("daemon", "log_level"),
-    ("slurm", "gateway"),
-    ("slurm", "conf"),
-    ("slurm", "timeout_seconds"),
-    ("metrics", "enabled"),
-    ("metrics", "address"),
-    ("metrics", "port"),
-    ("predict", "enabled"),
-    ("predict", "predictor"),
-    ("predict", "learn_days"),
-    ("predict", "max_jobs"),
-    ("predict", "keep_names"),
-    ("predict", "use_for_victims"),
-    ("predict", "keys"),
-    ("nodes", "worker"),
-    ("nodes", "command"),
-    ("nodes", "fanout"),
-    ("nodes", "probe_seconds"),
-)
-"""Read only at start; a reload that would change one of these is refused as a whole."""
-
 
 class _Stores(NamedTuple):
+    """``lock``: held while what is in force changes."""
+
     entitlements: EntitlementStore
     exemptions: ExemptionStore
+    lock: Lock
 
 
 class Service:
@@ -101,7 +80,8 @@ class Service:
 
     ``cluster``: as Slurm says, "" if it does not answer yet; a journal of another one is refused. ``always_dry``: give
     no orders, whatever the configuration says. ``root``: what does the work that needs root; None
-    where this process does it itself, as far as it may.
+    where this process does it itself, as far as it may. ``turn``: of two daemons, what makes this the active one; it
+    serves until that is over.
     """
 
     def __init__(
@@ -115,15 +95,16 @@ class Service:
         notifier: Notifier | None = None,
         root: RootClient | None = None,
         cluster: str = "",
+        turn: Turn | None = None,
     ) -> None:
         self.config = config
+        self._turn = turn
         self._path = config_path
         self._always_dry = always_dry
         self._notifier = notifier or Notifier()
         self._root = root
         self._open = ExitStack()
         self._latest = LatestPoll(CycleReport(clock(), "starting: Slurm has not been polled yet"))
-        self._change_lock = Lock()
         try:
             self._begin(gateway, cluster, clock, monotonic)
         except BaseException:
@@ -137,15 +118,19 @@ class Service:
         make_directories(daemon)
         lock = DirectoryLock(daemon.state_dir)
         self._open.callback(lock.close)
-        refuse_unread_files(daemon.state_dir)  # before any is made or converted
-        audit = AuditLog(daemon.state_dir, clock)
+        turn, right = self._turn, ALWAYS
+        state_dir = daemon.state_dir if turn is None else turn.state_dir
+        for directory in dict.fromkeys((daemon.state_dir, state_dir)):
+            refuse_unread_files(directory)  # before any is made or converted
+        audit = AuditLog(state_dir, clock)
         self._stores = _Stores(
-            EntitlementStore(daemon.state_dir, self.config.all_entitlements, audit),
-            ExemptionStore(daemon.state_dir, audit, clock),
+            EntitlementStore(state_dir, self.config.all_entitlements, audit),
+            ExemptionStore(state_dir, audit, clock),
+            Lock(),
         )
         if conflict := self._stores.entitlements.conflict():
             structlog.get_logger("omfsd").error("entitlements_conflict", message=conflict_text(conflict))
-        journal = Journal(daemon.state_dir / JOURNAL.name, cluster)
+        journal = Journal(state_dir / JOURNAL.name, cluster)
         self._open.callback(journal.close)
         self._orders = OrdersLock(daemon.state_dir)
         self._open.callback(self._orders.leave)
@@ -153,17 +138,25 @@ class Service:
         self._open.callback(history_database.close)
         history_database.forget_before(clock() - KEEP_HISTORY)
         calls = CallCounter()
-        self._gateway = calls.of(gateway)
-        keep_idle = IdleHours(history_database.add_idle).add
         self._metrics = Metrics(
-            __version__, state_dir=daemon.state_dir, keep_idle=keep_idle, keep_waits=history_database.add_waits
+            __version__,
+            state_dir=daemon.state_dir,
+            journal=journal.path,
+            keep_idle=IdleHours(history_database.add_idle).add,
+            keep_waits=history_database.add_waits,
         )
+        events, state_lock = LoopEvents(clock), Lock()
+        connection = node_transport(self.config, self._root)
+        if turn is not None:
+            gateway = fenced_gateway(gateway, turn.leadership.require)
+            connection = None if connection is None else FencedTransport(connection, turn.leadership.require)
+            right = OrderRight(lambda: turn.renew(events.stand_down), turn.leadership.first_number)
+            turn.register(self._metrics.registry)
+        self._gateway = calls.of(gateway)
         self._metrics.slurm.observe_gateway(self._gateway.name)
         self._settings = self._settings_of(self.config)
         if not self._settings.dry_run:
             self._orders.take()
-        events, state_lock = LoopEvents(clock), Lock()
-        connection = node_transport(self.config, self._root)
         nodes = open_nodes(connection, self.config, self._settings.methods, events.wake.set, self._nodes_up)
         self._open.callback(nodes.close)
         questions = None
@@ -196,6 +189,7 @@ class Service:
             facts=nodes.facts,
             questions=questions,
             remaining=remaining,
+            right=right,
         )
         self._loop = Loop(
             cycle=cycle,
@@ -207,6 +201,7 @@ class Service:
                 settings=lambda: self._settings,
                 entitlements=lambda: self._stores.entitlements.entitlements,
                 clock=clock,
+                may_act=right.renew,
             ),
             latest=self._latest,
             events=events,
@@ -268,7 +263,8 @@ class Service:
         daemon, loop, latest = self.config.daemon, self._loop, self._latest
         group = daemon.operators_group
         may_operate = lambda peer: operators(latest.slurm_uid, group)(peer)  # noqa: E731
-        self._open.enter_context(listening(self.config, self.answers, may_operate))
+        control = self.answers if self._turn is None else ActiveAnswers(self.answers, self._turn)
+        self._open.enter_context(listening(self.config, control, may_operate))
         wakeup = Wakeup(daemon.run_dir, loop.events.touch, None if self._root is None else self._root.give_wake_file)
         self._open.callback(wakeup.close)
         loop.start_check.on_slurm_uid = wakeup.belong_to
@@ -290,6 +286,11 @@ class Service:
             )
             self.close()
         return 0
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether a signal has ended it."""
+        return self._loop.events.ending.is_set()
 
     def once(self, poll: PollKind = PollKind.FULL) -> CycleReport:
         """One cycle."""
@@ -336,23 +337,20 @@ class Service:
             check_entitlements(config.all_entitlements, self._gateway.accounts())
 
     def _take_over(self, config: Config) -> None:
-        for name in self._changed_at_start(config)[:1]:
+        for name in changed_at_start(self.config, config)[:1]:
             raise ConfigError(f"{self._path}: {name} cannot change while omfsd runs: restart it")
         if conflict := self._stores.entitlements.conflict(config.all_entitlements):
             raise ConfigError(f"{self._path}: entitlements: {conflict_text(conflict)}")
         with self._orders_for(config):
             if self._root is not None:
                 self._root.reload()
-            with self._change_lock:
+            with self._stores.lock:
                 self._stores.entitlements.configured(config.all_entitlements)
                 self.config = config
                 self._settings = self._settings_of(config)
+                if self._turn is not None:
+                    self._turn.reconfigured(config)
                 self._loop.start_check.again()
-
-    def _changed_at_start(self, config: Config) -> list[str]:
-        """The keys that a reload cannot change."""
-        old, new = self.config.model_dump(), config.model_dump()
-        return [f"{section}.{name}" for section, name in ONLY_AT_START if old[section][name] != new[section][name]]
 
     def _tried(self, text: str, source: str) -> Tried:
         """What a daemon with this configuration would go by; ConfigError if it is wrong."""
@@ -361,7 +359,7 @@ class Service:
         owned, exempt = self._stores.entitlements, self._stores.exemptions.exemptions
         keeps = owned.source != CONFIGURATION and not owned.conflict(config.all_entitlements)
         own = owned.entitlements if keeps else config.all_entitlements
-        return Tried(rules(config, own, exempt), self._changed_at_start(config))
+        return Tried(rules(config, own, exempt), changed_at_start(self.config, config))
 
     @contextmanager
     def _orders_for(self, config: Config) -> Iterator[None]:
@@ -382,7 +380,7 @@ class Service:
             self._orders.leave()
 
     def _change_entitlements(self, change: dict[str, object], who: Changer) -> list[str]:
-        with self._change_lock:
+        with self._stores.lock:
             changed = apply_change(self._stores.entitlements, change, who)
             self._settings = replace(self._settings, rules=self._rules_of(self.config))
         return changed
@@ -392,7 +390,7 @@ class Service:
         return DaemonControls(change, reload, tried, exempted, events.wake.set, lock)
 
     def _exemptions_changed(self) -> None:
-        with self._change_lock:
+        with self._stores.lock:
             self._settings = replace(self._settings, rules=self._rules_of(self.config))
 
     def _rules_of(self, config: Config) -> Rules:

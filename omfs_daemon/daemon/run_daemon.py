@@ -10,12 +10,14 @@ import structlog
 
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.garbage import collect_garbage_seldom
+from omfs_daemon.daemon.heartbeat import EPOCH_FILE
+from omfs_daemon.daemon.pair import Pair
 from omfs_daemon.daemon.process import Service
 from omfs_daemon.daemon.root_process.own_user import own_user
 from omfs_daemon.daemon.start_check import refuse_unfit
 from omfs_daemon.daemon.systemd_notify import Notifier
 from omfs_daemon.daemon.trial import on_a_copy
-from omfs_daemon.errors import GatewayError
+from omfs_daemon.errors import ConfigError, GatewayError
 
 OPEN_FILES = 4096
 """More than all connections and commands at once can take; systemd's default soft limit is 1,024."""
@@ -52,6 +54,13 @@ def run_daemon(config: Config, config_path: Path, once: bool, dry_run: bool) -> 
             settings = gateway.settings()
             refuse_unfit(settings)
             cluster = settings.values.get("ClusterName", "")
+        shared = config.daemon.shared_directory
+        if shared is not None and (once or dry_run):
+            text = "use both together, or daemon.dry_run on both hosts: the other omfsd may act"
+            raise ConfigError(f"--once, --dry-run: with daemon.shared_directory, {text}")
+        if shared is not None:
+            return Pair(config, shared, config_path, gateway, root, cluster).serve()
+        (config.daemon.run_dir / EPOCH_FILE).unlink(missing_ok=True)  # of a pair that is one no longer
         service = Service(config, config_path, gateway, always_dry=dry_run, root=root, cluster=cluster)
         try:
             if once:

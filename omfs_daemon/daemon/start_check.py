@@ -22,7 +22,7 @@ from omfs_daemon.slurm.site_check import parent_differences
 
 class StartCheck:
     """``settings`` and ``entitlements`` return those in force. ``on_slurm_uid`` is called when SlurmUser's uid is
-    known."""
+    known. ``may_act``: raises OmfsError if this daemon must do nothing now."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class StartCheck:
         settings: Callable[[], Settings],
         entitlements: Callable[[], tuple[Entitlement, ...]],
         clock: Callable[[], float],
+        may_act: Callable[[], None] = lambda: None,
     ) -> None:
         self._gateway = gateway
         self._journal = journal
@@ -41,6 +42,7 @@ class StartCheck:
         self._settings = settings
         self._entitlements = entitlements
         self._clock = clock
+        self._may_act = may_act
         self._log = structlog.get_logger("omfsd")
         self._is_passed = False
         self.on_slurm_uid: Callable[[int], None] = lambda _uid: None
@@ -50,7 +52,9 @@ class StartCheck:
         self._is_passed = False
 
     def refused(self) -> CycleReport | None:
-        """Until Slurm has answered once: why no cycle can run; None once this Slurm is accepted."""
+        """Why no cycle can run: until Slurm has answered once, and where another daemon acts; else None."""
+        if why := self.why_not_to_act():
+            return CycleReport(self._clock(), why, error=why)
         if self._is_passed:
             return None
         try:
@@ -73,6 +77,14 @@ class StartCheck:
             self.on_slurm_uid(uid)
         self._metrics.slurm.observe_versions(__version__, settings.version)
         return None
+
+    def why_not_to_act(self) -> str:
+        """Also what keeps the right to act: to be called every few seconds."""
+        try:
+            self._may_act()
+        except OmfsError as error:
+            return str(error)
+        return ""
 
     def _check_cluster(self, name: str) -> None:
         if self._settings().dry_run:

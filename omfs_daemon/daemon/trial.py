@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.leadership.shared_state import decided_state_dir
 from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
 from omfs_daemon.errors import ConfigError
@@ -21,13 +22,16 @@ def on_a_copy(config: Config) -> Iterator[Config]:
     Changed entitlements count as in a start, but where this configuration was edited after the change: then its own are
     what is tried. ConfigError if the state cannot be read.
     """
-    state = config.daemon.state_dir
+    try:
+        state = decided_state_dir(config.daemon)
+    except OSError as error:
+        raise ConfigError(f"{config.daemon.shared_directory}: cannot be read: {error.strerror}") from error
     with tempfile.TemporaryDirectory(prefix="omfsd-trial-") as directory:
         copies = {name: Path(directory) / name for name in ("state_dir", "run_dir")}
         for path in copies.values():
             path.mkdir(mode=0o700)
         names = ["journal", "exemptions.json", "entitlements.toml"]
-        if _was_edited(config):
+        if _was_edited(config, state):
             names.remove("entitlements.toml")
         for name in names:
             try:
@@ -37,12 +41,11 @@ def on_a_copy(config: Config) -> Iterator[Config]:
                 continue  # nothing was changed, or no daemon has run yet
             except OSError as error:
                 raise ConfigError(f"{state / name}: cannot be read: {error.strerror}; run as omfsd's user") from error
-        yield config.model_copy(update={"daemon": config.daemon.model_copy(update=copies)})
+        yield config.model_copy(update={"daemon": config.daemon.model_copy(update=copies | {"shared_directory": None})})
 
 
-def _was_edited(config: Config) -> bool:
+def _was_edited(config: Config, state: Path) -> bool:
     """Whether its entitlements were, since those in force were changed by command."""
-    state = config.daemon.state_dir
     try:
         return bool(EntitlementStore(state, config.all_entitlements, AuditLog(state, lambda: 0.0)).conflict())
     except OSError as error:

@@ -532,3 +532,37 @@ def test_a_daemon_that_runs_as_root() -> None:
         assert on.order(ref, "omfs:held:9?omfs:rel:8", hold=True, user=ROOT) == ""
         assert on.scontrol(ROOT, RELEASE, ref) == ""
         assert (on.record(ref).admin_comment, on.record(ref).priority > 0) == ("adm:rel", True)
+
+
+# -- two omfsd of which one acts ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def epoch(gate: MarkedCluster) -> Iterator[Path]:
+    """What the active omfsd has written for the gate: its marks have numbers above 7000000000."""
+    path = gate.slurm.directory / "epoch"
+    path.write_text("7000000000\n")
+    yield path
+    path.unlink()
+
+
+@pytest.mark.parametrize("late", ["6000000009", "9", "7000000000"])
+def test_a_late_order_of_an_earlier_epoch_is_refused(gate: MarkedCluster, epoch: Path, late: str) -> None:
+    job = gate.submit(LATER)
+    before = gate.record(job)
+    assert "denied" in gate.order(job, f"omfs:held:{late}?{before.mark} late", hold=True)
+    assert gate.record(job) == before
+    assert gate.order(job, f"omfs:held:7000000001?{before.mark} now", hold=True) == ""
+    assert gate.record(job).mark == "omfs:held:7000000001"
+    assert "denied" in gate.order(job, f"omfs:rel:{late}?omfs:held:7000000001")
+    assert gate.order(job, "omfs:rel:7000000002?omfs:held:7000000001") == ""
+
+
+def test_administrators_and_a_gate_without_an_epoch_are_not_concerned(gate: MarkedCluster, epoch: Path) -> None:
+    job = gate.submit(LATER)
+    mark = gate.record(job).mark
+    assert gate.order(job, f"omfs:held:7000000001?{mark}", hold=True) == ""
+    assert gate.scontrol(ROOT, "release", job) == ""
+    assert gate.record(job).mark == "adm:rel"
+    epoch.write_text("what somebody has written\n")
+    assert gate.order(job, "omfs:held:5?adm:rel", hold=True) == ""

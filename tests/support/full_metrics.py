@@ -7,6 +7,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from omfs_daemon.cluster.snapshot import NodeRoom, Snapshot
+from omfs_daemon.daemon.metric_groups.pair_metrics import PairMetrics
 from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.store.ended_jobs import ScoredJob
 from omfs_daemon.policy.arrays.usage import AccountUsage
@@ -39,6 +40,7 @@ def full_metrics(state_dir: Path) -> Metrics:
         metrics.idle.observe(snapshot(nodes(1), [job]), tree(bio=50), frozenset())
     ended = ScoredJob("ann", "main", "ladder", 60.0, HowEnded.BY_ITSELF, 50.0, 90.0, 120.0, 100.0, 110.0, 130.0, 110.0)
     metrics.predict.observe(1, [ended])
+    PairMetrics(lambda: True, lambda: 7).register(metrics.registry)
     return metrics
 
 

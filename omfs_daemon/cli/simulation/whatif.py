@@ -22,6 +22,7 @@ from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.config.build import rules
 from omfs_daemon.config.entitlement_text import from_rows
 from omfs_daemon.config.socket_path import DEFAULT_PATH
+from omfs_daemon.daemon.leadership.shared_state import decided_state_dir
 from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
 from omfs_daemon.errors import ConfigError, UnreachableError
@@ -114,10 +115,9 @@ def _entitlements(session: Session) -> _Owned:
     except UnreachableError:
         config, path = session.config(), session.config_path or DEFAULT_PATH
     try:
-        store = EntitlementStore(
-            config.daemon.state_dir, config.all_entitlements, AuditLog(config.daemon.state_dir, time.time)
-        )
-    except PermissionError:
+        state_dir = decided_state_dir(config.daemon)
+        store = EntitlementStore(state_dir, config.all_entitlements, AuditLog(state_dir, time.time))
+    except OSError:
         unseen = f"those changed since, in {config.daemon.state_dir}, cannot be read"
         return _Owned(config.all_entitlements, f"entitlements before: of {path}, for omfsd does not answer; {unseen}")
     source = str(path) if store.source == "configuration file" else store.source

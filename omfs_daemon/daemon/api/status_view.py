@@ -113,11 +113,20 @@ class BoundsView(TypedDict):
     missed: int
 
 
+class PairView(TypedDict):
+    """Of two daemons: whether this one acts, on which host the active one is ("" if unknown), and its epoch."""
+
+    active: bool
+    host: str
+    epoch: int
+    text: str
+
+
 class StatusView(DaemonView):
     """``held``: how many jobs the daemon or the submit plug-in holds; ``set_aside``: how many jobs the daemon leaves to
     Slurm because it cannot do otherwise; ``held_jobs``, ``set_aside_jobs``: the first of them; users see their own;
     ``scope``: for people, "" for all jobs; ``not_in_scope``: how many jobs are out of it; ``bounds``: None without
-    real-time classes."""
+    real-time classes; ``pair``: only with ``daemon.shared_directory``."""
 
     cluster: ClusterView
     accounts: list[AccountView]
@@ -130,6 +139,7 @@ class StatusView(DaemonView):
     scope: str
     not_in_scope: int
     bounds: BoundsView | None
+    pair: NotRequired[PairView]
 
 
 def account_views(rows: tuple[AccountUsage, ...], tree: AccountTree) -> list[AccountView]:

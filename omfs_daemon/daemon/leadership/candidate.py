@@ -53,9 +53,11 @@ class Candidate:
         try:
             return self._step()
         except OSError as error:
-            text = f"{self.directory.path}: {error.strerror or error}: whether another omfsd is active is unknown"
-            self.decision = LeaseDecision(Stand.REFUSE, text)
-            return None
+            text = f"{self.directory.path}: {error.strerror or error}: no lease can be had"
+        except OmfsError as error:
+            text = str(error)
+        self.decision = LeaseDecision(Stand.REFUSE, text)
+        return None
 
     def _step(self) -> Leadership | None:
         seen = self._calls.run(self._look)

@@ -14,7 +14,7 @@ LONGEST_HOLDER = 4096
 """Bytes that are read."""
 
 _OF_THIS_HOST = {"daemon", "metrics", "slurm"}
-"""Tables in which two hosts may differ."""
+"""Tables in which two hosts may differ, but for ``daemon.dry_run``."""
 
 
 class LeaseHolder(NamedTuple):
@@ -30,7 +30,8 @@ class LeaseHolder(NamedTuple):
 
 def configuration_digest(config: Config) -> str:
     rest = config.model_dump(mode="json", by_alias=True, exclude=_OF_THIS_HOST)
-    return hashlib.blake2b(json.dumps(rest, sort_keys=True).encode(), digest_size=16).hexdigest()
+    text = json.dumps([rest, config.daemon.dry_run], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def holder_of(text: str, name: str) -> LeaseHolder:

@@ -61,9 +61,13 @@ class Leadership:
         """Marks of this epoch have a higher number."""
         return first_number_of(self.epoch)
 
+    @property
+    def is_fresh(self) -> bool:
+        return not self.is_lost and is_fresh(self._renewed_at, self._clock())
+
     def require(self) -> None:
         """LeaseLost unless the lease is fresh: whoever wakes up late gives no order."""
-        if self.is_lost or not is_fresh(self._renewed_at, self._clock()):
+        if not self.is_fresh:
             raise LeaseLost(self._trouble or f"the lease of epoch {self.epoch} has expired: nothing is ordered")
 
     def renew(self) -> None:
@@ -82,8 +86,11 @@ class Leadership:
         self._tried_at = began
         try:
             renewed = self._calls.run(lambda: self._directory.renew(self._lease))
-        except OSError as error:
-            trouble = f"{self._directory.path}: {error.strerror or error}: the lease cannot be renewed"
+        except (OSError, OmfsError) as error:
+            reason = str(error)
+            if isinstance(error, OSError):
+                reason = f"{self._directory.path}: {error.strerror or error}"
+            trouble = f"{reason}: the lease cannot be renewed"
             if trouble != self._trouble:
                 self._log.error("lease_not_renewed", epoch=self.epoch, error=trouble)
             self._trouble = trouble
@@ -117,14 +124,15 @@ class Leadership:
 
     def update(self, holder: LeaseHolder) -> None:
         """After a reload."""
-        if holder == self._holder:
-            return
-        self._holder = holder
-        try:
-            self._calls.run(lambda: self._directory.update_holder(self.epoch, holder))
-        except OSError as error:
-            text = f"{self._directory.holder_file(self.epoch)}: {error.strerror or error}"
-            self._log.error("holder_not_written", error=text)
+        with self._lock:
+            if holder == self._holder or self.is_lost:
+                return
+            self._holder = holder
+            try:
+                self._calls.run(lambda: self._directory.update_holder(self.epoch, holder))
+            except OSError as error:
+                text = f"{self._directory.holder_file(self.epoch)}: {error.strerror or error}"
+                self._log.error("holder_not_written", error=text)
 
 
 def take_lease(

@@ -15,6 +15,8 @@ from secrets import token_hex
 from omfs_daemon.daemon.leadership.holder import LONGEST_HOLDER, LeaseHolder, holder_of
 from omfs_daemon.daemon.leadership.lease import Lease, LeaseView, read_names
 from omfs_daemon.daemon.store.disk import open_own, sync_directory, write_synced
+from omfs_daemon.daemon.store.safe_path import refuse_unsafe_path
+from omfs_daemon.errors import ConfigError
 
 
 class LeaseDirectory:
@@ -24,6 +26,11 @@ class LeaseDirectory:
         self.path = path
 
     def look(self) -> LeaseView:
+        """ConfigError if others than omfsd's user could write there. What is not mounted belongs to root."""
+        owner, own = self.path.stat().st_uid, os.geteuid()
+        if owner != own:
+            raise ConfigError(f"{self.path}: belongs to uid {owner}, must be of omfsd's ({own}): mount it, or chown it")
+        refuse_unsafe_path(self.path, own)
         return read_names(file.name for file in self.path.iterdir())
 
     def holder_file(self, epoch: int) -> Path:

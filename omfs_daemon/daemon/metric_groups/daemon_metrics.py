@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from omfs_daemon.daemon.api.cycle_report import ERROR_KINDS
 from omfs_daemon.daemon.metric_groups.label_values import LabelValues
-from omfs_daemon.daemon.store.file_format import HISTORY, JOURNAL
+from omfs_daemon.daemon.store.file_format import HISTORY
 
 _CYCLE_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -90,12 +90,12 @@ class SlurmCallMetrics:
 class FileMetrics:
     """The daemon's files, measured when the page is read."""
 
-    def __init__(self, registry: CollectorRegistry, state_dir: Path) -> None:
+    def __init__(self, registry: CollectorRegistry, state_dir: Path, journal_file: Path) -> None:
         def gauge(name: str, text: str) -> Gauge:
             return Gauge(f"omfs_{name}_bytes", text, registry=registry)
 
         history = [state_dir / f"{HISTORY.name}{ending}" for ending in ("", "-wal")]
-        gauge("journal", "Size of the journal").set_function(lambda: _size(state_dir / JOURNAL.name))
+        gauge("journal", "Size of the journal").set_function(lambda: _size(journal_file))
         gauge("history", "Size of the history").set_function(lambda: sum(map(_size, history)))
         gauge("state_dir_free", "Free space for journal and history").set_function(lambda: _free(state_dir))
 

@@ -179,11 +179,13 @@ def test_the_holder_gives_up_when_slurmctld_is_elsewhere(directory: LeaseDirecto
 def test_what_is_wrong_with_the_directory_is_one_line(directory: LeaseDirectory) -> None:
     host = Host(directory, Clock())
     directory.path.rmdir()
-    assert host.refuses() == (
-        f"{directory.path}: No such file or directory: whether another omfsd is active is unknown"
-    )
+    assert host.refuses() == f"{directory.path}: No such file or directory: no lease can be had"
     directory.path.touch()
     assert "Not a directory" in host.refuses()
+    directory.path.unlink()
+    directory.path.mkdir(mode=0o700)
+    directory.path.chmod(0o770)
+    assert "must not be writable for others" in host.refuses()
 
 
 def test_a_holder_that_cannot_renew_orders_nothing_and_goes_on_later(directory: LeaseDirectory) -> None:

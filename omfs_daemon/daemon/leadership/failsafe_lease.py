@@ -1,0 +1,59 @@
+"""The failsafe of one of two hosts: whether an omfsd acts anywhere, and the lease while the failsafe itself does."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from omfs_daemon import __version__
+from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.heartbeat import EPOCH_FILE, write_for_slurmctld
+from omfs_daemon.daemon.leadership.holder import LeaseHolder, configuration_digest
+from omfs_daemon.daemon.leadership.leadership import ANSWERS_WITHIN, Leadership, since_boot, take_lease
+from omfs_daemon.daemon.leadership.lease import EXPIRY, LeaseWatch
+from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
+from omfs_daemon.daemon.leadership.timed_calls import TimedCalls
+from omfs_daemon.errors import OmfsError
+
+_LOOKS_EVERY = 1.0
+
+
+def an_omfsd_acts(
+    shared: Path, clock: Callable[[], float] = since_boot, rest: Callable[[float], None] = time.sleep
+) -> bool:
+    """Whether somebody renews the lease. OmfsError if that cannot be told: then nothing may be released."""
+    directory, calls = LeaseDirectory(shared), TimedCalls(ANSWERS_WITHIN)
+    first: LeaseWatch | None = None
+    while True:
+        try:
+            view = calls.run(directory.look)
+        except OSError as error:
+            raise OmfsError(f"{shared}: {error.strerror or error}: whether an omfsd acts is unknown") from error
+        now = clock()
+        first = LeaseWatch(view, now) if first is None else first
+        if view != first.view:
+            return True
+        if view.lease is None or view.lease.renewals is None or now - first.since >= EXPIRY:
+            return False
+        rest(_LOOKS_EVERY)
+
+
+@contextmanager
+def failsafe_lease(config: Config, shared: Path) -> Iterator[Leadership]:
+    """The lease, so that no omfsd orders anything meanwhile; OmfsError if it cannot be had."""
+    directory, calls = LeaseDirectory(shared), TimedCalls(ANSWERS_WITHIN)
+    own = LeaseHolder(socket.gethostname(), __version__, configuration_digest(config))
+    try:
+        taken = take_lease(directory, calls.run(directory.look), own, since_boot, calls)
+        if taken is None:
+            raise OmfsError(f"{shared}: another omfsd or failsafe has just taken the lease")
+        try:
+            write_for_slurmctld(config.daemon.run_dir / EPOCH_FILE, f"{taken.first_number}\n")
+            yield taken
+        finally:
+            taken.give_up()
+    except OSError as error:
+        raise OmfsError(f"{shared}: {error.strerror or error}: no lease can be had") from error
