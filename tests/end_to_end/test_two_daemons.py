@@ -8,13 +8,15 @@ import re
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from omfs_daemon.cluster.marks import epoch_of, parse_admin_comment
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from tests.support.daemons import OMFSD, Daemon
+from tests.support.two_controllers import BACKUP, BOTH_SHAPE, BackupProgram, TwoControllers
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -93,6 +95,12 @@ def start(pair: PairOfDaemons, code: str = OMFSD) -> tuple[Daemon, Daemon]:
     return first, second
 
 
+def epochs(daemon: Daemon, *job_ids: int) -> set[int]:
+    """Of the numbers in the marks of these jobs."""
+    marks = [parse_admin_comment(daemon.job(job_id).admin_comment) for job_id in job_ids]
+    return {epoch_of(mark.number) for mark in marks if mark.number}
+
+
 def send(daemon: Daemon, which: signal.Signals) -> None:
     assert daemon.process is not None
     daemon.process.send_signal(which)
@@ -115,8 +123,7 @@ def test_a_paused_omfsd_is_replaced_and_orders_nothing_when_it_wakes_up(pair: Pa
     second.wait_running(urgent)
     victims = [job for job in bio if not second.runs(job)]
     assert len(victims) == 1
-    marks = re.findall(r"omfs:[a-z]+:(\d+)", " ".join(second.observation()))
-    assert marks and all(int(number) > 2_000_000_000 for number in marks)
+    wait_until(lambda: epochs(second, *victims) == {2}, lambda: f"a mark of the epoch: {second.observation()}")
     send(first, signal.SIGCONT)
     wait_until(lambda: stands_by(first), lambda: f"the first one to give way: {first.tail()}")
     assert "lease_lost" in first.log.read_text()
@@ -136,12 +143,12 @@ def test_orders_that_were_decided_before_a_pause_are_not_sent_after_it(pair: Pai
     second.wait_running(urgent)
     victims = [job for job in bio if not second.runs(job)]
     assert len(victims) == 1
-    before = {job: (second.job(job).restarts, second.job(job).admin_comment) for job in (urgent, *bio)}
+    before = [second.job(job).restarts for job in (urgent, *bio)]
     send(first, signal.SIGCONT)
     wait_until(lambda: stands_by(first), lambda: f"the first one to give way: {first.tail()}")
     assert "the lease of epoch 1 has expired: nothing is ordered" in first.log.read_text()
-    after = {job: (second.job(job).restarts, second.job(job).admin_comment) for job in (urgent, *bio)}
-    assert after == before, "its orders are dropped"
+    assert [second.job(job).restarts for job in (urgent, *bio)] == before, "its orders are dropped"
+    assert epochs(second, urgent, *victims) <= {2}
     second.let_end(urgent, *bio)
     second.wait_rest()
 
@@ -161,6 +168,41 @@ def test_the_other_one_goes_on_in_the_middle_of_a_preemption(pair: PairOfDaemons
     assert second.held() == []
     second.let_end(*bio)
     second.wait_rest()
+
+
+def test_the_lease_follows_slurm_to_the_backup_and_back(own_slurm: Callable[..., LocalSlurm]) -> None:
+    """A real failover: the host of the primary dies, with slurmctld and omfsd, and comes back."""
+    slurm = own_slurm(BOTH_SHAPE)
+    controllers, directory = TwoControllers(slurm), slurm.directory / "pair"
+    controllers.start()
+    directory.mkdir()
+    pair = PairOfDaemons(slurm, directory)
+    program = pair.both[1].program
+    pair.both[1].program = BackupProgram(program.user, program.python, program.variables, controllers.hosts)
+    try:
+        first, second = start(pair)
+        bio = [first.submit("bio", method="requeue") for _ in range(4)]
+        first.wait_running(*bio)
+        controllers.wait_saved()
+        first.kill()
+        slurm.kill_controller()
+        wait_until(lambda: is_active(second), lambda: f"a takeover: {second.tail()}")
+        assert second.ask("status")["pair"]["host"] == BACKUP
+        wait_until(lambda: second.ask("status")["last_poll"], lambda: f"an answer of Slurm: {second.tail()}")
+        urgent = second.submit("alarm", "-p", "urgent")
+        second.wait_running(urgent)
+        controllers.wait_saved()
+        slurm.start_controller()
+        first.start(ready=False)
+        wait_until(lambda: is_active(first), lambda: f"the way back: {first.tail()} {second.tail()}")
+        assert first.ask("status")["pair"]["epoch"] == 3
+        wait_until(lambda: stands_by(second), lambda: f"the backup's to stand by: {second.tail()}")
+        assert "no active slurmctld is on this host any more" in second.log.read_text()
+        first.let_end(urgent, *bio)
+        first.wait_rest()
+    finally:
+        pair.close()
+        controllers.stop_backup()
 
 
 def test_one_that_is_stopped_gives_the_lease_up(pair: PairOfDaemons) -> None:
