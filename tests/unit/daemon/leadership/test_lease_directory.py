@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -200,6 +202,23 @@ def test_a_holder_that_cannot_renew_orders_nothing_and_goes_on_later(directory: 
     assert not leads.is_lost
     away.rename(directory.path)
     leads.renew()
+
+
+def test_a_read_only_directory_lets_nobody_act(directory: LeaseDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    leads, other = Host(directory, clock).take(), Host(directory, clock)
+    other.refuses()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for change in ("rename", "hardlink_to"):
+        monkeypatch.setattr(Path, change, refuse)
+    clock.now += FRESH
+    with pytest.raises(LeaseLost, match="Read-only file system: the lease cannot be renewed"):
+        leads.renew()
+    clock.now += EXPIRY - FRESH
+    assert other.refuses() == f"{directory.path}: Read-only file system: no lease can be had"
 
 
 def test_a_file_system_that_hangs_is_a_refusal(directory: LeaseDirectory) -> None:
