@@ -44,6 +44,9 @@ from omfs_daemon.slurm.gateway import Gateway
 
 LOOKS_EVERY = 1.0
 
+COPIED_WITHIN = 10.0
+"""Seconds for the copy of the last epoch's state: less than FRESH, since the lease is not renewed meanwhile."""
+
 
 class Pair:
     """``shared``: ``daemon.shared_directory``. ``cluster``: as Slurm says, "" if it does not answer yet."""
@@ -193,11 +196,18 @@ class Pair:
     # -- acting ---------------------------------------------------------------------------------------------------
     def _act(self, leadership: Leadership, signals: _Signals) -> bool:
         """True once a signal has ended it, False once the lease is lost."""
+        daemon, shared, calls = self._config.daemon, self._directory.path, TimedCalls(COPIED_WITHIN)
+        try:
+            state_dir = calls.run(lambda: make_state(daemon, shared, leadership.epoch))
+        except OSError as error:
+            text = f"{error.filename or shared}: {error.strerror or error}"
+            self._log.error("lease_refused", error=text, message="this omfsd does not act")
+            leadership.give_up()
+            return False
         self._leadership = leadership
+        self._metrics.takeovers += 1
         service: Service | None = None
         try:
-            state_dir = self._calls.run(lambda: make_state(self._config.daemon, self._directory.path, leadership.epoch))
-            self._metrics.takeovers += 1
             service = Service(
                 self._config,
                 self._path,
@@ -210,8 +220,6 @@ class Pair:
                 return True
             service.serve()
             self._config = service.config
-        except OSError as error:
-            raise OmfsError(f"{self._directory.path}: {error.strerror or error}") from error
         finally:
             if service is not None:
                 service.close()

@@ -18,6 +18,9 @@ from omfs_daemon.daemon.store.disk import open_own, sync_directory, write_synced
 from omfs_daemon.daemon.store.safe_path import refuse_unsafe_path
 from omfs_daemon.errors import ConfigError
 
+HOLDERS_KEPT = 100
+"""Of so many epochs: a listing that old is in no client's cache."""
+
 
 class LeaseDirectory:
     """OSError for whatever the file system refuses."""
@@ -58,6 +61,7 @@ class LeaseDirectory:
         elif not self._renamed(seen.lease, taken):
             return None
         sync_directory(self.path)
+        self.holder_file(taken.epoch - HOLDERS_KEPT).unlink(missing_ok=True)
         return taken
 
     def renew(self, lease: Lease) -> Lease | None:

@@ -16,7 +16,7 @@ from omfs_daemon.daemon.leadership.candidate import Candidate
 from omfs_daemon.daemon.leadership.holder import LeaseHolder, configuration_digest, holder_of
 from omfs_daemon.daemon.leadership.leadership import Leadership, LeaseLost
 from omfs_daemon.daemon.leadership.lease import CONTROLLER_AWAY, EXPIRY, FRESH, RENEW_EVERY, Controller, Lease, Stand
-from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
+from omfs_daemon.daemon.leadership.lease_directory import HOLDERS_KEPT, LeaseDirectory
 from omfs_daemon.daemon.leadership.timed_calls import TimedCalls
 from omfs_daemon.errors import OmfsError
 
@@ -108,6 +108,13 @@ def test_an_epoch_is_not_given_twice_after_the_lease_was_removed(directory: Leas
     assert directory.take(before, OWN) is None, "by an old listing"
     assert directory.renew(lease) is None
     assert directory.take(directory.look(), OWN) == Lease(2)
+
+
+def test_holders_of_old_epochs_are_removed(directory: LeaseDirectory) -> None:
+    for _ in range(HOLDERS_KEPT + 3):
+        assert directory.take(directory.look(), OWN) is not None
+    assert len(list(directory.path.glob("holder.*"))) == HOLDERS_KEPT
+    assert directory.look().newest == HOLDERS_KEPT + 3
 
 
 def test_a_renewal_that_was_given_up_and_ended_later_is_no_loss(directory: LeaseDirectory) -> None:
