@@ -28,6 +28,8 @@ pytestmark = pytest.mark.slurm
 PICTURES = os.environ.get("OMFS_PICTURES", "")
 ROUNDS = 8 if PICTURES else 2
 MOST_ROUNDS = 60
+OF_TWO = ("omfs_leader", "omfs_lease_epoch", "omfs_takeovers_total")
+"""Metrics that one omfsd alone does not have."""
 LARGEST = 150_000
 """Bytes of a picture."""
 
@@ -54,14 +56,14 @@ def omfsd(site: Site) -> Iterator[NodesDaemon]:
 
 
 def without_data(server: str, start: float) -> list[str]:
-    """The panels that have no value since then, with the expression."""
+    """The panels that have no value since then, with the expression; but for those of two omfsd."""
     variables, end = usual_variables("bio"), time.time()
     return [
         f"{name}: {panel['title']}: {expression}"
         for name, made in dashboards().items()
         for panel in made["panels"]
         for expression, _ in panel_expressions(panel, variables)
-        if not query_range(server, expression, start, end, 1.0)
+        if expression.partition("{")[0] not in OF_TWO and not query_range(server, expression, start, end, 1.0)
     ]
 
 
