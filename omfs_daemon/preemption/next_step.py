@@ -164,14 +164,14 @@ def _without_its_cpus(preemption: Preemption, view: ObservedCluster, now: float)
     and Slurm's backfill, which knows only their time limits, gives the CPUs of the first one to a job of lower rank.
     The preemptor is planned anew then, without waiting for that job to end. Once all victims have left, a job that
     starts there shows that Slurm does not want to start the preemptor: others must not be preempted for it. Which came
-    first is not seen if both happened between two polls; once that is taken for chance."""
+    first is not seen if both happened between two polls; where a bound is in danger, that is once taken for chance."""
     preemptor = preemption.preemptor
     job = view.job(preemptor.ref)
     if job is None or job.holds_cpus or preemptor.suspended:
         return None
     leaving = [found for v in preemption.victims if runs_still(v, view) and (found := view.job(v.ref)) is not None]
     all_left = preemption.since if preemption.step is Step.STARTING else inf
-    may_be_chance = all_left == inf or not preemption.retried
+    may_be_chance = all_left == inf or (preemption.is_for_realtime and not preemption.retried)
     takers = view.taken_by(preemptor.allocations, leaving, preemption.begun, all_left) if may_be_chance else []
     if not takers:
         return None
