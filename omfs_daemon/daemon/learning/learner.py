@@ -101,7 +101,7 @@ class Learner:
 
     def _foresee_queue(self, waiting: Sequence[Job], now: float) -> None:
         due = self._starts.due(waiting, now)
-        if not due:
+        if all(job.restarts for job in due):  # what only came back is noted with the next new one, which waits briefly
             return
         began = time.thread_time()
         store = self._learned.store
