@@ -40,7 +40,8 @@ class ObservedCluster(Protocol):
     def taken_by(
         self, allocations: Sequence[Allocation], leaving: Sequence[Job], since: float, until: float = inf
     ) -> list[str]:
-        """Jobs that have started since then and have CPUs that these allocations lack once ``leaving`` have left."""
+        """Jobs that have started since then, no later than ``until``, and have CPUs that these allocations lack once
+        ``leaving`` have left."""
 
     def in_the_way(self, job: Job) -> set[str]:
         """Jobs that have CPUs or devices of this suspended job now, or may have some."""

@@ -1,4 +1,4 @@
-"""Two daemons, one lease: whoever is paused, however slow the file system, there are never two that decide.
+"""Two daemons, one lease: if either is paused, and however slow the file system is, two never decide at once.
 
 The daemons are the real ones as far as the lease goes, on a real directory. Wherever one of them looks at the
 directory, changes it, or is about to send an order, it may be paused while time passes and the other one goes on.

@@ -384,6 +384,18 @@ def test_scores_and_metrics_of_what_was_foreseen(stand: LearningStand) -> None:
     assert 'omfs_predict_p90_held_ratio{what="start"}' in text
 
 
+def test_jobs_that_wait_briefly_are_scored_although_others_are_requeued_for_each(stand: LearningStand) -> None:
+    """Nothing has a time limit, so nothing is foreseen before some have ended; then one estimate a minute is made."""
+    for _ in range(5):
+        stand.put("alice", inf, time_limit=inf)
+    stand.go(10, 0.3)
+    for _ in range(20):
+        stand.put("alice", 3.0, time_limit=inf, qos="urgent")
+        stand.go(10, 0.3)
+    (score,) = stand.service.answers.score(ROOT, 0.0, "user")["scores"]
+    assert score["jobs"] >= 2
+
+
 def test_a_forgotten_user_is_in_the_audit_log(stand: LearningStand) -> None:
     for user in ("alice", "bob", "alice"):
         stand.put(user, 50)

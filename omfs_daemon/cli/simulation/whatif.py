@@ -118,7 +118,8 @@ def _entitlements(session: Session) -> _Owned:
         state_dir = decided_state_dir(config.daemon)
         store = EntitlementStore(state_dir, config.all_entitlements, AuditLog(state_dir, time.time))
     except OSError:
-        unseen = f"those changed since, in {config.daemon.state_dir}, cannot be read"
+        state_dir = config.daemon.shared_directory or config.daemon.state_dir
+        unseen = f"those changed since, in {state_dir}, cannot be read"
         return _Owned(config.all_entitlements, f"entitlements before: of {path}, for omfsd does not answer; {unseen}")
     source = str(path) if store.source == "configuration file" else store.source
     return _Owned(store.entitlements, f"entitlements before: of {source}, for omfsd does not answer")

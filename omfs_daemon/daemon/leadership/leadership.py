@@ -66,7 +66,7 @@ class Leadership:
         return not self.is_lost and is_fresh(self._renewed_at, self._clock())
 
     def require(self) -> None:
-        """LeaseLost unless the lease is fresh: whoever wakes up late gives no order."""
+        """LeaseLost unless the lease is fresh: a daemon that was paused for too long gives no order."""
         if not self.is_fresh:
             raise LeaseLost(self._trouble or f"the lease of epoch {self.epoch} has expired: nothing is ordered")
 
