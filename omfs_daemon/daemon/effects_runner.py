@@ -29,8 +29,8 @@ from omfs_daemon.preemption.state import (
     OrdersSaved,
     PreemptionChanged,
     Record,
-    Verb,
 )
+from omfs_daemon.preemption.unsaved_order import Verb
 from omfs_daemon.slurm.gateway import Gateway, OrderRefusal
 from omfs_daemon.slurm.order_marks import StoredMarks, with_marks
 from omfs_daemon.slurm.orders import (

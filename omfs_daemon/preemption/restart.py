@@ -3,8 +3,9 @@
 slurmctld saves its state up to five seconds late. After a crash it shows jobs as they were before orders that it had
 taken, although their processes have ended or stopped: a requeued job is shown running for ever, or as FAILED; a
 suspended one runs, and a resumed one is suspended; one of which both are forgotten, or whose nodes have not been told
-yet, is shown running, as it should be, and stands still. So the journal keeps each such order until the slurmctld that
-took it must have saved it.
+yet, is shown running, as it should be, and stands still. A released job is held again; if its new mark is remembered,
+it looks as if an administrator had held it since. So the journal keeps each such order until the slurmctld that took it
+must have saved it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
-from omfs_daemon.cluster.holds import is_held
+from omfs_daemon.cluster.holds import admin_comment_of, is_held, is_release_unfinished
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.preemption.desired import sentence_of
 from omfs_daemon.preemption.effects import Chain, Effects
@@ -23,13 +24,13 @@ from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.records import JobEvent
 from omfs_daemon.preemption.state import (
     JobPreempted,
+    OrdersNumbered,
     OrdersSaved,
     Record,
     State,
     TransitionsOrdered,
-    UnsavedOrder,
-    Verb,
 )
+from omfs_daemon.preemption.unsaved_order import UnsavedOrder, Verb
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.orders import Order, refs_of
 
@@ -63,6 +64,10 @@ def odd_jobs(state: State, observation: Observation, now: float) -> frozenset[tu
 
 def _is_odd(ref: str, order: UnsavedOrder, observation: Observation, wanted: Mapping[str, str], now: float) -> bool:
     job = observation.job(ref)
+    if job is not None and _is_release_forgotten(order, job):
+        return True
+    if order.verb is Verb.RELEASE:
+        return False
     if job is None:
         return True  # it may have FAILED
     if job.state is JobState.COMPLETING:
@@ -77,9 +82,16 @@ def _is_suspended_again(order: UnsavedOrder, job: Job) -> bool:
     return order.verb is Verb.RESUME and job.state is JobState.SUSPENDED and job.start == order.start
 
 
+def _is_release_forgotten(order: UnsavedOrder, job: Job) -> bool:
+    """So it looks, too, if an administrator has held the job since, and the submit plug-in has not recorded it."""
+    is_held_again = job.state is JobState.PENDING and is_release_unfinished(job, admin_comment_of(job).number)
+    return order.is_released and is_held_again
+
+
 def of_other_boots(state: State, boot: str) -> dict[str, int]:
-    """Raw ids, by reference, of the jobs whose orders another slurmctld has taken than the present one."""
-    return {ref: order.id for ref, order in state.unsaved.items() if order.boot != boot}
+    """Raw ids, by reference, of the jobs whose transitions another slurmctld has taken than the present one."""
+    others = {ref: order for ref, order in state.unsaved.items() if order.boot != boot}
+    return {ref: order.id for ref, order in others.items() if order.verb is not Verb.RELEASE}
 
 
 def after_restart(
@@ -105,6 +117,10 @@ def after_restart(
         if job is not None and ref not in wanted and _will_be_resumed(order, job, again is not None and may_order):
             # What it was marked with since it ran is not forgotten.
             effects.records.append(JobPreempted(ref, now, SuspendMethod.traits.name, ""))
+        if job is not None and _is_release_forgotten(order, job):
+            # It counts as not observed yet, and is ordered again if the job is still to go.
+            effects.records.append(OrdersNumbered(admin_comment_of(job).number, releases=(ref,)))
+            effects.events.append(_ordered_again(job, Verb.RELEASE, now))
         if again is None and job is not None:
             repeated[ref] = replace(order, boot=boot, at=now)  # the present slurmctld may forget it, too
             continue
@@ -119,13 +135,17 @@ def after_restart(
         effects.chains.append(again)
         known = job or observation.ended(ref)
         if known is not None:
-            text = f"slurmctld was restarted and had forgotten that it was to {order.verb} the job: ordered again"
-            effects.events.append(JobEvent(now, ref, known.user, known.account, "ordered_again", text))
+            effects.events.append(_ordered_again(known, order.verb, now))
     if saved:
         effects.records.append(OrdersSaved(tuple(saved)))
     if repeated:
         effects.records.append(TransitionsOrdered(repeated))
     return Forgotten(effects, observation.with_jobs(leaving) if leaving else observation)
+
+
+def _ordered_again(job: Job, verb: Verb, now: float) -> JobEvent:
+    text = f"slurmctld was restarted and had forgotten that it was to {verb} the job: ordered again"
+    return JobEvent(now, job.ref, job.user, job.account, "ordered_again", text)
 
 
 def _will_be_resumed(order: UnsavedOrder, job: Job, is_repeated: bool) -> bool:
@@ -155,7 +175,7 @@ def _again(
         # Its processes were ended by our order: Slurm takes that for the job's own failure.
         failed = ended is not None and ended.failed and ended.start == order.start
         return Chain(transitions=(orders.RequeueEndedJobs((ref,)),)) if failed else None
-    if job is None or not job.runs or job.start != order.start:
+    if job is None or not job.runs or job.start != order.start or order.verb is Verb.RELEASE:
         return None
     match order.verb:
         case Verb.REQUEUE:
@@ -180,9 +200,10 @@ _VERBS: dict[type, Verb] = {
 def unsaved_orders(
     chains: Iterable[Chain], observation: Observation, boot: str, now: float, known: Mapping[str, UnsavedOrder]
 ) -> list[Record]:
-    """The transitions ordered now that slurmctld may forget. One that is repeated after a restart stays as it is until
-    its effect is observed: the repetition may be lost, too."""
-    found: dict[str, UnsavedOrder] = {}
+    """The orders of now that slurmctld may forget. One that is repeated after a restart stays as it is until its effect
+    is observed: the repetition may be lost, too."""
+    chains = list(chains)
+    found = _unsaved_releases(chains, observation, boot, now, known)
     ordered = ((_VERBS.get(type(action)), action) for chain in chains for action in chain.transitions)
     for verb, action in ordered:
         for ref in refs_of(action) if verb is not None and not isinstance(action, NodeOrder) else ():
@@ -193,6 +214,23 @@ def unsaved_orders(
             if before is None or before.boot == boot or not is_again:
                 found[ref] = UnsavedOrder(verb, job.id, job.start, boot, now)
     return [TransitionsOrdered(found)] if found else []
+
+
+def _unsaved_releases(
+    chains: Iterable[Chain], observation: Observation, boot: str, now: float, known: Mapping[str, UnsavedOrder]
+) -> dict[str, UnsavedOrder]:
+    """A requeue before it is kept as long as the release."""
+    found: dict[str, UnsavedOrder] = {}
+    released = [order for chain in chains for order in chain.fields if isinstance(order, orders.ReleaseJobs)]
+    for ref in (ref for order in released for ref in order.refs):
+        job, before = observation.job(ref), known.get(ref)
+        if job is None or job.state is not JobState.PENDING:
+            continue
+        if before is None or before.verb is Verb.RELEASE:
+            found[ref] = UnsavedOrder(Verb.RELEASE, job.id, job.start, boot, now, is_released=True)
+        elif before.boot == boot:
+            found[ref] = replace(before, at=now, is_released=True)
+    return found
 
 
 def _repeats(verb: Verb, forgotten: Verb) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_args
 
@@ -24,6 +23,7 @@ from omfs_daemon.preemption.past_preemptions import PastPreemptions, set_apart
 from omfs_daemon.preemption.preemption import Preemption
 from omfs_daemon.preemption.preemptor_backoffs import NodeDoubt, PreemptorBackoffs, ShapeBackoff, Unstarted, UserBackoff
 from omfs_daemon.preemption.realtime_memory import RealtimeSeen
+from omfs_daemon.preemption.unsaved_order import UnsavedOrder
 
 Key = TypeVar("Key")
 Anything = TypeVar("Anything")
@@ -80,30 +80,6 @@ class FieldsLeft:
     """These fields, by job, are not ours any more."""
 
     fields: tuple[tuple[str, JobField], ...]
-
-
-class Verb(StrEnum):
-    """Transitions that slurmctld may forget."""
-
-    REQUEUE = "requeue"
-    SUSPEND = "suspend"
-    RESUME = "resume"
-
-
-ANY_BOOT = ""
-"""Of an order of which the next cycle notes which slurmctld has carried it out."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnsavedOrder:
-    """An order that slurmctld may not have saved yet. ``id``: the job's raw id; ``start``: of the run that it
-    concerned; ``boot``: when that slurmctld had started, as it says itself."""
-
-    verb: Verb
-    id: int
-    start: float | None
-    boot: str
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +185,8 @@ class State:
     fields that we have set, by job.
 
     ``sequence``: the number of the last batch of orders; ``held`` and ``releasing``: jobs that we have held, and whose
-    release is ordered and not observed yet, with the numbers of the batches. ``unsaved``: the last transitions ordered,
-    by job, as long as slurmctld might forget them.
+    release is ordered and not observed yet, with the numbers of the batches. ``unsaved``: the last order for a
+    job, as long as slurmctld might forget it.
     """
 
     cluster: str = ""

@@ -27,16 +27,14 @@ from omfs_daemon.preemption.progress import SAFE, due_victims, moving_in, progre
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import (
-    ANY_BOOT,
     BackoffOver,
     PreemptionChanged,
     Record,
     State,
     TransitionsOrdered,
-    UnsavedOrder,
-    Verb,
     VictimBackoff,
 )
+from omfs_daemon.preemption.unsaved_order import ANY_BOOT, UnsavedOrder, Verb
 from omfs_daemon.slurm import orders
 
 

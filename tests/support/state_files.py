@@ -67,13 +67,12 @@ from omfs_daemon.preemption.state import (
     Record,
     State,
     TransitionsOrdered,
-    UnsavedOrder,
     UsersBackOff,
-    Verb,
     VictimBackoff,
     WholeState,
     apply,
 )
+from omfs_daemon.preemption.unsaved_order import UnsavedOrder, Verb
 from omfs_daemon.starts.track_record import NotedStart
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "state"
@@ -134,6 +133,7 @@ OVER = Preemption(
     outcome=PreemptionOutcome.STARTED,
 )
 ORDER = UnsavedOrder(Verb.SUSPEND, 2, BEGUN - 300, "2025-06-15T15:00:00", BEGUN)
+RELEASE = UnsavedOrder(Verb.RELEASE, 4, None, "2025-06-15T15:00:00", BEGUN, is_released=True)
 CHANGES: tuple[Record, ...] = (
     ClusterNamed(CLUSTER),
     JobPreempted("8", BEGUN - 20, "requeue", "12"),
@@ -148,8 +148,8 @@ CHANGES: tuple[Record, ...] = (
         )
     ),
     FieldsLeft((("5", JobField.NICE),)),
-    TransitionsOrdered({"1": ORDER, "2": ORDER}),
-    OrdersSaved(("1",)),
+    TransitionsOrdered({"1": ORDER, "2": ORDER, "4": RELEASE}),
+    OrdersSaved(("1", "4")),
     JobPreempted("2", BEGUN, "suspend", "3_4", (("gpu", 1),), BEGUN - 900),
     JobRunsAgain("8", BEGUN + 5, True),
     PreemptorBackoff(

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from omfs_daemon.cluster.holds import is_held
+from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
+from omfs_daemon.testing.fake_slurm.restarts import SavedState
 from tests.support.fake_site import Site
 
 SOON = 0.4
@@ -73,3 +75,36 @@ def test_a_job_runs_on_whose_suspension_is_forgotten_while_it_is_resumed(
     assert refused[0], "it seems to run"
     site.rest(limit=400)
     assert set(site.outcomes().values()) == {"COMPLETED"}
+
+
+@pytest.mark.parametrize("plugin", [True, False])
+def test_a_job_is_released_again_whose_release_is_forgotten_and_its_mark_is_not(tmp_path: Path, plugin: bool) -> None:
+    """slurmctld saves between the two commands of a release, and dies when omfsd has seen the job wait without hold."""
+    site = Site(tmp_path, plugin=plugin)
+    victims = [site.submit("bio", method="requeue", run_time=100) for _ in range(4)]
+    site.run(2)
+    urgent = site.submit("alarm", urgent=True, cpus=16, hosts=4, run_time=30)
+    saved: list[SavedState] = []
+    gateway: FakeGateway = site.gateway
+    gateway.between = lambda: saved.append(site.slurm.save())
+    site.run_until(lambda: site.runs(urgent), limit=20)
+    site.run_until(lambda: bool(saved) and not site.journal.state.releasing, limit=20)
+    assert not any(is_held(job) for job in site.gateway.jobs()), "its release is observed"
+    site.slurm.restart(saved[-1])
+    assert any(is_held(job) for job in site.gateway.jobs() if job.id in victims)
+    gateway.between = lambda: None
+    site.rest(limit=400)
+    assert set(site.outcomes().values()) == {"COMPLETED"}
+
+
+def test_a_hold_of_an_administrator_is_kept_when_slurmctld_was_not_restarted(tmp_path: Path) -> None:
+    site = Site(tmp_path, plugin=False)
+    victims = [site.submit("bio", method="requeue", run_time=100) for _ in range(4)]
+    site.run(2)
+    urgent = site.submit("alarm", urgent=True, cpus=16, hosts=4, run_time=30)
+    site.run_until(lambda: site.runs(urgent) and bool(site.journal.state.releasing), limit=20)
+    site.run_until(lambda: not site.journal.state.releasing, limit=20)
+    assert site.journal.state.unsaved
+    site.slurm.admin_hold(victims[0])
+    site.run(8)
+    assert is_held(next(job for job in site.gateway.jobs() if job.id == victims[0]))

@@ -111,7 +111,7 @@ class StateFile(NamedTuple):
 JOURNAL = StateFile(
     "journal",
     oldest=11,
-    newest=12,
+    newest=13,
     number=_in_first_line,
     conversion="converts it at start",
     advice="move it away and start again; what is held or suspended is then found by its mark in Slurm, "

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest, JobState
+from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.snapshot import PreemptedJob, Snapshot
 from omfs_daemon.preemption.effects import Chain
 from omfs_daemon.preemption.observation import Observation
@@ -18,8 +18,16 @@ from omfs_daemon.preemption.restart import (
     of_other_boots,
     unsaved_orders,
 )
-from omfs_daemon.preemption.state import JobPreempted, OrdersSaved, State, TransitionsOrdered, UnsavedOrder, Verb
-from omfs_daemon.slurm.orders import RequeueEndedJobs, RequeueJobs, SuspendJobs
+from omfs_daemon.preemption.state import (
+    JobPreempted,
+    OrdersNumbered,
+    OrdersSaved,
+    State,
+    TransitionsOrdered,
+    apply,
+)
+from omfs_daemon.preemption.unsaved_order import UnsavedOrder, Verb
+from omfs_daemon.slurm.orders import ReleaseJobs, RequeueEndedJobs, RequeueJobs, SuspendJobs
 
 RUNNING = Job(7, "7", "alice", 1000, "bio", JobState.RUNNING, JobRequest(1), 0.0, start=50.0, priority=1)
 NOW = 100.0
@@ -169,7 +177,7 @@ def test_only_orders_that_another_slurmctld_has_taken_are_looked_up() -> None:
     assert of_other_boots(ordered(Verb.REQUEUE), "after") == {"7": 7}
 
 
-@pytest.mark.parametrize("verb", Verb)
+@pytest.mark.parametrize("verb", [Verb.REQUEUE, Verb.SUSPEND, Verb.RESUME])
 def test_a_repetition_may_be_lost_too(verb: Verb) -> None:
     """slurmctld has just started, and may not answer: what it had forgotten is kept until the effect is observed."""
     state = ordered(verb, is_wanted=False)
@@ -179,3 +187,50 @@ def test_a_repetition_may_be_lost_too(verb: Verb) -> None:
     first = UnsavedOrder(Verb.SUSPEND, 7, 50.0, "after", NOW)
     suspend = [Chain(transitions=(SuspendJobs(("7",)),))]
     assert unsaved_orders(suspend, seen, "after", NOW, {}) == [TransitionsOrdered({"7": first})]
+
+
+WAITING = replace(RUNNING, state=JobState.PENDING, start=None, hold=Hold.NONE, admin_comment="omfs:rel:4")
+HELD_AGAIN = replace(WAITING, hold=Hold.ADMIN, priority=0)
+RELEASE = [Chain((ReleaseJobs(("7",)),))]
+
+
+def test_a_release_is_kept_beside_the_requeue_before_it() -> None:
+    alone = UnsavedOrder(Verb.RELEASE, 7, None, "before", NOW, is_released=True)
+    assert unsaved_orders(RELEASE, observed(WAITING), "before", NOW, {}) == [TransitionsOrdered({"7": alone})]
+    before = ordered(Verb.REQUEUE, at=NOW - 9).unsaved
+    both = replace(before["7"], at=NOW, is_released=True)
+    assert unsaved_orders(RELEASE, observed(WAITING), "before", NOW, before) == [TransitionsOrdered({"7": both})]
+
+
+@pytest.mark.parametrize("verb", [Verb.RELEASE, Verb.REQUEUE])
+def test_a_forgotten_release_counts_as_not_observed(verb: Verb) -> None:
+    state = State(unsaved={"7": UnsavedOrder(verb, 7, None, "before", NOW - 1, is_released=True)}, sequence=9)
+    assert odd_jobs(state, observed(HELD_AGAIN), NOW) == {("7", False)}
+    effects, _ = after_restart(state, observed(HELD_AGAIN), "after", NOW)
+    assert OrdersNumbered(4, releases=("7",)) in effects.records
+    after = state
+    for record in effects.records:
+        after = apply(after, record)
+    assert (after.releasing, after.sequence) == ({"7": 4}, 9)
+    again, _ = after_restart(after, observed(HELD_AGAIN), "after", NOW + 1)
+    assert again.records == [], "of the present slurmctld"
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        WAITING,
+        replace(HELD_AGAIN, admin_comment="omfs:held:5"),
+        replace(HELD_AGAIN, admin_comment="adm:held"),
+        replace(RUNNING, admin_comment="omfs:rel:4"),
+    ],
+)
+def test_a_release_that_slurmctld_remembers_or_that_is_over_is_not_repeated(job: Job) -> None:
+    state = State(unsaved={"7": UnsavedOrder(Verb.RELEASE, 7, None, "before", NOW - 1, is_released=True)})
+    assert odd_jobs(state, observed(job), NOW) == frozenset()
+    effects, _ = after_restart(state, observed(job), "after", NOW)
+    assert not effects.events and not any(isinstance(record, OrdersNumbered) for record in effects.records)
+
+
+def test_a_requeue_that_nobody_released_says_nothing_about_a_hold() -> None:
+    assert odd_jobs(ordered(Verb.REQUEUE), observed(HELD_AGAIN), NOW) == frozenset()
