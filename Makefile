@@ -27,6 +27,8 @@ READY := $(VENV)/.ready
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CI,OMFS_TRACES,OMFS_PYSLURM_PYTHON)
 # Tests of one cluster run on one worker. Tests on Slurm mostly wait: more workers than cores.
 PYTEST := -m pytest -n 4 --dist loadgroup
+# Its three groups side by side: the cluster, hosts with systemd, and packages.
+IN_CONTAINERS := -m pytest -n 3 --dist loadgroup -m containers tests/containers
 
 CLIENTS := build/clients
 
@@ -60,16 +62,15 @@ clients: $(READY) $(CLIENTS)/.ready
 	@deploy/setup.sh tests
 	@$(AS_ROOT) $(PYTHON) -m pytest -n 0 --soak --timeout 1800 tests/clients
 
-# One after the other: each has the machine's two cores for itself.
 test-cluster: $(READY)
 	@deploy/setup.sh tests
-	@$(AS_ROOT) deploy/engine.sh run $(PYTHON) -m pytest -n 0 -m containers tests/containers; code=$$?; \
+	@$(AS_ROOT) deploy/engine.sh run $(PYTHON) $(IN_CONTAINERS); code=$$?; \
 	$(AS_ROOT) deploy/engine.sh down; exit $$code
 
 soak: $(READY) $(CLIENTS)/.ready
 	@deploy/setup.sh tests
 	@$(AS_ROOT) $(PYTHON) $(PYTEST) --soak --timeout 7200 -m "not containers"
-	@$(AS_ROOT) deploy/engine.sh run $(PYTHON) -m pytest -n 0 --soak --timeout 7200 -m containers tests/containers
+	@$(AS_ROOT) deploy/engine.sh run $(PYTHON) $(IN_CONTAINERS) --soak --timeout 7200
 
 check: lint
 	@$(PYTHON) $(PYTEST) -m "not slurm and not system and not kernels and not containers" tests/unit tests/property
