@@ -12,6 +12,7 @@
 #   make bench-latency  an urgent start beside Slurm's own preemption, to build/bench/latency.json
 #   make bench-realtime  real-time jobs beside Slurm's own preempt/qos, to build/bench/realtime.json, and what they add to a plan, to realtime_plan.json
 #   make bench-gentle  what slurmctld has to do for omfsd in ten minutes, to build/bench/gentle.json
+#   make bench-scale  omfsd beside a real Slurm of 200 nodes and a fake one of 10,000, an hour each, to build/bench/scale.json
 #   make bench-report  omfs report on a million records of each format, to build/bench/report.json
 #   make bench-commands  processor time of omfs's commands and of omfsd's start, to build/bench/commands.json
 #   make nodes   build/omfs-run and build/omfs-node: one file each, for nodes with Python 3.6 or later
@@ -33,7 +34,7 @@ IN_CONTAINERS := -m pytest -n 3 --dist loadgroup -m containers tests/containers
 CLIENTS := build/clients
 
 .PHONY: help check clients demo test test-cluster soak bench bench-sim bench-methods bench-latency bench-gentle \
-	bench-commands bench-report lint man nodes packages shapes venv bench-realtime
+	bench-commands bench-report bench-scale lint man nodes packages shapes venv bench-realtime
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -102,6 +103,10 @@ bench-realtime: $(READY)
 bench-gentle: $(READY)
 	@deploy/setup.sh tests
 	@$(AS_ROOT) $(PYTHON) -m benchmarks.gentle
+
+bench-scale: $(READY)
+	@deploy/setup.sh tests
+	@$(AS_ROOT) $(PYTHON) -m benchmarks.scale
 
 bench-report: $(READY)
 	@$(PYTHON) -m benchmarks.report

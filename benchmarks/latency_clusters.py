@@ -1,4 +1,5 @@
-"""Private real Slurm clusters of four nodes with four CPUs, kept full of preemptible jobs, and omfsd on one."""
+"""Private real Slurm clusters (four nodes with four CPUs, unless told otherwise), kept full of preemptible jobs, and
+omfsd on one."""
 
 from __future__ import annotations
 
@@ -76,7 +77,10 @@ class Cluster:
     """One of the clusters. ``preempt``: how Slurm itself preempts ("" if it does not), ``daemon``: whether omfsd is
     there, with the plug-in; ``tuned``: scheduler parameters as recommended, or Slurm's own."""
 
-    def __init__(self, preempt: str = "", tuned: bool = True, daemon: bool = False) -> None:
+    def __init__(
+        self, preempt: str = "", tuned: bool = True, daemon: bool = False, nodes: int = NODES, cpus: int = CPUS
+    ) -> None:
+        self.nodes, self.cpus = nodes, cpus
         self.directory = Path(tempfile.mkdtemp(prefix="omfs-latency-"))
         self.directory.chmod(0o755)
         mode, of_low = _PREEMPT.get(preempt, ("", ""))
@@ -93,7 +97,7 @@ class Cluster:
         )
         self.omfsd = Omfsd(self.directory / "omfsd") if daemon else None
         gate = self.omfsd.gate() if self.omfsd else None
-        shape = Shape(NODES, CPUS, options=options, partitions=partitions)
+        shape = Shape(nodes, cpus, options=options, partitions=partitions)
         self.slurm = LocalSlurm(self.directory / "slurm", shape, gate=gate)
         self._turns = 0
 
@@ -122,15 +126,15 @@ class Cluster:
 
     def fill(self, method: str, seconds: float = 7200) -> None:
         """Until the machine is full of regular jobs that run (for so long), and of nothing else."""
-        for _ in range(NODES - len(self._regular("RUNNING"))):
-            self.submit(_sleep(seconds), *regular(method))
+        for _ in range(self.nodes - len(self._regular("RUNNING"))):
+            self.submit(_sleep(seconds), *regular(method, self.cpus))
         self.wait(self._is_full, "a machine full of regular jobs")
 
     def queue(self, jobs: int, method: str, seconds: float = 7200) -> None:
         """So many waiting jobs, each with a record of its own: tasks of an array that are touched one by one."""
         if not jobs:
             return
-        array = self.submit(_sleep(seconds), *regular(method), f"--array=1-{jobs}")
+        array = self.submit(_sleep(seconds), *regular(method, self.cpus), f"--array=1-{jobs}")
         for first in range(1, jobs + 1, CHUNK):
             refs = ",".join(f"{array}_{task}" for task in range(first, min(first + CHUNK, jobs + 1)))
             self.slurm.command("scontrol", "update", f"jobid={refs}", "name=waits")
@@ -139,12 +143,12 @@ class Cluster:
             raise RuntimeError(f"{waiting} jobs wait instead of {jobs}")
 
     def start_urgent(self) -> Start:
-        """Submit an urgent job of four CPUs, wait until it runs, and make sure that it does so on CPUs of its own."""
+        """Submit an urgent job of a whole node, wait until it runs, and make sure that its CPUs are its own."""
         self._turns += 1
         stamp = self.slurm.output / f"stamp{self._turns}"
         script = f"#!/bin/bash\necho $EPOCHREALTIME > {stamp}.new && mv {stamp}.new {stamp}\nsleep 600\n"
         submitted = time.time()
-        job = self.submit(script, "--partition=high", "--account=alarm", "--nodes=1", f"--ntasks={CPUS}")
+        job = self.submit(script, "--partition=high", "--account=alarm", "--nodes=1", f"--ntasks={self.cpus}")
         taken = time.time()
         self.wait(stamp.exists, "the urgent job to run", 0.002)
         ran = float(stamp.read_text())
@@ -179,11 +183,11 @@ class Cluster:
 
     def _is_full(self) -> bool:
         listed = ("squeue", "--noheader", "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING", "--format=%P %t")
-        return self.slurm.command(*listed).stdout.split("\n")[:-1] == [f"{LOW} R"] * NODES
+        return self.slurm.command(*listed).stdout.split("\n")[:-1] == [f"{LOW} R"] * self.nodes
 
     def _is_real(self, job: int) -> bool:
         running = self._states("RUNNING")
-        return str(job) in running and len(running) == NODES
+        return str(job) in running and len(running) == self.nodes
 
     def _states(self, states: str) -> list[str]:
         """Jobs in one of these states, by id."""
@@ -223,13 +227,13 @@ def _sleep(seconds: float) -> str:
     return f"#!/bin/bash\nexec sleep {seconds:g}\n"
 
 
-def regular(method: str) -> list[str]:
-    """Options of a regular job with a node's four CPUs."""
+def regular(method: str, cpus: int = CPUS) -> list[str]:
+    """Options of a regular job with a node's CPUs."""
     return [
         f"--partition={LOW}",
         "--account=regular",
         "--nodes=1",
-        f"--ntasks={CPUS}",
+        f"--ntasks={cpus}",
         "--requeue",
         f"--comment=omfs:method={method}",
     ]
@@ -294,6 +298,10 @@ class Omfsd:
     def cpu_seconds(self) -> float:
         """Of processors, with its commands."""
         return 0.0 if self._process is None else cpu_seconds(self._process.pid)
+
+    def memory(self) -> int:
+        """Bytes that it has in memory, without its commands."""
+        return 0 if self._process is None else int(psutil.Process(self._process.pid).memory_info().rss)
 
     def rests(self) -> bool:
         """Whether it has polled Slurm, and no preemption is under way."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import gentle, latency, latency_clusters
+from benchmarks import gentle, latency, latency_clusters, scale
 from benchmarks.latency_clusters import Start
 from tests.support.waiting import LIMIT
 
@@ -53,6 +53,26 @@ def test_a_short_run_counts_calls_on_both_clusters(tmp_path: Path) -> None:
         assert row["cpu_seconds"] > 0
     assert found["with"]["by_kind"]["REQUEST_JOB_INFO"] > found["without"]["by_kind"].get("REQUEST_JOB_INFO", 0)
     assert found["with"]["polls"] > 0 and found["with"]["omfsd_cpu_seconds"] > 0
+
+
+@pytest.mark.slurm
+def test_a_small_site_is_measured_on_the_fake_and_on_a_real_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latency_clusters, "LIMIT", LIMIT)
+    monkeypatch.setattr(scale, "IDLE", 1.0)
+    output = tmp_path / "scale.json"
+    arguments = ["--nodes", "3", "--waiting", "8", "--seconds", "1", "--fake", "20,50,60", str(output)]
+    assert scale.main(arguments) == 0
+    fake, real = json.loads(output.read_text())
+    assert (fake["name"], fake["nodes"], fake["waiting"]) == ("fake", 20, 50)
+    assert 0 < fake["cycle_cpu_s"] <= fake["cycle_max_cpu_s"]
+    assert fake["urgent_start_cpu_s"] > 0 and fake["calls_per_cycle"] >= 1
+    assert (real["name"], real["nodes"], real["waiting"]) == ("real", 3, 8)
+    assert real["urgent"] == 1 and 0 < real["urgent_s"] == real["urgent_max_s"] < LIMIT
+    assert real["cycles"] > 0 and 0 < real["observe_s"] + real["decide_s"] <= 2 * real["cycle_max_s"]
+    assert real["calls_per_second"] > real["idle_calls_per_second"] >= 0
+    assert 0 < real["rss_mb_before"] <= real["rss_mb_max"]
 
 
 def test_figures_are_of_all_starts_and_ratios_of_medians() -> None:

@@ -84,7 +84,17 @@ class FakeSlurm(NodeFailures, Restarts):
     # -- users -------------------------------------------------------------------------------------
     def submit(self, what: Submission) -> int:
         """A new job, or array; its id. Raises ValueError for a partition or licenses that do not exist."""
+        (job_id,) = self.submit_all((what,))
+        return job_id
+
+    def submit_all(self, several: Iterable[Submission]) -> list[int]:
+        """Several before Slurm looks at its queue."""
         self.catch_up()
+        found = [self._enter(what) for what in several]
+        self._schedule()
+        return found
+
+    def _enter(self, what: Submission) -> int:
         partitions = what.request.partitions or (next(iter(self.partitions)),)
         requests = (what.request, *what.parts)
         if not {name for one in requests for name in one.partitions} <= set(self.partitions):
@@ -114,7 +124,6 @@ class FakeSlurm(NodeFailures, Restarts):
             record.hold, record.admin_comment = self.admission.hold_and_mark(what, uid, self.now)
         self._jobs.add(record)
         self.consider(record)
-        self._schedule()
         return record.id
 
     def cancel(self, job_id: int) -> None:
