@@ -134,9 +134,10 @@ class Cluster:
         """So many waiting jobs, each with a record of its own: tasks of an array that are touched one by one."""
         if not jobs:
             return
-        array = self.submit(_sleep(seconds), *regular(method, self.cpus), f"--array=1-{jobs}")
-        for first in range(1, jobs + 1, CHUNK):
-            refs = ",".join(f"{array}_{task}" for task in range(first, min(first + CHUNK, jobs + 1)))
+        for begin in range(0, jobs, CHUNK):  # a split takes Slurm longer the more tasks an array has
+            count = min(CHUNK, jobs - begin)
+            array = self.submit(_sleep(seconds), *regular(method, self.cpus), f"--array=1-{count}")
+            refs = ",".join(f"{array}_{task}" for task in range(1, count + 1))
             self.slurm.command("scontrol", "update", f"jobid={refs}", "name=waits")
         waiting = len(self._states("PENDING"))
         if waiting < jobs:
