@@ -28,7 +28,7 @@ NODES, CPUS = 4, 4
 TUNED = "batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1"
 LOW, HIGH = "low", "high"
 LIMIT = 90.0
-CHUNK = 500
+CHUNK = 200
 
 _PREEMPT: Mapping[str, tuple[str, str]] = {
     # PreemptMode of the cluster and of the partition of the victims, as slurm.conf(5) has it for partition_prio

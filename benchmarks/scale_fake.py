@@ -26,11 +26,14 @@ from omfs_daemon.config.load import load
 from omfs_daemon.daemon import log
 from omfs_daemon.daemon.process import Service
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
+from omfs_daemon.testing.fake_slurm.events import Timing
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 
 CPUS, MEMORY = 64, 256 << 30
 STEP, URGENT_EVERY, CHANGED = 30.0, 10, 100
+SLURMS_OWN = Timing(sched_interval=60.0, bf_interval=30.0)
+"""As without tuned parameters: a site of this size has them longer rather than shorter."""
 ACCOUNTS = ("bio", "physics")
 
 _CONFIG = """
@@ -84,7 +87,8 @@ class FakeMachine:
         self.now = 1_750_000_000.0
         machine = [Node(f"n{number}", CPUS, MEMORY) for number in range(1, nodes + 1)]
         names = frozenset(node.name for node in machine)
-        self.slurm = FakeSlurm(lambda: self.now, machine, [Partition("main", names), Partition("urgent", names)])
+        partitions = [Partition("main", names), Partition("urgent", names)]
+        self.slurm = FakeSlurm(lambda: self.now, machine, partitions, SLURMS_OWN)
         self._count = 0
         self.slurm.submit_all(self._regular(6 * 3600.0) for _ in range(nodes))
         self.pass_by(5)
