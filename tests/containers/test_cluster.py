@@ -8,16 +8,35 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
 
 from tests.support.amounts import is_soak
-from tests.support.container_cluster import NETWORK, NODES, PROJECT, ROOT, TOLERANT, ContainerCluster, docker
+from tests.support.container_cluster import (
+    BACKUP,
+    NETWORK,
+    NODES,
+    PRIMARY,
+    PROJECT,
+    ROOT,
+    TOLERANT,
+    ContainerCluster,
+    docker,
+)
 from tests.support.container_faults import FAULTS, last
 from tests.support.container_jobs import METHODS, assert_work_is_whole, install_counter, submit_urgent, submit_victim
+from tests.support.container_pair import (
+    hanging,
+    install_next,
+    lay_out_next,
+    log_of,
+    read_only,
+    reinstall_kept,
+    restart_omfsd,
+)
 from tests.support.omfs_node_jobs import swap
 from tests.support.waiting import wait_until
 
@@ -174,6 +193,96 @@ def test_a_fault_in_mid_preemption_costs_time_only(
     wait_until(is_over, lambda: f"both jobs: {cluster.story(urgent)}\n{cluster.story(victim)}", TOLERANT)
     figures.recoveries.append(time.monotonic() - ended)
     assert_work_is_whole(cluster, victim)
+
+
+def test_the_backup_goes_on_when_the_host_of_the_primary_hangs_in_mid_preemption(cluster: ContainerCluster) -> None:
+    wait_told, told = told_to_end(cluster, "hang")
+    victim = cluster.submit(
+        wait_told, "--nodelist=n2", "--ntasks=4", "--comment=omfs:method=requeue", account="bio", kind="victim"
+    )
+    cluster.wait_state(victim, "RUNNING")
+    epoch = cluster.omfs("status")["pair"]["epoch"]
+    with cluster.stopped_at_first_order() as wait_stopped:
+        # The backup knows what slurmctld has saved, every five seconds: so the urgent job starts no earlier.
+        urgent = cluster.submit(
+            wait_told, "--nodelist=n2", "--ntasks=4", "--qos=urgent", "--begin=now+8", account="alarm", kind="urgent"
+        )
+        wait_stopped()
+        with hanging(cluster, PRIMARY):
+            acts = lambda: cluster.omfs("status", host=BACKUP)  # noqa: E731
+            wait_until(lambda: acts()["pair"]["active"], lambda: f"a takeover: {acts()}")
+            assert (acts()["pair"]["host"], acts()["pair"]["epoch"]) == (BACKUP, epoch + 1)
+            cluster.wait_state(urgent, "RUNNING")
+            assert cluster.state(victim) == "PENDING"
+    gave_way = lambda: cluster.stands_by(PRIMARY) and f'{{"epoch": {epoch}, "error": ' in log_of(cluster, PRIMARY)  # noqa: E731
+    wait_until(gave_way, lambda: f"the other one to give way: {cluster.omfs('status')}")
+    restart_omfsd(cluster, BACKUP)  # the lease follows slurmctld at once, not after 30 seconds
+    wait_until(cluster.polls, lambda: f"the way back: {cluster.omfs('status')}")
+    cluster.wait_state(urgent, "RUNNING")
+    cluster.wait_state(victim, "PENDING")
+    told()
+    cluster.wait_completed(urgent, victim)
+    assert (cluster.restarts(urgent), cluster.restarts(victim)) == (0, 1), "nothing is ordered twice"
+
+
+def test_the_pair_is_upgraded_one_after_the_other_while_jobs_run(cluster: ContainerCluster) -> None:
+    wait_told, told = told_to_end(cluster, "upgrade")
+    options = ("--ntasks=4", "--comment=omfs:method=suspend")
+    running = cluster.submit(wait_told, "--nodelist=n1", *options, account="bio", kind="runs on")
+    victim = cluster.submit(wait_told, "--nodelist=n2", *options, account="bio", kind="suspended")
+    cluster.wait_state(victim, "RUNNING")
+    urgent = cluster.submit(wait_told, "--nodelist=n2", "--ntasks=4", "--qos=urgent", account="alarm", kind="urgent")
+    for job in (running, urgent):
+        cluster.wait_state(job, "RUNNING")
+    jobs = (running, victim, urgent)
+    before = {job: (cluster.state(job), cluster.show(job)["StartTime"]) for job in jobs}
+    status = cluster.omfs("status")
+    old, epoch, new = status["version"], status["pair"]["epoch"], f"{status['version']}.post1"
+    try:
+        for host in (BACKUP, PRIMARY):
+            assert "/journal: format" in lay_out_next(cluster, host, new)
+            install_next(cluster, host)
+            runs = lambda host=host: (cluster.omfs("status", host=host) or {}).get("version") == new  # noqa: E731
+            wait_until(runs, lambda: f"the new version: {log_of(cluster, host)[-2000:]}")  # noqa: B023
+            if host == BACKUP:
+                wait_until(lambda: cluster.stands_by(BACKUP), lambda: f"it to stand by: {cluster.omfs('status')}")
+                assert f'"active": "{old}", "own": "{new}"' in log_of(cluster, BACKUP), "both work side by side"
+                assert cluster.polls() and cluster.omfs("status")["pair"]["epoch"] == epoch
+        wait_until(cluster.polls, lambda: f"the new version to act: {cluster.omfs('status')}")
+        after = cluster.omfs("status")
+        assert (after["version"], after["pair"]["epoch"]) == (new, epoch + 1)
+        assert [row["job"] for row in after["preempted"]] == [str(victim)], "what it has taken over"
+        assert {job: (cluster.state(job), cluster.show(job)["StartTime"]) for job in jobs} == before
+        told()
+        cluster.wait_completed(*jobs)
+        assert [cluster.restarts(job) for job in jobs] == [0, 0, 0]
+    finally:
+        for host in (BACKUP, PRIMARY):
+            reinstall_kept(cluster, host)
+
+
+def test_without_its_lease_omfsd_gives_no_orders_and_jobs_run_on(cluster: ContainerCluster) -> None:
+    wait_told, told = told_to_end(cluster, "read-only")
+    job = cluster.submit(wait_told, "--ntasks=4", "--comment=omfs:method=requeue", account="bio", kind="runs on")
+    cluster.wait_state(job, "RUNNING")
+    line = "/srv/slurm/omfs: Read-only file system: the lease cannot be renewed"
+    before = log_of(cluster, PRIMARY).count("lease_not_renewed")
+    with read_only(cluster, PRIMARY):
+        wait_until(lambda: cluster.omfs("status")["last_error"] == line, lambda: f"{cluster.omfs('status')}")
+        assert cluster.shell(PRIMARY, "omfs pause 2>&1", check=False) == f"omfs: {line}\n"
+        other = lambda: cluster.omfs("status", host=BACKUP)["summary"]  # noqa: E731
+        wait_until(lambda: other() == "no omfsd is active, and the active slurmctld is on head", other)
+    wait_until(cluster.polls, lambda: f"omfsd to act again: {cluster.omfs('status')}")
+    assert log_of(cluster, PRIMARY).count("lease_not_renewed") == before + 1
+    assert cluster.state(job) == "RUNNING" and cluster.restarts(job) == 0
+    told()
+    cluster.wait_completed(job)
+
+
+def told_to_end(cluster: ContainerCluster, name: str) -> tuple[str, Callable[[], str]]:
+    """A script that runs until the function is called."""
+    file = f"/home/alice/end-{name}"
+    return f"until [ -e {file} ]; do sleep 0.2; done", lambda: cluster.shell("client", f"touch {file}")
 
 
 def test_no_job_is_lost_and_nothing_is_held(cluster: ContainerCluster, figures: Figures) -> None:

@@ -18,6 +18,10 @@ ROOT = Path(__file__).parents[2]
 PROJECT = "omfs-test"
 NETWORK = "172.30.87"
 NODES = ("n1", "n2", "n3")
+PRIMARY, BACKUP = "head", "head2"
+SHARED = "/srv/slurm/omfs"
+"""The lease and omfsd's state, on both."""
+
 TOLERANT = 600.0
 """Seconds that a build, a start, or a recovery may take on a busy machine."""
 
@@ -33,7 +37,8 @@ _ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_ME
 # for that are sent, and says so.
 _STOP_AT_FIRST_ORDER = """
 import os, pathlib, signal, sys, time
-journal, pid = pathlib.Path("/var/lib/omfs/journal"), int(sys.argv[1])
+states = {int(path.suffix[1:]): path for path in pathlib.Path(sys.argv[2]).glob("state.*")}
+journal, pid = states[max(states)] / "journal", int(sys.argv[1])
 size = journal.stat().st_size
 print("watching", flush=True)
 while True:
@@ -101,7 +106,7 @@ class ContainerCluster:
 
     def show(self, job: int) -> dict[str, str]:
         """The fields of ``scontrol show job``; empty if Slurm does not answer or no longer knows it."""
-        text = self.on("head", "timeout", "10", "scontrol", "-o", "show", "job", str(job), check=False, limit=30)
+        text = self.on("client", "timeout", "10", "scontrol", "-o", "show", "job", str(job), check=False, limit=30)
         # The comment has words with "=" of its own.
         comment = re.search(r" Comment=(.*?) \w+=/", text)
         found = dict(re.findall(r"(\w+)=(\S*)", text))
@@ -145,21 +150,26 @@ class ContainerCluster:
         return {int(job): state.split()[0] for job, state in rows}
 
     # -- omfsd and Slurm ---------------------------------------------------------------------------------
-    def omfs(self, *words: str) -> Any:
-        """A command of omfs on the head with --json; None if the daemon does not answer."""
-        text = self.on("head", "timeout", "20", "omfs", *words, "--json", check=False, limit=40)
+    def omfs(self, *words: str, host: str = PRIMARY) -> Any:
+        """A command of omfs on a head with --json; None if the daemon does not answer."""
+        text = self.on(host, "timeout", "20", "omfs", *words, "--json", check=False, limit=40)
         with suppress(ValueError):
             return json.loads(text)
         return None
 
     def polls(self) -> bool:
-        """Whether omfsd sees Slurm."""
+        """Whether omfsd beside the primary acts, and sees Slurm."""
         status = self.omfs("status")
-        return bool(status) and status["last_error"] is None
+        return bool(status) and status["pair"]["active"] and status["last_error"] is None
 
-    def pid(self, service: str) -> str:
-        """Of a supervised program on the head, in its container."""
-        return self.shell("head", f"cat /run/cluster/{service}.pid").strip()
+    def stands_by(self, host: str) -> bool:
+        """Whether omfsd there does, and knows who is active."""
+        pair = (self.omfs("status", host=host) or {}).get("pair")
+        return bool(pair) and not pair["active"] and pair["text"].endswith(" is active")
+
+    def pid(self, service: str, host: str = PRIMARY) -> str:
+        """Of a supervised program on a head, in its container."""
+        return self.shell(host, f"cat /run/cluster/{service}.pid").strip()
 
     def omfsd_pid(self) -> str:
         """Of the process that decides: the one that is not root's."""
@@ -174,26 +184,31 @@ class ContainerCluster:
         self.shell(host, f"rm -f /run/cluster/{service}.stopped", user="root")
 
     def node_state(self, node: str) -> str:
-        text = self.on("head", "timeout", "10", "sinfo", "-h", "-n", node, "-o", "%T", check=False, limit=30)
+        text = self.on("client", "timeout", "10", "sinfo", "-h", "-n", node, "-o", "%T", check=False, limit=30)
         return text.strip()
 
     def wait_usable(self) -> None:
-        """Until Slurm answers, all nodes are up and empty, omfsd polls, and nothing is under way. An administrator's
-        part is done: a node that Slurm drained for a job that it forgot is resumed (docs/guarantees.md)."""
+        """Until Slurm answers, all nodes are up and empty, omfsd beside the primary acts, the other one stands by, and
+        nothing is under way. An administrator's part is done: a node that Slurm drained for a job that it forgot is
+        resumed (docs/guarantees.md)."""
 
         def is_usable() -> bool:
             states = [self.node_state(node) for node in NODES]
             for node, state in zip(NODES, states, strict=True):
                 if state.startswith(("drain", "down")) and not state.endswith("*"):
                     self.resume_node(node)
-            status = self.omfs("status") or {"last_error": "", "preemptions_under_way": [1]}
             return (
                 all(state == "idle" for state in states)
-                and status["last_error"] is None
-                and not status["preemptions_under_way"]
+                and self.polls()
+                and not (self.omfs("status") or {"preemptions_under_way": [1]})["preemptions_under_way"]
+                and self.stands_by(BACKUP)
             )
 
-        wait_until(is_usable, lambda: f"idle nodes: {self.on('head', 'sinfo', '-N', check=False)}", TOLERANT)
+        def seen() -> str:
+            nodes = self.on("client", "sinfo", "-N", check=False)
+            return f"idle nodes and a pair: {nodes}{self.omfs('status')}{self.omfs('status', host=BACKUP)}"
+
+        wait_until(is_usable, seen, TOLERANT)
 
     def resume_node(self, node: str) -> None:
         self.on("head", "scontrol", "update", f"nodename={node}", "state=resume", check=False)
@@ -212,7 +227,7 @@ class ContainerCluster:
     def stopped_at_first_order(self) -> Iterator[Callable[[], None]]:
         """omfsd is stopped in mid-preemption; the function given waits until it is. In the end it continues."""
         pid = self.omfsd_pid()
-        words = ["docker", "exec", self.container("head"), "python3", "-c", _STOP_AT_FIRST_ORDER, pid]
+        words = ["docker", "exec", self.container("head"), "python3", "-c", _STOP_AT_FIRST_ORDER, pid, SHARED]
         watcher = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=_environment())
         assert watcher.stdout is not None
         assert watcher.stdout.readline().strip() == "watching"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.support.container_cluster import NETWORK, NODES, PROJECT, TOLERANT, ContainerCluster, docker
+from tests.support.container_cluster import NETWORK, NODES, PROJECT, SHARED, TOLERANT, ContainerCluster, docker
 from tests.support.waiting import wait_until
 
 _ADDRESSES = {name: f"{NETWORK}.{number}" for number, name in enumerate(NODES, start=21)}
@@ -44,15 +44,17 @@ def _connect(_: ContainerCluster, node: str) -> None:
 
 def _omfsd_is_blind(cluster: ContainerCluster, _: str) -> bool:
     status = cluster.omfs("status")
-    return bool(status) and status["last_error"] is not None
+    return bool(status) and (status["last_error"] is not None or not status["pair"]["active"])
 
 
 def _fill_state_directory(cluster: ContainerCluster, _: str) -> None:
-    cluster.shell("head", "cat /dev/zero >/var/lib/omfs/filler; true", check=False)
+    cluster.shell(
+        "head", f"for place in /var/lib/omfs {SHARED}; do cat /dev/zero >$place/filler; done; true", check=False
+    )
 
 
 def _empty_state_directory(cluster: ContainerCluster, _: str) -> None:
-    cluster.shell("head", "rm -f /var/lib/omfs/filler")
+    cluster.shell("head", f"rm -f /var/lib/omfs/filler {SHARED}/filler")
 
 
 def _move_clock(cluster: ContainerCluster, _: str) -> None:
