@@ -29,6 +29,7 @@ from tests.support.container_cluster import (
 from tests.support.container_faults import FAULTS, last
 from tests.support.container_jobs import METHODS, assert_work_is_whole, install_counter, submit_urgent, submit_victim
 from tests.support.container_pair import (
+    controller_is_on,
     hanging,
     install_next,
     lay_out_next,
@@ -201,7 +202,7 @@ def test_the_backup_goes_on_when_the_host_of_the_primary_hangs_in_mid_preemption
         wait_told, "--nodelist=n2", "--ntasks=4", "--comment=omfs:method=requeue", account="bio", kind="victim"
     )
     cluster.wait_state(victim, "RUNNING")
-    epoch = cluster.omfs("status")["pair"]["epoch"]
+    epoch = cluster.status()["pair"]["epoch"]
     with cluster.stopped_at_first_order() as wait_stopped:
         # The backup knows what slurmctld has saved, every five seconds: so the urgent job starts no earlier.
         urgent = cluster.submit(
@@ -209,15 +210,18 @@ def test_the_backup_goes_on_when_the_host_of_the_primary_hangs_in_mid_preemption
         )
         wait_stopped()
         with hanging(cluster, PRIMARY):
-            acts = lambda: cluster.omfs("status", host=BACKUP)  # noqa: E731
-            wait_until(lambda: acts()["pair"]["active"], lambda: f"a takeover: {acts()}")
-            assert (acts()["pair"]["host"], acts()["pair"]["epoch"]) == (BACKUP, epoch + 1)
+            wait_until(lambda: cluster.is_active(BACKUP), lambda: f"a takeover: {cluster.status(BACKUP)}")
+            assert f'"epoch": {epoch + 1}, "host": "{BACKUP}", "event": "lease_taken"' in log_of(cluster, BACKUP)
             cluster.wait_state(urgent, "RUNNING")
-            assert cluster.state(victim) == "PENDING"
-    gave_way = lambda: cluster.stands_by(PRIMARY) and f'{{"epoch": {epoch}, "error": ' in log_of(cluster, PRIMARY)  # noqa: E731
-    wait_until(gave_way, lambda: f"the other one to give way: {cluster.omfs('status')}")
-    restart_omfsd(cluster, BACKUP)  # the lease follows slurmctld at once, not after 30 seconds
-    wait_until(cluster.polls, lambda: f"the way back: {cluster.omfs('status')}")
+            cluster.wait_state(victim, "PENDING")
+    # By its log: the lease soon follows slurmctld back.
+    gave_way = re.compile(
+        rf'"epoch": {epoch}, .*"lease_lost"(?s:.*)"omfsd on {BACKUP} is active", "event": "standing_by"'
+    )
+    wait_until(lambda: gave_way.search(log_of(cluster, PRIMARY)), lambda: f"it to give way: {cluster.status()}")
+    wait_until(lambda: controller_is_on(cluster, PRIMARY), "slurmctld to come back")
+    restart_omfsd(cluster, BACKUP)  # gives up the lease at once, not after 30 seconds
+    wait_until(cluster.polls, lambda: f"the way back: {cluster.status()}")
     cluster.wait_state(urgent, "RUNNING")
     cluster.wait_state(victim, "PENDING")
     told()
@@ -236,20 +240,20 @@ def test_the_pair_is_upgraded_one_after_the_other_while_jobs_run(cluster: Contai
         cluster.wait_state(job, "RUNNING")
     jobs = (running, victim, urgent)
     before = {job: (cluster.state(job), cluster.show(job)["StartTime"]) for job in jobs}
-    status = cluster.omfs("status")
+    status = cluster.status()
     old, epoch, new = status["version"], status["pair"]["epoch"], f"{status['version']}.post1"
     try:
         for host in (BACKUP, PRIMARY):
             assert "/journal: format" in lay_out_next(cluster, host, new)
             install_next(cluster, host)
-            runs = lambda host=host: (cluster.omfs("status", host=host) or {}).get("version") == new  # noqa: E731
-            wait_until(runs, lambda: f"the new version: {log_of(cluster, host)[-2000:]}")  # noqa: B023
             if host == BACKUP:
-                wait_until(lambda: cluster.stands_by(BACKUP), lambda: f"it to stand by: {cluster.omfs('status')}")
-                assert f'"active": "{old}", "own": "{new}"' in log_of(cluster, BACKUP), "both work side by side"
-                assert cluster.polls() and cluster.omfs("status")["pair"]["epoch"] == epoch
-        wait_until(cluster.polls, lambda: f"the new version to act: {cluster.omfs('status')}")
-        after = cluster.omfs("status")
+                wait_until(lambda: cluster.stands_by(BACKUP), lambda: f"it to stand by: {cluster.status(BACKUP)}")
+                versions = [cluster.status(each)["version"] for each in (PRIMARY, BACKUP)]
+                assert versions == [old, new] and cluster.status()["pair"]["epoch"] == epoch, "both work side by side"
+                assert f'"active": "{old}", "own": "{new}"' in log_of(cluster, BACKUP)
+        new_acts = lambda: cluster.polls() and cluster.status()["last_poll"]  # noqa: E731
+        wait_until(new_acts, lambda: f"the new version to act: {cluster.status()}")
+        after = cluster.status()
         assert (after["version"], after["pair"]["epoch"]) == (new, epoch + 1)
         assert [row["job"] for row in after["preempted"]] == [str(victim)], "what it has taken over"
         assert {job: (cluster.state(job), cluster.show(job)["StartTime"]) for job in jobs} == before
@@ -268,11 +272,11 @@ def test_without_its_lease_omfsd_gives_no_orders_and_jobs_run_on(cluster: Contai
     line = "/srv/slurm/omfs: Read-only file system: the lease cannot be renewed"
     before = log_of(cluster, PRIMARY).count("lease_not_renewed")
     with read_only(cluster, PRIMARY):
-        wait_until(lambda: cluster.omfs("status")["last_error"] == line, lambda: f"{cluster.omfs('status')}")
+        wait_until(lambda: cluster.status().get("last_error") == line, lambda: f"{line}: {cluster.status()}")
         assert cluster.shell(PRIMARY, "omfs pause 2>&1", check=False) == f"omfs: {line}\n"
-        other = lambda: cluster.omfs("status", host=BACKUP)["summary"]  # noqa: E731
-        wait_until(lambda: other() == "no omfsd is active, and the active slurmctld is on head", other)
-    wait_until(cluster.polls, lambda: f"omfsd to act again: {cluster.omfs('status')}")
+        text = "no omfsd is active, and the active slurmctld is on head"
+        wait_until(lambda: cluster.status(BACKUP).get("summary") == text, lambda: f"{text}: {cluster.status(BACKUP)}")
+    wait_until(cluster.polls, lambda: f"omfsd to act again: {cluster.status()}")
     assert log_of(cluster, PRIMARY).count("lease_not_renewed") == before + 1
     assert cluster.state(job) == "RUNNING" and cluster.restarts(job) == 0
     told()

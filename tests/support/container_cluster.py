@@ -159,13 +159,21 @@ class ContainerCluster:
 
     def polls(self) -> bool:
         """Whether omfsd beside the primary acts, and sees Slurm."""
-        status = self.omfs("status")
+        status = self.status()
         return bool(status) and status["pair"]["active"] and status["last_error"] is None
+
+    def status(self, host: str = PRIMARY) -> dict[str, Any]:
+        """What omfsd there says; empty if it does not answer."""
+        return self.omfs("status", host=host) or {}
+
+    def is_active(self, host: str) -> bool:
+        status = self.status(host)
+        return bool(status) and status["pair"]["active"]
 
     def stands_by(self, host: str) -> bool:
         """Whether omfsd there does, and knows who is active."""
-        pair = (self.omfs("status", host=host) or {}).get("pair")
-        return bool(pair) and not pair["active"] and pair["text"].endswith(" is active")
+        status = self.status(host)
+        return bool(status) and not status["pair"]["active"] and status["pair"]["text"].endswith(" is active")
 
     def pid(self, service: str, host: str = PRIMARY) -> str:
         """Of a supervised program on a head, in its container."""
@@ -200,13 +208,13 @@ class ContainerCluster:
             return (
                 all(state == "idle" for state in states)
                 and self.polls()
-                and not (self.omfs("status") or {"preemptions_under_way": [1]})["preemptions_under_way"]
+                and self.status().get("preemptions_under_way") == []
                 and self.stands_by(BACKUP)
             )
 
         def seen() -> str:
             nodes = self.on("client", "sinfo", "-N", check=False)
-            return f"idle nodes and a pair: {nodes}{self.omfs('status')}{self.omfs('status', host=BACKUP)}"
+            return f"idle nodes and a pair: {nodes}{self.status()}{self.status(BACKUP)}"
 
         wait_until(is_usable, seen, TOLERANT)
 

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from omfs_daemon.slurm.commands.parse_ping import active_controller
 from tests.support.container_cluster import BACKUP, NETWORK, PRIMARY, PROJECT, SHARED, ContainerCluster, docker
 from tests.support.waiting import LIMIT, wait_until
 
@@ -60,6 +61,11 @@ def read_only(cluster: ContainerCluster, host: str) -> Iterator[None]:
 
 def _in_mounts_of(pid: str, script: str) -> None:
     subprocess.run(["nsenter", "--target", pid, "--mount", "sh", "-c", script], check=True, timeout=LIMIT)
+
+
+def controller_is_on(cluster: ContainerCluster, host: str) -> bool:
+    """Whether the active slurmctld is there."""
+    return active_controller(cluster.on("client", "timeout", "10", "scontrol", "ping", check=False)) == host
 
 
 def restart_omfsd(cluster: ContainerCluster, host: str) -> None:
