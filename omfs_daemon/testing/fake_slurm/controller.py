@@ -26,8 +26,15 @@ from omfs_daemon.testing.fake_slurm.fake_job_submit import (
     without_wait_word,
     would_hold_be_lost,
 )
-from omfs_daemon.testing.fake_slurm.fake_jobs import BAD_CONSTRAINTS, History, Record, Submission, whole_request
-from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts, sorted_licenses
+from omfs_daemon.testing.fake_slurm.fake_jobs import (
+    BAD_CONSTRAINTS,
+    History,
+    Record,
+    Submission,
+    new_record,
+    whole_request,
+)
+from omfs_daemon.testing.fake_slurm.fake_licenses import LicenseCounts
 from omfs_daemon.testing.fake_slurm.fake_limits import FakeLimits, partition_refuses
 from omfs_daemon.testing.fake_slurm.fake_nodes import FakeNode
 from omfs_daemon.testing.fake_slurm.node_failures import NodeFailures
@@ -84,8 +91,7 @@ class FakeSlurm(NodeFailures, Restarts):
     # -- users -------------------------------------------------------------------------------------
     def submit(self, what: Submission) -> int:
         """A new job, or array; its id. Raises ValueError for a partition or licenses that do not exist."""
-        (job_id,) = self.submit_all((what,))
-        return job_id
+        return self.submit_all((what,))[0]
 
     def submit_all(self, several: Iterable[Submission]) -> list[int]:
         """Several before Slurm looks at its queue."""
@@ -102,24 +108,8 @@ class FakeSlurm(NodeFailures, Restarts):
         if not self.licenses.exist(what.licenses):
             raise ValueError(f"no such licenses: {what.licenses}; there are {self.licenses.rows()}")
         uid = self._jobs.uid(what.user) if what.uid is None else what.uid
-        record = Record(
-            self._jobs.new_id(len(requests)),
-            what,
-            uid,
-            self.now,
-            whole_request([replace(one, partitions=one.partitions or partitions) for one in requests]),
-            partitions,
-            hold=what.hold,
-            nice=what.nice,
-            tasks=tuple(sorted(what.array)),
-            admin_comment=what.admin_comment,
-            licenses=sorted_licenses(what.licenses),
-            launched=what.launched,
-            requeue=what.requeue,
-            comment=what.comment,
-        )
-        if what.array:
-            record.array_id = record.id
+        whole = whole_request([replace(one, partitions=one.partitions or partitions) for one in requests])
+        record = new_record(self._jobs.new_id(len(requests)), what, uid, self.now, whole, partitions)
         if self.admission is not None and what.hold is Hold.NONE and not may_start_by_itself(record):
             record.hold, record.admin_comment = self.admission.hold_and_mark(what, uid, self.now)
         self._jobs.add(record)

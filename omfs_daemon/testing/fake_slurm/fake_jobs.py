@@ -8,6 +8,7 @@ from math import inf
 
 from omfs_daemon.cluster.job_refs import tasks_ref
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobPart, JobRequest, JobState
+from omfs_daemon.testing.fake_slurm.fake_licenses import sorted_licenses
 from omfs_daemon.testing.fake_slurm.fake_nodes import Taken
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 
@@ -253,3 +254,26 @@ class Record:
         if self.hold is not Hold.NONE:
             return self.held_text or HELD_REASON[self.hold]
         return self.reason if self.state in (JobState.PENDING, JobState.COMPLETING) else "None"
+
+
+def new_record(
+    number: int, what: Submission, uid: int, now: float, request: JobRequest, partitions: tuple[str, ...]
+) -> Record:
+    """Of a job that is submitted now. ``request``: of the whole job."""
+    return Record(
+        number,
+        what,
+        uid,
+        now,
+        request,
+        partitions,
+        hold=what.hold,
+        nice=what.nice,
+        tasks=tuple(sorted(what.array)),
+        array_id=number if what.array else None,
+        admin_comment=what.admin_comment,
+        licenses=sorted_licenses(what.licenses),
+        launched=what.launched,
+        requeue=what.requeue,
+        comment=what.comment,
+    )
