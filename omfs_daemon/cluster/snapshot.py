@@ -36,7 +36,8 @@ class Snapshot:
     id and method, the most bytes that the method would move out of one of the job's nodes, where measured. ``units``:
     by raw id, of jobs on the nodes of suspended ones, as far as they could be read; None where CPUs are only counted.
     ``limits``: None where nothing but nodes keeps a job waiting (simulations). ``remaining``: by raw id, of running
-    jobs, where victims are chosen by predictions; of others their time limits say it.
+    jobs, where victims are chosen by predictions; of others their time limits say it. ``asked``: by raw id, when Slurm
+    was asked for single jobs later than ``taken``.
     """
 
     taken: float
@@ -48,6 +49,7 @@ class Snapshot:
     units: Mapping[int, Units] | None = None
     limits: SiteLimits | None = None
     remaining: Mapping[int, RemainingTime] = field(default_factory=dict)
+    asked: Mapping[int, float] = field(default_factory=dict)
 
     def with_jobs(self, taken: float, changed: Iterable[Job], removed: Iterable[int] = ()) -> Snapshot:
         """This snapshot with some jobs replaced or added, and others removed."""

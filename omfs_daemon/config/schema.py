@@ -60,8 +60,9 @@ class SlurmSection(Section):
         examples=[30.0],
     )
     poll_seconds: SomeSeconds = Field(
-        0.5,
-        description="Interval between two polls of Slurm; a poll costs slurmctld about 0.1 ms per job.",
+        1.0,
+        description="Interval between two polls of Slurm while nothing happens; a poll costs slurmctld about 0.1 ms "
+        "per job. A slow one is followed by a longer rest.",
         examples=[2.5],
     )
     calls_per_second: SomeSeconds = Field(

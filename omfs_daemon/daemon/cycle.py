@@ -9,12 +9,14 @@ from dataclasses import replace
 import structlog
 
 from omfs_daemon.cluster.job_refs import brief_ref
+from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot
 from omfs_daemon.daemon.api.cycle_report import CycleReport, cycle_summary, error_kind
 from omfs_daemon.daemon.effects_runner import ALWAYS, EffectsRunner, OrderRight
 from omfs_daemon.daemon.learning.victim_predictions import Remaining, no_predictions
 from omfs_daemon.daemon.metrics import Metrics
+from omfs_daemon.daemon.new_jobs import SINGLE_AGE
 from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue, NoNodeWorkQueue
 from omfs_daemon.daemon.observer import Observer
 from omfs_daemon.daemon.plan_input import PlanInput
@@ -87,8 +89,9 @@ class Cycle:
 
     @property
     def has_urgent_polls(self) -> bool:
-        """Whether ``run`` can poll for urgent jobs alone."""
-        return not self._is_first and self._observer.has_urgent_polls(self._settings().rules)
+        """Whether ``run`` can poll for new jobs alone."""
+        settings = self._settings()
+        return not self._is_first and not settings.dry_run and self._observer.has_urgent_polls(settings.rules)
 
     @property
     def slurm_settings(self) -> Mapping[str, str]:
@@ -104,33 +107,47 @@ class Cycle:
         try:
             report = self._run(began) if poll is PollKind.FULL else self._run_for_urgent(began)
         except GatewayError as error:
-            self._fresh.clear()
+            self._forget()
             self._away_since = began if self._away_since is None else self._away_since
             away = began - self._away_since
             text = f"Slurm does not answer ({error}): waiting for {away:.0f} s, nothing is decided"
             report = CycleReport(began, text, error=str(error), slurm_error=error_kind(error))
         except OmfsError as error:
-            self._fresh.clear()
+            self._forget()
             report = CycleReport(began, str(error), error=str(error))
         except Exception as error:
             # A bug of ours must not end the daemon: nothing would release what it holds.
+            self._observer.new_jobs.forget()
             self._log.exception("internal_error", message="nothing is decided in this cycle")
             report = CycleReport(
                 began, f"internal error in omfsd ({type(error).__name__}): see the log", error=str(error)
             )
         return replace(report, took=self._clock() - began)
 
+    def _forget(self) -> None:
+        self._fresh.clear()
+        self._observer.new_jobs.forget()
+
     def _run_for_urgent(self, began: float) -> CycleReport:
-        snapshot = self._observer.observe_urgent(self._settings().rules)
-        return self._run(began) if snapshot is None else self._decide(began, snapshot, PollKind.URGENT)
+        """Only what an urgent job among the new ones needs."""
+        rules = self._settings().rules
+        found = self._observer.new_jobs.poll(lambda job: classify(rules, job).urgent)
+        if found is None:
+            return CycleReport(began, "more is new than is asked for singly", needs_full=True)
+        if not found.is_urgent:
+            return CycleReport(began, "no urgent job is new", is_news=bool(found.refs))
+        return self._decide(began, found.snapshot, PollKind.URGENT, found.refs)
 
     def _run(self, began: float) -> CycleReport:
         snapshot = self._observer.poll(resumed_lately(self._journal.state, began))
         self._note_set_aside(snapshot)
         return self._decide(began, snapshot, PollKind.FULL)
 
-    def _decide(self, began: float, snapshot: Snapshot, poll: PollKind) -> CycleReport:
-        """From what is observed to what is done. What is decided is pure; ``carry_out`` does it."""
+    def _decide(
+        self, began: float, snapshot: Snapshot, poll: PollKind, new: frozenset[str] = frozenset()
+    ) -> CycleReport:
+        """From what is observed to what is done. What is decided is pure; ``carry_out`` does it. ``new``: the jobs for
+        which an urgent poll was made."""
         settings = self._settings()
         may_ask = settings.may_ask and answers_questions(self._observer.slurm_settings)
         settings = replace(settings, scheduler_pass=self._observer.scheduler_pass, may_ask=may_ask)
@@ -143,7 +160,7 @@ class Cycle:
         if is_full:
             asked_for = {**_preemptors(before), **of_other_boots(before, boot), **self._runner.shadow.asked_for}
             observation = observation.with_ended(self._observer.ended(observation, asked_for))
-        effects = Effects()
+        effects, polled = Effects(), snapshot
         if is_full and not settings.dry_run:
             effects, observation = after_restart(before, observation, boot, now, self._observer.unregistered)
             snapshot = observation.snapshot
@@ -160,12 +177,17 @@ class Cycle:
             history = state.preemption_history(settings.rules.methods)
             suggested = make_plan(snapshot, history, settings.rules, now, arrays)
         conditions = Conditions(settings.max_age, paused=state.pause is not None)
+        if not is_full:
+            confirmed = self._observer.new_jobs.confirmed(observation.snapshot, _concerned(suggested, arrays))
+            observation = Observation(confirmed, self._work_queue.seen, answers=answers)
+            now, conditions = self._clock(), replace(conditions, single_age=SINGLE_AGE)
+            snapshot, arrays = self._inputs[poll].of(confirmed, state.backoff.doubts, now)
         verdict = validate(suggested, snapshot, history, settings.rules, now, conditions, arrays)
         if is_full:
             effects.events += self._refusals(verdict, now)
             self._note_without_limit(suggested)
         else:
-            # Other waiting jobs were not observed now: they are for the next full poll.
+            # Of other waiting jobs nothing is known now: they are for the next full poll.
             urgent = tuple(planned for planned in verdict.preemptions if planned.urgent)
             verdict = verdict._replace(preemptions=urgent, resumes=(), refused=())
             suggested = replace(suggested, starts=(), holds=(), releases=(), kept=(), ranks=())
@@ -188,10 +210,26 @@ class Cycle:
             if self._questions is not None:
                 self._questions.keep(_questions(self._journal.state, observation))
             self._journal.compact_if_large()
+        is_news = False
         if is_full:
             self._is_first, self._away_since = False, None
+            is_news = self._observer.new_jobs.begin(polled, suggested.urgent)
+            if observation.snapshot is not polled or verdict.resumes:
+                self._observer.new_jobs.forget()  # jobs are not, or will not stay, as they were polled
+        waits = new.intersection(suggested.urgent).difference(one.preemptor for one in verdict.preemptions)
         text = cycle_summary(suggested, verdict, state, settings.dry_run)
-        return CycleReport(began, text, settings.rules, snapshot, suggested, verdict, seen=now, decided=decided)
+        return CycleReport(
+            began,
+            text,
+            settings.rules,
+            snapshot,
+            suggested,
+            verdict,
+            seen=now,
+            decided=decided,
+            is_news=is_news,
+            needs_full=bool(waits),
+        )
 
     def _ending_proofs(
         self, state: State, observation: Observation, plan: Plan, now: float, settings: Settings, arrays: SnapshotArrays
@@ -272,6 +310,13 @@ class Cycle:
 def _outage_forgiven(state: State, away: float) -> list[Record]:
     """Time in which Slurm did not answer does not count against victims or preemptors."""
     return [PreemptionChanged(with_clock_moved(preemption, away)) for preemption in state.preemptions.values()]
+
+
+def _concerned(plan: Plan, arrays: SnapshotArrays) -> list[Job]:
+    """The jobs of the preemptions for urgent jobs."""
+    urgent = [planned for planned in plan.preemptions if planned.urgent]
+    refs = {ref for one in urgent for ref in (one.preemptor, *(victim.ref for victim in one.victims))}
+    return list({job.id: job for job in arrays.job_arrays.find(refs).values()}.values())
 
 
 def _questions(state: State, observation: Observation) -> dict[int, Question]:

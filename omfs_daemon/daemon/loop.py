@@ -95,7 +95,9 @@ class Loop:
             if events.wake.is_set():
                 events.wake.clear()
                 changed = True
+            now = self._clocks.monotonic()
             following = self._poll_schedule.next(
+                now,
                 self._config().slurm.poll_seconds,
                 bool(self._journal.state.preemptions),
                 events.is_touched,
@@ -103,7 +105,6 @@ class Loop:
                 self._cycle.has_urgent_polls,
                 self._due_at(),
             )
-            now = self._clocks.monotonic()
             if now >= following.at or events.is_interrupted:
                 break
             if now - beaten >= BEAT_EVERY:
@@ -132,9 +133,9 @@ class Loop:
                 self._latest.last_poll = report.at
                 self._latest.hides_jobs = hides_jobs(self._cycle.slurm_settings)
         calls, rate = self._calls.number - called, self._config().slurm.calls_per_second
-        begun = report.verdict is not None and bool(report.verdict.preemptions)
-        woken = self.events.woken_at is not None and not begun
-        self._poll_schedule.polled(poll, began, self._clocks.monotonic(), calls, rate, woken)
+        woken = self.events.woken_at is not None and not report.is_news
+        ended = self._clocks.monotonic()
+        self._poll_schedule.polled(poll, began, ended, calls, rate, woken, report.needs_full)
         self._beat(report, poll is PollKind.FULL)
         self._metrics.observe_report(report, poll, calls, self._journal.state, self._settings())
         self._log_cycle(report, poll, previous)
@@ -144,7 +145,7 @@ class Loop:
 
     def _log_cycle(self, report: CycleReport, poll: PollKind, previous: CycleReport) -> None:
         """At level debug where the time went; else only what is new."""
-        if report.verdict is not None:
+        if report.error is None:
             self._log.debug(
                 "cycle_timed",
                 poll=poll.value,
@@ -153,7 +154,8 @@ class Loop:
                 observed=report.seen,
                 decided=report.decided,
                 ordered=report.at + report.took,
-                preemptions=len(report.verdict.preemptions),
+                preemptions=len(report.verdict.preemptions) if report.verdict is not None else 0,
+                message=report.summary,
             )
         is_news = report.summary != previous.summary
         if poll is PollKind.URGENT:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.nodes import Node, Partition
+from omfs_daemon.cluster.reserved_nodes import ReservedNodes
 from omfs_daemon.cluster.scope import Scope, ScopedJobs
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot, with_whole_nodes
 from omfs_daemon.daemon.blocked_nodes import BlockedNodes
 from omfs_daemon.daemon.limits_reader import LimitsReader
+from omfs_daemon.daemon.new_jobs import NewJobs
 from omfs_daemon.daemon.rest import Rest
 from omfs_daemon.daemon.unit_reader import UnitReader
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.observation import Observation
-from omfs_daemon.slurm.gateway import ByProcesses, Gateway, WaitingFilter
+from omfs_daemon.slurm.gateway import Gateway
 from omfs_daemon.slurm.node_licenses import NodeLicenses
 from omfs_daemon.slurm.scheduler_pass import scheduler_pass
 
@@ -62,6 +64,9 @@ class Observer:
         self._blocked_nodes = BlockedNodes()
         self._unit_reader = UnitReader(gateway, clock)
         self._limits_reader = LimitsReader(gateway, clock)
+        single_jobs = ScopedJobs(scope), ReservedNodes()
+        """They remember others than those of all jobs."""
+        self.new_jobs = NewJobs(gateway, clock, lambda jobs, taken: self._as_observed(jobs, taken, *single_jobs))
 
     def poll(self, resumed: Collection[str] = ()) -> Snapshot:
         """Everything, as of the time when Slurm was *asked*. ``resumed``: jobs that may share CPUs with others."""
@@ -80,17 +85,6 @@ class Observer:
         self._limits_reader.ask_if_due(taken)
         snapshot = self._snapshot(taken, jobs)
         return replace(snapshot, units=self._unit_reader.near(snapshot.jobs.values(), resumed))
-
-    def observe_urgent(self, rules: Rules) -> Snapshot | None:
-        """Only what urgent jobs need: what runs, and which urgent jobs wait; nodes as in the last full poll. None where
-        that is not faster, or before the first full poll."""
-        gateway = self._gateway
-        if not self.has_urgent_polls(rules) or not isinstance(gateway, ByProcesses):
-            return None
-        taken = self._clock()
-        urgent = [rule for rule in rules.classes if rule.urgent]
-        jobs = gateway.jobs_at_once([WaitingFilter(rule.partitions, rule.qos, rule.accounts) for rule in urgent])
-        return self._snapshot(taken, jobs)
 
     def ended(self, observation: Observation, named: Mapping[str, int | str]) -> dict[str, Job]:
         """Those of these jobs (by reference: as ``Gateway.find`` takes them) that Slurm lists no longer and still
@@ -137,10 +131,16 @@ class Observer:
         return frozenset(name for name, node in self._nodes.items() if is_old or node.silent)
 
     def has_urgent_polls(self, rules: Rules) -> bool:
-        """Whether polls for urgent jobs alone are possible and useful."""
-        return (
-            isinstance(self._gateway, ByProcesses) and bool(self._nodes) and any(rule.urgent for rule in rules.classes)
-        )
+        """Whether polls for new jobs alone are possible and useful: only urgent jobs preempt others on them. Node
+        licenses are counted with all jobs."""
+        return not self._sources.node_licenses().node_licenses and any(rule.urgent for rule in rules.classes)
+
+    def _as_observed(
+        self, jobs: Sequence[Job], taken: float, scoped_jobs: ScopedJobs, reserved_nodes: ReservedNodes
+    ) -> Sequence[Job]:
+        """Single jobs as they are in snapshots."""
+        whole = [with_whole_nodes(job, self._nodes) if job.set_aside else job for job in jobs]
+        return reserved_nodes.kept_free(scoped_jobs.mark(whole), self._limits_reader.latest.reservations or (), taken)
 
     def _snapshot(self, taken: float, jobs: list[Job]) -> Snapshot:
         jobs = [with_whole_nodes(job, self._nodes) if job.set_aside else job for job in jobs]

@@ -19,14 +19,20 @@ IDLE_SHARE = 4.0
 """Seconds without polling per second of polling, in the long run: a fifth of the time for each kind of poll."""
 
 QUICK_ENOUGH = 0.1
-"""Seconds; where a full poll takes less, there are no urgent ones."""
+"""Seconds; where a full poll takes less, it answers a wake-up as well as an urgent one."""
+
+CALM_SHARE = 9.0
+"""Seconds without full polls per second of the last one while nothing happens."""
+
+CALM = 0.5
+"""Seconds from a full poll to the next one that is made because something happened; urgent polls do not wait."""
 
 BURST = 5.0
 """Seconds for which polls may come faster than in the long run, after as long a time with fewer."""
 
 
 class PollKind(Enum):
-    """What is polled: everything, or only what an urgent start needs (see ``Observer``)."""
+    """What is polled: everything, or only new jobs, for an urgent start (see ``NewJobs``)."""
 
     FULL = "full"
     URGENT = "urgent"
@@ -45,23 +51,38 @@ class PollSchedule:
         self._began = float("-inf")
         self._took = dict.fromkeys(PollKind, 0.0)
         self._woken: PollKind | None = None
+        self._needs_full = False
+        self._is_behind = False
         self._may_poll = {poll: float("-inf") for poll in PollKind}
         self._may_call = float("-inf")
 
-    def polled(self, poll: PollKind, began: float, ended: float, calls: int, rate: float, woken: bool) -> None:
+    def polled(
+        self,
+        poll: PollKind,
+        began: float,
+        ended: float,
+        calls: int,
+        rate: float,
+        woken: bool,
+        needs_full: bool = False,
+    ) -> None:
         """Call after a poll and its orders. ``calls``: of Slurm in all, at most ``rate`` per second in the long run;
-        ``woken``: whether a wake-up came for which nothing was found to do."""
+        ``woken``: whether a wake-up came for which nothing new was found; ``needs_full``: an urgent poll did not show
+        enough."""
         took = ended - began
         self._ended[poll], self._took[poll] = ended, took
         if poll is PollKind.FULL:
             self._began = began
         self._woken = poll if woken else None
+        self._needs_full = needs_full
+        self._is_behind = poll is PollKind.URGENT
         # What a time with fewer polls has left over is kept for one burst.
         self._may_poll[poll] = max(self._may_poll[poll], ended - BURST) + (1 + IDLE_SHARE) * took
         self._may_call = max(self._may_call, ended - BURST) + calls / rate
 
     def next(
         self,
+        now: float,
         poll: float,
         under_way: bool,
         touched: bool,
@@ -71,22 +92,28 @@ class PollSchedule:
     ) -> NextPoll:
         """The next poll.
 
-        poll        seconds between two polls while nothing happens
+        now, poll   the time, and seconds between two polls while nothing happens
         under_way   whether preemptions are under way
         touched     whether something has happened in Slurm since the last poll; changed: whether something else has
         has_urgent  whether urgent polls are possible
         due_at      when something is to be decided although nothing happens, as the last full poll that succeeded knows
         """
         allowed = self._may_poll
-        pause = 0.0 if changed else QUICK_POLL if under_way else poll
+        calm = max(poll, CALM_SHARE * self._took[PollKind.FULL])
+        pause = 0.0 if changed or self._needs_full else QUICK_POLL if under_way else calm
+        if self._is_behind:
+            pause = min(pause, CALM)
         due = NextPoll(max(allowed[PollKind.FULL], self._ended[PollKind.FULL] + pause), PollKind.FULL)
         if due_at > self._began:  # it decides before it ends; one that began later has decided, or has failed
             due = min(due, NextPoll(max(allowed[PollKind.FULL], due_at), PollKind.FULL), key=_at)
-        quick = PollKind.URGENT if has_urgent and self._took[PollKind.FULL] > QUICK_ENOUGH else PollKind.FULL
+        full = NextPoll(max(allowed[PollKind.FULL], self._ended[PollKind.FULL] + CALM), PollKind.FULL)
+        urgent = NextPoll(allowed[PollKind.URGENT], PollKind.URGENT)
+        is_full_quick = self._took[PollKind.FULL] <= QUICK_ENOUGH and full.at <= now
+        quick = urgent if has_urgent and not is_full_quick else full
         if touched:
-            due = min(due, NextPoll(allowed[quick], quick), key=_at)
+            due = min(due, quick, key=_at)
         elif self._woken is not None:
-            due = min(due, NextPoll(max(allowed[quick], self._ended[self._woken] + POLL_AGAIN), quick), key=_at)
+            due = min(due, quick._replace(at=max(quick.at, self._ended[self._woken] + POLL_AGAIN)), key=_at)
         return due._replace(at=max(due.at, self._may_call))
 
 

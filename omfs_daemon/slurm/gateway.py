@@ -70,11 +70,13 @@ class Gateway(Protocol):
     def settings(self) -> SlurmSettings: ...
 
     def jobs(self) -> list[Job]:
-        """All jobs that Slurm lists as not ended (COMPLETING ones too), array tasks as in ``Job``."""
+        """All jobs that Slurm lists as not ended (COMPLETING ones too), array tasks as in ``Job``. What somebody has
+        changed of the nodes that a waiting job excludes may be as old as ``excluded_nodes.ALL_AGAIN``."""
 
     def find(self, job: int | str) -> Job | None:
         """One job by its raw id, or by the reference of a task of an array: also an ended one while Slurm still knows
-        it (MinJobAge); None if it does not. A task that has not started is found as its array's waiting rest."""
+        it (MinJobAge); None if it does not. A task that has not started is found as its array's waiting rest. By raw
+        id it takes slurmctld as long whatever others wait. May be called from any thread."""
 
     def ended_jobs(self) -> list[EndedJob]:
         """The jobs that have ended and that Slurm still remembers (MinJobAge). May be called from any thread."""
@@ -149,23 +151,12 @@ class Gateway(Protocol):
         """A signal by name (``"USR1"``) to the job's steps, or to its batch shell only; a suspended job takes none."""
 
 
-class WaitingFilter(NamedTuple):
-    """Which pending jobs: those in one of the partitions, and one of the QOS, and one of the accounts; empty: any."""
-
-    partitions: frozenset[str] = frozenset()
-    qos: frozenset[str] = frozenset()
-    accounts: frozenset[str] = frozenset()
-
-
 @runtime_checkable
 class ByProcesses(Protocol):
     """What an adapter also offers if each of its calls starts a process, so that fewer calls are faster.
 
     Its orders may be sent from several threads at a time.
     """
-
-    def jobs_at_once(self, waiting: Sequence[WaitingFilter]) -> list[Job]:
-        """As ``jobs``, but of pending jobs only these (or more), which is faster where many are pending."""
 
     def pin_and_rank(self, ref: str, nodes: Sequence[str], licenses: Licenses | None, nice: int) -> list[OrderRefusal]:
         """``pin`` and ``set_nice`` in one; refused, either may have been done."""

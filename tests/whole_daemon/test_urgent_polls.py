@@ -1,75 +1,184 @@
-"""Polls for urgent jobs alone: other waiting jobs are not observed, and nothing is concluded about them."""
+"""Polls for new jobs alone: an urgent one is seen by its id, its victims are confirmed, nothing else is concluded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.daemon.cycle import PollKind
-from omfs_daemon.slurm.gateway import Licenses, OrderRefusal, WaitingFilter
+from omfs_daemon.daemon.api.cycle_report import CycleReport
+from omfs_daemon.daemon.new_jobs import MOST_JOBS
+from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
-from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
-from tests.support.fake_site import Site
-from tests.support.preemption_cases import methods_site, preemptor, victim
+from omfs_daemon.testing.fake_slurm.faults import Fault
+from tests.support.fake_site import Site, site_rules
 
 
-class GatewayByProcesses(FakeGateway):
-    """Counts the queries for single jobs."""
+class CountingGateway(FakeGateway):
+    """Notes what is asked."""
 
-    found = 0
+    asked: list[int | str]
 
     def find(self, job: int | str) -> Job | None:
-        self.found += 1
+        self.asked.append(job)
         return super().find(job)
 
-    def jobs_at_once(self, waiting: Sequence[WaitingFilter]) -> list[Job]:
-        named = {partition for which in waiting for partition in which.partitions}
-        return [job for job in self.jobs() if job.state is not JobState.PENDING or job.partition in named]
-
-    def pin_and_rank(self, ref: str, nodes: Sequence[str], licenses: Licenses | None, nice: int) -> list[OrderRefusal]:
-        return [*self.pin(ref, nodes, licenses), *self.set_nice((ref,), nice)]
+    def jobs(self) -> list[Job]:
+        self.asked.append("all")
+        return super().jobs()
 
 
-class SiteByProcesses(Site):
-    gateway: GatewayByProcesses
+class PolledSite(Site):
+    """Two nodes, each with a regular job, which the daemon has seen."""
+
+    gateway: CountingGateway
+
+    def urgent(self, **more: Any) -> int:
+        return self.submit("alarm", urgent=True, method="", run_time=20, **more)
+
+    def poll_new(self) -> CycleReport:
+        self.gateway.asked = []
+        report = self.cycle.run(PollKind.URGENT)
+        assert report.error is None
+        assert "all" not in self.gateway.asked
+        return report
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> SiteByProcesses:
-    found = methods_site(tmp_path, hosts=2)
-    found.__class__ = SiteByProcesses
-    found.gateway.__class__ = GatewayByProcesses
-    assert isinstance(found, SiteByProcesses)
+def site_of(directory: Path, hosts: int, **rules: Any) -> PolledSite:
+    found = PolledSite(directory, site_rules(**rules), hosts=hosts)
+    found.gateway.__class__ = CountingGateway
+    found.gateway.asked = []
     return found
 
 
-def test_only_the_preemptor_of_a_held_array_is_released(site: SiteByProcesses) -> None:
-    for node in ("n1", "n2"):
-        victim(site, "ve_swap", node, run_time=500)
-    site.run(3)
-    preemptor(site, "ve_swap", array=(1, 2, 3, 4))
-    site.cycle.run(PollKind.URGENT)
-    waiting = [job for job in site.gateway.jobs() if job.account == "alarm"]
-    assert sum(job.tasks for job in waiting if job.hold is not Hold.NONE) == 2
-    assert sum(job.tasks for job in waiting if job.hold is Hold.NONE) == 2
+def polled(directory: Path, **rules: Any) -> tuple[PolledSite, list[int]]:
+    found = site_of(directory, 2, **rules)
+    victims = [found.submit("bio", run_time=500, on=node) for node in ("n1", "n2")]
+    found.run_until(lambda: found.runs(*victims), limit=20)
+    found.run(5)
+    return found, victims
 
 
-def test_jobs_that_wait_unobserved_stay_as_they_are(site: SiteByProcesses) -> None:
-    slow = victim(site, "dmtcp", on="n1", run_time=500, launched=OmfsRunBehavior("dmtcp", seconds=20))
-    site.submit("bio", method="", on="n2", run_time=500)
-    site.run(3)
-    held = site.submit("bio", method="", run_time=500)
+def test_an_urgent_job_is_seen_by_its_id_and_only_its_victim_is_confirmed(tmp_path: Path) -> None:
+    site, victims = polled(tmp_path)
+    urgent = site.urgent()
+    report = site.poll_new()
+    (begun,) = site.journal.state.preemptions.values()
+    (victim,) = (int(one.ref) for one in begun.victims)
+    assert begun.preemptor.ref == str(urgent) and victim in victims
+    assert site.gateway.asked == [urgent, victim]
+    assert not report.needs_full and not report.is_news, "there may be more new jobs: it is asked again soon"
+    site.run_until(lambda: site.runs(urgent), limit=30)
+
+
+def test_others_are_new_too_and_the_urgent_one_is_found_behind_them(tmp_path: Path) -> None:
+    site, _ = polled(tmp_path)
+    regular = site.submit("physics", run_time=500)
+    urgent = site.urgent()
+    site.poll_new()
+    assert site.gateway.asked[:2] == [regular, urgent]
+    assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
+
+
+def test_an_id_without_a_job_is_passed_over(tmp_path: Path) -> None:
+    """``sbatch --test-only`` takes an id and leaves no record."""
+    site, _ = polled(tmp_path)
+    gone = site.submit("physics", run_time=500)
+    del site.slurm.records[gone]
+    urgent = site.urgent()
+    site.poll_new()
+    assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
+
+
+def test_nothing_new_is_no_news_and_a_regular_job_is(tmp_path: Path) -> None:
+    site, _ = polled(tmp_path)
+    assert not site.poll_new().is_news
+    site.submit("physics", run_time=500)
+    assert site.poll_new().is_news
+    assert not site.poll_new().is_news
+
+
+def test_too_many_new_jobs_are_for_a_full_poll(tmp_path: Path) -> None:
+    site, _ = polled(tmp_path)
+    for _ in range(MOST_JOBS + 1):
+        site.submit("physics", run_time=500)
+    site.urgent()
+    assert site.poll_new().needs_full
+    assert not site.journal.state.preemptions
+    assert len(site.gateway.asked) == MOST_JOBS + 1
+
+
+@pytest.mark.parametrize("change", ["cancel", "requeue", "suspend"])
+def test_victims_that_have_changed_since_are_not_preempted(tmp_path: Path, change: str) -> None:
+    site, victims = polled(tmp_path)
+    changes: dict[str, Callable[[list[str]], object]] = {
+        "cancel": lambda refs: [site.slurm.cancel(int(ref)) for ref in refs],
+        "requeue": site.gateway.requeue,
+        "suspend": site.gateway.suspend,
+    }
+    changes[change]([str(victim) for victim in victims])
+    urgent = site.urgent()
+    acts = site.fuse.acts
+    site.poll_new()
+    assert (site.fuse.acts, site.journal.state.preemptions) == (acts, {})
+    site.run_until(lambda: site.runs(urgent), limit=60)
+
+
+def test_what_may_be_idle_no_longer_does_not_count(tmp_path: Path) -> None:
+    """Half a node was idle, so one victim of two CPUs would be enough; but that was long ago."""
+    site = site_of(tmp_path, 1)
+    small = site.submit("bio", cpus=2, run_time=500)
+    site.run(5)
+    assert site.runs(small)
+    urgent = site.urgent(cpus=4)
+    assert site.poll_new().needs_full
+    assert not site.journal.state.preemptions
+    site.run_until(lambda: site.runs(urgent), limit=30)
+
+
+def test_where_accounts_keep_what_they_are_entitled_to_a_full_poll_decides(tmp_path: Path) -> None:
+    site, _ = polled(tmp_path, urgent_may_take_entitled=False)
+    site.urgent()
+    assert site.poll_new().needs_full
+    assert not site.journal.state.preemptions
+
+
+def test_after_a_failed_poll_nothing_is_known(tmp_path: Path) -> None:
+    site, _ = polled(tmp_path)
+    site.gateway.faults.inject(Fault.HANG, ["jobs"])
+    site.urgent()
+    assert site.cycle.run().error
+    site.gateway.faults.clear()
+    assert site.poll_new().needs_full
+    assert not site.journal.state.preemptions
+
+
+def test_two_urgent_jobs_in_turn_get_different_victims(tmp_path: Path) -> None:
+    site, victims = polled(tmp_path)
+    urgent = [site.urgent(), site.urgent()]
+    site.poll_new()
+    site.poll_new()
+    begun = site.journal.state.preemptions.values()
+    assert {one.preemptor.ref for one in begun} == {str(job) for job in urgent}
+    assert sorted(victim.ref for one in begun for victim in one.victims) == sorted(map(str, victims))
+    site.run_until(lambda: site.runs(*urgent), limit=60)
+
+
+def test_jobs_that_wait_unobserved_stay_as_they_are(tmp_path: Path) -> None:
+    site, victims = polled(tmp_path)
     entitled = site.submit("physics", method="requeue", on="n1", run_time=500)
-    site.run(1)
-    before = [site.job(job) for job in (held, entitled)]
-    assert before[0].hold is Hold.ADMIN
-    assert site.journal.state.preemptions
-    acts, found = site.fuse.acts, site.gateway.found
+    site.run_until(lambda: site.runs(entitled), limit=60)
+    held = site.submit("bio", method="", cpus=8, hosts=2, run_time=500)
+    site.run_until(lambda: site.job(held).hold is Hold.ADMIN, limit=60)
+    site.run_until(lambda: not site.journal.state.preemptions, limit=120)
+    before = [site.job(job) for job in (held, entitled, *victims)]
+    site.submit("physics", run_time=500)
+    acts = site.fuse.acts
     for _ in range(5):
-        assert not site.cycle.run(PollKind.URGENT).error
-    assert (site.fuse.acts, site.gateway.found) == (acts, found)
-    assert [site.job(job) for job in (held, entitled)] == before
-    assert site.runs(slow)
+        site.poll_new()
+    assert site.fuse.acts == acts
+    assert [site.job(job) for job in (held, entitled, *victims)] == before
+    assert site.state(held) is JobState.PENDING

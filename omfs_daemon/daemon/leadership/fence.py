@@ -13,7 +13,7 @@ from omfs_daemon.slurm.gateway import Gateway
 
 QUERIES = frozenset(
     (
-        *("settings", "jobs", "jobs_at_once", "rows", "jobs_of", "find", "ended_jobs", "expected_starts", "units"),
+        *("settings", "jobs", "rows", "jobs_of", "find", "ended_jobs", "expected_starts", "units"),
         *("nodes", "partitions", "accounts", "licenses", "limits"),
     )
 )

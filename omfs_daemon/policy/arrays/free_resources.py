@@ -139,6 +139,12 @@ class FreeResources:
             self.blocked.copy(),
         )
 
+    def emptied(self) -> FreeResources:
+        """The same nodes with nothing free."""
+        gres = {name: np.zeros_like(free) for name, free in self.gres.items()}
+        none = np.zeros_like(self.cpus), np.zeros_like(self.memory)
+        return FreeResources(self.node_arrays, *none, gres, self.blocked.copy())
+
     def take(self, taken: JobResources) -> None:
         """What did not fit before still does not, so refused requests stay known."""
         self._move(taken, -1)

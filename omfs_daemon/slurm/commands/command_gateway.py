@@ -6,6 +6,7 @@ Needs root, SlurmUser or an operator. Measured on 22.05.8: 5,000 job records tak
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,8 @@ from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands.ask_limits import ask_limits
-from omfs_daemon.slurm.commands.het_parts import HetParts, in_parts
+from omfs_daemon.slurm.commands.excluded_nodes import ExcludedNodes
+from omfs_daemon.slurm.commands.het_parts import HetParts
 from omfs_daemon.slurm.commands.job_details import JobDetails
 from omfs_daemon.slurm.commands.job_rows import JobRows, new_secret
 from omfs_daemon.slurm.commands.known_jobs import KnownJobs
@@ -32,7 +34,6 @@ from omfs_daemon.slurm.gateway import (
     Licenses,
     OrderRefusal,
     SlurmSettings,
-    WaitingFilter,
 )
 from omfs_daemon.slurm.releases import SlurmRelease
 
@@ -47,10 +48,7 @@ _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SIGNAL = re.compile(r"[A-Z0-9+]+")
 _TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
 
-# squeue's states, except "pending", in which a job has not ended.
-_BEGUN = "configuring,running,suspended,completing,stopped,signaling,stage_out,resizing,special_exit"
-
-
+# squeue's states.
 _ENDED = "boot_fail,cancelled,completed,deadline,failed,node_fail,out_of_memory,preempted,timeout"
 
 
@@ -58,10 +56,16 @@ class CommandGateway:
     """A :class:`~omfs_daemon.slurm.gateway.Gateway`.
 
     ``conf`` is the slurm.conf (None: SLURM_CONF or the system's own), ``timeout`` the seconds for each command,
-    ``runner`` what runs it. Reuses job objects that did not change.
+    ``runner`` what runs it, ``clock`` a monotonic one. Reuses job objects that did not change.
     """
 
-    def __init__(self, conf: Path | None = None, timeout: float = 30.0, runner: Runner = run_command) -> None:
+    def __init__(
+        self,
+        conf: Path | None = None,
+        timeout: float = 30.0,
+        runner: Runner = run_command,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._conf = conf
         self._timeout = timeout
         self._runner = runner
@@ -71,6 +75,7 @@ class CommandGateway:
         self._known = KnownJobs()
         self._het_parts = HetParts(self._squeue)
         self._details = JobDetails(self._run)
+        self._excluded_nodes = ExcludedNodes(lambda job_ids: self._excluded(*_naming(job_ids)), clock)
 
     @property
     def name(self) -> str:
@@ -82,30 +87,13 @@ class CommandGateway:
         return self._settings
 
     def jobs(self) -> list[Job]:
-        release = self._known_release()
+        release, everything = self._known_release(), None
         with ThreadPoolExecutor(1) as aside:  # in parallel: urgent jobs may be waiting for the answer
-            asked = aside.submit(self._excluded)
+            if self._excluded_nodes.is_due:
+                everything = aside.submit(self._excluded)
             rows = self._job_rows.read(self._print(self._job_rows), release)
-            excluded = asked.result()
-        unseen = [row for row in rows if row.job_id not in excluded and row.job_id not in self._known]
-        new = [row for row in unseen if parse.row_state(row) is JobState.PENDING]
-        if new:  # submitted between the two answers
-            excluded |= self._excluded(*_naming(row.job_id for row in new))
+            excluded = self._excluded_nodes.of(rows, everything)
         return self.jobs_of(rows, excluded)
-
-    def jobs_at_once(self, waiting: Sequence[WaitingFilter]) -> list[Job]:
-        known, release = self._job_rows, self._known_release()
-        with ThreadPoolExecutor(1 + len(waiting)) as aside:
-            asked = [aside.submit(self._print, known, "--states=pending", *_options(which)) for which in waiting]
-            begun = aside.submit(self._print, known, f"--states={_BEGUN}")
-            texts = [part.result() for part in asked]
-            found = {row.job_id: row for text in texts for row in known.read(text, release, is_all=False)}
-            excluded = self._excluded(*_naming(found)) if found else {}
-            here = known.read(begun.result(), release, is_all=False)
-        found |= {row.job_id: row for row in here}
-        if firsts := in_parts(found.values()):
-            found |= {row.job_id: row for row in self.rows(map(int, firsts))}
-        return self._jobs(self._dependencies(list(found.values())), excluded, is_all=False)
 
     def rows(self, job_ids: Iterable[int] = ()) -> list[parse.JobRow]:
         """squeue's rows of these jobs (and perhaps others) and their array tasks that have not ended; without ids, of
@@ -117,12 +105,9 @@ class CommandGateway:
 
     def jobs_of(self, rows: Sequence[parse.JobRow], excluded: Mapping[str, str]) -> list[Job]:
         """The jobs of these rows, which are the rows of all jobs; ``excluded``: ExcNodeList by job id."""
-        return self._jobs(parse_dependencies.dependencies(rows), excluded)
-
-    def _jobs(self, rows: Sequence[parse.JobRow], excluded: Mapping[str, str], is_all: bool = True) -> list[Job]:
-        memory_counts = self._memory_counts()
-        spread = self._details.allocations(rows, memory_counts, forget=is_all)
-        return self._het_parts.merged(self._known.of(rows, excluded, memory_counts, spread, is_all), rows, is_all)
+        rows, memory_counts = parse_dependencies.dependencies(rows), self._memory_counts()
+        spread = self._details.allocations(rows, memory_counts)
+        return self._het_parts.merged(self._known.of(rows, excluded, memory_counts, spread), rows)
 
     def find(self, job: int | str) -> Job | None:
         try:
@@ -136,9 +121,10 @@ class CommandGateway:
         if first is not None and mine[0].job_id != str(first):
             return self.find(first)
         mine = self._dependencies(mine if first is None else [row for row in rows if parse.first_part(row) == first])
-        memory_counts = self._memory_counts()
-        excluded = self._excluded(f"--jobs={mine[0].job_id}")
-        spread = self._details.allocations(mine, memory_counts, forget=False)
+        memory_counts, excluded = self._memory_counts(), dict[str, str]()  # of those that wait
+        if parse.row_state(mine[0]) is JobState.PENDING:
+            excluded = self._excluded_nodes.of_one(mine[0].job_id)
+        spread = self._details.allocations(mine, memory_counts, is_all=False)
         found = [
             parse.job(row, excluded.get(row.job_id, ""), memory_counts, spread.get(row.job_id, ())) for row in mine
         ]
@@ -369,11 +355,6 @@ def _naming(job_ids: Iterable[str]) -> list[str]:
     """The option for these jobs alone; none, which is for all jobs, if they do not fit into one argument."""
     listed = ",".join(job_ids)
     return [f"--jobs={listed}"] if 0 < len(listed) <= _MOST_BYTES else []
-
-
-def _options(which: WaitingFilter) -> list[str]:
-    lists = {"partition": which.partitions, "qos": which.qos, "account": which.accounts}
-    return [f"--{name}={','.join(sorted(listed))}" for name, listed in lists.items() if listed]
 
 
 def are_nodes(names: Iterable[str]) -> bool:

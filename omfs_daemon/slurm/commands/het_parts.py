@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from threading import Lock
 
 from omfs_daemon.cluster.het_jobs import HetJobs
-from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands import values
@@ -37,13 +38,6 @@ def _numbers(listed: str) -> Iterator[int]:
         yield from islice(range(values.whole(first), values.whole(last or first) + 1), _MOST_PARTS)
 
 
-def in_parts(rows: Iterable[parse.JobRow]) -> set[str]:
-    """The first ids of jobs of which an answer about some jobs only may lack parts: some may wait in other partitions,
-    or wait already."""
-    found = {parse.first_part(row) for row in rows if parse.row_state(row) in (JobState.PENDING, JobState.COMPLETING)}
-    return {str(first) for first in found if first is not None}
-
-
 class HetParts:
     """Remembers which parts each job had when it was submitted: squeue is asked for that once for each, and prints no
     part that has ended. ``squeue`` runs it with options and variables."""
@@ -53,13 +47,19 @@ class HetParts:
         self._het_jobs = HetJobs()
         self._ids: dict[int, tuple[int, ...]] = {}
         self._incomplete: set[str] = set()
+        self._lock = Lock()
 
     def without_ended(self, refusals: Iterable[OrderRefusal]) -> list[OrderRefusal]:
         """The refusals without those that are only about a part that has ended."""
         return [one for one in refusals if one.ref not in self._incomplete or not _HAS_ENDED.search(one.message)]
 
     def merged(self, jobs: Sequence[Job], rows: Iterable[parse.JobRow], is_all: bool = True) -> list[Job]:
-        """``jobs``: those of these rows. ``is_all``: these are all jobs, so others are forgotten."""
+        """``jobs``: those of these rows. ``is_all``: these are all jobs, so others are forgotten. May be called from
+        any thread."""
+        with self._lock:
+            return self._merged(jobs, rows, is_all)
+
+    def _merged(self, jobs: Sequence[Job], rows: Iterable[parse.JobRow], is_all: bool) -> list[Job]:
         first_of = {int(row.job_id): first for row in rows if (first := parse.first_part(row)) is not None}
         firsts = set(first_of.values())
         if firsts - self._ids.keys():

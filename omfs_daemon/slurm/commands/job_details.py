@@ -41,9 +41,10 @@ class JobDetails:
         self._here: dict[str, parse.JobRow] = {}
 
     def allocations(
-        self, rows: Sequence[parse.JobRow], memory_counts: bool, forget: bool = True
+        self, rows: Sequence[parse.JobRow], memory_counts: bool, is_all: bool = True
     ) -> dict[str, tuple[Allocation, ...] | None]:
-        """By job id, for the jobs that have nodes; None where they cannot be read. ``forget``: these are all jobs."""
+        """By job id, for the jobs that have nodes; None where they cannot be read. ``is_all``: these are all jobs, so
+        others are forgotten; else what is known is used, from any thread, and stays as it is."""
         here, places, wide = dict[str, parse.JobRow](), dict[str, _Place](), list[parse.JobRow]()
         for row in rows:
             job_id, known = row.job_id, self._places.get(row.job_id)
@@ -56,8 +57,8 @@ class JobDetails:
                 wide.append(row)
         for row, found in self._parsed(wide, lambda printed, row: allocations.exact(printed, row, memory_counts)):
             places[row.job_id] = _Place(_SHOWN(row), found, is_exact=True)
-        self._here = here if forget else self._here | here
-        self._places = places if forget else self._places | places
+        if is_all:
+            self._here, self._places = here, places
         return {job_id: place.allocations for job_id, place in places.items()}
 
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:

@@ -69,18 +69,18 @@ class JobRows:
         self._known: dict[str, _Known] = {}
         self._arrays: dict[str, _Array] = {}
 
-    def read(self, printed: str, release: SlurmRelease, is_all: bool = True) -> list[JobRow]:
+    def read(self, printed: str, release: SlurmRelease) -> list[JobRow]:
         """The rows that squeue printed with ``job_format(self.secret, release)``; the waiting rest of an array is one.
 
-        ``is_all``: these are all jobs. ParseError quotes what could not be split.
+        ParseError quotes what could not be split.
         """
         try:
-            return self._read(printed, release, is_all)
+            return self._read(printed, release)
         except ParseError:
             self.renew()
             raise
 
-    def _read(self, printed: str, release: SlurmRelease, is_all: bool) -> list[JobRow]:
+    def _read(self, printed: str, release: SlurmRelease) -> list[JobRow]:
         secret, before, known = self.secret, self._known, dict[str, _Known]()
         more: dict[str, list[str]] = {}
         start, last = "", None
@@ -100,8 +100,7 @@ class JobRows:
         if start or end.strip():
             raise ParseError(f"squeue printed a part of a job: {printed[-_SHOWN:]!r}")
         arrays = {job_id: self._array(known[job_id].row, listed) for job_id, listed in more.items()}
-        if is_all:
-            self._known, self._arrays = known, arrays
+        self._known, self._arrays = known, arrays
         return [arrays[job_id].row if job_id in arrays else one.row for job_id, one in known.items()]
 
     def _array(self, first: JobRow, listed: list[str]) -> _Array:

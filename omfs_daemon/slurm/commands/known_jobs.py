@@ -23,20 +23,16 @@ class KnownJobs:
         self._known: dict[str, tuple[_MadeOf, Job]] = {}
         self._requests: parse.Requests = {}
 
-    def __contains__(self, job_id: str) -> bool:
-        return job_id in self._known
-
     def of(
         self,
         rows: Iterable[parse.JobRow],
         excluded: Mapping[str, str],
         memory_counts: bool,
         allocations: Mapping[str, _Allocations],
-        is_all: bool,
     ) -> list[Job]:
-        """The jobs of these rows, the same objects as before where nothing has changed.
+        """The jobs of these rows, which are the rows of all jobs; the same objects as before where nothing has changed.
 
-        ``excluded`` (ExcNodeList), ``allocations``: by job id. ``is_all``: these are all jobs, so others are forgotten.
+        ``excluded`` (ExcNodeList), ``allocations``: by job id.
         """
         before, known = self._known, dict[str, tuple[_MadeOf, Job]]()
         for row in rows:
@@ -48,10 +44,9 @@ class KnownJobs:
             else:
                 job = (old and _ran_on(*old, made_of)) or parse.job(*made_of, self._requests)
                 known[job_id] = made_of, job
-        if is_all:
-            self._known = known
-            if len(self._requests) > _REQUESTS_PER_JOB * len(known):
-                self._requests = {}
+        self._known = known
+        if len(self._requests) > _REQUESTS_PER_JOB * len(known):
+            self._requests = {}
         return [job for _, job in known.values()]
 
 

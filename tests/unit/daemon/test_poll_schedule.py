@@ -5,7 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 from math import inf
 
-from omfs_daemon.daemon.poll_schedule import BURST, IDLE_SHARE, POLL_AGAIN, QUICK_POLL, PollKind, PollSchedule
+from omfs_daemon.daemon.poll_schedule import (
+    BURST,
+    CALM,
+    CALM_SHARE,
+    IDLE_SHARE,
+    POLL_AGAIN,
+    QUICK_POLL,
+    PollKind,
+    PollSchedule,
+)
 
 POLL = 10.0
 
@@ -19,20 +28,23 @@ class Loop:
         self.calls, self.rate = calls, rate
         self.now = 0.0
         self.looks: list[tuple[float, PollKind]] = []
-        self.under_way = False
+        self.under_way = self.needs_full = False
+        self.has_urgent = True
         self.due_at = inf
 
     def run(self, seconds: float, touched: bool = False, changed: bool = False) -> list[tuple[float, PollKind]]:
         """Polls that begin within so many seconds, in all of which something happens in Slurm, or nothing."""
         end, first = self.now + seconds, len(self.looks)
         while True:
-            following = self.poll_schedule.next(POLL, self.under_way, touched, changed, True, self.due_at)
+            following = self.poll_schedule.next(
+                self.now, POLL, self.under_way, touched, changed, self.has_urgent, self.due_at
+            )
             begin = max(self.now, following.at)
             if begin > end:
                 self.now = end
                 return self.looks[first:]
             self.now = begin + self.takes[following.poll]
-            self.poll_schedule.polled(following.poll, begin, self.now, self.calls, self.rate, touched)
+            self.poll_schedule.polled(following.poll, begin, self.now, self.calls, self.rate, touched, self.needs_full)
             self.looks.append((begin, following.poll))
             changed = False
 
@@ -73,8 +85,44 @@ def test_an_event_is_observed_at_once_and_once_more() -> None:
     began = loop.now
     ((at, poll),) = loop.run(0, touched=True)
     assert (at, poll) == (began, PollKind.FULL)
-    ((again, _),) = loop.run(2)
+    (again, poll), (behind, last) = loop.run(2)
+    assert (poll, last) == (PollKind.URGENT, PollKind.FULL), "it was no new job: what else was it?"
     assert abs(again - loop.takes[PollKind.FULL] - began - POLL_AGAIN) < 1e-6
+    assert abs(behind - loop.takes[PollKind.FULL] - began - CALM) < 1e-6
+
+
+def test_events_in_close_succession_make_urgent_polls_only() -> None:
+    loop = Loop()
+    loop.rest()
+    first = loop.run(0.9 * CALM, touched=True)
+    assert [poll for _, poll in first] == [PollKind.FULL, *[PollKind.URGENT] * (len(first) - 1)]
+    assert len(first) > 2
+
+
+def test_where_nothing_is_urgent_events_in_close_succession_wait() -> None:
+    loop = Loop()
+    loop.has_urgent = False
+    loop.rest()
+    times = [at for at, _ in loop.run(10, touched=True)]
+    assert min(later - former for former, later in pairwise(times)) >= CALM
+
+
+def test_what_an_urgent_poll_leaves_open_is_for_a_full_one_at_once() -> None:
+    loop = Loop(full=0.4)
+    loop.rest()
+    loop.needs_full = True
+    began = loop.now
+    ((_, first),) = loop.run(0, touched=True)
+    loop.needs_full = False
+    (at, second), *_ = loop.run(1)
+    assert (first, second) == (PollKind.URGENT, PollKind.FULL)
+    assert at <= began + loop.takes[PollKind.URGENT]
+
+
+def test_a_slow_poll_is_followed_by_a_long_rest_while_nothing_happens() -> None:
+    loop = Loop(full=2.0)
+    times = [at for at, _ in loop.run(100)]
+    assert {round(later - former, 6) for former, later in pairwise(times)} == {2.0 * (1 + CALM_SHARE)}
 
 
 def test_where_a_full_poll_takes_long_only_urgent_jobs_are_polled_at_once() -> None:

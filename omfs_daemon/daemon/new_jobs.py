@@ -1,0 +1,116 @@
+"""What is new since the last full poll, asked for job by job: that takes as long however many jobs wait.
+
+slurmctld gives job ids in order, so the next ones are asked for until there is none. What is decided on the last full
+poll with them is confirmed: each job that it concerns is asked for once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from math import inf
+from typing import NamedTuple
+
+from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.slurm.gateway import Gateway
+
+MOST_JOBS = 8
+"""New jobs, or jobs of a decision, that are asked for singly; for more, a full poll is cheaper."""
+
+MOST_MISSING = 1
+"""Ids that are passed over: slurmctld also spends some on jobs that it keeps no record of."""
+
+SINGLE_AGE = 2.0
+"""Seconds for which the answer about a single job counts."""
+
+
+class FoundJobs(NamedTuple):
+    """The last full poll with the jobs that are new since then, and those that are new since the poll before, by
+    reference. ``is_urgent``: the last of these is urgent and waits, and there may be more."""
+
+    snapshot: Snapshot
+    refs: frozenset[str]
+    is_urgent: bool
+
+
+class NewJobs:
+    """Between two full polls. ``as_observed``: what becomes of jobs as Slurm shows them, at a time."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        clock: Callable[[], float],
+        as_observed: Callable[[Sequence[Job], float], Sequence[Job]],
+    ) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._as_observed = as_observed
+        self._seen: Snapshot | None = None
+        self._next_id = 0
+
+    def begin(self, snapshot: Snapshot, waiting: Collection[str]) -> bool:
+        """After a full poll: of the jobs that waited then, only these (by reference) matter. Whether there are newer
+        jobs than before."""
+        kept = {
+            job.id: job for job in snapshot.jobs.values() if job.state is not JobState.PENDING or job.ref in waiting
+        }
+        self._seen = replace(snapshot, jobs=kept)
+        before, self._next_id = self._next_id, max(self._next_id, _after(snapshot.jobs))
+        return self._next_id > before
+
+    def forget(self) -> None:
+        """Until the next full poll nothing is known."""
+        self._seen = None
+
+    def poll(self, is_urgent: Callable[[Job], bool]) -> FoundJobs | None:
+        """None before the first full poll, or if too much is new. An urgent job that waits ends the search: it is to be
+        decided upon first."""
+        seen = self._seen
+        if seen is None:
+            return None
+        asked_at, found, missing, urgent = self._clock(), list[Job](), 0, False
+        number = self._next_id
+        while missing <= MOST_MISSING and not urgent:
+            job = self._gateway.find(number)
+            number += 1
+            if job is None:
+                missing += 1 if not found else MOST_MISSING + 1
+                continue
+            self._next_id = number
+            found.append(job)
+            if len(found) > MOST_JOBS or job.parts:
+                return None
+            urgent = job.state is JobState.PENDING and is_urgent(job)
+        self._seen = self._with(seen, found, (), asked_at)
+        return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
+
+    def confirmed(self, snapshot: Snapshot, jobs: Collection[Job]) -> Snapshot:
+        """The snapshot with these of its jobs as they are now; as it is if they are too many. One that was just asked
+        for is not asked for again."""
+        now, asked = self._clock(), snapshot.asked
+        old = [job.id for job in jobs if now - asked.get(job.id, -inf) > SINGLE_AGE / 2]
+        if len(old) > MOST_JOBS:
+            return snapshot
+        found = self._ask(old)
+        gone = [number for number, job in found.items() if job is None]
+        return self._with(snapshot, [job for job in found.values() if job is not None], gone, now)
+
+    def _ask(self, job_ids: Sequence[int]) -> Mapping[int, Job | None]:
+        if not job_ids:
+            return {}
+        with ThreadPoolExecutor(len(job_ids)) as aside:
+            return dict(zip(job_ids, aside.map(self._gateway.find, job_ids), strict=True))
+
+    def _with(self, snapshot: Snapshot, found: Sequence[Job], gone: Iterable[int], asked_at: float) -> Snapshot:
+        ended = [job.id for job in found if job.state is JobState.ENDED]
+        live = self._as_observed([job for job in found if job.state is not JobState.ENDED], asked_at)
+        changed = snapshot.with_jobs(snapshot.taken, live, [*gone, *ended])
+        return replace(changed, asked={**snapshot.asked, **dict.fromkeys((job.id for job in live), asked_at)})
+
+
+def _after(jobs: Mapping[int, Job]) -> int:
+    """The first id that none of these jobs and their parts has."""
+    most = max(jobs, default=0)
+    return 1 + max([most, *(part.id for part in jobs[most].parts)] if jobs else [0])
