@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -210,3 +211,17 @@ def test_only_waiting_jobs_have_an_expected_start(world: World) -> None:
     job_id = world.running(Submission(JobRequest(1)))
     assert job_id not in world.gateway.expected_starts()
     assert job_id not in world.gateway.expected_starts([job_id])
+
+
+def test_new_jobs_have_the_next_ids_and_each_is_found_by_its_id_as_it_is_listed(world: World) -> None:
+    request = JobRequest(2, excluded_nodes=frozenset({"n2", "n3"}))
+    first, second = (world.submit(Submission(request, hold=Hold.USER, name=name)) for name in ("a", "b"))
+    running = world.running(Submission(JobRequest(6, nodes=2, max_nodes=2)))
+    assert (second, running) == (first + 1, first + 2)
+    listed = {job.id: job for job in world.gateway.jobs()}
+    with ThreadPoolExecutor(3) as aside:
+        found = list(aside.map(world.gateway.find, (first, second, running)))
+    for job in found:
+        assert job is not None
+        assert replace(job, run_time=0.0) == replace(listed[job.id], run_time=0.0)
+    assert world.gateway.find(running + 1) is None
