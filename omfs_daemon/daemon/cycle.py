@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import structlog
 
@@ -53,6 +54,13 @@ SET_ASIDE_LOGGED = 20
 """Jobs that one line of the log names."""
 
 
+class Polled(NamedTuple):
+    """All that was polled, and when that began."""
+
+    began: float
+    snapshot: Snapshot
+
+
 class Cycle:
     """Runs one cycle at a time; no loop, no threads, no signals."""
 
@@ -98,14 +106,20 @@ class Cycle:
         """slurm.conf as Slurm last printed it; empty before the first cycle."""
         return self._observer.slurm_settings
 
-    def run(self, poll: PollKind = PollKind.FULL) -> CycleReport:
+    def observe(self) -> Polled:
+        """All jobs, for ``run``. May be called in another thread than ``run`` with ``URGENT``. GatewayError."""
+        began = self._clock()
+        return Polled(began, self._observer.poll(resumed_lately(self._journal.state, began)))
+
+    def run(self, poll: PollKind = PollKind.FULL, observed: Callable[[], Polled] | None = None) -> CycleReport:
         """One cycle. Errors become part of the report: the daemon waits and tries again, and never gives up.
 
-        ``poll``: with ``URGENT``, jobs are preempted for urgent ones, and nothing else is done.
+        ``poll``: with ``URGENT``, jobs are preempted for urgent ones, and nothing else is done. ``observed``: what
+        ``observe`` returned or raised; no preemption may have begun since it was called.
         """
         began = self._clock()
         try:
-            report = self._run(began) if poll is PollKind.FULL else self._run_for_urgent(began)
+            report = self._run(observed or self.observe) if poll is PollKind.FULL else self._run_for_urgent(began)
         except GatewayError as error:
             self._forget()
             self._away_since = began if self._away_since is None else self._away_since
@@ -122,7 +136,7 @@ class Cycle:
             report = CycleReport(
                 began, f"internal error in omfsd ({type(error).__name__}): see the log", error=str(error)
             )
-        return replace(report, took=self._clock() - began)
+        return replace(report, took=self._clock() - report.at)
 
     def _forget(self) -> None:
         self._fresh.clear()
@@ -138,8 +152,8 @@ class Cycle:
             return CycleReport(began, "no urgent job is new", is_news=bool(found.refs))
         return self._decide(began, found.snapshot, PollKind.URGENT, found.refs)
 
-    def _run(self, began: float) -> CycleReport:
-        snapshot = self._observer.poll(resumed_lately(self._journal.state, began))
+    def _run(self, observed: Callable[[], Polled]) -> CycleReport:
+        began, snapshot = observed()
         self._note_set_aside(snapshot)
         return self._decide(began, snapshot, PollKind.FULL)
 

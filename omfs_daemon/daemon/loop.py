@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from math import inf
 from threading import Lock
@@ -13,11 +14,11 @@ import structlog
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.admission_file import ADMISSION_FILE, write_admission
 from omfs_daemon.daemon.api.cycle_report import CycleReport, LatestPoll
-from omfs_daemon.daemon.cycle import Cycle
+from omfs_daemon.daemon.cycle import Cycle, Polled
 from omfs_daemon.daemon.heartbeat import beat
 from omfs_daemon.daemon.loop_events import LoopEvents
 from omfs_daemon.daemon.metrics import Metrics
-from omfs_daemon.daemon.poll_schedule import PollKind, PollSchedule
+from omfs_daemon.daemon.poll_schedule import POLL_AGAIN, PollKind, PollSchedule
 from omfs_daemon.daemon.private_jobs import hides_jobs
 from omfs_daemon.daemon.start_check import StartCheck
 from omfs_daemon.daemon.store.journal import Journal
@@ -90,18 +91,16 @@ class Loop:
         """Wait until the next poll is due, with heartbeats; returns its kind. A signal or a change calls for a full
         poll as soon as possible; a touched wake file for an urgent one, where that is faster."""
         self._notifier.alive(report.summary)
-        events, beaten, changed = self.events, self._clocks.monotonic(), False
+        events, beaten = self.events, self._clocks.monotonic()
         while True:
-            if events.wake.is_set():
-                events.wake.clear()
-                changed = True
+            events.wake.clear()
             now = self._clocks.monotonic()
             following = self._poll_schedule.next(
                 now,
                 self._config().slurm.poll_seconds,
                 bool(self._journal.state.preemptions),
                 events.is_touched,
-                changed,
+                events.is_changed,
                 self._cycle.has_urgent_polls,
                 self._due_at(),
             )
@@ -113,8 +112,9 @@ class Loop:
                     self._beat(report)
                 self._notifier.alive(report.summary)
             events.wake.wait(min(following.at - now, BEAT_EVERY))
-        events.begin_poll()
-        return following.poll
+        poll = PollKind.FULL if events.is_interrupted else following.poll
+        events.begin_poll(poll)
+        return poll
 
     def _due_at(self) -> float:
         """When something is to be decided although nothing happens, by the monotonic clock."""
@@ -122,10 +122,48 @@ class Loop:
         return now + plan.next_due - self._clocks.system() if plan is not None else inf
 
     def once(self, poll: PollKind = PollKind.FULL) -> CycleReport:
-        """One cycle, with its heartbeat, metrics, and log lines."""
+        """One cycle, with its heartbeat, metrics, and log lines. While all jobs are polled, urgent jobs do not wait."""
         began, called = self._clocks.monotonic(), self._calls.number
+        if poll is PollKind.URGENT or not self._cycle.has_urgent_polls:
+            return self._once(poll, began, called)
+        woken_at = self.events.woken_at
+        with ThreadPoolExecutor(1, thread_name_prefix="omfs-poll") as aside:
+            polled = aside.submit(self._cycle.observe)
+            polled.add_done_callback(lambda _: self.events.wake.set())
+            begun = self._serve_urgent(polled)
+        if begun is None:
+            self.events.woken_at = woken_at
+            return self._once(poll, began, called, polled.result)
+        # What was polled is older than what has been ordered: nothing is concluded from it.
+        ended, rate = self._clocks.monotonic(), self._config().slurm.calls_per_second
+        self._poll_schedule.polled(poll, began, ended, self._calls.number - called, rate, False, needs_full=True)
+        return begun
+
+    def _serve_urgent(self, polled: Future[Polled]) -> CycleReport | None:
+        """Urgent polls until all jobs have been polled; the last report of one that began a preemption."""
+        events, begun, again_at = self.events, None, inf
+        while not polled.done():
+            events.wake.clear()
+            now, is_touched = self._clocks.monotonic(), events.is_touched
+            due = max(self._poll_schedule.urgent_at, now if is_touched else again_at)
+            if due > now:
+                if not polled.done():
+                    events.wake.wait(min(due - now, BEAT_EVERY))
+                continue
+            events.begin_poll(PollKind.URGENT)
+            report = self._once(PollKind.URGENT, now, self._calls.number)
+            again_at = self._clocks.monotonic() + POLL_AGAIN if is_touched and not report.is_news else inf
+            if report.needs_full:
+                events.change()
+            if report.verdict is not None and report.verdict.preemptions:
+                begun = report
+        return begun
+
+    def _once(
+        self, poll: PollKind, began: float, called: int, observed: Callable[[], Polled] | None = None
+    ) -> CycleReport:
         with self._lock:
-            report = self.start_check.refused() or self._cycle.run(poll)
+            report = self.start_check.refused() or self._cycle.run(poll, observed)
             previous = self._latest.report
             if poll is PollKind.FULL or report.error is not None:  # else the last full poll is what views show
                 self._latest.report = report if report.snapshot else _carried(report, previous)

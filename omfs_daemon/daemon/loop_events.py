@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event
 
+from omfs_daemon.daemon.poll_schedule import PollKind
+
 
 class LoopEvents:
-    """Setting ``wake`` ends the loop's rest: the next poll comes as soon as the poll schedule allows.
+    """``wake`` is set whenever the loop is to look whether there is something to do.
 
     ``woken_at``: when that happened in Slurm for which the latest poll was made; None if it was made regularly.
     """
@@ -20,6 +22,7 @@ class LoopEvents:
         self.woken_at: float | None = None
         self._touched = Event()
         self._touched_at: float | None = None
+        self._changed = Event()
         self._clock = clock
 
     def touch(self) -> None:
@@ -27,6 +30,11 @@ class LoopEvents:
         if not self._touched.is_set():
             self._touched_at = self._clock()
         self._touched.set()
+        self.wake.set()
+
+    def change(self) -> None:
+        """Something else is new: the next full poll comes as soon as the poll schedule allows."""
+        self._changed.set()
         self.wake.set()
 
     def interrupt(self) -> None:
@@ -53,11 +61,17 @@ class LoopEvents:
         return self._touched.is_set()
 
     @property
+    def is_changed(self) -> bool:
+        return self._changed.is_set()
+
+    @property
     def is_interrupted(self) -> bool:
         """Whether the loop is to end its rest before the next poll is due."""
         return self.is_over or self.interrupted.is_set()
 
-    def begin_poll(self) -> None:
+    def begin_poll(self, poll: PollKind) -> None:
         """The poll that follows is for what has happened so far."""
         self.woken_at = self._touched_at if self._touched.is_set() else None
         self._touched.clear()
+        if poll is PollKind.FULL:
+            self._changed.clear()

@@ -80,6 +80,11 @@ class PollSchedule:
         self._may_poll[poll] = max(self._may_poll[poll], ended - BURST) + (1 + IDLE_SHARE) * took
         self._may_call = max(self._may_call, ended - BURST) + calls / rate
 
+    @property
+    def urgent_at(self) -> float:
+        """From when on an urgent poll may be made, also while a full one goes on."""
+        return max(self._may_poll[PollKind.URGENT], self._may_call)
+
     def next(
         self,
         now: float,

@@ -157,12 +157,12 @@ class Service:
         self._settings = self._settings_of(self.config)
         if not self._settings.dry_run:
             self._orders.take()
-        nodes = open_nodes(connection, self.config, self._settings.methods, events.wake.set, self._nodes_up)
+        nodes = open_nodes(connection, self.config, self._settings.methods, events.change, self._nodes_up)
         self._open.callback(nodes.close)
         questions = None
         if self._root is not None:
             (daemon.run_dir / PERMITS).mkdir(exist_ok=True)
-            questions = Questions(self._root.put_question, events.wake.set)
+            questions = Questions(self._root.put_question, events.change)
             self._open.callback(questions.close)
         remaining: Remaining = no_predictions
         predictions = open_predictions(
@@ -387,7 +387,7 @@ class Service:
 
     def _controls(self, events: LoopEvents, lock: Lock) -> DaemonControls:
         change, reload, tried, exempted = self._change_entitlements, self._reload, self._tried, self._exemptions_changed
-        return DaemonControls(change, reload, tried, exempted, events.wake.set, lock)
+        return DaemonControls(change, reload, tried, exempted, events.change, lock)
 
     def _exemptions_changed(self) -> None:
         with self._stores.lock:

@@ -56,11 +56,16 @@ def change(site: Site, what: str, number: int) -> None:
 
 def has_changed(before: Job | None, now: Job | None) -> bool:
     """Whether it is not the same run."""
-    return before is None or now is None or (before.state, before.start, before.restarts, before.allocations) != (
-        now.state,
-        now.start,
-        now.restarts,
-        now.allocations,
+    return (
+        before is None
+        or now is None
+        or (before.state, before.start, before.restarts, before.allocations)
+        != (
+            now.state,
+            now.start,
+            now.restarts,
+            now.allocations,
+        )
     )
 
 
