@@ -9,7 +9,7 @@
 #   make bench-sim  simulation speed, to build/bench/sim.json (traces: OMFS_TRACES)
 #   make bench-methods  the preemption methods beside the bare tools, to build/bench/methods.json (DMTCP: OMFS_DMTCP)
 #   make shapes  what becomes of some ninety shapes of programs by each method, to build/bench/shapes.json (DMTCP: OMFS_DMTCP)
-#   make bench-latency  an urgent start beside Slurm's own preemption, to build/bench/latency.json
+#   make bench-latency  an urgent start beside Slurm's own preemption, to build/bench/latency.json (BACKLOG=0,5000)
 #   make bench-realtime  real-time jobs beside Slurm's own preempt/qos, to build/bench/realtime.json, and what they add to a plan, to realtime_plan.json
 #   make bench-gentle  what slurmctld has to do for omfsd in ten minutes, to build/bench/gentle.json
 #   make bench-scale  omfsd beside a real Slurm of 200 nodes and a fake one of 10,000, an hour each, to build/bench/scale.json
@@ -93,7 +93,7 @@ shapes: $(READY)
 
 bench-latency: $(READY)
 	@deploy/setup.sh tests
-	@$(AS_ROOT) $(PYTHON) -m benchmarks.latency
+	@$(AS_ROOT) $(PYTHON) -m benchmarks.latency $(if $(BACKLOG),--backlog $(BACKLOG))
 
 bench-realtime: $(READY)
 	@deploy/setup.sh tests

@@ -1,6 +1,6 @@
 """How long an urgent job waits on a full machine: Slurm's own preemption, tuned and not, and omfsd's, side by side.
 
-Four CPUs are asked for on four nodes of four CPUs that are full of four-CPU jobs, with none and with 5,000 jobs
+Four CPUs are asked for on four nodes of four CPUs that are full of four-CPU jobs, with none, 5,000, and 20,000 jobs
 waiting behind them. Each kind has a private real cluster, all alive at once; they take turns repetition by repetition,
 and only one has anything to do at a time. The stopwatch runs from the start of the ``sbatch`` process until the first
 line of the urgent job's script, which writes down the time; then it is made sure that the job has CPUs of its own.
@@ -36,7 +36,7 @@ from benchmarks.latency_submits import submits
 from benchmarks.termination import exits_on_sigterm
 
 REPETITIONS = 20
-BACKLOGS = (0, 5000)
+BACKLOGS = (0, 5000, 20000)
 OUTPUT = Path("build/bench/latency.json")
 
 
@@ -159,6 +159,9 @@ def starts(clusters: Mapping[str, Cluster], backlog: int, repetitions: int) -> l
     for turns in every:
         turns.cluster.fill(turns.kind.method)
         turns.cluster.queue(backlog + repetitions if backlog else 0, turns.kind.method)
+    queued = time.time()
+    for turns in every:
+        turns.cluster.wait(lambda omfsd=turns.cluster.omfsd: omfsd is None or omfsd.has_polled(queued), "a full poll")
     # What ended before is in step with Slurm's background loop of a second: each kind begins at all moments of it.
     order = random.Random(repetitions).sample(range(repetitions), repetitions)  # noqa: S311 - no secret
     for position in order:

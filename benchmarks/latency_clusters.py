@@ -312,6 +312,13 @@ class Omfsd:
             return False
         return status["last_poll"] is not None and not status["preemptions_under_way"]
 
+    def has_polled(self, since: float) -> bool:
+        """Whether it has polled all jobs since then (seconds since the epoch)."""
+        try:
+            return float(Client(self.directory / "run" / "omfs.sock").status()["last_poll"] or 0.0) >= since
+        except OmfsError:
+            return False
+
     def events(self, name: str) -> list[dict[str, Any]]:
         """What it has logged under this name."""
         lines = self.log.read_text().splitlines()
