@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
+from omfs_daemon.slurm.commands.excluded_nodes import ALL_AGAIN
 from omfs_daemon.slurm.commands.parse_jobs import JobRow
 from omfs_daemon.slurm.commands.run_command import CommandOutput
 from tests.unit.slurm.test_parse import ROW, WAITING
@@ -97,13 +98,14 @@ def _details(row: JobRow) -> str:
 
 @given(st.booleans(), st.lists(_step, max_size=6))
 def test_a_later_poll_equals_a_first_one(lines: bool, steps: list[Any]) -> None:
-    slurm = Slurm(lines)
-    gateway = CommandGateway(runner=slurm)
+    slurm, now = Slurm(lines), 0.0
+    gateway = CommandGateway(runner=slurm, clock=lambda: now)
     gateway.jobs()
     for changes, excluded, gone in steps:
         for job_id, (name, value) in changes:
             slurm.change(job_id, name, value)
         slurm.excluded, slurm.gone = excluded, gone
+        now += ALL_AGAIN  # so old may be what jobs exclude
         seen, again = gateway.jobs(), gateway.jobs()
         assert seen == CommandGateway(runner=slurm).jobs()
         assert all(one is other for one, other in zip(seen, again, strict=True)), "what has not changed is kept"
