@@ -76,6 +76,7 @@ class Loop:
         self._clocks = clocks
         self._log = structlog.get_logger("omfsd")
         self._poll_schedule = PollSchedule()
+        self._was_dropped = False
 
     def serve(self, between: Callable[[], None]) -> None:
         """Run cycles until ``events.is_over``; ``between`` is called after each rest that was interrupted."""
@@ -122,9 +123,11 @@ class Loop:
         return now + plan.next_due - self._clocks.system() if plan is not None else inf
 
     def once(self, poll: PollKind = PollKind.FULL) -> CycleReport:
-        """One cycle, with its heartbeat, metrics, and log lines. While all jobs are polled, urgent jobs do not wait."""
+        """One cycle, with its heartbeat, metrics, and log lines. While all jobs are polled, urgent jobs do not wait,
+        unless the poll before was for nothing: preemptions under way go on after a full poll only."""
         began, called = self._clocks.monotonic(), self._calls.number
-        if poll is PollKind.URGENT or not self._cycle.has_urgent_polls:
+        if poll is PollKind.URGENT or self._was_dropped or not self._cycle.has_urgent_polls:
+            self._was_dropped = self._was_dropped and poll is PollKind.URGENT
             return self._once(poll, began, called)
         woken_at = self.events.woken_at
         with ThreadPoolExecutor(1, thread_name_prefix="omfs-poll") as aside:
@@ -135,6 +138,7 @@ class Loop:
             self.events.woken_at = woken_at
             return self._once(poll, began, called, polled.result)
         # What was polled is older than what has been ordered: nothing is concluded from it.
+        self._was_dropped = True
         ended, rate = self._clocks.monotonic(), self._config().slurm.calls_per_second
         self._poll_schedule.polled(poll, began, ended, self._calls.number - called, rate, False, needs_full=True)
         return begun

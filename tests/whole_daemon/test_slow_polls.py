@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import current_thread, main_thread
 
 import pytest
 
@@ -48,15 +49,15 @@ class SlowGateway(FakeGateway):
 
 
 class Stand:
-    """A service on one node, and virtual time."""
+    """A service on nodes of four CPUs, and virtual time."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, nodes: int = 1) -> None:
         self.now = 1_000_000.0
         path = directory / "omfs.toml"
         path.write_text(TEXT.format(directory=directory))
-        node = Node("n1", 4, 8000 << 20)
-        parts = [Partition(name, frozenset([node.name])) for name in ("main", "urgent")]
-        self.slurm = FakeSlurm(lambda: self.now, [node], parts)
+        machine = [Node(f"n{number}", 4, 8000 << 20) for number in range(1, nodes + 1)]
+        parts = [Partition(name, frozenset(node.name for node in machine)) for name in ("main", "urgent")]
+        self.slurm = FakeSlurm(lambda: self.now, machine, parts)
         self.gateway = SlowGateway(self.slurm)
         self.service = Service(parse_config(path.read_text(), str(path)), path, self.gateway, lambda: self.now)
 
@@ -103,6 +104,34 @@ def test_an_urgent_job_is_served_while_all_jobs_are_polled(stand: Stand) -> None
     report = stand.service.once()
     assert report.verdict is not None and [one.preemptor for one in report.verdict.preemptions] == [str(urgent[0])]
     stand.run_until(lambda: stand.is_in(urgent[0], JobState.RUNNING))
+
+
+def test_no_number_of_urgent_jobs_keeps_a_preemption_from_going_on(tmp_path: Path) -> None:
+    """Another urgent job comes during each poll of all jobs."""
+    stand = Stand(tmp_path, nodes=6)
+    victims = [stand.submit("bio", "main") for _ in range(6)]
+    stand.run_until(lambda: all(stand.is_in(victim, JobState.RUNNING) for victim in victims))
+    stand.service.once()
+    urgent, aside = list[int](), list[bool]()
+
+    def running() -> int:
+        return sum(stand.is_in(victim, JobState.RUNNING) for victim in victims)
+
+    def during() -> None:
+        urgent.append(stand.submit("alarm", "urgent"))
+        stand.wake()
+        aside.append(current_thread() is not main_thread())
+        if aside[-1]:
+            before = running()
+            wait_until(lambda: running() < before, "a victim to be preempted meanwhile")
+
+    for _ in range(4):
+        stand.gateway.during = during
+        stand.service.once()
+        stand.now += 0.5
+    assert aside == [True, False, True, False], "every other poll is one that nothing makes useless"
+    stand.run_until(lambda: all(stand.is_in(job, JobState.RUNNING) for job in urgent))
+    stand.service.close()
 
 
 def test_what_was_polled_counts_if_nothing_was_preempted_meanwhile(stand: Stand) -> None:
