@@ -76,7 +76,6 @@ class Loop:
         self._clocks = clocks
         self._log = structlog.get_logger("omfsd")
         self._poll_schedule = PollSchedule()
-        self._was_dropped = False
 
     def serve(self, between: Callable[[], None]) -> None:
         """Run cycles until ``events.is_over``; ``between`` is called after each rest that was interrupted."""
@@ -126,8 +125,7 @@ class Loop:
         """One cycle, with its heartbeat, metrics, and log lines. While all jobs are polled, urgent jobs do not wait,
         unless the poll before was for nothing: preemptions under way go on after a full poll only."""
         began, called = self._clocks.monotonic(), self._calls.number
-        if poll is PollKind.URGENT or self._was_dropped or not self._cycle.has_urgent_polls:
-            self._was_dropped = self._was_dropped and poll is PollKind.URGENT
+        if poll is PollKind.URGENT or self._poll_schedule.was_in_vain or not self._cycle.has_urgent_polls:
             return self._once(poll, began, called)
         woken_at = self.events.woken_at
         with ThreadPoolExecutor(1, thread_name_prefix="omfs-poll") as aside:
@@ -138,9 +136,9 @@ class Loop:
             self.events.woken_at = woken_at
             return self._once(poll, began, called, polled.result)
         # What was polled is older than what has been ordered: nothing is concluded from it.
-        self._was_dropped = True
         ended, rate = self._clocks.monotonic(), self._config().slurm.calls_per_second
         self._poll_schedule.polled(poll, began, ended, self._calls.number - called, rate, False, needs_full=True)
+        self._poll_schedule.was_in_vain = True
         return begun
 
     def _serve_urgent(self, polled: Future[Polled]) -> CycleReport | None:

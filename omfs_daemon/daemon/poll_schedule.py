@@ -53,6 +53,8 @@ class PollSchedule:
         self._woken: PollKind | None = None
         self._needs_full = False
         self._is_behind = False
+        self.was_in_vain = False
+        """Whether nothing was concluded from the last full poll: set it after ``polled``."""
         self._may_poll = {poll: float("-inf") for poll in PollKind}
         self._may_call = float("-inf")
 
@@ -72,7 +74,7 @@ class PollSchedule:
         took = ended - began
         self._ended[poll], self._took[poll] = ended, took
         if poll is PollKind.FULL:
-            self._began = began
+            self._began, self.was_in_vain = began, False
         self._woken = poll if woken else None
         self._needs_full = needs_full
         self._is_behind = poll is PollKind.URGENT
