@@ -58,10 +58,10 @@ class LuaGate:
         return found.decode()
 
     def timed(self, call: str) -> tuple[int, float]:
-        """What a call of ``slurm_job_submit`` or ``slurm_job_modify`` returns, and the least seconds of five that it
-        takes."""
+        """What a call of ``slurm_job_submit`` or ``slurm_job_modify`` returns, and the least seconds of twenty
+        times that it takes."""
         best = float("inf")
-        for _ in range(5):
+        for _ in range(20):
             self.run("collectgarbage() slurm.said = {}")
             began = time.process_time()
             self.run(f"CODE = {call}")
