@@ -5,6 +5,7 @@ The rules come from slurm.conf(5) and from measurements on Slurm 22.05 (docs/nod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ClusterShell.RangeSet import RangeSet, RangeSetException
@@ -190,10 +191,13 @@ def _that_free(kind: str, frees: Mapping[str, Collection[str]]) -> str:
     return ", ".join(sorted(method for method, kinds in frees.items() if kind in kinds))
 
 
+_EXIT_CODES = re.compile(r"[0-9]{1,3}(-[0-9]{1,3})?")
+
+
 def _codes(text: str) -> set[int]:
     """``"100,101-109"`` as numbers; words (SPECIAL_EXIT) and "(null)" are none."""
     found: set[int] = set()
-    for part in text.replace(" ", "").split(","):
+    for part in filter(_EXIT_CODES.fullmatch, text.replace(" ", "").split(",")):
         try:
             found.update(int(code) for code in RangeSet(part))
         except (RangeSetException, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from math import inf
+from math import inf, prod
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
@@ -21,6 +21,8 @@ _WHOLE = re.compile(r"-[0-9]{1,18}")
 _AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)[nc]?")
 _DURATION = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{1,9})")
 _NODE_LIST = re.compile(r"[\w.,\[\]-]+", re.ASCII)
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_NAME_IN_LIST = re.compile(r"(?:\[[^\]]*\]?|[^,\[])+")
 # As strtol(3) parses it: blanks, a sign, no digits at all. Slurm accepts and shows all that.
 _LICENSE = re.compile(r"([^:|=]+)[:=][ \t-\r]*([+-]?)0*([0-9]*)")
 _STRTOL_KEPT = 20
@@ -34,6 +36,9 @@ _TIMES_KEPT = 16384
 # No node has more; users may ask for 18446744073709551610 devices, and the policy counts in 64 bits.
 _MOST_MEMORY = 2**50
 _MOST_GRES = 2**31 - 1
+_MOST_NODES = 2**18
+"""In one list: more than any cluster has."""
+_LONGEST_INDEX = 18
 
 
 def text(value: str) -> str:
@@ -89,10 +94,30 @@ def node_names(value: str) -> tuple[str, ...]:
         raise ParseError(f"not a list of nodes: {value[:80]!r}")
     if "[" not in value:
         return tuple(value.split(","))
+    if _most_names(value) > _MOST_NODES:
+        raise ParseError(f"more than {_MOST_NODES:,} nodes: {value[:80]!r}")
     try:
         return tuple(NodeSet(value, resolver=RESOLVER_NOGROUP))
     except NodeSetException as error:
         raise ParseError(f"not a list of nodes: {value[:80]!r} ({error})") from None
+
+
+def _most_names(value: str) -> int:
+    """At most so many names a list can have: what is in brackets multiplies, and is never expanded here."""
+    names = _NAME_IN_LIST.findall(value)
+    return sum(prod(_range_count(ranges) for ranges in _BRACKETS.findall(name)) for name in names)
+
+
+def _range_count(ranges: str) -> int:
+    ends = (part.partition("-") for part in ranges.split(","))
+    return sum(max(1, _index(last) - _index(first) + 1) for first, _, last in ends)
+
+
+def _index(digits: str) -> int:
+    """Of a node, in brackets, at most 10**18 - 1; of what is no number, 0."""
+    if not digits.isdigit():
+        return 0
+    return int("9" * _LONGEST_INDEX if len(digits.lstrip("0")) > _LONGEST_INDEX else digits[-_LONGEST_INDEX:])
 
 
 @lru_cache(maxsize=_NODES_KEPT)

@@ -687,3 +687,29 @@ class TestLicenses:
     def test_what_is_not_understood_is_reported(self, text: str) -> None:
         with pytest.raises(ParseError):
             parse_cluster.parse_licenses(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[1-4000000000]",
+        "n[1-900000000]",
+        "n[1-60000]x[1-60000]",
+        "n1,m[1-200000],k[000001-100000]",
+        f"n[1-{'9' * 5000}]",
+        f"n[1-1{'0' * 20}]",
+    ],
+)
+def test_no_list_of_nodes_is_expanded_beyond_what_a_cluster_can_have(text: str) -> None:
+    with pytest.raises(ParseError, match="more than 262,144 nodes"):
+        values.node_names(text)
+
+
+def test_lists_of_nodes_are_read_up_to_there() -> None:
+    assert len(values.node_names("n[1-262144]")) == 262_144
+    assert values.node_names("r[1-2]n[01-02],m7,k[3,5-6]") == (
+        "k3", "k5", "k6", "m7", "r1n01", "r1n02", "r2n01", "r2n02",
+    )  # fmt: skip
+    for wrong in ("n[2-1]", "n[1-2"):
+        with pytest.raises(ParseError, match="not a list of nodes"):
+            values.node_names(wrong)
