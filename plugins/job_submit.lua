@@ -281,7 +281,8 @@ end
 -- As omfsd classifies it (classify in omfs_daemon/protocol/job_comment.py).
 local function class_of(conf, job)
   for _, class in ipairs(classes(conf)) do
-    if fits_partitions(class, job.partition) and fits(class.qos, job.qos) and fits(class.account, job.account) then
+    -- Lists of partitions last: a job may name many.
+    if fits(class.qos, job.qos) and fits(class.account, job.account) and fits_partitions(class, job.partition) then
       return class
     end
   end
