@@ -32,6 +32,8 @@ from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 
 CPUS, MEMORY = 64, 256 << 30
 STEP, URGENT_EVERY, CHANGED = 30.0, 10, 100
+MOST_CYCLES = 60
+"""One a second, in which an urgent job must run."""
 SLURMS_OWN = Timing(sched_interval=60.0, bf_interval=30.0)
 """As without tuned parameters: a site of this size has them longer rather than shorter."""
 ACCOUNTS = ("bio", "physics")
@@ -118,12 +120,16 @@ class FakeMachine:
             raise RuntimeError(report.error)
         return time.process_time() - before - (self.gateway.seconds - of_fake)
 
-    def urgent(self) -> int:
+    def start_urgent(self) -> float:
+        """Processor seconds of omfsd's own until an urgent job runs."""
         request = JobRequest(CPUS, partitions=("urgent",))
-        return self.slurm.submit(Submission(request, account="alarm", run_time=60.0))
-
-    def runs(self, job: int) -> bool:
-        return bool(self.slurm.history[job].starts)
+        job, spent = self.slurm.submit(Submission(request, account="alarm", run_time=60.0)), 0.0
+        for _ in range(MOST_CYCLES):
+            if self.slurm.history[job].starts:
+                return spent
+            spent += self.cycle()
+            self.pass_by(1.0)
+        raise RuntimeError(f"an urgent job does not run within {MOST_CYCLES} cycles")
 
     def _regular(self, seconds: float) -> Submission:
         self._count += 1
@@ -143,20 +149,15 @@ def measure(nodes: int, waiting: int, seconds: float) -> dict[str, Any]:
         log.set_up("json", "error", nowhere)
         machine = FakeMachine(Path(directory), nodes, waiting)
         first = machine.cycle()
-        cycles, polls, urgent = list[float](), list[float](), list[float]()
+        cycles, polls, urgent = list[float](), list[int](), list[float]()
         began, calls = memory(), machine.gateway.calls
         for turn in range(int(seconds / STEP)):
             machine.change()
             if turn % URGENT_EVERY == 0:
-                spent = 0.0
-                job = machine.urgent()
-                while not machine.runs(job):
-                    spent += machine.cycle()
-                    machine.pass_by(1.0)
-                urgent.append(spent)
-            polls.append(machine.gateway.calls)
+                urgent.append(machine.start_urgent())
+            before = machine.gateway.calls
             cycles.append(machine.cycle())
-            polls[-1] = machine.gateway.calls - polls[-1]
+            polls.append(machine.gateway.calls - before)
             machine.pass_by(STEP)
         found = {
             "name": "fake",
