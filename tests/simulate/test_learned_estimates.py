@@ -270,6 +270,7 @@ def test_starts_are_asked_for_when_a_job_comes_and_each_hour_and_scored_by_what_
     by = {row.basis: row for row in start_rows(outcome)}
     assert set(by) == set(BASES)
     assert {row.jobs for row in by.values()} == {4}
+    assert by["exact"].mean_error < 0.03 * 3000, "its last job starts after three"
     # At time 0 nothing is known but limits; at 3300 s one job of 1000 s runs, and has run for 300 s.
     assert by["limits"].mean_error == pytest.approx((7000 + 14000 + 21000 + 7000) / 4, rel=0.03)
     assert by["ladder"].mean_error == pytest.approx((7000 + 14000 + 21000) / 4, rel=0.03)

@@ -22,7 +22,7 @@ from omfs_daemon.simulate.experiments.predictors.predictor_cases import (
     StartRow,
     conventions_of,
 )
-from omfs_daemon.simulate.experiments.predictors.starts import LIMITS, MOMENTS, PUBLISHED
+from omfs_daemon.simulate.experiments.predictors.starts import EXACT, LIMITS, MOMENTS, PUBLISHED
 from omfs_daemon.simulate.results.markdown import bullets, markdown_table
 from omfs_daemon.simulate.results.result_files import save
 
@@ -51,7 +51,8 @@ _EFFECTS = (
 _STARTS = (
     f"{MOMENTS} moments of each, drawn from the submissions of jobs that wait and each hour of their waiting; in a "
     "schedule in which jobs are expected to run to their limits",
-    f"what omfs when would say then; {LIMITS}: with limits for run times, as Slurm; {PUBLISHED}: with the means of "
+    f"what omfs when would say then; {LIMITS}: with limits for run times, as Slurm; {EXACT}: with those that "
+    f"will be; {PUBLISHED}: with the means of "
     "Murata et al., where a sum over a queue becomes a list schedule; else by the daemon's predictors",
     "omfs: accounts have equal shares, and all jobs write checkpoints",
 )

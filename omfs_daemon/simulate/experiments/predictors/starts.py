@@ -22,7 +22,7 @@ from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.predict.features import JobFeatures
-from omfs_daemon.predict.prediction import HowEnded, Prediction, RunTimePredictor, at_limit
+from omfs_daemon.predict.prediction import LEAST_SECONDS, HowEnded, Prediction, RunTimePredictor, at_limit
 from omfs_daemon.predict.predictor_table import new_predictor
 from omfs_daemon.predict.start_times import StartQuantiles
 from omfs_daemon.simulate.engine.conventions import Conventions, UserLimits
@@ -39,11 +39,12 @@ from omfs_daemon.starts.start_estimates import start_estimates
 from omfs_daemon.starts.track_record import NOTED_EVERY, TrackRecord, widened
 
 STARTS_UNDER = ("easy", "omfs")
-LIMITS, PUBLISHED = "limits", "murata"
-BASES = (LIMITS, PUBLISHED, "ladder", "similar")
-"""What run times are taken to be: the limits, as Slurm does; the means of Murata et al., of one length each; and what
-the daemon's predictors say."""
-MOMENTS = 400
+LIMITS, EXACT, PUBLISHED = "limits", "exact", "murata"
+PREDICTED = (PUBLISHED, "ladder", "similar")
+BASES = (LIMITS, EXACT, *PREDICTED)
+"""What run times are taken to be: the limits, as Slurm does; as they will be, which no predictor can beat; the means of
+Murata et al., of one length each; and what the daemon's predictors say."""
+MOMENTS = 2000
 """So many are drawn of each workload and policy."""
 SOON = 600.0
 
@@ -131,9 +132,7 @@ class Past:
         self._ends = np.argsort(outcome.finish, kind="stable")  # jobs that never ended come last
         self._ended = 0
         self._features: dict[int, JobFeatures] = {}
-        self._predictors: dict[str, RunTimePredictor] = {
-            basis: new_predictor(basis) for basis in BASES if basis != LIMITS
-        }
+        self._predictors: dict[str, RunTimePredictor] = {basis: new_predictor(basis) for basis in PREDICTED}
 
     def asked(self, moment: Moment) -> Iterator[tuple[str, StartQuantiles]]:
         """By basis, when the job will start by the draws: seconds from the moment."""
@@ -192,6 +191,9 @@ class Past:
         return predict
 
     def _predicted(self, basis: str, job: int) -> Prediction:
+        if basis == EXACT:
+            run = max(LEAST_SECONDS, float(self._outcome.run[job]))
+            return Prediction(run, run, run, run, EXACT, 1)
         features = self._features.get(job)
         if features is None:
             features = self._features[job] = features_in(self._outcome.workload, job)
