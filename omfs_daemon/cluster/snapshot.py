@@ -28,6 +28,13 @@ class RemainingTime(NamedTuple):
     at_most: float
 
 
+class IdleMemory(NamedTuple):
+    """Bytes of a node that no job had when Slurm was asked, and when that was."""
+
+    bytes: int
+    asked_at: float
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The cluster at one instant; ``taken``: when Slurm was *queried*.
@@ -37,7 +44,7 @@ class Snapshot:
     by raw id, of jobs on the nodes of suspended ones, as far as they could be read; None where CPUs are only counted.
     ``limits``: None where nothing but nodes keeps a job waiting (simulations). ``remaining``: by raw id, of running
     jobs, where victims are chosen by predictions; of others their time limits say it. ``asked``: by raw id, when Slurm
-    was asked for single jobs later than ``taken``.
+    was asked for single jobs later than ``taken``; ``idle_memory``: by name, of the nodes that it was asked for later.
     """
 
     taken: float
@@ -50,6 +57,7 @@ class Snapshot:
     limits: SiteLimits | None = None
     remaining: Mapping[int, RemainingTime] = field(default_factory=dict)
     asked: Mapping[int, float] = field(default_factory=dict)
+    idle_memory: Mapping[str, IdleMemory] = field(default_factory=dict)
 
     def with_jobs(self, taken: float, changed: Iterable[Job], removed: Iterable[int] = ()) -> Snapshot:
         """This snapshot with some jobs replaced or added, and others removed."""

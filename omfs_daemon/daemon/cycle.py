@@ -28,6 +28,7 @@ from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.errors import GatewayError, OmfsError
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
+from omfs_daemon.policy.known_now import memory_stays_on
 from omfs_daemon.policy.plan import Plan, Reason, Wait
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.realtime_standing import RealtimeState
@@ -192,7 +193,8 @@ class Cycle:
             suggested = make_plan(snapshot, history, settings.rules, now, arrays)
         conditions = Conditions(settings.max_age, paused=state.pause is not None)
         if not is_full:
-            confirmed = self._observer.new_jobs.confirmed(observation.snapshot, _concerned(suggested, arrays))
+            jobs, nodes = _concerned(suggested, arrays), memory_stays_on(suggested, settings.rules)
+            confirmed = self._observer.new_jobs.confirmed(observation.snapshot, jobs, nodes)
             observation = Observation(confirmed, self._work_queue.seen, answers=answers)
             now, conditions = self._clock(), replace(conditions, single_age=SINGLE_AGE)
             snapshot, arrays = self._inputs[poll].of(confirmed, state.backoff.doubts, now)

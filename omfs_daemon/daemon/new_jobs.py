@@ -13,7 +13,8 @@ from math import inf
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Job, JobState
-from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.snapshot import IdleMemory, Snapshot
 from omfs_daemon.slurm.gateway import Gateway
 
 MOST_JOBS = 8
@@ -86,22 +87,27 @@ class NewJobs:
         self._seen = self._with(seen, found, (), asked_at)
         return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
 
-    def confirmed(self, snapshot: Snapshot, jobs: Collection[Job]) -> Snapshot:
-        """The snapshot with these of its jobs as they are now; as it is if they are too many. One that was just asked
-        for is not asked for again."""
+    def confirmed(self, snapshot: Snapshot, jobs: Collection[Job], nodes: Collection[str] = ()) -> Snapshot:
+        """The snapshot with these of its jobs as they are now, and the memory that is idle on these nodes; as it is if
+        the jobs are too many. One that was just asked for is not asked for again."""
         now, asked = self._clock(), snapshot.asked
         old = [job.id for job in jobs if now - asked.get(job.id, -inf) > SINGLE_AGE / 2]
         if len(old) > MOST_JOBS:
             return snapshot
-        found = self._ask(old)
+        found, idle = self._ask(old, nodes)
         gone = [number for number, job in found.items() if job is None]
-        return self._with(snapshot, [job for job in found.values() if job is not None], gone, now)
+        confirmed = self._with(snapshot, [job for job in found.values() if job is not None], gone, now)
+        memory = {node.name: IdleMemory(node.memory - node.memory_taken, now) for node in idle}
+        return replace(confirmed, idle_memory=memory)
 
-    def _ask(self, job_ids: Sequence[int]) -> Mapping[int, Job | None]:
-        if not job_ids:
-            return {}
-        with ThreadPoolExecutor(len(job_ids)) as aside:
-            return dict(zip(job_ids, aside.map(self._gateway.find, job_ids), strict=True))
+    def _ask(self, job_ids: Sequence[int], nodes: Collection[str]) -> tuple[Mapping[int, Job | None], Sequence[Node]]:
+        """All at once."""
+        if not job_ids and not nodes:
+            return {}, ()
+        with ThreadPoolExecutor(len(job_ids) + 1) as aside:
+            idle = aside.submit(self._gateway.nodes, nodes) if nodes else None
+            found = dict(zip(job_ids, aside.map(self._gateway.find, job_ids), strict=True))
+            return found, idle.result() if idle is not None else ()
 
     def _with(self, snapshot: Snapshot, found: Sequence[Job], gone: Iterable[int], asked_at: float) -> Snapshot:
         ended = [job.id for job in found if job.state is JobState.ENDED]

@@ -6,7 +6,7 @@ two preemptions of one plan cannot use the same CPUs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from omfs_daemon.policy.arrays.free_resources import freed_resources
 from omfs_daemon.policy.arrays.job_arrays import cpus_held
 from omfs_daemon.policy.arrays.placement import serves
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
-from omfs_daemon.policy.known_now import is_known_now
+from omfs_daemon.policy.known_now import AskedLately, asked_lately, is_known_now
 from omfs_daemon.policy.plan import Plan, PlannedPreemption, PlannedResume, Reason, Start
 from omfs_daemon.policy.realtime_queue import due_need
 from omfs_daemon.policy.rules.classes import Rules
@@ -100,7 +100,8 @@ class Conditions:
 
     ``single_age``: how old an answer about each job of a preemption may be, where these jobs were asked for singly
     since the snapshot was taken. Others may have ended or started since, so then the victims must free all that the
-    preemptor takes, and accounts' use does not count; None: all jobs are as old as the snapshot.
+    preemptor takes, but for memory that is idle on nodes that were asked for, and accounts' use does not count; None:
+    all jobs are as old as the snapshot.
     """
 
     max_age: float
@@ -154,7 +155,7 @@ def validate(
         return Verdict((), (), (*refused, *(RefusedAction(r.ref, r.account, blanket) for r in plan.resumes)))
     validation = _Validation(arrays or SnapshotArrays(snapshot), history, rules, now)
     if conditions.single_age is not None:
-        validation.newest = {job_id for job_id, at in snapshot.asked.items() if now - at <= conditions.single_age}
+        validation.lately = asked_lately(snapshot, now - conditions.single_age)
     return validation.run(plan)
 
 
@@ -176,7 +177,7 @@ class _Validation:
         self.start_checks = StartChecks(arrays, history, now)
         self.answers: dict[str, Answer] = {}
         self.jobs: dict[str, Job] = {}
-        self.newest: Collection[int] | None = None
+        self.lately: AskedLately | None = None
         """By raw id, the jobs that were asked for singly and lately; None: all jobs are as new."""
 
     def run(self, plan: Plan) -> Verdict:
@@ -264,7 +265,7 @@ class _Validation:
         if job is None or planned.suspended != (job.state is JobState.SUSPENDED):
             return RefusalReason.NO_SUCH_PREEMPTOR
         refs = [victim.ref for victim in planned.victims]
-        if self.newest is not None and not is_known_now(planned, self.jobs, self.newest, self.working_state):
+        if self.lately is not None and not is_known_now(planned, self.jobs, self.lately, self.working_state):
             return RefusalReason.STALE
         if self.busy.intersection((planned.preemptor, *refs)) or len(set(refs)) != len(refs):
             return RefusalReason.ALREADY_BUSY

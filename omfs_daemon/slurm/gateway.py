@@ -10,7 +10,7 @@ be sent twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from omfs_daemon.cluster.jobs import Job
@@ -89,7 +89,8 @@ class Gateway(Protocol):
         """Which CPUs and numbered devices these jobs of the last answer of ``jobs`` have, by raw id; suspended ones
         too. Without jobs of which that cannot be read. They stay the same for as long as a job is on its nodes."""
 
-    def nodes(self) -> list[Node]: ...
+    def nodes(self, names: Collection[str] = ()) -> list[Node]:
+        """These nodes; without names, all. May be called from any thread."""
 
     def partitions(self) -> list[Partition]: ...
 

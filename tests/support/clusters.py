@@ -141,7 +141,8 @@ class World(ABC):
         return {task: job for job in self.gateway.jobs() if job.array_id == array_id for task in job.task_ids}
 
     def node(self, name: str) -> Node:
-        return next(node for node in self.gateway.nodes() if node.name == name)
+        (found,) = self.gateway.nodes([name])
+        return found
 
     def is_in(self, job_id: int, *states: JobState) -> bool:
         return self.job(job_id).state in states

@@ -197,15 +197,18 @@ class Site:
         hosts: int = 1,
         on: str = "",
         size: int = 0,
+        memory: int = 0,
         **more: Any,
     ) -> int:
-        """``on``: the node that it must have; ``size``: bytes that it has on each of its ``hosts`` nodes."""
+        """``on``: the node that it must have; ``size``: bytes that it has on each of its ``hosts`` nodes; ``memory``:
+        those that it asks for."""
         request = JobRequest(
             cpus=cpus,
             nodes=hosts,
             max_nodes=hosts,
             partitions=("urgent",) if urgent else ("main",),
             required_nodes=frozenset([on] if on else []),
+            memory_per_node=memory,
         )
         comment = f"omfs:method={method}" if method else ""
         job_id = self.slurm.submit(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.new_jobs import MOST_JOBS
 from omfs_daemon.daemon.poll_schedule import PollKind
@@ -29,6 +31,10 @@ class CountingGateway(FakeGateway):
     def jobs(self) -> list[Job]:
         self.asked.append("all")
         return super().jobs()
+
+    def nodes(self, names: Collection[str] = ()) -> list[Node]:
+        self.asked.extend(sorted(names))
+        return super().nodes(names)
 
 
 class PolledSite(Site):
@@ -125,6 +131,43 @@ def test_victims_that_have_changed_since_are_not_preempted(tmp_path: Path, chang
     site.poll_new()
     assert (site.fuse.acts, site.journal.state.preemptions) == (acts, {})
     site.run_until(lambda: site.runs(urgent), limit=60)
+
+
+def suspendable(directory: Path) -> tuple[PolledSite, int]:
+    """One node, with a job that has a quarter of its memory."""
+    site = site_of(directory, 1)
+    (node,) = site.gateway.nodes()
+    victim = site.submit("bio", method="suspend", run_time=500, memory=node.memory // 4)
+    site.run_until(lambda: site.runs(victim), limit=20)
+    site.run(5)
+    return site, node.memory // 4
+
+
+def test_beside_a_job_that_keeps_its_memory_the_idle_memory_of_the_node_is_confirmed(tmp_path: Path) -> None:
+    site, quarter = suspendable(tmp_path)
+    urgent = site.urgent(memory=3 * quarter)
+    assert not site.poll_new().needs_full
+    assert site.gateway.asked == [urgent, urgent - 1, "n1"] or site.gateway.asked == [urgent, "n1", urgent - 1]
+    assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
+    site.run_until(lambda: site.runs(urgent), limit=30)
+
+
+def test_memory_that_is_idle_no_longer_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site, quarter = suspendable(tmp_path)
+    site.urgent(memory=3 * quarter)
+    taken = [replace(node, memory_taken=2 * quarter) for node in site.gateway.nodes()]
+    with monkeypatch.context() as patched:
+        patched.setattr(site.gateway, "nodes", lambda names: taken)
+        assert site.poll_new().needs_full
+    assert not site.journal.state.preemptions
+
+
+def test_memory_that_was_promised_to_another_does_not_count(tmp_path: Path) -> None:
+    site, quarter = suspendable(tmp_path)
+    urgent = [site.urgent(cpus=2, memory=2 * quarter), site.urgent(cpus=2, memory=2 * quarter)]
+    site.poll_new()
+    assert site.poll_new().needs_full
+    assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent[0])]
 
 
 def test_what_may_be_idle_no_longer_does_not_count(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -145,8 +145,11 @@ class CommandGateway:
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
         return self._details.units(jobs)
 
-    def nodes(self) -> list[Node]:
-        return parse_cluster.parse_nodes(self._run("scontrol", "--oneliner", "show", "nodes").stdout)
+    def nodes(self, names: Collection[str] = ()) -> list[Node]:
+        if not are_nodes(names):
+            raise ValueError(f"not names of nodes: {names!r}")
+        listed = (",".join(names),) if names else ()
+        return parse_cluster.parse_nodes(self._run("scontrol", "--oneliner", "show", "nodes", *listed).stdout)
 
     def partitions(self) -> list[Partition]:
         return parse_cluster.parse_partitions(self._run("scontrol", "--all", "--oneliner", "show", "partitions").stdout)

@@ -6,7 +6,7 @@ Measured on 22.05.8 with 5,000 waiting jobs: docs/pyslurm.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,8 +103,8 @@ class PySlurmGateway:
     def units(self, jobs: Sequence[Job]) -> dict[int, Units]:
         return self._commands.units(jobs)
 
-    def nodes(self) -> list[Node]:
-        return self._commands.nodes()
+    def nodes(self, names: Collection[str] = ()) -> list[Node]:
+        return self._commands.nodes(names)
 
     def partitions(self) -> list[Partition]:
         return self._commands.partitions()

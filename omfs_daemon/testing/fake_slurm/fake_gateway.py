@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from omfs_daemon.cluster.het_jobs import MOST_PARTS
@@ -100,8 +100,8 @@ class FakeGateway:
 
         return self._ask("units", lambda: {job.id: units for job in jobs if (units := units_of(job))})
 
-    def nodes(self) -> list[Node]:
-        return self._ask("nodes", self.slurm.node_views)
+    def nodes(self, names: Collection[str] = ()) -> list[Node]:
+        return self._ask("nodes", lambda: [node for node in self.slurm.node_views() if not names or node.name in names])
 
     def partitions(self) -> list[Partition]:
         return self._ask("partitions", lambda: list(self.slurm.partitions.values()))
