@@ -16,6 +16,9 @@ from omfs_daemon.slurm.gateway import Gateway
 LIMITS_SHARE_OF_TIME = 0.02
 """Limits change seldom, and their use is counted from the jobs: asking may take at most this part of the time."""
 
+LIMITS_SECONDS = 5.0
+"""Between two questions at least: each is two to four calls, however quick."""
+
 _UNREAD = SiteLimits(None, None, None, None, None)
 
 
@@ -40,7 +43,7 @@ class LimitsReader:
             self.latest = _UNREAD
         self._note_unread()
         ended = self._clock()
-        self._rest.begin(ended, (ended - began) * (1 / LIMITS_SHARE_OF_TIME - 1))
+        self._rest.begin(ended, max(LIMITS_SECONDS, (ended - began) * (1 / LIMITS_SHARE_OF_TIME - 1)))
 
     def off_reserved_nodes(self, jobs: Sequence[Job], now: float) -> Sequence[Job]:
         """The jobs; those that wait do not use nodes that are reserved for others before they end."""
