@@ -11,12 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import psutil
 
+from omfs_daemon.config.job_submit_conf import plugin_settings
+from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.api.client import Client
 from omfs_daemon.errors import OmfsError
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
@@ -257,12 +260,14 @@ class Omfsd:
         directory.mkdir()
 
     def gate(self) -> SubmitGate:
-        run = self.directory / "run"
-        settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/wake", "let_in_partitions": HIGH}
-        return SubmitGate(PLUGIN, settings)
+        """As ``omfs config job-submit`` makes it."""
+        return SubmitGate(PLUGIN, plugin_settings(Config.model_validate(tomllib.loads(self._text(Path("/none")))), [0]))
 
     def configure(self, conf: Path) -> None:
-        self._config.write_text(_OMFS.format(conf=conf, directory=self.directory))
+        self._config.write_text(self._text(conf))
+
+    def _text(self, conf: Path) -> str:
+        return _OMFS.format(conf=conf, directory=self.directory)
 
     def start(self) -> None:
         """Start it and wait until it has polled Slurm."""
