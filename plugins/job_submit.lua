@@ -20,8 +20,9 @@
 -- Settings: "omfs_job_submit.conf" beside this file, lines "name = value", read at every submit. `omfs config
 -- job-submit` writes it from omfsd's configuration:
 --   heartbeat         = /run/omfs/heartbeat   omfsd writes the seconds since the epoch into it
---   wake              = /run/omfs/wake        is opened and closed whenever a job is submitted, changed or released, so
---                                             that omfsd starts a cycle at once
+--   wake              = /run/omfs/wake        is opened and closed whenever a job that is urgent is submitted, changed
+--                                             or released, so that omfsd starts a cycle at once; for others
+--                                             /run/omfs/wake_later, so that it does soon
 --   max_age           = 10                    seconds after which omfsd counts as gone
 --   class_1           = partition=a,b;qos=c;account=d;methods=requeue,suspend;default=requeue
 --   class_2           = qos=urgent;account=weather;urgent=yes
@@ -86,6 +87,7 @@ local NEEDS_SCRIPT = "requeue,dmtcp,criu,application" -- Slurm requeues batch jo
 local NEEDS_ONE_NODE = "dmtcp,criu" -- omfs_daemon/preemption/methods/checkpoint.py
 local TAKES_WHOLE = "requeue,suspend" -- a heterogeneous job; omfs_daemon/preemption/methods/
 local EPOCH = "epoch" -- the name of a file (omfs_daemon/daemon/heartbeat.py)
+local LATER = "_later" -- ends the name of another (omfs_daemon/config/schema.py)
 -- Slurm refuses an AdminComment in an owner's update, so an owner's release is recorded in the job's comment.
 local WAIT = "omfs:wait"
 
@@ -972,6 +974,15 @@ local function too_long(request)
   end
 end
 
+-- What decides on its class.
+local function placed(job, partitions)
+  return {
+    partition = job.partition or default_partition(partitions),
+    account = job.account or job.default_account,
+    qos = job.qos or job.default_qos,
+  }
+end
+
 local function submit(job, partitions, conf, living)
   local wrong = too_long(job)
   if wrong then
@@ -985,8 +996,8 @@ local function submit(job, partitions, conf, living)
   if job.comment and has_wait(job.comment) then
     job.comment = without_wait(job.comment)
   end
-  local partition, account = job.partition or default_partition(partitions), job.account or job.default_account
-  if not is_in_scope(conf, { partition = partition, account = account }) then
+  local asked = placed(job, partitions)
+  if not is_in_scope(conf, asked) then
     return slurm.SUCCESS
   end
   local contradiction, told = take_options(job), exclude_for_client(job)
@@ -996,18 +1007,13 @@ local function submit(job, partitions, conf, living)
   if not living then
     return slurm.SUCCESS
   end
-  local asked = {
-    comment = job.comment,
-    partition = partition,
-    account = account,
-    qos = job.qos or job.default_qos,
-    licenses = job.licenses,
-    nodes = job.req_nodes,
-    min_nodes = job.min_nodes,
-    script = is_batch(job),
-    requeues = job.requeue ~= 0,
-    is_part = is_part(job),
-  }
+  asked.comment = job.comment
+  asked.licenses = job.licenses
+  asked.nodes = job.req_nodes
+  asked.min_nodes = job.min_nodes
+  asked.script = is_batch(job)
+  asked.requeues = job.requeue ~= 0
+  asked.is_part = is_part(job)
   local refusal = refused(conf, asked, contradiction)
   if refusal then
     return refusal
@@ -1304,9 +1310,14 @@ local function modify(change, job, uid, conf, living, gently)
   return code
 end
 
+local function may_be_urgent(conf, job)
+  local fine, class = pcall(class_of, conf, job)
+  return not fine or class.urgent
+end
+
 -- One open and one close; slurmctld does not wait for omfsd.
-local function wake(path, gently)
-  local file = open(path, "a", gently)
+local function wake(conf, job, gently)
+  local file = open(may_be_urgent(conf, job) and conf.wake or conf.wake .. LATER, "a", gently)
   if file then
     file:close()
   end
@@ -1330,7 +1341,7 @@ function slurm_job_submit(job, partitions, uid)
     fine, code = pcall(submit, job, partitions, conf, living)
   end
   if living then
-    pcall(wake, conf.wake)
+    pcall(wake, conf, placed(job, partitions))
   end
   if fine then
     return code
@@ -1348,7 +1359,7 @@ function slurm_job_modify(change, job, _partitions, uid)
     fine, code = pcall(modify, change, job, uid, conf, living, gently)
   end
   if living and not is_privileged(conf, uid) then
-    pcall(wake, conf.wake, gently) -- omfsd knows its own orders
+    pcall(wake, conf, after(change, job), gently) -- omfsd knows its own orders
   end
   if fine then
     return code
@@ -1361,9 +1372,11 @@ local function find_missing()
   local conf = now()
   admission(conf)
   is_late(conf, "")
-  local file = open(conf.wake, "r")
-  if file then
-    file:close()
+  for _, path in ipairs({ conf.wake, conf.wake .. LATER }) do
+    local file = open(path, "r")
+    if file then
+      file:close()
+    end
   end
 end
 

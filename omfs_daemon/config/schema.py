@@ -33,7 +33,9 @@ from omfs_daemon.config.value_types import (
 from omfs_daemon.errors import ConfigError
 
 WAKE_FILE = "wake"
-"""In run_dir: job_submit.lua and epilog_slurmctld open and close it to wake omfsd."""
+"""In run_dir: job_submit.lua opens and closes it to wake omfsd for a job that may be urgent."""
+WAKE_LATER_FILE = "wake_later"
+"""In run_dir: job_submit.lua and epilog_slurmctld open and close it for whatever else happens."""
 
 
 def _login_address(text: str) -> str:

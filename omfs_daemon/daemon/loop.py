@@ -89,7 +89,7 @@ class Loop:
 
     def _rest(self, report: CycleReport) -> PollKind:
         """Wait until the next poll is due, with heartbeats; returns its kind. A signal or a change calls for a full
-        poll as soon as possible; a touched wake file for an urgent one, where that is faster."""
+        poll as soon as possible, a touched wake file for an urgent one where that is faster."""
         self._notifier.alive(report.summary)
         events, beaten = self.events, self._clocks.monotonic()
         while True:
@@ -103,6 +103,7 @@ class Loop:
                 events.is_changed,
                 self._cycle.has_urgent_polls,
                 self._due_at(),
+                events.touched_later_at,
             )
             if now >= following.at or events.is_interrupted:
                 break

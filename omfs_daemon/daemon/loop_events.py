@@ -11,10 +11,12 @@ from omfs_daemon.daemon.poll_schedule import PollKind
 class LoopEvents:
     """``wake`` is set whenever the loop is to look whether there is something to do.
 
-    ``woken_at``: when that happened in Slurm for which the latest poll was made; None if it was made regularly.
+    ``woken_at``: when that happened in Slurm, perhaps urgent, for which the latest poll was made; None if it was made
+    for something else. ``touched_later_at``: when something that is not urgent happened since the last full poll.
+    Times are of ``clock`` and of ``monotonic``.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
         self.wake = Event()
         self.ending = Event()
         self.standing_down = Event()
@@ -22,14 +24,22 @@ class LoopEvents:
         self.woken_at: float | None = None
         self._touched = Event()
         self._touched_at: float | None = None
+        self.touched_later_at: float | None = None
         self._changed = Event()
         self._clock = clock
+        self._monotonic = monotonic
 
     def touch(self) -> None:
-        """Something happened in Slurm."""
+        """Something happened in Slurm that may be urgent."""
         if not self._touched.is_set():
             self._touched_at = self._clock()
         self._touched.set()
+        self.wake.set()
+
+    def touch_later(self) -> None:
+        """Something else happened there."""
+        if self.touched_later_at is None:
+            self.touched_later_at = self._monotonic()
         self.wake.set()
 
     def change(self) -> None:
@@ -75,3 +85,4 @@ class LoopEvents:
         self._touched.clear()
         if poll is PollKind.FULL:
             self._changed.clear()
+            self.touched_later_at = None

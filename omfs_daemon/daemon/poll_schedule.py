@@ -13,7 +13,8 @@ QUICK_POLL = 0.2
 """Seconds between two polls while a preemption is under way."""
 
 POLL_AGAIN = 0.05
-"""Seconds from a poll after a wake-up to the next one: the submit plug-in runs before Slurm lists the job."""
+"""Seconds from a poll after a wake-up to the next one, and to the first one if it is not urgent: the submit plug-in
+runs before Slurm lists the job."""
 
 IDLE_SHARE = 4.0
 """Seconds without polling per second of polling, in the long run: a fifth of the time for each kind of poll."""
@@ -26,6 +27,9 @@ CALM_SHARE = 9.0
 
 CALM = 0.5
 """Seconds from a full poll to the next one that is made because something happened; urgent polls do not wait."""
+
+LATER = 1.0
+"""The same for what is not urgent."""
 
 BURST = 5.0
 """Seconds for which polls may come faster than in the long run, after as long a time with fewer."""
@@ -96,14 +100,17 @@ class PollSchedule:
         changed: bool,
         has_urgent: bool,
         due_at: float = inf,
+        touched_later_at: float | None = None,
     ) -> NextPoll:
         """The next poll.
 
         now, poll   the time, and seconds between two polls while nothing happens
         under_way   whether preemptions are under way
-        touched     whether something has happened in Slurm since the last poll; changed: whether something else has
+        touched     whether something that may be urgent has happened in Slurm since the last poll
+        changed     whether something has happened elsewhere
         has_urgent  whether urgent polls are possible
         due_at      when something is to be decided although nothing happens, as the last full poll that succeeded knows
+        touched_later_at  since when something has happened in Slurm that is not urgent
         """
         allowed = self._may_poll
         calm = max(poll, CALM_SHARE * self._took[PollKind.FULL])
@@ -121,6 +128,9 @@ class PollSchedule:
             due = min(due, quick, key=_at)
         elif self._woken is not None:
             due = min(due, quick._replace(at=max(quick.at, self._ended[self._woken] + POLL_AGAIN)), key=_at)
+        if touched_later_at is not None:
+            at = max(allowed[PollKind.FULL], self._ended[PollKind.FULL] + LATER, touched_later_at + POLL_AGAIN)
+            due = min(due, NextPoll(at, PollKind.FULL), key=_at)
         return due._replace(at=max(due.at, self._may_call))
 
 

@@ -145,7 +145,7 @@ class Service:
             keep_idle=IdleHours(history_database.add_idle).add,
             keep_waits=history_database.add_waits,
         )
-        events, state_lock = LoopEvents(clock), Lock()
+        events, state_lock = LoopEvents(clock, monotonic), Lock()
         connection = node_transport(self.config, self._root)
         if turn is not None:
             gateway = fenced_gateway(gateway, turn.leadership.require)
@@ -265,7 +265,8 @@ class Service:
         may_operate = lambda peer: operators(latest.slurm_uid, group)(peer)  # noqa: E731
         control = self.answers if self._turn is None else ActiveAnswers(self.answers, self._turn)
         self._open.enter_context(listening(self.config, control, may_operate))
-        wakeup = Wakeup(daemon.run_dir, loop.events.touch, None if self._root is None else self._root.give_wake_file)
+        events, give = loop.events, None if self._root is None else self._root.give_wake_files
+        wakeup = Wakeup(daemon.run_dir, events.touch, events.touch_later, give)
         self._open.callback(wakeup.close)
         loop.start_check.on_slurm_uid = wakeup.belong_to
         metrics = self.config.metrics

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.config.schema import WAKE_FILE
+from omfs_daemon.config.schema import WAKE_FILE, WAKE_LATER_FILE
 from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
@@ -47,9 +47,9 @@ def cluster(user: str) -> Iterator[LocalSlurm]:
     directory.chmod(0o755)
     run = directory / "omfs" / "run"
     epilog = directory / "epilog"
-    epilog.write_text(f"#!/bin/sh\n: >> {run / WAKE_FILE}\n")
+    epilog.write_text(f"#!/bin/sh\n: >> {run / WAKE_LATER_FILE}\n")
     epilog.chmod(0o755)
-    settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/{WAKE_FILE}", "let_in_partitions": "urgent"}
+    settings = {"heartbeat": f"{run}/heartbeat", "wake": f"{run}/{WAKE_FILE}", "class_1": "partition=urgent;urgent=yes"}
     slurm_user, accounting = ("slurm", Accounting(administrators=[user])) if user == ADMINISTRATOR else (user, None)
     shape = Shape(2, options={"EpilogSlurmctld": str(epilog), "SlurmUser": slurm_user})
     gate = SubmitGate(ROOT / "plugins" / "job_submit.lua", settings, daemon_program(user).user)
@@ -104,8 +104,9 @@ def test_it_has_given_up_root_if_slurm_user_is_another(daemon: Daemon) -> None:
     processes = [psutil.Process(daemon.process.pid), *psutil.Process(daemon.process.pid).children()]
     assert set(processes[0].uids()) == {uid}
     assert (0 in {process.uids().real for process in processes[1:]}) == (uid != 0), "the root process"
-    wake = daemon.directory / "run" / WAKE_FILE
-    wait_until(lambda: wake.owner() == daemon.slurm.shape.slurm_user, "the wake file to be SlurmUser's")
+    wake = [daemon.directory / "run" / name for name in (WAKE_FILE, WAKE_LATER_FILE)]
+    slurm_user = daemon.slurm.shape.slurm_user
+    wait_until(lambda: all(file.owner() == slurm_user for file in wake), "the wake files to be SlurmUser's")
     found = json.loads(daemon.omfs("check", "--json", check=False).stdout)["findings"]
     levels = {finding["subject"]: finding["level"] for finding in found}
     assert (levels["permissions"], levels["daemon_uid"]) == ("ok" if uid else "warn", "ok")
@@ -147,14 +148,15 @@ def test_slurm_does_not_wait_for_a_daemon_that_is_stopped_or_dead(daemon: Daemon
     wait_until(lambda: all(daemon.job(job).state is JobState.ENDED for job in submitted), "jobs to end")
 
 
-def test_a_storm_of_events_makes_no_more_calls_than_allowed(daemon: Daemon) -> None:
+@pytest.mark.parametrize("name", [WAKE_FILE, WAKE_LATER_FILE])
+def test_a_storm_of_events_makes_no_more_calls_than_allowed(daemon: Daemon, name: str) -> None:
     """Each look is two calls at least: one in a second. For five seconds it may be faster, which starting has used up
     in part."""
     daemon.config.write_text(daemon.config.read_text().replace("[slurm]", "[slurm]\ncalls_per_second = 2"))
     daemon.start()
     begun, before = time.monotonic(), looks(daemon)
     for _ in range(1000):
-        with (daemon.directory / "run" / WAKE_FILE).open("a"):
+        with (daemon.directory / "run" / name).open("a"):
             pass
     wait_until(lambda: looks(daemon) > before, "a look")
     more = looks(daemon) - before

@@ -14,7 +14,7 @@ from threading import Event
 import pytest
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.config.schema import WAKE_FILE
+from omfs_daemon.config.schema import WAKE_LATER_FILE
 from omfs_daemon.daemon.wakeup import Wakeup
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
@@ -55,9 +55,9 @@ def slurm(cluster: LocalSlurm) -> Iterator[LocalSlurm]:
 
 @pytest.fixture
 def woken(slurm: LocalSlurm) -> Iterator[Event]:
-    """Set whenever the daemon is woken."""
+    """Set whenever the daemon is woken for what is not urgent."""
     seen = Event()
-    wakeup = Wakeup(slurm.directory.parent / "run", seen.set)
+    wakeup = Wakeup(slurm.directory.parent / "run", lambda: None, seen.set)
     wakeup.belong_to(pwd.getpwnam(slurm.shape.slurm_user).pw_uid)
     try:
         yield seen
@@ -94,7 +94,7 @@ def test_so_do_a_cancelled_and_a_requeued_one(slurm: LocalSlurm, woken: Event, o
 
 
 def test_without_a_daemon_jobs_end_as_before(slurm: LocalSlurm) -> None:
-    file = slurm.directory.parent / "run" / WAKE_FILE
+    file = slurm.directory.parent / "run" / WAKE_LATER_FILE
     file.unlink(missing_ok=True)
     job = slurm.submit("true", uid="nobody")
     wait_until(lambda: state(slurm, job) is JobState.ENDED, "the job to end")
@@ -103,7 +103,7 @@ def test_without_a_daemon_jobs_end_as_before(slurm: LocalSlurm) -> None:
 
 
 def test_it_never_fails_and_never_waits(tmp_path: Path) -> None:
-    script, wake = installed(tmp_path / "root", tmp_path / "run"), tmp_path / "run" / WAKE_FILE
+    script, wake = installed(tmp_path / "root", tmp_path / "run"), tmp_path / "run" / WAKE_LATER_FILE
 
     def says() -> tuple[int, bytes, bytes]:
         done = subprocess.run([script], env={}, capture_output=True, timeout=LIMIT)

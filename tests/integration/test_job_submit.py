@@ -49,8 +49,9 @@ def cluster() -> Iterator[LocalSlurm]:
     shape = Shape(nodes=2, options={"Licenses": "ve_n1:2,ve_n2:2,ve:9999,fluent:5"})
     try:
         with LocalSlurm(directory, shape, gate=SubmitGate(PLUGIN, settings), limit=LIMIT) as slurm:
-            (directory / "wake").touch()
-            shutil.chown(directory / "wake", shape.slurm_user)
+            for name in ("wake", "wake_later"):
+                (directory / name).touch()
+                shutil.chown(directory / name, shape.slurm_user)
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -96,11 +97,31 @@ def waits_at_gate(job: Job) -> bool:
     return job.hold is Hold.USER and "omfs:wait" in job.comment.split()
 
 
+class Woken:
+    """``urgent``, ``later``: whether the daemon would have been woken, at once or later."""
+
+    def __init__(self) -> None:
+        self.urgent, self.later = Event(), Event()
+
+    def is_later(self) -> bool:
+        """Wait until it is, and not at once; from then on it rests again."""
+        if not self.later.wait(LIMIT) or self.urgent.is_set():
+            return False
+        self.later.clear()
+        return True
+
+    def is_at_once(self) -> bool:
+        """Likewise."""
+        if not self.urgent.wait(LIMIT) or self.later.is_set():
+            return False
+        self.urgent.clear()
+        return True
+
+
 @pytest.fixture
-def woken(gate: LocalSlurm) -> Iterator[Event]:
-    """Set whenever the daemon would have been woken."""
-    seen = Event()
-    wakeup = Wakeup(gate.directory, seen.set)
+def woken(gate: LocalSlurm) -> Iterator[Woken]:
+    seen = Woken()
+    wakeup = Wakeup(gate.directory, seen.urgent.set, seen.later.set)
     try:
         yield seen
     finally:
@@ -717,19 +738,29 @@ def test_its_defaults_are_those_of_the_configuration() -> None:
 
 
 # -- waking the daemon ---
-def test_a_submit_and_an_owners_change_wake_the_daemon(gate: LocalSlurm, woken: Event) -> None:
+def test_a_submit_and_an_owners_change_wake_the_daemon(gate: LocalSlurm, woken: Woken) -> None:
     job = submit(gate, "--comment=omfs:method=requeue", "--hold")
-    assert woken.wait(LIMIT)
-    woken.clear()
+    assert woken.is_later()
     as_owner(gate, "release", str(job.id))
-    assert woken.wait(LIMIT)
+    assert woken.is_later()
 
 
-def test_without_a_daemon_nobody_is_woken_and_nobody_waits(cluster: LocalSlurm, woken: Event) -> None:
+def test_for_an_urgent_job_it_is_woken_at_once(site: LocalSlurm, woken: Woken) -> None:
+    job = submit(site, "--account=beam", "--hold")
+    assert woken.is_at_once()
+    as_owner(site, "release", str(job.id))
+    assert woken.is_at_once()
+    regular = submit(site, "--hold")
+    assert woken.is_later()
+    as_owner(site, "update", f"jobid={regular.id}", "account=beam")
+    assert woken.is_at_once()
+
+
+def test_without_a_daemon_nobody_is_woken_and_nobody_waits(cluster: LocalSlurm, woken: Woken) -> None:
     beat(cluster, GONE)
     job = submit(cluster, "--comment=omfs:method=requeue")
     assert look(cluster, job.id).hold is Hold.NONE
-    assert not woken.is_set()
+    assert not woken.urgent.is_set() and not woken.later.is_set()
 
 
 @pytest.mark.parametrize("words", ["=KILL", "=", "=B:", "=usr2", "=USR2@60", "=USR2 omfs:signal=TERM"])

@@ -53,10 +53,10 @@ class ProbeRequest(_Message):
     timeout: _Seconds
 
 
-class WakeFileRequest(_Message):
-    """Give the wake file to SlurmUser."""
+class WakeFilesRequest(_Message):
+    """Give the wake files to SlurmUser."""
 
-    do: Literal["give_wake_file"]
+    do: Literal["give_wake_files"]
 
 
 class QuestionRequest(_Message):
@@ -73,7 +73,7 @@ class ReloadRequest(_Message):
     do: Literal["reload"]
 
 
-RootRequest = HelloRequest | JobWorkRequest | ProbeRequest | WakeFileRequest | QuestionRequest | ReloadRequest
+RootRequest = HelloRequest | JobWorkRequest | ProbeRequest | WakeFilesRequest | QuestionRequest | ReloadRequest
 
 SLURM = "slurm"
 """The key of Slurm's answer to a question among the answers: its ``message`` is as ``put_question`` returns it."""

@@ -24,7 +24,7 @@ from omfs_daemon.daemon.root_process.messages import (
     ReloadRequest,
     RootProcessError,
     RootRequest,
-    WakeFileRequest,
+    WakeFilesRequest,
     read_reply,
     request_bytes,
 )
@@ -65,9 +65,9 @@ class RootClient:
             return dict.fromkeys(nodes, failed("root_process", str(error)))
         return {node: answers.get(node, failed("unreachable", "nothing came back")) for node in nodes}
 
-    def give_wake_file(self) -> None:
-        """Give the wake file to SlurmUser; RootProcessError if that fails."""
-        self._ask(WakeFileRequest(do="give_wake_file"), _MORE_SECONDS)
+    def give_wake_files(self) -> None:
+        """Give the wake files to SlurmUser; RootProcessError if that fails."""
+        self._ask(WakeFilesRequest(do="give_wake_files"), _MORE_SECONDS)
 
     def put_question(self, job: int, nodes: Sequence[str]) -> str:
         """As ``slurm/question.py``'s; RootProcessError if the question could not be put."""

@@ -20,7 +20,7 @@ import structlog
 
 from omfs_daemon import __version__
 from omfs_daemon.config.load import load
-from omfs_daemon.config.schema import WAKE_FILE, Config
+from omfs_daemon.config.schema import WAKE_FILE, WAKE_LATER_FILE, Config
 from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer, failed
 from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes
 from omfs_daemon.daemon.node_client.transport import Request, Transport
@@ -33,7 +33,7 @@ from omfs_daemon.daemon.root_process.messages import (
     QuestionRequest,
     ReloadRequest,
     RootProcessError,
-    WakeFileRequest,
+    WakeFilesRequest,
     read_root_request,
     reply_bytes,
 )
@@ -93,8 +93,8 @@ class RootProcess:
                 known = {node.name for node in self._gateway.nodes()}
                 request = {"do": PROBE, "options": self._options, "slurm": self._slurm}
                 return self._run(nodes, known, request, timeout)
-            case WakeFileRequest():
-                self._give_wake_file()
+            case WakeFilesRequest():
+                self._give_wake_files()
             case QuestionRequest(job=job, nodes=nodes):
                 return {SLURM: OmfsNodeAnswer(ok=True, message=self._ask(job, nodes))}
             case ReloadRequest():
@@ -148,13 +148,15 @@ class RootProcess:
         here = [node for node in nodes if node in known]
         return strange | (self._nodes.run(here, request, timeout) if here else {})
 
-    def _give_wake_file(self) -> None:
-        """To SlurmUser, as whom job_submit.lua and epilog_slurmctld open it.
-
-        omfsd's user owns the directory, so the file may be a link to any other: only one that is theirs is given away.
-        """
+    def _give_wake_files(self) -> None:
+        """To SlurmUser, as whom job_submit.lua and epilog_slurmctld open them."""
         uid = self._slurm_uid()
-        path = self._config.daemon.run_dir / WAKE_FILE
+        for name in (WAKE_FILE, WAKE_LATER_FILE):
+            self._give(self._config.daemon.run_dir / name, uid)
+
+    def _give(self, path: Path, uid: int) -> None:
+        """omfsd's user owns the directory, so the file may be a link to any other: only one that is theirs is given
+        away."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:

@@ -10,6 +10,7 @@ from omfs_daemon.daemon.poll_schedule import (
     CALM,
     CALM_SHARE,
     IDLE_SHARE,
+    LATER,
     POLL_AGAIN,
     QUICK_POLL,
     PollKind,
@@ -32,12 +33,14 @@ class Loop:
         self.has_urgent = True
         self.due_at = inf
 
-    def run(self, seconds: float, touched: bool = False, changed: bool = False) -> list[tuple[float, PollKind]]:
+    def run(
+        self, seconds: float, touched: bool = False, changed: bool = False, touched_later_at: float | None = None
+    ) -> list[tuple[float, PollKind]]:
         """Polls that begin within so many seconds, in all of which something happens in Slurm, or nothing."""
         end, first = self.now + seconds, len(self.looks)
         while True:
             following = self.poll_schedule.next(
-                self.now, POLL, self.under_way, touched, changed, self.has_urgent, self.due_at
+                self.now, POLL, self.under_way, touched, changed, self.has_urgent, self.due_at, touched_later_at
             )
             begin = max(self.now, following.at)
             if begin > end:
@@ -46,7 +49,7 @@ class Loop:
             self.now = begin + self.takes[following.poll]
             self.poll_schedule.polled(following.poll, begin, self.now, self.calls, self.rate, touched, self.needs_full)
             self.looks.append((begin, following.poll))
-            changed = False
+            changed, touched_later_at = False, None
 
     def rest(self) -> None:
         """Looks and a poll lie behind us, and nothing happens."""
@@ -97,6 +100,25 @@ def test_events_in_close_succession_make_urgent_polls_only() -> None:
     first = loop.run(0.9 * CALM, touched=True)
     assert [poll for _, poll in first] == [PollKind.FULL, *[PollKind.URGENT] * (len(first) - 1)]
     assert len(first) > 2
+
+
+def test_what_is_not_urgent_is_for_one_full_poll_soon() -> None:
+    for full in (0.02, 0.4):
+        loop = Loop(full=full)
+        loop.rest()
+        ended, began = loop.looks[-1][0] + full, loop.now
+        soon = max(began + POLL_AGAIN, ended + LATER)
+        assert loop.run(LATER, touched_later_at=began) == [(soon, PollKind.FULL)]
+
+
+def test_it_does_not_make_full_polls_frequent() -> None:
+    loop = Loop()
+    loop.rest()
+    times: list[float] = []
+    for _ in range(100):
+        times += [at for at, _ in loop.run(0.1, touched_later_at=loop.now)]
+    assert min(later - former for former, later in pairwise(times)) >= LATER
+    assert len(times) >= 10 / (LATER + 0.3)
 
 
 def test_where_nothing_is_urgent_events_in_close_succession_wait() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.config.load import parse_config
-from omfs_daemon.config.schema import WAKE_FILE
+from omfs_daemon.config.schema import WAKE_FILE, WAKE_LATER_FILE
 from omfs_daemon.daemon.node_client.node_answers import MethodFacts, OmfsNodeAnswer
 from omfs_daemon.daemon.node_client.transport import Request
 from omfs_daemon.daemon.root_process import root_environment
@@ -55,7 +55,7 @@ class Slurm:
     def rows(self, job_ids: Sequence[int]) -> list[JobRow]:
         return self.found.get(job_ids[0], [])
 
-    def nodes(self) -> list[Node]:
+    def nodes(self, _names: Collection[str] = ()) -> list[Node]:
         return [Node(name, 4, 1 << 30) for name in ("n1", "n2", "n3")]
 
     def settings(self) -> SlurmSettings:
@@ -86,7 +86,7 @@ def row(job_id: int, uid: str = OWNER, nodes: str = "n1") -> JobRow:
 class Stand:
     def __init__(self, directory: Path) -> None:
         self.path = directory / "omfs.toml"
-        self.wake = directory / WAKE_FILE
+        self.wake, self.wake_later = directory / WAKE_FILE, directory / WAKE_LATER_FILE
         self.configure(100)
         self.slurm, self.nodes = Slurm(), Nodes()
         gateway = cast(CommandGateway, self.slurm)
@@ -130,7 +130,7 @@ def client(stand: Stand) -> Iterator[RootClient]:
         b"{}",
         b'{"do":"kill","job":7}',
         b'{"do":"reload","path":"/tmp/mine.toml"}',
-        b'{"do":"give_wake_file","uid":0}',
+        b'{"do":"give_wake_files","uid":0}',
         b'{"do":"probe","nodes":"n1","timeout":5}',
         b'{"do":"ask","job":"7","nodes":["n1"]}',
         b'{"do":"ask","job":7,"nodes":["n1"],"uid":0}',
@@ -234,34 +234,36 @@ def test_a_reload_reads_the_options_from_the_file(stand: Stand) -> None:
 # -- the wake file ----------------------------------------------------------------------------------------------------
 
 
-def test_the_wake_file_is_given_to_slurm_user(stand: Stand) -> None:
+def test_the_wake_files_are_given_to_slurm_user(stand: Stand) -> None:
     stand.wake.touch()
-    stand.ask(do="give_wake_file")
+    stand.wake_later.touch()
+    stand.ask(do="give_wake_files")
     if os.getuid() == 0:
         stand.slurm.slurm_user = 12345
-        stand.ask(do="give_wake_file")
-        stand.ask(do="give_wake_file")
-        assert stand.wake.stat().st_uid == 12345
+        stand.ask(do="give_wake_files")
+        stand.ask(do="give_wake_files")
+        assert stand.wake.stat().st_uid == stand.wake_later.stat().st_uid == 12345
 
 
 @pytest.mark.parametrize("planted", ["nothing", "link", "hard link", "pipe", "directory", "another's"])
 def test_nothing_else_is_given_away(stand: Stand, planted: str, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.touch()
+    stand.wake.touch()
     match planted:
         case "link":
-            stand.wake.symlink_to(precious)
+            stand.wake_later.symlink_to(precious)
         case "hard link":
-            stand.wake.hardlink_to(precious)
+            stand.wake_later.hardlink_to(precious)
         case "pipe":
-            os.mkfifo(stand.wake)
+            os.mkfifo(stand.wake_later)
         case "directory":
-            stand.wake.mkdir()
+            stand.wake_later.mkdir()
         case "another's":
-            stand.wake.touch()
+            stand.wake_later.touch()
             stand.root._user = stand.slurm.slurm_user = os.getuid() + 1
     with pytest.raises(RootProcessError):
-        stand.ask(do="give_wake_file")
+        stand.ask(do="give_wake_files")
     assert precious.stat().st_uid == os.getuid()
 
 
@@ -290,7 +292,7 @@ def test_a_refusal_is_each_nodes_answer(stand: Stand, client: RootClient) -> Non
     with pytest.raises(ConfigError, match="nonsense"):
         client.reload()
     with pytest.raises(RootProcessError):
-        client.give_wake_file()
+        client.give_wake_files()
 
 
 def test_omfsd_works_on_if_the_root_process_has_ended() -> None:
