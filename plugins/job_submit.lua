@@ -1310,14 +1310,17 @@ local function modify(change, job, uid, conf, living, gently)
   return code
 end
 
-local function may_be_urgent(conf, job)
-  local fine, class = pcall(class_of, conf, job)
+-- describe: returns what decides on the job's class.
+local function may_be_urgent(conf, describe, ...)
+  local fine, class = pcall(function(...)
+    return class_of(conf, describe(...))
+  end, ...)
   return not fine or class.urgent
 end
 
 -- One open and one close; slurmctld does not wait for omfsd.
-local function wake(conf, job, gently)
-  local file = open(may_be_urgent(conf, job) and conf.wake or conf.wake .. LATER, "a", gently)
+local function wake(conf, is_urgent, gently)
+  local file = open(is_urgent and conf.wake or conf.wake .. LATER, "a", gently)
   if file then
     file:close()
   end
@@ -1341,7 +1344,7 @@ function slurm_job_submit(job, partitions, uid)
     fine, code = pcall(submit, job, partitions, conf, living)
   end
   if living then
-    pcall(wake, conf, placed(job, partitions))
+    pcall(wake, conf, may_be_urgent(conf, placed, job, partitions))
   end
   if fine then
     return code
@@ -1359,7 +1362,7 @@ function slurm_job_modify(change, job, _partitions, uid)
     fine, code = pcall(modify, change, job, uid, conf, living, gently)
   end
   if living and not is_privileged(conf, uid) then
-    pcall(wake, conf, after(change, job), gently) -- omfsd knows its own orders
+    pcall(wake, conf, may_be_urgent(conf, after, change, job), gently) -- omfsd knows its own orders
   end
   if fine then
     return code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.lua_gate import LuaGate
@@ -102,3 +104,19 @@ def test_c05_those_of_a_site_are_read(gate: LuaGate) -> None:
              "{ 'X=1', 'OMFS_METHOD=requeue' } })")  # fmt: skip
     gate.run("CODE = slurm_job_submit(JOB_NOW, PARTITIONS, 5)")
     assert gate.value("JOB_NOW.comment") == "omfs:method=requeue"
+
+
+@pytest.mark.parametrize(
+    ("job", "touched"),
+    [
+        ('{ partition = "main", account = "bio" }', "wake_later"),
+        ('{ partition = "urgent", account = "bio" }', "wake"),
+        ('{ partition = "main,urgent", account = "bio" }', "wake_later"),
+        ('setmetatable({}, { __index = function() error("unreadable") end })', "wake"),
+    ],
+)
+def test_an_urgent_job_and_one_that_cannot_be_read_wake_omfsd_at_once(tmp_path: Path, job: str, touched: str) -> None:
+    gate = LuaGate(tmp_path, {"class_1": "partition=urgent;urgent=yes", "class_2": "methods=requeue;default=requeue"})
+    gate.run(f"CODE = slurm_job_submit({job}, PARTITIONS, 1000)")
+    assert gate.value("CODE") == "0", "it is let in"
+    assert [file.name for file in tmp_path.glob("wake*")] == [touched]
