@@ -20,9 +20,9 @@
 -- Settings: "omfs_job_submit.conf" beside this file, lines "name = value", read at every submit. `omfs config
 -- job-submit` writes it from omfsd's configuration:
 --   heartbeat         = /run/omfs/heartbeat   omfsd writes the seconds since the epoch into it
---   wake              = /run/omfs/wake        is opened and closed whenever a job that is urgent is submitted, changed
---                                             or released, so that omfsd starts a cycle at once; for others
---                                             /run/omfs/wake_later, so that it does soon
+--   wake              = /run/omfs/wake        is opened and closed whenever a job that may be urgent (or real-time) is
+--                                             submitted, changed or released, so that omfsd starts a cycle at once;
+--                                             for others /run/omfs/wake_later, so that it does soon
 --   max_age           = 10                    seconds after which omfsd counts as gone
 --   class_1           = partition=a,b;qos=c;account=d;methods=requeue,suspend;default=requeue
 --   class_2           = qos=urgent;account=weather;urgent=yes
@@ -313,8 +313,20 @@ local function is_preemptible(class, job, requeues)
   return false
 end
 
--- Whether omfsd may preempt the job, in whichever of its partitions it will run.
+-- The job with its account as slurmdbd stores it, in lower case; nil if that is the same.
+local function as_stored(job)
+  local account = job.account
+  if account and account ~= account:lower() then
+    return setmetatable({ account = account:lower() }, { __index = job })
+  end
+end
+
+-- Whether omfsd may preempt the job, in whichever of its partitions it will run, and however its account is stored.
 local function let_in(conf, job, requeues)
+  local stored = as_stored(job)
+  if stored and not let_in(conf, stored, requeues) then
+    return false
+  end
   for name in pairs(set_of(job.partition)) do
     local alone = class_of(conf, { partition = name, qos = job.qos, account = job.account })
     if not is_preemptible(alone, job, requeues) then
@@ -1312,10 +1324,12 @@ end
 
 -- describe: returns what decides on the job's class.
 local function may_be_urgent(conf, describe, ...)
-  local fine, class = pcall(function(...)
-    return class_of(conf, describe(...))
+  local fine, is_urgent = pcall(function(...)
+    local job = describe(...)
+    local stored = as_stored(job)
+    return class_of(conf, job).urgent or stored and class_of(conf, stored).urgent
   end, ...)
-  return not fine or class.urgent
+  return not fine or is_urgent
 end
 
 -- One open and one close; slurmctld does not wait for omfsd.
@@ -1343,7 +1357,7 @@ function slurm_job_submit(job, partitions, uid)
   if fine then
     fine, code = pcall(submit, job, partitions, conf, living)
   end
-  if living then
+  if living and (not fine or code == slurm.SUCCESS) then -- what is refused may be too long to be looked at
     pcall(wake, conf, may_be_urgent(conf, placed, job, partitions))
   end
   if fine then
@@ -1361,7 +1375,7 @@ function slurm_job_modify(change, job, _partitions, uid)
   if fine then
     fine, code = pcall(modify, change, job, uid, conf, living, gently)
   end
-  if living and not is_privileged(conf, uid) then
+  if living and not is_privileged(conf, uid) and (not fine or code == slurm.SUCCESS) then
     pcall(wake, conf, may_be_urgent(conf, after, change, job), gently) -- omfsd knows its own orders
   end
   if fine then

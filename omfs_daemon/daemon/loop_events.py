@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Lock
 
-from omfs_daemon.daemon.poll_schedule import PollKind
+from omfs_daemon.daemon.poll_schedule import LATER, PollKind
 
 
 class LoopEvents:
     """``wake`` is set whenever the loop is to look whether there is something to do.
 
     ``woken_at``: when that happened in Slurm, perhaps urgent, for which the latest poll was made; None if it was made
-    for something else. ``touched_later_at``: when something that is not urgent happened since the last full poll.
-    Times are of ``clock`` and of ``monotonic``.
+    for something else. ``touched_later_at``: since when something that is not urgent has happened that a full poll may
+    not have shown. Times are of ``clock`` and of ``monotonic``.
     """
 
     def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
@@ -25,6 +25,8 @@ class LoopEvents:
         self._touched = Event()
         self._touched_at: float | None = None
         self.touched_later_at: float | None = None
+        self._last_touched_later = float("-inf")
+        self._lock = Lock()
         self._changed = Event()
         self._clock = clock
         self._monotonic = monotonic
@@ -38,8 +40,10 @@ class LoopEvents:
 
     def touch_later(self) -> None:
         """Something else happened there."""
-        if self.touched_later_at is None:
-            self.touched_later_at = self._monotonic()
+        with self._lock:
+            self._last_touched_later = self._monotonic()
+            if self.touched_later_at is None:
+                self.touched_later_at = self._last_touched_later
         self.wake.set()
 
     def change(self) -> None:
@@ -85,4 +89,10 @@ class LoopEvents:
         self._touched.clear()
         if poll is PollKind.FULL:
             self._changed.clear()
-            self.touched_later_at = None
+            self._serve_later()
+
+    def _serve_later(self) -> None:
+        """A job that was submitted just now may not be listed yet: it is looked for once more."""
+        with self._lock:
+            is_new = self._monotonic() - self._last_touched_later < LATER
+            self.touched_later_at = self._last_touched_later if is_new else None

@@ -1,7 +1,7 @@
 """What is new since the last full poll, asked for job by job: that takes as long however many jobs wait.
 
 slurmctld gives job ids in order, so the next ones are asked for until there is none. What is decided on the last full
-poll with them is confirmed: each job that it concerns is asked for once more.
+poll with them is confirmed: each job that it concerns is asked for once more, and the nodes whose idle memory it needs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from typing import NamedTuple
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import IdleMemory, Snapshot
+from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.gateway import Gateway
 
 MOST_JOBS = 8
 """New jobs, or jobs of a decision, that are asked for singly; for more, a full poll is cheaper."""
+
+MOST_NODES = 64
+"""Nodes whose idle memory is asked for at once; of others nothing counts as idle."""
 
 MOST_MISSING = 1
 """Ids that are passed over: slurmctld also spends some on jobs that it keeps no record of."""
@@ -105,9 +109,16 @@ class NewJobs:
         if not job_ids and not nodes:
             return {}, ()
         with ThreadPoolExecutor(len(job_ids) + 1) as aside:
-            idle = aside.submit(self._gateway.nodes, nodes) if nodes else None
+            idle = aside.submit(self._nodes_up, sorted(nodes)[:MOST_NODES])
             found = dict(zip(job_ids, aside.map(self._gateway.find, job_ids), strict=True))
-            return found, idle.result() if idle is not None else ()
+            return found, idle.result()
+
+    def _nodes_up(self, names: Sequence[str]) -> list[Node]:
+        """Those that jobs may start on. If Slurm does not know one of them, none: a full poll will show why."""
+        try:
+            return [node for node in self._gateway.nodes(names) if node.up] if names else []
+        except GatewayError:
+            return []
 
     def _with(self, snapshot: Snapshot, found: Sequence[Job], gone: Iterable[int], asked_at: float) -> Snapshot:
         ended = [job.id for job in found if job.state is JobState.ENDED]

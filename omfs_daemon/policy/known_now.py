@@ -1,17 +1,16 @@
 """Whether a preemption can be judged by its own jobs alone, where only these were asked for lately.
 
 Since all jobs were polled, others may have ended or started: nothing counts as idle, and what accounts use is unknown.
-But a victim that is suspended keeps its memory, so the preemptor needs idle memory: of the nodes that were asked for
-lately, too, what has been idle since all jobs were polled counts.
+But a victim that is suspended keeps its memory, so the preemptor needs idle memory: what is idle on nodes that were
+asked for lately counts, unless another preemption was decided upon there, whose preemptor may not run yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from omfs_daemon.cluster.jobs import Job
-from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.policy.arrays.free_resources import freed_resources
 from omfs_daemon.policy.arrays.placement import serves
@@ -25,14 +24,10 @@ def memory_stays_on(plan: Plan, rules: Rules) -> frozenset[str]:
     return frozenset(
         allocation.node
         for planned in plan.preemptions
-        if planned.urgent and any(not _leaves(rules.method(one.method)) for one in planned.victims)
+        if planned.urgent and any(not rules.method(one.method).leaves for one in planned.victims)
         for allocation in planned.allocations
         if allocation.memory
     )
-
-
-def _leaves(method: MethodTraits | None) -> bool:
-    return method is None or method.leaves
 
 
 class AskedLately(NamedTuple):
@@ -51,9 +46,13 @@ def asked_lately(snapshot: Snapshot, since: float) -> AskedLately:
 
 
 def is_known_now(
-    planned: PlannedPreemption, jobs: Mapping[str, Job], lately: AskedLately, working_state: WorkingState
+    planned: PlannedPreemption,
+    jobs: Mapping[str, Job],
+    lately: AskedLately,
+    promised: Container[str],
+    working_state: WorkingState,
 ) -> bool:
-    """``jobs``: by reference."""
+    """``jobs``: by reference; ``promised``: the nodes of preemptors that other victims are preempted for."""
     rules, node_arrays = working_state.rules, working_state.node_arrays
     preemptor = jobs[planned.preemptor]
     if planned.suspended or not planned.urgent or not rules.urgent_may_take_entitled or preemptor.id not in lately.jobs:
@@ -61,7 +60,7 @@ def is_known_now(
     free = working_state.capacity.then.emptied()
     for node, idle in lately.idle_memory.items():
         i = node_arrays.index.get(node)
-        if i is not None:  # what is promised to others is not in the older count
+        if i is not None and node not in promised:
             free.memory[i] = max(0, min(idle, int(working_state.capacity.then.memory[i])))
     for one in planned.victims:
         victim = jobs.get(one.ref)

@@ -178,7 +178,9 @@ class _Validation:
         self.answers: dict[str, Answer] = {}
         self.jobs: dict[str, Job] = {}
         self.lately: AskedLately | None = None
-        """By raw id, the jobs that were asked for singly and lately; None: all jobs are as new."""
+        """What was asked for singly and lately; None: everything is as new."""
+        self.promised = {one.node for preemption in history.under_way for one in preemption.allocations}
+        """The nodes of preemptors that victims are preempted for."""
 
     def run(self, plan: Plan) -> Verdict:
         self.jobs = self.working_state.job_arrays.find(_named_in(plan))
@@ -241,6 +243,7 @@ class _Validation:
         self._count(self.jobs[planned.preemptor], planned.preemptor, planned.allocations, now=False)
         self.busy.update(victim.ref for victim in planned.victims)
         self.preemptions_left -= len(planned.victims)
+        self.promised.update(allocation.node for allocation in planned.allocations)
         preemptions.append(planned)
 
     def _count_start(self, start: Start) -> None:
@@ -265,7 +268,9 @@ class _Validation:
         if job is None or planned.suspended != (job.state is JobState.SUSPENDED):
             return RefusalReason.NO_SUCH_PREEMPTOR
         refs = [victim.ref for victim in planned.victims]
-        if self.lately is not None and not is_known_now(planned, self.jobs, self.lately, self.working_state):
+        if self.lately is not None and not is_known_now(
+            planned, self.jobs, self.lately, self.promised, self.working_state
+        ):
             return RefusalReason.STALE
         if self.busy.intersection((planned.preemptor, *refs)) or len(set(refs)) != len(refs):
             return RefusalReason.ALREADY_BUSY

@@ -16,7 +16,7 @@ LIMIT = 0.010
 CLASSES = {
     f"class_{number}": f"partition=p{number},q{number};qos=x{number},y{number};account=a{number};methods=requeue"
     for number in range(1, 20)
-}
+} | {"class_20": "partition=urgent;urgent=yes"}
 
 FIELDS = {
     "c04 nodes and licenses": (
@@ -104,6 +104,23 @@ def test_c05_those_of_a_site_are_read(gate: LuaGate) -> None:
              "{ 'X=1', 'OMFS_METHOD=requeue' } })")  # fmt: skip
     gate.run("CODE = slurm_job_submit(JOB_NOW, PARTITIONS, 5)")
     assert gate.value("JOB_NOW.comment") == "omfs:method=requeue"
+
+
+@pytest.mark.parametrize(("account", "touched"), [("BEAM", "wake"), ("Bio", "wake_later")])
+def test_an_account_counts_as_slurmdbd_stores_it(tmp_path: Path, account: str, touched: str) -> None:
+    gate = LuaGate(
+        tmp_path,
+        {
+            "class_1": "account=beam;urgent=yes",
+            "class_2": "account=bio",
+            "class_3": "methods=requeue;default=requeue",
+        },
+    )
+    gate.run(f'JOB = {{ partition = "main", account = "{account}", script = "#!" }}')
+    gate.run("CODE = slurm_job_submit(JOB, PARTITIONS, 1000)")
+    assert gate.value("CODE") == "0"
+    assert gate.value("JOB.priority") == "0", "held: it is of no class that may be preempted"
+    assert [file.name for file in tmp_path.glob("wake*")] == [touched]
 
 
 @pytest.mark.parametrize(

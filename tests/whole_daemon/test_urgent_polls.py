@@ -14,6 +14,7 @@ from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.new_jobs import MOST_JOBS
 from omfs_daemon.daemon.poll_schedule import PollKind
+from omfs_daemon.errors import GatewayError
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.faults import Fault
 from tests.support.fake_site import Site, site_rules
@@ -152,19 +153,36 @@ def test_beside_a_job_that_keeps_its_memory_the_idle_memory_of_the_node_is_confi
     site.run_until(lambda: site.runs(urgent), limit=30)
 
 
-def test_memory_that_is_idle_no_longer_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("change", ["taken", "drained", "gone"])
+def test_memory_that_is_idle_no_longer_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
     site, quarter = suspendable(tmp_path)
     site.urgent(memory=3 * quarter)
-    taken = [replace(node, memory_taken=2 * quarter) for node in site.gateway.nodes()]
+    (node,) = site.gateway.nodes()
+
+    def nodes(names: Collection[str]) -> list[Node]:
+        assert list(names) == [node.name]
+        if change == "gone":
+            raise GatewayError("Node n1 not found")
+        taken = 2 if change == "taken" else 1
+        return [replace(node, memory_taken=taken * quarter, up=change != "drained")]
+
     with monkeypatch.context() as patched:
-        patched.setattr(site.gateway, "nodes", lambda names: taken)
+        patched.setattr(site.gateway, "nodes", nodes)
         assert site.poll_new().needs_full
     assert not site.journal.state.preemptions
 
 
-def test_memory_that_was_promised_to_another_does_not_count(tmp_path: Path) -> None:
-    site, quarter = suspendable(tmp_path)
-    urgent = [site.urgent(cpus=2, memory=2 * quarter), site.urgent(cpus=2, memory=2 * quarter)]
+def test_where_memory_was_promised_to_another_none_counts(tmp_path: Path) -> None:
+    """Both would fit, but a third may have started since all jobs were polled, and the first may not run yet."""
+    site = site_of(tmp_path, 1)
+    (node,) = site.gateway.nodes()
+    quarter = node.memory // 4
+    victims = [site.submit("bio", cpus=2, method="suspend", run_time=500) for _ in range(2)]
+    site.run_until(lambda: site.runs(*victims), limit=20)
+    site.run(5)
+    urgent = [site.urgent(cpus=2, memory=quarter), site.urgent(cpus=2, memory=quarter)]
     site.poll_new()
     assert site.poll_new().needs_full
     assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent[0])]

@@ -42,8 +42,9 @@ STARTS_UNDER = ("easy", "omfs")
 LIMITS, EXACT, PUBLISHED = "limits", "exact", "murata"
 PREDICTED = (PUBLISHED, "ladder", "similar")
 BASES = (LIMITS, EXACT, *PREDICTED)
-"""What run times are taken to be: the limits, as Slurm does; as they will be, which no predictor can beat; the means of
-Murata et al., of one length each; and what the daemon's predictors say."""
+"""What run times are taken to be: the limits, as Slurm does; as they will be, which no predictor can beat (not under
+omfs, where a job that goes on from a checkpoint counts as if it ran anew); the means of Murata et al., of one length
+each; and what the daemon's predictors say."""
 MOMENTS = 2000
 """So many are drawn of each workload and policy."""
 SOON = 600.0
