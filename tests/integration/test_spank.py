@@ -119,7 +119,7 @@ def test_installs_its_files_and_no_others(root: Path) -> None:
         "etc/slurm/job_submit.lua",
     }
     assert (root / "etc/slurm/plugstack.conf.d/omfs.conf").read_text() == "optional /usr/lib/omfs/omfs_spank.so\n"
-    assert "wake=/run/other/wake\n" in (root / "usr/libexec/omfs/epilog_slurmctld").read_text()
+    assert "wake=/run/other/wake_later\n" in (root / "usr/libexec/omfs/epilog_slurmctld").read_text()
     assert (root / "usr/libexec/omfs/epilog_slurmctld").stat().st_mode & 0o777 == 0o755
 
 
