@@ -33,7 +33,7 @@ def test_killed_and_started_again(daemon: Daemon, step: str, after_orders: bool,
     daemon.wait_rest()
     assert daemon.completed([*bio, physics])
     wait_until(lambda: not daemon.ask("status")["preemptions_under_way"], "the preemption to be over")
-    assert daemon.ask("status")["held"] == 0
+    wait_until(lambda: daemon.ask("status")["held"] == 0, "a poll after the last job")
     stopped = [job for job in bio if daemon.job(job).restarts]
     assert len(stopped) <= (1 if method == "requeue" else 0)
     assert all(daemon.job(job).state is JobState.ENDED for job in bio)
