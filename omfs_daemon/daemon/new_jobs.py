@@ -91,7 +91,7 @@ class NewJobs:
         self._seen = self._with(seen, found, (), asked_at)
         return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
 
-    def confirmed(self, snapshot: Snapshot, jobs: Collection[Job], nodes: Collection[str] = ()) -> Snapshot:
+    def confirmed(self, snapshot: Snapshot, jobs: Collection[Job], nodes: Collection[str]) -> Snapshot:
         """The snapshot with these of its jobs as they are now, and the memory that is idle on these nodes; as it is if
         the jobs are too many. One that was just asked for is not asked for again."""
         now, asked = self._clock(), snapshot.asked

@@ -61,7 +61,7 @@ def is_known_now(
     for node, idle in lately.idle_memory.items():
         i = node_arrays.index.get(node)
         if i is not None and node not in promised:
-            free.memory[i] = max(0, min(idle, int(working_state.capacity.then.memory[i])))
+            free.memory[i] = idle
     for one in planned.victims:
         victim = jobs.get(one.ref)
         if victim is None or victim.id not in lately.jobs:
