@@ -71,8 +71,10 @@ while True:
 """
 
 EXEC = "#!/bin/bash\nexec {run} --method application python3 counting.py\n"
+# By loopback: what other interfaces a machine has, and whether they work, is not the subject.
 BY_MPIRUN = """#!/bin/bash
-export OMPI_MCA_btl=self,tcp OMPI_MCA_orte_tmpdir_base=$(mktemp -d)
+export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo HWLOC_COMPONENTS=-linuxio
+export OMPI_MCA_orte_tmpdir_base=$(mktemp -d)
 exec {run} mpirun -np 2 --map-by node python3 together.py
 """
 FROM_COMMENT = "#!/bin/bash\nexec {run} python3 counting.py\n"
@@ -296,9 +298,12 @@ def test_an_mpi_program_on_two_nodes_continues_where_all_ranks_were(jobs: Jobs) 
         paths = [jobs.slurm.output / f"count-{job}-{rank}" for rank in range(2)]
         return [[int(line) for line in path.read_text().splitlines()] if path.exists() else [] for path in paths]
 
+    def seen() -> str:
+        return f"both ranks to count on: {[len(one) for one in counts()]}\n{jobs.output(job)}"
+
     def counts_further() -> None:
         before = counts()
-        wait_until(lambda: all(len(now) > len(then) + 5 for now, then in zip(counts(), before, strict=True)), "both")
+        wait_until(lambda: all(len(now) > len(then) + 5 for now, then in zip(counts(), before, strict=True)), seen)
 
     jobs.until_reported(job, 0, "ready")
     counts_further()
