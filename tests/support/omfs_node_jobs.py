@@ -351,7 +351,8 @@ class NodesDaemon(Daemon):
         """What a failed test shows."""
         jobs = self.jobs[-4:] if self.process is not None else []
         parts = [self.omfs("why", str(job.id), check=False).stdout for job in jobs]
-        return "\n".join([*self.observation(), *parts, self.tail()])
+        held = f"licenses in use: {self.site.held_licenses()}"
+        return "\n".join([*self.observation(), held, *parts, self.tail()])
 
     def metric(self, name: str, **labels: str) -> float:
         """One sample of the page, 0 if there is none yet."""
