@@ -138,7 +138,7 @@ class Loop:
             return self._once(poll, began, called, polled.result)
         # What was polled is older than what has been ordered: nothing is concluded from it.
         ended, rate = self._clocks.monotonic(), self._config().slurm.calls_per_second
-        self._poll_schedule.polled(poll, began, ended, self._calls.number - called, rate, False, needs_full=True)
+        self._poll_schedule.polled(poll, began, ended, self._calls.number - called, rate, woken=False)
         self._poll_schedule.was_in_vain = True
         return begun
 
@@ -176,7 +176,8 @@ class Loop:
         calls, rate = self._calls.number - called, self._config().slurm.calls_per_second
         woken = self.events.woken_at is not None and not report.is_news
         ended = self._clocks.monotonic()
-        self._poll_schedule.polled(poll, began, ended, calls, rate, woken, report.needs_full)
+        preempts = report.verdict is not None and bool(report.verdict.preemptions)
+        self._poll_schedule.polled(poll, began, ended, calls, rate, woken, report.needs_full, preempts)
         self._beat(report, poll is PollKind.FULL)
         self._metrics.observe_report(report, poll, calls, self._journal.state, self._settings())
         self._log_cycle(report, poll, previous)

@@ -10,7 +10,8 @@ from math import inf
 from typing import NamedTuple
 
 QUICK_POLL = 0.2
-"""Seconds between two polls while a preemption is under way."""
+"""Seconds between two polls while a preemption is under way. From its orders on Slurm has so long for them: a full poll
+would make it wait, the longer the more jobs it lists."""
 
 POLL_AGAIN = 0.05
 """Seconds from a poll after a wake-up to the next one, and to the first one if it is not urgent: the submit plug-in
@@ -55,10 +56,12 @@ class PollSchedule:
         self._began = float("-inf")
         self._took = dict.fromkeys(PollKind, 0.0)
         self._woken: PollKind | None = None
+        self._preempted = float("-inf")
         self._needs_full = False
         self._is_behind = False
         self.was_in_vain = False
-        """Whether nothing was concluded from the last full poll: set it after ``polled``."""
+        """Whether nothing was concluded from the last full poll, since a preemption has begun meanwhile: set it after
+        ``polled``."""
         self._may_poll = {poll: float("-inf") for poll in PollKind}
         self._may_call = float("-inf")
 
@@ -71,11 +74,13 @@ class PollSchedule:
         rate: float,
         woken: bool,
         needs_full: bool = False,
+        preempts: bool = False,
     ) -> None:
         """Call after a poll and its orders. ``calls``: of Slurm in all, at most ``rate`` per second in the long run;
         ``woken``: whether a wake-up came for which nothing new was found; ``needs_full``: an urgent poll did not show
-        enough."""
+        enough; ``preempts``: a preemption was begun."""
         took = ended - began
+        self._preempted = ended if preempts else self._preempted
         self._ended[poll], self._took[poll] = ended, took
         if poll is PollKind.FULL:
             self._began, self.was_in_vain = began, False
@@ -114,13 +119,17 @@ class PollSchedule:
         """
         allowed = self._may_poll
         calm = max(poll, CALM_SHARE * self._took[PollKind.FULL])
-        pause = 0.0 if changed or self._needs_full else QUICK_POLL if under_way else calm
+        is_wanted = changed or self._needs_full
+        pause = 0.0 if is_wanted else QUICK_POLL if under_way or self.was_in_vain else calm
         if self._is_behind:
             pause = min(pause, CALM)
-        due = NextPoll(max(allowed[PollKind.FULL], self._ended[PollKind.FULL] + pause), PollKind.FULL)
+        ended = self._ended[PollKind.FULL]
+        due = NextPoll(max(allowed[PollKind.FULL], ended + pause), PollKind.FULL)
+        if under_way and not is_wanted:
+            due = due._replace(at=max(due.at, min(self._preempted + QUICK_POLL, ended + calm)))
         if due_at > self._began:  # it decides before it ends; one that began later has decided, or has failed
             due = min(due, NextPoll(max(allowed[PollKind.FULL], due_at), PollKind.FULL), key=_at)
-        full = NextPoll(max(allowed[PollKind.FULL], self._ended[PollKind.FULL] + CALM), PollKind.FULL)
+        full = NextPoll(max(allowed[PollKind.FULL], ended + CALM), PollKind.FULL)
         urgent = NextPoll(allowed[PollKind.URGENT], PollKind.URGENT)
         is_full_quick = self._took[PollKind.FULL] <= QUICK_ENOUGH and full.at <= now
         quick = urgent if has_urgent and not is_full_quick else full
@@ -129,7 +138,7 @@ class PollSchedule:
         elif self._woken is not None:
             due = min(due, quick._replace(at=max(quick.at, self._ended[self._woken] + POLL_AGAIN)), key=_at)
         if touched_later_at is not None:
-            at = max(allowed[PollKind.FULL], self._ended[PollKind.FULL] + LATER, touched_later_at + POLL_AGAIN)
+            at = max(allowed[PollKind.FULL], ended + LATER, touched_later_at + POLL_AGAIN)
             due = min(due, NextPoll(at, PollKind.FULL), key=_at)
         return due._replace(at=max(due.at, self._may_call))
 

@@ -29,7 +29,7 @@ class Loop:
         self.calls, self.rate = calls, rate
         self.now = 0.0
         self.looks: list[tuple[float, PollKind]] = []
-        self.under_way = self.needs_full = False
+        self.under_way = self.needs_full = self.preempts = False
         self.has_urgent = True
         self.due_at = inf
 
@@ -47,7 +47,9 @@ class Loop:
                 self.now = end
                 return self.looks[first:]
             self.now = begin + self.takes[following.poll]
-            self.poll_schedule.polled(following.poll, begin, self.now, self.calls, self.rate, touched, self.needs_full)
+            self.poll_schedule.polled(
+                following.poll, begin, self.now, self.calls, self.rate, touched, self.needs_full, self.preempts
+            )
             self.looks.append((begin, following.poll))
             changed, touched_later_at = False, None
 
@@ -172,6 +174,37 @@ def test_preemptions_under_way_are_observed() -> None:
     loop.under_way = True
     times = [at for at, _ in loop.run(5)]
     assert {round(later - former, 6) for former, later in pairwise(times)} == {QUICK_POLL + 0.02}
+
+
+def test_slurm_has_time_for_the_orders_of_an_urgent_poll_before_a_full_one() -> None:
+    loop = Loop(full=0.4)
+    loop.run(POLL / 2)
+    loop.under_way = loop.preempts = True
+    ((_, urgent),) = loop.run(0, touched=True)
+    ordered, loop.preempts = loop.now + loop.takes[PollKind.URGENT], False
+    times = [at for at, poll in loop.run(2) if poll is PollKind.FULL]
+    assert urgent is PollKind.URGENT
+    assert [round(at - former, 6) for former, at in zip((ordered, times[0] + 0.4), times[:2], strict=True)] == [
+        QUICK_POLL,
+        QUICK_POLL,
+    ]
+
+
+def test_preemptions_that_follow_each_other_do_not_put_full_polls_off_for_longer_than_when_nothing_happens() -> None:
+    loop = Loop()
+    loop.under_way = loop.preempts = True
+    times = [at for at, poll in loop.run(100, touched=True) if poll is PollKind.FULL]
+    assert max(later - former for former, later in pairwise(times)) <= POLL + 0.02 + 1e-6
+
+
+def test_a_full_poll_that_was_in_vain_is_made_once_more_soon() -> None:
+    loop = Loop()
+    loop.rest()
+    loop.run(0, changed=True)
+    loop.poll_schedule.was_in_vain = True
+    ended = loop.now + loop.takes[PollKind.FULL]
+    (at, poll), *_ = loop.run(1)
+    assert (round(at - ended, 6), poll) == (QUICK_POLL, PollKind.FULL)
 
 
 def test_a_storm_of_events_gets_no_more_than_a_fifth_of_the_time_in_the_long_run() -> None:
