@@ -33,7 +33,8 @@ LATER = 1.0
 """The same for what is not urgent."""
 
 BURST = 5.0
-"""Seconds for which polls may come faster than in the long run, after as long a time with fewer."""
+"""Seconds for which polls may come faster than in the long run, after as long a time with fewer. Full polls for
+which an urgent job waits may do so for as long again."""
 
 
 class PollKind(Enum):
@@ -85,7 +86,7 @@ class PollSchedule:
         if poll is PollKind.FULL:
             self._began, self.was_in_vain = began, False
         self._woken = poll if woken else None
-        self._needs_full = needs_full
+        self._needs_full = needs_full or (self._needs_full and poll is PollKind.URGENT)
         self._is_behind = poll is PollKind.URGENT
         # What a time with fewer polls has left over is kept for one burst.
         self._may_poll[poll] = max(self._may_poll[poll], ended - BURST) + (1 + IDLE_SHARE) * took
@@ -123,8 +124,8 @@ class PollSchedule:
         pause = 0.0 if is_wanted else QUICK_POLL if under_way or self.was_in_vain else calm
         if self._is_behind:
             pause = min(pause, CALM)
-        ended = self._ended[PollKind.FULL]
-        due = NextPoll(max(allowed[PollKind.FULL], ended + pause), PollKind.FULL)
+        ended, more = self._ended[PollKind.FULL], BURST if self._needs_full else 0.0
+        due = NextPoll(max(allowed[PollKind.FULL] - more, ended + pause), PollKind.FULL)
         if under_way and not is_wanted:
             due = due._replace(at=max(due.at, min(self._preempted + QUICK_POLL, ended + calm)))
         if due_at > self._began:  # it decides before it ends; one that began later has decided, or has failed

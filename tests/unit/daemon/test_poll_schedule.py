@@ -143,6 +143,38 @@ def test_what_an_urgent_poll_leaves_open_is_for_a_full_one_at_once() -> None:
     assert at <= began + loop.takes[PollKind.URGENT]
 
 
+def test_what_an_urgent_poll_leaves_open_is_not_forgotten_at_the_next_one() -> None:
+    loop = Loop(full=0.4)
+    loop.rest()
+    loop.needs_full = True
+    loop.run(0, touched=True)
+    loop.needs_full = False
+    following = loop.poll_schedule
+    following.polled(PollKind.URGENT, loop.now + 0.1, loop.now + 0.12, 3, loop.rate, woken=False)
+    at, poll = following.next(loop.now + 0.12, POLL, under_way=False, touched=False, changed=False, has_urgent=True)
+    assert (at <= loop.now + 0.12, poll) == (True, PollKind.FULL)
+
+
+def test_an_urgent_job_does_not_wait_because_there_were_many_full_polls() -> None:
+    loop = Loop(full=0.4)
+    loop.under_way = True
+    loop.run(100)  # as many as may be
+    loop.needs_full = True
+    ((_, urgent),) = loop.run(0, touched=True)
+    ended, loop.needs_full = loop.now + loop.takes[PollKind.URGENT], False
+    (at, full), *_ = loop.run(1)
+    assert (urgent, full) == (PollKind.URGENT, PollKind.FULL)
+    assert at <= ended + 1e-6
+
+
+def test_urgent_jobs_that_ask_for_full_polls_again_and_again_get_a_fifth_of_the_time_in_the_long_run() -> None:
+    loop = Loop(full=0.4)
+    loop.needs_full = True
+    loop.run(1000, touched=True)
+    spent = sum(loop.takes[kind] for _, kind in loop.looks if kind is PollKind.FULL)
+    assert spent <= (1000 + 2 * BURST) / (1 + IDLE_SHARE) + 0.4
+
+
 def test_a_slow_poll_is_followed_by_a_long_rest_while_nothing_happens() -> None:
     loop = Loop(full=2.0)
     times = [at for at, _ in loop.run(100)]
