@@ -146,6 +146,8 @@ def test_what_an_urgent_poll_leaves_open_is_for_a_full_one_at_once() -> None:
 def test_what_an_urgent_poll_leaves_open_is_not_forgotten_at_the_next_one() -> None:
     loop = Loop(full=0.4)
     loop.rest()
+    loop.run(0, changed=True)
+    loop.now += loop.takes[PollKind.FULL]
     loop.needs_full = True
     loop.run(0, touched=True)
     loop.needs_full = False
