@@ -10,8 +10,8 @@ from math import inf
 from typing import NamedTuple
 
 QUICK_POLL = 0.2
-"""Seconds between two polls while a preemption is under way. From its orders on Slurm has so long for them: a full poll
-would make it wait, the longer the more jobs it lists."""
+"""Seconds between two polls while a preemption is under way. Slurm also has so long to carry out
+its orders before all jobs are polled, which would keep slurmctld busy, the longer the more jobs there are."""
 
 POLL_AGAIN = 0.05
 """Seconds from a poll after a wake-up to the next one, and to the first one if it is not urgent: the submit plug-in
@@ -81,7 +81,8 @@ class PollSchedule:
         ``woken``: whether a wake-up came for which nothing new was found; ``needs_full``: an urgent poll did not show
         enough; ``preempts``: a preemption was begun."""
         took = ended - began
-        self._preempted = ended if preempts else self._preempted
+        if preempts:
+            self._preempted = ended
         self._ended[poll], self._took[poll] = ended, took
         if poll is PollKind.FULL:
             self._began, self.was_in_vain = began, False
@@ -124,8 +125,8 @@ class PollSchedule:
         pause = 0.0 if is_wanted else QUICK_POLL if under_way or self.was_in_vain else calm
         if self._is_behind:
             pause = min(pause, CALM)
-        ended, more = self._ended[PollKind.FULL], BURST if self._needs_full else 0.0
-        due = NextPoll(max(allowed[PollKind.FULL] - more, ended + pause), PollKind.FULL)
+        ended, overdraft = self._ended[PollKind.FULL], BURST if self._needs_full else 0.0
+        due = NextPoll(max(allowed[PollKind.FULL] - overdraft, ended + pause), PollKind.FULL)
         if under_way and not is_wanted:
             due = due._replace(at=max(due.at, min(self._preempted + QUICK_POLL, ended + calm)))
         if due_at > self._began:  # it decides before it ends; one that began later has decided, or has failed
