@@ -98,7 +98,7 @@ def node_names(value: str) -> tuple[str, ...]:
         raise ParseError(f"more than {_MOST_NODES:,} nodes: {value[:80]!r}")
     try:
         return tuple(NodeSet(value, resolver=RESOLVER_NOGROUP))
-    except NodeSetException as error:
+    except (NodeSetException, AssertionError) as error:  # digits behind brackets, as in n[1-4]99999999999, make a range
         raise ParseError(f"not a list of nodes: {value[:80]!r} ({error})") from None
 
 

@@ -710,6 +710,6 @@ def test_lists_of_nodes_are_read_up_to_there() -> None:
     assert values.node_names("r[1-2]n[01-02],m7,k[3,5-6]") == (
         "k3", "k5", "k6", "m7", "r1n01", "r1n02", "r2n01", "r2n02",
     )  # fmt: skip
-    for wrong in ("n[2-1]", "n[1-2"):
+    for wrong in ("n[2-1]", "n[1-2", "n[1-4]99999999999"):
         with pytest.raises(ParseError, match="not a list of nodes"):
             values.node_names(wrong)
