@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -28,6 +29,14 @@ pytestmark = pytest.mark.slurm
 
 POLL = 600  # seconds: nothing here lasts as long
 
+
+WHERE_POLLS_TAKE_LONG = """
+from omfs_daemon.daemon import poll_schedule
+poll_schedule.QUICK_ENOUGH = -1.0
+from omfs_daemon.cli.omfsd import run
+run()
+"""
+"""Code of an omfsd to which no poll of all jobs is quick, as with thousands of them."""
 
 ADMINISTRATOR = "backup"
 """A user of Debian's."""
@@ -82,7 +91,12 @@ def configure(daemon: Daemon, *slurm: str) -> None:
 
 
 def looks(daemon: Daemon) -> int:
-    return daemon.log.read_text().count('"event": "cycle_timed"')
+    return len(cycles(daemon))
+
+
+def cycles(daemon: Daemon) -> list[dict[str, Any]]:
+    lines = daemon.log.read_text().splitlines()
+    return [json.loads(line) for line in lines if '"event": "cycle_timed"' in line]
 
 
 def rest(daemon: Daemon) -> int:
@@ -119,6 +133,17 @@ def test_an_urgent_job_runs_long_before_the_next_poll(daemon: Daemon) -> None:
     rest(daemon)
     urgent = daemon.submit("alarm", "-p", "urgent")
     daemon.wait_running(urgent)
+    assert sum(daemon.runs(job) for job in bio) == 1, "it was preempted for"
+
+
+def test_only_new_jobs_are_asked_for_where_a_poll_of_all_takes_long(daemon: Daemon) -> None:
+    daemon.start(WHERE_POLLS_TAKE_LONG)
+    bio = [daemon.submit("bio", method="requeue") for _ in range(2)]
+    daemon.wait_running(*bio)
+    rest(daemon)
+    urgent = daemon.submit("alarm", "-p", "urgent")
+    daemon.wait_running(urgent)
+    assert [cycle["poll"] for cycle in cycles(daemon) if cycle["preemptions"]] == ["urgent"]
     assert sum(daemon.runs(job) for job in bio) == 1, "it was preempted for"
 
 
