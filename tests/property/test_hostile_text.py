@@ -1,5 +1,6 @@
 """Whatever a text says that others write, it is read, or refused with an error of ours, in time that grows with its
-length. Real texts are damaged at random places, in a soak 100,000 of each kind.
+length. Real texts are damaged at random places: by Hypothesis, which finds short faults, and in a soak 100,000 more of
+each kind.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -36,13 +37,14 @@ from omfs_daemon.slurm.batch_options import batch_options
 from omfs_daemon.slurm.batch_words import OptionWord
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
+from omfs_daemon.slurm.gateway import Gateway
 from tests.support.amounts import is_soak
-from tests.support.hostile_text import damaged, slower_by
+from tests.support.hostile_text import damaged, slower_by, try_at_random
 from tests.support.recorded_slurm import FIXTURES, NotRecordedError, Record, Replay, read, read_ids
 from tests.support.recording_scenarios import RECORDINGS
 
-EXAMPLES = 100_000 if is_soak() else 150
-often = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+MORE = 100_000 if is_soak() else 0
+often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 RECORDED = sorted(path for name in ("waiting", "started", "nodes", "limits") for path in FIXTURES.glob(f"*/{name}"))
 """Questions to each release, and no orders."""
 
@@ -50,29 +52,60 @@ RECORDED = sorted(path for name in ("waiting", "started", "nodes", "limits") for
 # -- what Slurm prints ------------------------------------------------------------------------------
 
 
+class Answer(NamedTuple):
+    """What a command printed, where, and which question asked for it, whose first answer is at ``since``."""
+
+    directory: Path
+    place: int
+    text: str
+    since: int
+    ask: Callable[[Gateway], object]
+
+    def read_as(self, text: str) -> None:
+        """If this had been printed."""
+        slurm = Replay(self.directory, self.since)
+        slurm.put(self.place - self.since, text)
+        with suppress(GatewayError, NotRecordedError):
+            self.ask(CommandGateway(runner=slurm))
+
+
 @cache
-def recorded(directory: Path) -> list[Record]:
-    return read(directory)
+def answers() -> list[Answer]:
+    """All that were recorded."""
+    found = []
+    for directory in RECORDED:
+        slurm = Replay(directory)
+        gateway = CommandGateway(runner=slurm)
+        for _, ask in RECORDINGS[directory.name].questions(read_ids(directory)):
+            before = slurm.left
+            ask(gateway)
+            left = {id(record) for record in slurm.left}
+            asked = [record for record in before if id(record) not in left]
+            since = place_of(directory, asked[0])
+            found += [Answer(directory, place_of(directory, one), "\n".join(one.stdout), since, ask) for one in asked]
+    return found
 
 
-@st.composite
-def damaged_answers(draw: st.DrawFn) -> tuple[Path, int, str]:
-    directory = draw(st.sampled_from(RECORDED))
-    place = draw(st.integers(0, len(recorded(directory)) - 1))
-    return directory, place, draw(damaged("\n".join(recorded(directory)[place].stdout)))
+def place_of(directory: Path, record: Record) -> int:
+    return next(place for place, one in enumerate(read(directory)) if one is record)
+
+
+damaged_answers = st.sampled_from(answers()).flatmap(lambda answer: st.tuples(st.just(answer), damaged(answer.text)))
 
 
 @often
-@given(damaged_answers())
-def test_slurms_answers_are_read_or_refused(what: tuple[Path, int, str]) -> None:
+@given(damaged_answers)
+def test_slurms_answers_are_read_or_refused(what: tuple[Answer, str]) -> None:
     """Rows of squeue, nodes, partitions, settings, limits, accounts, and details of jobs."""
-    directory, place, text = what
-    slurm = Replay(directory)
-    slurm.put(place, text)
-    gateway = CommandGateway(runner=slurm)
-    for _, question in RECORDINGS[directory.name].questions(read_ids(directory)):
-        with suppress(GatewayError, NotRecordedError):
-            question(gateway)
+    answer, text = what
+    answer.read_as(text)
+
+
+@pytest.mark.parametrize("place", range(len(answers())))
+def test_each_of_slurms_answers_is_read_or_refused(place: int) -> None:
+    """In a soak a share of so many."""
+    answer = answers()[place]
+    try_at_random(answer.read_as, [answer.text], max(1, MORE // len(answers())))
 
 
 # -- what users, nodes, and files say ---------------------------------------------------------------
@@ -261,6 +294,7 @@ def test_every_text_is_read_or_refused(kind: str) -> None:
         reader(text)
 
     read_or_refuse()
+    try_at_random(reader, texts, MORE)
 
 
 @pytest.mark.parametrize("kind", sorted(FILES))
@@ -274,6 +308,7 @@ def test_every_file_is_read_or_refused(kind: str, tmp_path: Path) -> None:
         reads(text)
 
     read_or_refuse()
+    try_at_random(reads, texts, MORE)
 
 
 REPEATED = (

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from omfs_daemon.slurm.commands.run_command import CommandOutput, failure, run_command
@@ -79,13 +80,14 @@ class NotRecordedError(AssertionError):
 
 
 class Replay:
-    """Answers what was recorded, in turn where the same was asked more than once; else NotRecordedError."""
+    """Answers what was recorded, from the place ``since`` on, in turn where the same was asked more than once; else
+    NotRecordedError."""
 
-    def __init__(self, directory: Path) -> None:
-        self._left = read(directory)
+    def __init__(self, directory: Path, since: int = 0) -> None:
+        self._left = read(directory)[since:]
 
     def put(self, place: int, stdout: str) -> None:
-        """In place of what the record there printed."""
+        """In place of what the record there printed, counted from ``since``."""
         self._left[place] = replace(self._left[place], stdout=stdout.split("\n"), code=0)
 
     def __call__(
@@ -123,8 +125,13 @@ def write(directory: Path, records: Sequence[Record], ids: Mapping[str, int]) ->
 
 def read(directory: Path) -> list[Record]:
     """The records of a scenario in order."""
+    return list(_read(directory))
+
+
+@cache
+def _read(directory: Path) -> tuple[Record, ...]:
     paths = sorted(path for path in directory.glob("*.json") if path.name != _IDS)
-    return [Record(**json.loads(path.read_text())) for path in paths]
+    return tuple(Record(**json.loads(path.read_text())) for path in paths)
 
 
 def read_ids(directory: Path) -> dict[str, int]:

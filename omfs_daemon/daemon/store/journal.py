@@ -141,7 +141,7 @@ def replay(path: Path) -> ReadJournal:
     for number, line in enumerate(lines, start=1):
         try:
             state = apply(state, _record(line, found))
-        except JournalError as error:
+        except (JournalError, ValueError) as error:  # ValueError: of references that are none
             if number == len(lines) and not line.endswith(b"\n"):
                 return ReadJournal(state, size, True, found)
             raise JournalError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,13 +155,18 @@ def test_damage_in_the_middle_is_named_and_not_guessed_at(tmp_path: Path) -> Non
         Journal(path)
 
 
-def test_an_unknown_record_is_refused(tmp_path: Path) -> None:
-    import zlib
-
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b'{"kind":"Teleported","ref":"1"}', "does not know"),
+        (b'{"kind":"OrdersNumbered","number":12,"holds":["6_[a]"],"releases":["4"]}', "not a list of array tasks: 'a'"),
+    ],
+    ids=["unknown", "no reference"],
+)
+def test_a_record_that_omfsd_cannot_have_written_is_refused(tmp_path: Path, text: bytes, why: str) -> None:
     path = tmp_path / "journal"
-    text = b'{"kind":"Teleported","ref":"1"}'
     path.write_bytes(b"%d %08x %s\n" % (JOURNAL.newest, zlib.crc32(text), text))
-    with pytest.raises(JournalError, match="does not know"):
+    with pytest.raises(JournalError, match=why):
         Journal(path)
 
 
