@@ -119,6 +119,7 @@ local LONGEST = {
   comment = 16384,
   admin_comment = 16384,
   req_nodes = 65536,
+  features = 4096,
   wckey = 1024,
   tres_per_task = 1024,
   array_inx = 4096, -- a longer one is held: how many tasks it has is not counted
@@ -291,9 +292,19 @@ local function class_of(conf, job)
   return { methods = conf.methods }
 end
 
+-- Whether a job's features count more than one node ("fast*2"): Slurm shows so many only once it runs.
+local function counts_nodes(features)
+  local total = 0
+  for count in (features or ""):gmatch("%*(%d+)") do
+    total = total + tonumber(count)
+  end
+  return total > 1
+end
+
 -- Whether the job certainly gets more than one node. One that leaves their number open may, too: omfsd sees that later.
 local function spans_nodes(job)
-  return type(job.min_nodes) == "number" and job.min_nodes > 1 and job.min_nodes < NO_VAL
+  local is_wide = type(job.min_nodes) == "number" and job.min_nodes > 1 and job.min_nodes < NO_VAL
+  return is_wide or (job.nodes or ""):find("[[,]") ~= nil or counts_nodes(job.features)
 end
 
 -- Whether omfsd may preempt a job of this class. requeues: Slurm would requeue it (no --no-requeue). is_part: of a
@@ -650,6 +661,9 @@ local function is_uncertain(job)
     end
   end
   local by_task = job.tres_per_task
+  if (job.features or ""):find("*", 1, true) then
+    return true
+  end
   return is_part(job) or is_given(by_task) and not by_task:match("^cpu[=:]%d+$")
 end
 
@@ -1022,6 +1036,7 @@ local function submit(job, partitions, conf, living)
   asked.comment = job.comment
   asked.licenses = job.licenses
   asked.nodes = job.req_nodes
+  asked.features = job.features
   asked.min_nodes = job.min_nodes
   asked.script = is_batch(job)
   asked.requeues = job.requeue ~= 0
@@ -1086,6 +1101,10 @@ local function wants_other(change)
     or change.account ~= nil
     or change.qos ~= nil
     or change.licenses ~= nil
+    or change.req_nodes ~= nil -- it gets CPUs on each of them
+    or change.features ~= nil and change.features:find("*", 1, true) ~= nil
+    or change.min_mem_per_node ~= nil -- with MaxMemPerCPU, more memory comes with more CPUs
+    or change.min_mem_per_cpu ~= nil
     or change.begin_time ~= 0
     or given("min_cpus")
     or given("max_cpus")
@@ -1109,6 +1128,8 @@ local function after(change, job)
     account = change.account or job.account,
     qos = change.qos or job.qos,
     licenses = change.licenses or job.licenses,
+    nodes = change.req_nodes or job.req_nodes,
+    features = change.features or job.features,
     min_nodes = number_of(change.min_nodes) or job.min_nodes,
     is_part = type(job.het_job_id) == "number" and job.het_job_id > 0,
   }

@@ -68,7 +68,7 @@ class BatchOptions:
         """The least number of nodes."""
         by_tasks = ceil(self.tasks / self.tasks_per_node) if self.tasks and self.tasks_per_node else 1
         asked = min(self.least_nodes, self.tasks) if self.tasks else self.least_nodes  # no node is without a task
-        return max(1, asked, by_tasks, len(self.required_nodes))
+        return max(1, asked, by_tasks, len(self.required_nodes), values.nodes_with_features(self.features))
 
     def request(self, nodes: int, partition: str) -> JobRequest:
         """On so many nodes (at least) of a partition."""

@@ -17,7 +17,12 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.slurm
 
 MEMORY = 4000
-SHAPE = Shape(nodes=2, memory_mb=MEMORY, options={"Licenses": "fluent:5", "PrivateData": "jobs", "DefMemPerCPU": "10"})
+SHAPE = Shape(
+    nodes=2,
+    memory_mb=MEMORY,
+    features=dict.fromkeys(("n1", "n2"), "fast"),
+    options={"Licenses": "fluent:5", "PrivateData": "jobs", "DefMemPerCPU": "10"},
+)
 MALLORY, OWNER = "nobody", "daemon"
 NO_SHARE = ("-A", "guests", "-o", "/dev/null")
 
@@ -94,6 +99,23 @@ def test_b05_a_job_that_keeps_its_memory_is_requeued_for_an_urgent_one(daemon: D
     assert [jobs(daemon)[job].state for job in keeps].count(JobState.PENDING) == 1
     (preemption,) = wait_until(lambda: daemon.ask("history")["preemptions"], "the preemption to be over")
     assert [victim["method"] for victim in preemption["victims"]] == ["requeue"]
+
+
+@pytest.mark.parametrize("change", ["NodeList=n1,n2", "Features=fast*2"])
+def test_b14_a_job_within_its_entitlement_does_not_grow_by_the_nodes_that_it_names(daemon: Daemon, change: str) -> None:
+    mine = submit(daemon, "-A", "bio", "-n1", "-c4", "--begin=now+1hour", "-o", "/dev/null")
+    wait_until(lambda: jobs(daemon)[mine].hold is Hold.NONE, "the job to be let go")
+    for one in (change, "StartTime=now"):
+        daemon.slurm.command("scontrol", "update", f"jobid={mine}", one, uid=MALLORY)
+    wait_for_cycles(daemon, 3)
+    assert jobs(daemon)[mine].hold is not Hold.NONE
+    assert jobs(daemon)[mine].request.cpus == 8
+
+
+def test_b14_nor_by_the_nodes_that_its_features_count(daemon: Daemon) -> None:
+    mine = submit(daemon, "-A", "bio", "-n1", "-c4", "-C", "fast*2", "-o", "/dev/null")
+    wait_for_cycles(daemon, 3)
+    assert jobs(daemon)[mine].hold is not Hold.NONE
 
 
 def test_c01_an_array_that_runs_one_task_at_a_time_costs_one_victim(daemon: Daemon) -> None:

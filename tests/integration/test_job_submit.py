@@ -46,7 +46,8 @@ def cluster() -> Iterator[LocalSlurm]:
         "node_licenses": "ve_{node}",
         "any_licenses": "ve",
     }
-    shape = Shape(nodes=2, options={"Licenses": "ve_n1:2,ve_n2:2,ve:9999,fluent:5"})
+    features = dict.fromkeys(("n1", "n2"), "fast")
+    shape = Shape(nodes=2, features=features, options={"Licenses": "ve_n1:2,ve_n2:2,ve:9999,fluent:5"})
     try:
         with LocalSlurm(directory, shape, gate=SubmitGate(PLUGIN, settings), limit=LIMIT) as slurm:
             for name in ("wake", "wake_later"):
@@ -323,6 +324,10 @@ CHANGES_OF_WHAT_WAS_LET_GO = [
     "numnodes=2",
     "numtasks=3",
     "cpuspertask=3",
+    "nodelist=n1,n2",
+    "features=fast*2",
+    "minmemorynode=50",
+    "minmemorycpu=50",
     "account=other",
     "qos=other",
     "partition=urgent",
@@ -360,7 +365,7 @@ def test_what_becomes_another_job_does_not_wait_without_a_daemon(gate: LocalSlur
 
 def test_other_changes_do_not_lead_back_to_the_gate(gate: LocalSlurm) -> None:
     job = released(gate)
-    changes = ("timelimit=5", "comment=new", "nice=3", "jobname=other", "features=", "minmemorynode=50")
+    changes = ("timelimit=5", "comment=new", "nice=3", "jobname=other", "features=fast", "excnodelist=n1")
     for change in changes:
         assert as_owner(gate, "update", f"jobid={job.id}", change) == "", change
     assert look(gate, job.id).hold is Hold.NONE
@@ -598,7 +603,7 @@ def test_refuses_to_requeue_what_slurm_may_not(gate: LocalSlurm) -> None:
         assert "omfs: requeue is for batch jobs, dmtcp is for batch jobs" in said
 
 
-@pytest.mark.parametrize("nodes", ["--nodes=2", "--nodes=2-4", "--nodelist=n[1-2]"])
+@pytest.mark.parametrize("nodes", ["--nodes=2", "--nodes=2-4", "--nodelist=n[1-2]", "--constraint=fast*2"])
 def test_refuses_to_checkpoint_several_nodes_with_a_tool_for_one(gate: LocalSlurm, nodes: str) -> None:
     for methods in ("dmtcp", "criu,dmtcp"):
         said = refusal(gate, nodes, f"--comment=omfs:method={methods}")
@@ -617,8 +622,10 @@ def test_refuses_to_checkpoint_several_nodes_with_a_tool_for_one(gate: LocalSlur
 def test_nor_does_the_owner_get_several_nodes_later(gate: LocalSlurm) -> None:
     job = submit(gate, "--comment=omfs:method=dmtcp", "--ntasks=2", "--begin=now+1hour")
     assert job.hold is Hold.NONE
-    assert "denied" in as_owner(gate, "update", f"jobid={job.id}", "numnodes=2")
-    assert as_owner(gate, "update", f"jobid={job.id}", "numnodes=1") == ""
+    for change in ("numnodes=2", "nodelist=n[1-2]", "features=fast*1&fast*1"):
+        assert "denied" in as_owner(gate, "update", f"jobid={job.id}", change), change
+    for change in ("numnodes=1", "nodelist=n1", "features=fast*1"):
+        assert as_owner(gate, "update", f"jobid={job.id}", change) == "", change
 
 
 def test_nor_does_it_let_in_what_slurm_requeues_in_no_case(gate: LocalSlurm) -> None:

@@ -330,12 +330,14 @@ def _request(row: JobRow, excluded_nodes: str, memory_counts: bool) -> JobReques
     shown = values.count(row.cpus)
     node_count, most = _node_counts(row, allocated)
     per_cpu, per_node = _memory(row, allocated, shown, node_count) if memory_counts else (0, 0)
+    if row_state(row) is JobState.PENDING:  # it gets CPUs on all of these, which Slurm counts only once it runs
+        node_count = max(node_count, len(values.node_set(row.required_nodes)), values.nodes_with_features(row.features))
     gres = _gres(row, node_count)
     cpus, per_node_cpus = _cpus(row, shown, node_count, gres)
     return JobRequest(
         cpus=cpus,
         nodes=node_count,
-        max_nodes=most,
+        max_nodes=most and max(most, node_count),
         min_cpus_per_node=per_node_cpus,
         memory_per_cpu=per_cpu,
         memory_per_node=per_node,

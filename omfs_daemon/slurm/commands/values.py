@@ -21,6 +21,7 @@ _WHOLE = re.compile(r"-[0-9]{1,18}")
 _AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)[nc]?")
 _DURATION = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{1,9})")
 _NODE_LIST = re.compile(r"[\w.,\[\]-]+", re.ASCII)
+_FEATURE_COUNT = re.compile(r"\*([0-9]{1,9})")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NAME_IN_LIST = re.compile(r"(?:\[[^\]]*\]?|[^,\[])+")
 # As strtol(3) parses it: blanks, a sign, no digits at all. Slurm accepts and shows all that.
@@ -124,6 +125,11 @@ def _index(digits: str) -> int:
 def node_set(value: str) -> frozenset[str]:
     """The same without order; long lists that many jobs exclude are one object."""
     return frozenset(node_names(value))
+
+
+def nodes_with_features(expression: str) -> int:
+    """How many nodes a job's features count: 5 in ``[a*2&b*3]``; of alternatives (``a*2|b*3``) the most."""
+    return min(_MOST_NODES, max(sum(map(int, _FEATURE_COUNT.findall(one))) for one in expression.split("|")))
 
 
 def tasks(value: str) -> tuple[int, ...]:

@@ -370,6 +370,12 @@ class TestRequest:
             ({"tres_per_job": "gres:gpu:2", "cpus_per_tres": "gres:gpu:2"}, (4, 1, 4)),
             ({"tres_per_node": "gres:gpu:2", "cpus_per_tres": "gres:gpu:1", "nodes": "2", "cpus": "2"}, (2, 1, 2)),
             ({"tres_per_task": "gres:gpu:1", "cpus_per_tres": "gres:gpu:2", "tasks": "2", "cpus": "2"}, (4, 1, 4)),
+            ({"required_nodes": "n[1-2]"}, (2, 2, 1)),  # of scontrol update NodeList=
+            ({"required_nodes": "n[1-2]", "cpus": "2", "min_cpus": "2"}, (4, 2, 2)),
+            ({"required_nodes": "n[1-2]", "cpus": "3", "tasks": "3"}, (3, 2, 1)),
+            ({"features": "fast*2"}, (2, 2, 1)),
+            ({"features": "[fast*2&slow*1]", "cpus": "4", "tasks": "4"}, (4, 3, 1)),
+            ({"features": "[fast*2|slow*3]", "max_nodes": "2"}, (3, 3, 1)),
         ],
     )
     def test_cpus_that_slurm_counts_only_at_the_start(
