@@ -82,10 +82,12 @@ def preemptor_backoff(
 def users_back_off(
     state: State, observation: Observation, now: float, retry_after: float, rules: Rules
 ) -> list[Record]:
-    """Jobs for which others were preempted, and that ended at once, count against their user. Each beyond the number
+    """Jobs for which others were preempted, and that left at once, count against their user. Each beyond the number
     that the rules allow in an hour costs the user a wait, doubled each time, and at most the quantum."""
     watched, users = state.backoff.served, dict(state.backoff.users)
-    left = [ref for ref, job in watched.items() if observation.job(ref) is None or now - job.at >= BRIEF]
+    preempted = {victim.ref for one in state.preemptions.values() for victim in one.victims} | state.preempted.keys()
+    watched = {ref: job for ref, job in watched.items() if ref not in preempted}
+    left = [ref for ref, job in watched.items() if _has_left(observation.job(ref)) or now - job.at >= BRIEF]
     for ref in left:
         user, at = watched[ref]
         if now - at < BRIEF:
@@ -96,6 +98,11 @@ def users_back_off(
             users[user] = UserBackoff(recent, now + min(longer, rules.quantum) if beyond > 0 else now)
     users = {user: one for user, one in users.items() if laws.counts_in_hour(one.brief[-1], now)}
     return [UsersBackOff(tuple(sorted(left)), users)] if left else []
+
+
+def _has_left(job: Job | None) -> bool:
+    """Whether it has ended, or waits again: its owner has requeued or held it, say."""
+    return job is None or job.state is JobState.PENDING
 
 
 def back_offs_over(state: State, observation: Observation, now: float) -> list[Record]:

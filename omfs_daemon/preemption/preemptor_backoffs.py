@@ -11,6 +11,17 @@ from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome
 from omfs_daemon.preemption.realtime_memory import RealtimeMemory
 
 
+_SERVED = frozenset(
+    {
+        PreemptionOutcome.STARTED,
+        PreemptionOutcome.PREEMPTOR_GONE,
+        PreemptionOutcome.PREEMPTOR_HELD,
+        PreemptionOutcome.PREEMPTOR_REQUEUED,
+    }
+)
+"""Outcomes of preemptions that Slurm would have, or has, started the job after."""
+
+
 class Unstarted(NamedTuple):
     """A job that Slurm does not start: its shape (``shape_of``) and Slurm's reason then. ``in_vain``: others were
     preempted for it, and none are again until one of these has changed."""
@@ -40,15 +51,15 @@ class NodeDoubt(NamedTuple):
 
 
 class ServedJob(NamedTuple):
-    """A job for which others were preempted; ``at``: when it has started, or was gone."""
+    """A job for which others were preempted; ``at``: when it has started, or its owner has thought better of it."""
 
     user: str
     at: float
 
 
 class UserBackoff(NamedTuple):
-    """``brief``: when jobs of a user, for which others had been preempted, ended soon after their start; for no other
-    one are any preempted before ``until``."""
+    """``brief``: when jobs of a user, for which others had been preempted, ended, or waited again, soon after their
+    start or before it; for no other one are any preempted before ``until``."""
 
     brief: tuple[float, ...]
     until: float
@@ -114,7 +125,7 @@ class PreemptorBackoffs:
         victims = [preempted[victim.ref] for victim in preemption.victims if victim.ref in preempted]
         is_promised = preemptor.urgent or preemption.is_for_realtime
         is_served = any(victim.preemptor == preemptor.ref for victim in victims) and not is_promised
-        if not is_served or preemption.outcome not in (PreemptionOutcome.STARTED, PreemptionOutcome.PREEMPTOR_GONE):
+        if not is_served or preemption.outcome not in _SERVED:
             return self
         served = ServedJob(preemptor.user, preemption.started_at or preemption.since)
         return replace(self, served={**self.served, preemptor.ref: served})

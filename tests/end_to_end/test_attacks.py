@@ -102,7 +102,7 @@ def test_b05_a_job_that_keeps_its_memory_is_requeued_for_an_urgent_one(daemon: D
 
 
 @pytest.mark.parametrize("change", ["NodeList=n1,n2", "Features=fast*2"])
-def test_b14_a_job_within_its_entitlement_does_not_grow_by_the_nodes_that_it_names(daemon: Daemon, change: str) -> None:
+def test_k11_a_job_within_its_entitlement_does_not_grow_by_the_nodes_that_it_names(daemon: Daemon, change: str) -> None:
     mine = submit(daemon, "-A", "bio", "-n1", "-c4", "--begin=now+1hour", "-o", "/dev/null")
     wait_until(lambda: jobs(daemon)[mine].hold is Hold.NONE, "the job to be let go")
     for one in (change, "StartTime=now"):
@@ -112,7 +112,7 @@ def test_b14_a_job_within_its_entitlement_does_not_grow_by_the_nodes_that_it_nam
     assert jobs(daemon)[mine].request.cpus == 8
 
 
-def test_b14_nor_by_the_nodes_that_its_features_count(daemon: Daemon) -> None:
+def test_k11_nor_by_the_nodes_that_its_features_count(daemon: Daemon) -> None:
     mine = submit(daemon, "-A", "bio", "-n1", "-c4", "-C", "fast*2", "-o", "/dev/null")
     wait_for_cycles(daemon, 3)
     assert jobs(daemon)[mine].hold is not Hold.NONE

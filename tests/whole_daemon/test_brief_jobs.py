@@ -20,11 +20,11 @@ def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)
 
 
-def borrowed_site(directory: Path) -> Site:
+def borrowed_site(directory: Path, ignores_term: bool = False) -> Site:
     """Every CPU is lent to bio, whose jobs are past their quantum."""
     site = Site(directory, site_rules(QUANTUM, max_preemptions_per_hour=ALLOWED))
     for _ in range(16):
-        site.submit("bio", cpus=1, run_time=NEVER)
+        site.submit("bio", cpus=1, run_time=NEVER, ignores_term=ignores_term)
     site.run(2)
     site.run(QUANTUM, step=10.0)
     return site
@@ -52,6 +52,39 @@ def test_brief_jobs_of_one_user_cost_others_little(run_time: float, tmp_path: Pa
     other = site.submit("physics", cpus=1, run_time=NEVER, user="another")
     site.run_until(lambda: site.runs(other), limit=10)
     site.run_until(lambda: site.runs(waiting), limit=QUANTUM, step=5.0)
+
+
+def test_a_job_that_its_owner_requeues_again_and_again_counts_each_time(tmp_path: Path) -> None:
+    site = borrowed_site(tmp_path)
+    job = site.submit("physics", cpus=1, run_time=NEVER)
+    for _ in range(10):
+        site.run(6.0)
+        if site.runs(job):
+            assert site.slurm.requeue_hold(job)
+            assert site.slurm.user_release(job)
+    assert len(site.history_database.preemptions(1000, 0.0)) == ALLOWED + 1
+
+
+def test_so_does_one_that_its_owner_holds_while_others_are_preempted_for_it(tmp_path: Path) -> None:
+    site = borrowed_site(tmp_path, ignores_term=True)
+    for _ in range(10):
+        job = site.submit("physics", cpus=1, run_time=NEVER)
+        site.run(2.0)
+        assert site.slurm.user_hold(job)
+        site.run(10.0)
+    preemptions = site.history_database.preemptions(1000, 0.0)
+    assert [preemption.outcome for preemption in preemptions] == ["preemptor_held"] * (ALLOWED + 1)
+
+
+def test_one_that_is_preempted_in_turn_does_not_count(tmp_path: Path) -> None:
+    site = borrowed_site(tmp_path)
+    job = site.submit("physics", cpus=1, run_time=NEVER)
+    site.run_until(lambda: site.runs(job), limit=10)
+    site.submit("alarm", cpus=4, urgent=True, run_time=NEVER, on=site.job(job).allocations[0].node)
+    site.run_until(lambda: str(job) in site.journal.state.preempted, limit=10)
+    site.run(70.0)
+    assert not site.journal.state.backoff.served
+    assert not site.journal.state.backoff.users
 
 
 def test_urgent_jobs_and_jobs_that_stay_do_not_count(tmp_path: Path) -> None:
