@@ -10,7 +10,6 @@ from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome
 from omfs_daemon.preemption.realtime_memory import RealtimeMemory
 
-
 _SERVED = frozenset(
     {
         PreemptionOutcome.STARTED,
