@@ -10,10 +10,11 @@ import typer
 
 from omfs_daemon.config.daemon_user import uid_of_daemon
 from omfs_daemon.config.job_submit_conf import as_text, plugin_settings
-from omfs_daemon.config.load import parse_config, read_text
+from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.sample import as_toml, effective, sample
 from omfs_daemon.config.schema import Config
 from omfs_daemon.config.socket_path import DEFAULT_PATH
+from omfs_daemon.config.text_file import read_input
 from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.slurm.commands.admin_level import admin_levels
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
@@ -99,7 +100,7 @@ def check_file(
 ) -> None:
     """Check a file: exit code 0 if it is valid; else 1, and one line that says what is wrong."""
     path = file or session_of(context).config_path or DEFAULT_PATH
-    text = read_text(path)
+    text = read_input(path)
     try:
         parse_config(text, str(path))
     except ConfigError as error:

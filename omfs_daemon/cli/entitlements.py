@@ -20,8 +20,8 @@ from omfs_daemon.config.entitlement_text import (
     to_rows,
     to_toml,
 )
-from omfs_daemon.config.load import read_text
 from omfs_daemon.config.percent import amount
+from omfs_daemon.config.text_file import read_input, text_of
 from omfs_daemon.daemon.api.entitlements_view import EntitlementChange, EntitlementsView, RowWithoutParent
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.terminal.exit_status import FaultLine
@@ -120,7 +120,7 @@ def import_(
 
     TOML (such as a configuration file), or CSV with the header account,percent,parent.
     """
-    text, source = (sys.stdin.read(), "stdin") if str(file) == "-" else (read_text(file), str(file))
+    text, source = (text_of(sys.stdin.buffer, "stdin"), "stdin") if str(file) == "-" else (read_input(file), str(file))
     entitlements = (from_csv if file.suffix.lower() == ".csv" else from_toml)(text, source)
     if not entitlements:
         raise ConfigError(f"{source}: must have at least one entitlement")

@@ -83,13 +83,13 @@ def omfsd(
 
 def _report_state(daemon: DaemonSection) -> int:
     from omfs_daemon.daemon.check_state import check_state
-    from omfs_daemon.daemon.leadership.shared_state import decided_state_dir
+    from omfs_daemon.daemon.leadership.shared_state import decided_state_dir, files_by_directory
 
     try:
-        directories = dict.fromkeys((daemon.state_dir, decided_state_dir(daemon)))
+        kept = files_by_directory(daemon.state_dir, decided_state_dir(daemon))
     except OSError as error:
         raise ConfigError(f"{daemon.shared_directory}: cannot be read: {error.strerror}") from error
-    reports = [check_state(directory) for directory in directories]
+    reports = [check_state(directory, files) for directory, files in kept.items()]
     for line in (line for report in reports for line in report.lines):
         typer.echo(clean(line))
     return 0 if all(report.is_read for report in reports) else 1

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omfs_daemon.config.text_file import read_input
+from omfs_daemon.errors import ConfigError
 from omfs_daemon.terminal.output import cell, print_json, show, span, table, when
 from omfs_daemon.terminal.session import AsJson, session_of
 
@@ -32,13 +34,20 @@ def plan(
     Includes what the validator refuses, with the reason.
     """
     if new is not None:
-        from omfs_daemon.config.load import read_text
-
-        difference = session_of(context).client().plan_with(read_text(new), str(new))
+        difference = session_of(context).client().plan_with(_configuration(new), str(new))
         print_json(difference) if as_json else show(*difference_table(difference))
         return
     view = session_of(context).client().plan()
     print_json(view) if as_json else show(*plan_table(view))
+
+
+def _configuration(path: Path) -> str:
+    from omfs_daemon.daemon.api.operations import LONGEST_CONFIGURATION
+
+    text = read_input(path)
+    if len(text) > LONGEST_CONFIGURATION:
+        raise ConfigError(f"{path}: has {len(text):,} characters: must be at most {LONGEST_CONFIGURATION:,}")
+    return text
 
 
 def difference_table(view: PlanDifferenceView) -> Iterator[RenderableType]:

@@ -18,6 +18,7 @@ from math import floor
 from omfs_daemon.errors import ConfigError
 
 OTHERS = "(others)"
+_MOST_LEVELS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +175,12 @@ def _checked_children(entitlements: Sequence[Entitlement]) -> dict[str, list[Ent
         if total == 100 and (counted := [f"{one.name} {one.cpus} CPUs" for one in group if one.cpus]):
             where = f"under {parent!r}" if parent else "at the top"
             raise ConfigError(f"the accounts {where} add up to 100 %: nothing is left for {', '.join(counted)}")
-    _refuse_cycles(entitlements)
+    _check_parents(entitlements)
     return children
 
 
-def _refuse_cycles(entitlements: Sequence[Entitlement]) -> None:
+def _check_parents(entitlements: Sequence[Entitlement]) -> None:
+    """No cycles, and no account so far down that walking to it fills the stack."""
     parent_of = {entitlement.name: entitlement.parent for entitlement in entitlements}
     for name in parent_of:
         walked = [name]
@@ -186,6 +188,8 @@ def _refuse_cycles(entitlements: Sequence[Entitlement]) -> None:
             if parent in walked:
                 raise ConfigError(f"accounts form a cycle: {' -> '.join([*walked, parent])}; a parent must lie above")
             walked.append(parent)
+            if len(walked) > _MOST_LEVELS:
+                raise ConfigError(f"account {name!r}: must have at most {_MOST_LEVELS - 1} accounts above it")
 
 
 def _text(value: Fraction) -> str:

@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from omfs_daemon.cluster.jobs import Job
 
+END_OF_TIME = 253_370_764_800.0
+"""The begin of the year 9999, the last one that can be shown."""
+
 
 class ExemptKind(StrEnum):
     JOB = "job"

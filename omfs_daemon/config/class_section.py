@@ -27,7 +27,7 @@ def _one_for_all(value: object) -> object:
     if isinstance(value, dict):
         return value
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    if not is_number or not 1 <= value < float("inf"):  # type: ignore[operator]
+    if not is_number or not 1 <= float(value) < float("inf"):  # type: ignore[arg-type]
         raise ValueError("must be a number of at least 1, or a table by category")
     return dict.fromkeys(_CATEGORY_NAMES, value)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -13,6 +11,8 @@ from pydantic import ValidationError
 from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.config.error_text import error_line, key_text, value_text
 from omfs_daemon.config.schema import Config
+from omfs_daemon.config.text_file import read_text
+from omfs_daemon.config.toml_text import read_toml
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.slurm.gateway import AccountRow
@@ -23,26 +23,12 @@ def load(path: Path) -> Config:
     return parse_config(read_text(path), str(path))
 
 
-def read_text(path: Path) -> str:
-    """The text of a file; ConfigError if it cannot be read or is not UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start + 1} is not UTF-8, which TOML must be") from error
-    except ValueError as error:  # a NUL in the name
-        raise ConfigError(f"{str(path)!r}: cannot be read: {error}") from error
-
-
 def parse_config(text: str, source: str) -> Config:
     """The configuration in a TOML text; ``source`` names it in the ConfigError."""
     try:
-        config = Config.model_validate(tomllib.loads(text, parse_float=Decimal))
+        config = Config.model_validate(read_toml(text))
         _check_methods(config)
         _check_login(config)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{source}: {error}: must be TOML") from error
     except ValidationError as error:
         raise ConfigError(f"{source}: {error_line(error, Config)}") from error
     except ConfigError as error:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from omfs_daemon.config.load import load, read_text
+from omfs_daemon.config.load import load
 from omfs_daemon.config.schema import Config
+from omfs_daemon.config.text_file import read_text
+from omfs_daemon.config.toml_text import read_toml
 from omfs_daemon.errors import ConfigError
 
 _TABLE = re.compile(r"\s*\[\s*([\w.-]+)")
@@ -47,10 +47,10 @@ def _is_valid(tables: dict[str, Any]) -> bool:
 
 
 def _tables(text: str) -> dict[str, Any]:
-    """Of a file that is no TOML, what each of its lines says alone."""
+    """Of a file that is no TOML, or too deep, what each of its lines says alone."""
     try:
-        return tomllib.loads(text, parse_float=Decimal)
-    except tomllib.TOMLDecodeError:
+        return read_toml(text)
+    except ConfigError:
         pass
     found: dict[str, Any] = {}
     table = ""
@@ -60,7 +60,7 @@ def _tables(text: str) -> dict[str, Any]:
             table = named[1] if named is not None else ""
             continue
         try:
-            found.setdefault(table, {}).update(tomllib.loads(line, parse_float=Decimal))
-        except tomllib.TOMLDecodeError:
+            found.setdefault(table, {}).update(read_toml(line))
+        except ConfigError:
             continue
     return found

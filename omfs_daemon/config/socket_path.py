@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from omfs_daemon.config.login_place import LoginPlace, host_port
+from omfs_daemon.config.text_file import read_text
+from omfs_daemon.config.toml_text import read_toml
+from omfs_daemon.errors import ConfigError
 
 DEFAULT_PATH = Path("/etc/omfs/omfs.toml")
 DEFAULT_RUN_DIR = Path("/run/omfs")
@@ -31,11 +33,11 @@ def daemon_places(config: Path | None) -> DaemonPlaces | None:
             return DaemonPlaces(DEFAULT_RUN_DIR / SOCKET_NAME)
         config = DEFAULT_PATH
     try:
-        content = tomllib.loads(config.read_text(encoding="utf-8"))
+        content = read_toml(read_text(config))
         daemon, slurm = content.get("daemon", {}), content.get("slurm", {})
-        run_dir = daemon.get("run_dir", str(DEFAULT_RUN_DIR))
+        run_dir = _word(daemon.get("run_dir", str(DEFAULT_RUN_DIR)))
         return DaemonPlaces(Path(run_dir) / SOCKET_NAME, _login(daemon, slurm)) if run_dir.startswith("/") else None
-    except (OSError, ValueError, TypeError, AttributeError):  # no text, or no table
+    except (ConfigError, ValueError, TypeError, AttributeError):  # no TOML, no text, or no table
         return None
 
 
@@ -44,6 +46,10 @@ def _login(daemon: dict[str, Any], slurm: dict[str, Any]) -> LoginPlace | None:
     address, user, conf = daemon.get("login_address"), daemon.get("user"), slurm.get("conf")
     if address is None:
         return None
-    if not isinstance(user, str):
+    return LoginPlace(host_port(address), _word(user), None if conf is None else Path(_word(conf)))
+
+
+def _word(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
         raise TypeError
-    return LoginPlace(host_port(address), user, None if conf is None else Path(conf))
+    return value

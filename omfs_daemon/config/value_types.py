@@ -30,7 +30,15 @@ def _plain_options(value: object) -> object:
     return value
 
 
+def _without_nul(text: str) -> str:
+    """As the system takes names of files, users, and hosts."""
+    if "\0" in text:
+        raise ValueError("must have no NUL character")
+    return text
+
+
 def _absolute(path: Path) -> Path:
+    _without_nul(str(path))
     if not path.is_absolute():
         raise ValueError("must be an absolute path")
     return path
@@ -62,7 +70,7 @@ SomeSeconds = Annotated[float, _Number, Field(gt=0, allow_inf_nan=False, strict=
 Count = Annotated[int, Field(ge=0, strict=True)]
 SomeCount = Annotated[int, Field(gt=0, strict=True)]
 Switch = Annotated[bool, Field(strict=True)]
-Text = Annotated[str, Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1), AfterValidator(_without_nul)]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 Slowdown = Annotated[float, _Number, Field(ge=1, allow_inf_nan=False, strict=True)]
 Weight = Annotated[float, _Number, Field(ge=0, allow_inf_nan=False, strict=True)]

@@ -6,6 +6,7 @@ Only reads, takes no lock, and asks Slurm nothing, so that it also works beside 
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,9 +24,10 @@ class StateReport(NamedTuple):
     is_read: bool
 
 
-def check_state(state_dir: Path) -> StateReport:
+def check_state(state_dir: Path, files: Iterable[StateFile] = STATE_FILES) -> StateReport:
+    """``files``: those that omfsd keeps there."""
     lines, unread = [], []
-    for file in STATE_FILES:
+    for file in files:
         path = state_dir / file.name
         try:
             lines.append(f"{path}: {_found(file, path)}")

@@ -30,6 +30,7 @@ from omfs_daemon.daemon.at_start import changed_at_start
 from omfs_daemon.daemon.cycle import Cycle
 from omfs_daemon.daemon.effects_runner import ALWAYS, OrderRight
 from omfs_daemon.daemon.leadership.fence import FencedTransport, fenced_gateway
+from omfs_daemon.daemon.leadership.shared_state import files_by_directory
 from omfs_daemon.daemon.leadership.turn import ActiveAnswers, Turn
 from omfs_daemon.daemon.learning.other_clusters import OtherClusters
 from omfs_daemon.daemon.learning.prediction_service import PredictionService, open_predictions
@@ -120,8 +121,8 @@ class Service:
         self._open.callback(lock.close)
         turn, right = self._turn, ALWAYS
         state_dir = daemon.state_dir if turn is None else turn.state_dir
-        for directory in dict.fromkeys((daemon.state_dir, state_dir)):
-            refuse_unread_files(directory)  # before any is made or converted
+        for directory, files in files_by_directory(daemon.state_dir, state_dir).items():
+            refuse_unread_files(directory, files)  # before any is made or converted
         audit = AuditLog(state_dir, clock)
         self._stores = _Stores(
             EntitlementStore(state_dir, self.config.all_entitlements, audit),

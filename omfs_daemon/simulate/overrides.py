@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +14,7 @@ from omfs_daemon.config.entitlement_text import differences
 from omfs_daemon.config.error_text import error_line, key_text, value_text
 from omfs_daemon.config.percent import percent_text
 from omfs_daemon.config.schema import Config, EntitlementSection
+from omfs_daemon.config.toml_text import read_toml
 from omfs_daemon.errors import ConfigError
 
 _POLICY = ("quantum_seconds", "max_preemptions_per_hour", "max_preemptions_per_cycle", "urgent_may_take_entitled")
@@ -79,11 +78,11 @@ def _read(text: str) -> _Document:
         raise ConfigError(f"--set {value_text(text)}: must be KEY=VALUE, such as entitlements.physics=40")
     for written in (value, json.dumps(value.strip(), ensure_ascii=False)):
         try:
-            document = tomllib.loads(f"{key} = {written}", parse_float=Decimal)
-        except tomllib.TOMLDecodeError:
+            document = read_toml(f"{key} = {written}")
+        except ConfigError:
             continue
         return _with_percents(document)
-    raise ConfigError(f"--set {value_text(text)}: {key.strip()!r} must be a key such as entitlements.physics")
+    raise ConfigError(f"--set {value_text(text)}: {value_text(key.strip())} must be a key such as entitlements.physics")
 
 
 def _with_percents(document: _Document) -> _Document:

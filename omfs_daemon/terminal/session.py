@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -13,7 +12,9 @@ import typer
 
 from omfs_daemon.config.login_place import LoginPlace, host_port
 from omfs_daemon.config.socket_path import DEFAULT_PATH, DaemonPlaces, daemon_places
+from omfs_daemon.config.text_file import read_text
 from omfs_daemon.daemon.api.client import Client
+from omfs_daemon.errors import ConfigError
 
 if TYPE_CHECKING:
     from omfs_daemon.config.schema import Config, DaemonSection
@@ -72,9 +73,12 @@ class Session:
         """ConfigError for a file that has it, but wrong: no daemon is where the default is."""
         if key in valid.model_fields_set:
             return
-        with suppress(OSError, UnicodeDecodeError):
-            if re.search(rf"(?m)^\s*{key}\b", path.read_text(encoding="utf-8")):
-                self.config()
+        try:
+            text = read_text(path)
+        except ConfigError:
+            return
+        if re.search(rf"(?m)^\s*{key}\b", text):
+            self.config()
 
 
 def session_of(context: typer.Context) -> Session:

@@ -39,7 +39,7 @@ from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 from omfs_daemon.slurm.gateway import Gateway
 from tests.support.amounts import is_soak
-from tests.support.hostile_text import damaged, slower_by, try_at_random
+from tests.support.hostile_text import HOSTILE_TOML, damaged, slower_by, try_at_random
 from tests.support.recorded_slurm import FIXTURES, NotRecordedError, Record, Replay, read, read_ids
 from tests.support.recording_scenarios import RECORDINGS
 
@@ -132,6 +132,7 @@ ANSWER = {
 CONFIG = """[slurm]\npoll_seconds = 1.5\n[policy]\nquantum_seconds = 300\n[entitlements.bio]\npercent = 50
 [entitlements.lab]\nparent = "bio"\ncpus = 8\n[[class]]\nname = "now"\nqos = ["now"]\nrealtime = true
 act_at = {narrow-short = 1.1}\n[[class]]\nname = "rest"\nmethods = ["requeue", "suspend"]\n"""
+LONG_TOML = [HOSTILE_TOML[name] for name in ("closed brackets", "an exponent", "digits", "hexadecimal digits")]
 ROOT_REQUEST = {"do": "out", "job": 7, "method": "pageout", "nodes": ["n1", "n2"], "timeout": 60.0, "resume": True}
 
 
@@ -261,10 +262,10 @@ READERS: dict[str, tuple[Callable[[str], object], list[str]]] = {
         of_ours(lambda text: read_root_request(text.encode("utf-8", "surrogatepass"))),
         [json.dumps(ROOT_REQUEST)],
     ),
-    "configuration": (of_ours(lambda text: parse_config(text, "omfs.toml")), [CONFIG]),
+    "configuration": (of_ours(lambda text: parse_config(text, "omfs.toml")), [CONFIG, *LONG_TOML]),
     "entitlements": (
         of_ours(lambda text: (from_toml(text, "e.toml"), from_csv(text, "e.csv"))),
-        ["[entitlements.bio]\npercent = 50\n", "account,percent,parent\nbio,50,\nlab,33.3,bio\n"],
+        ["[entitlements.bio]\npercent = 50\n", "account,percent,parent\nbio,50,\nlab,33.3,bio\n", *LONG_TOML],
     ),
 }
 FILES: dict[str, tuple[Callable[[Path], Callable[[str], None]], list[str]]] = {

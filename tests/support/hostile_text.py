@@ -15,6 +15,20 @@ TOKENS = (
 )  # fmt: skip
 
 
+HOSTILE_TOML = {
+    "brackets": "a = " + "[" * 100_000,
+    "closed brackets": "a = " + "[" * 100 + "]" * 100,
+    "dotted keys": "a." * 1500 + "a = 1",
+    "a dotted table": "[" + "a." * 1500 + "a]",
+    "options of a method": "[methods.dmtcp.options]\n" + "a." * 1500 + "a = 1",
+    "inline tables": "a = " + "{a = " * 3000,
+    "an exponent": "[policy]\nquantum_seconds = 1e99999999999999999999",
+    "digits": "[policy]\nrank_depth = " + "9" * 5000,
+    "hexadecimal digits": "[metrics]\nport = 0x" + "f" * 5000,
+}
+"""TOML, or nearly, that ends programs which take Python's reader at its word."""
+
+
 def damaged(text: str) -> st.SearchStrategy[str]:
     """The text after one to three cuts, repetitions, exchanges, and insertions at any places."""
     place = st.integers(0, len(text))

@@ -22,6 +22,7 @@ from omfs_daemon.slurm.gateway import AccountRow, OrderRefusal
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway, Fault
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
+from tests.support.hostile_text import HOSTILE_TOML
 
 ROOT = Caller(0, 0, "root", Role.OPERATOR)
 ALICE = Caller(1000, 1000, "alice", Role.USER)
@@ -230,6 +231,13 @@ def test_a_bad_file_leaves_the_running_configuration_in_force(stand: Stand) -> N
     stand.path.write_text(good.replace("run_dir", "run_dir_"))
     with pytest.raises(ConfigError, match="run_dir_"):
         stand.service.answers.reload(ROOT)
+    for text in HOSTILE_TOML.values():
+        stand.path.write_text(f"{good}\n{text}")
+        with capture_logs() as logs, pytest.raises(ConfigError, match="must be"):
+            stand.service.answers.reload(ROOT)
+        assert [entry["event"] for entry in logs] == ["configuration_refused"]
+        with pytest.raises(ConfigError, match="must be"):
+            stand.service.answers.plan_with(ROOT, text, "new.toml")
     stand.path.write_text(good.replace("/run", "/elsewhere"))
     with pytest.raises(ConfigError, match="restart"):
         stand.service.answers.reload(ROOT)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
+from omfs_daemon.cluster.exemptions import END_OF_TIME
 from omfs_daemon.daemon.api.callers import Caller, Role
 from omfs_daemon.errors import ConfigError, DeniedError
 
@@ -290,8 +291,8 @@ def _switch(given: Arguments, name: str) -> bool:
 
 def _seconds(given: Arguments, name: str) -> float:
     value = given.get(name, 0.0)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-        raise ConfigError(f"{name} = {str(value)[:40]}: must be seconds since the epoch")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < END_OF_TIME:
+        raise ConfigError(f"{name} = {str(value)[:40]}: must be seconds since the epoch, before the year 9999")
     return float(value)
 
 

@@ -7,6 +7,7 @@ import json
 from typing import NamedTuple
 
 from omfs_daemon.config.schema import Config
+from omfs_daemon.daemon.store.json_text import read_json
 from omfs_daemon.errors import OmfsError
 
 HOLDER_FORMAT = 1
@@ -37,9 +38,9 @@ def configuration_digest(config: Config) -> str:
 def holder_of(text: str, name: str) -> LeaseHolder:
     """OmfsError for what no holder has written; ``name``: of the file."""
     try:
-        found = json.loads(text)
+        found = read_json(text)
         number, fields = found.pop("format"), {key: found[key] for key in LeaseHolder._fields}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise OmfsError(f"{name}: is damaged: remove it") from None
     if number != HOLDER_FORMAT:
         raise OmfsError(f"{name}: format {str(number)[:20]}; this version reads {HOLDER_FORMAT}: install the other one")

@@ -14,12 +14,22 @@ from pathlib import Path
 
 from omfs_daemon.config.schema import DaemonSection
 from omfs_daemon.daemon.store.disk import open_own, sync_directory
-from omfs_daemon.daemon.store.file_format import AUDIT, ENTITLEMENTS, EXEMPTIONS, JOURNAL, refuse_unread_files
+from omfs_daemon.daemon.store.file_format import (
+    AUDIT,
+    ENTITLEMENTS,
+    EXEMPTIONS,
+    JOURNAL,
+    STATE_FILES,
+    StateFile,
+    refuse_unread_files,
+)
 from omfs_daemon.daemon.store.journal import refuse_other_cluster, replay
 from omfs_daemon.errors import OmfsError
 
 SHARED = (JOURNAL, ENTITLEMENTS, EXEMPTIONS, AUDIT)
 """History and what was learned stay in each host's own ``state_dir``: SQLite wants a local disk."""
+
+_LOCAL = tuple(file for file in STATE_FILES if file not in SHARED)
 
 _STATE = re.compile(r"state\.([1-9][0-9]{0,5})")
 _KEPT = 2
@@ -33,6 +43,11 @@ def decided_state_dir(daemon: DaemonSection) -> Path:
         return daemon.state_dir
     states = _states(daemon.shared_directory)
     return states[max(states)] if states else daemon.state_dir
+
+
+def files_by_directory(own: Path, decided: Path) -> dict[Path, tuple[StateFile, ...]]:
+    """Which files omfsd keeps in which directory. ``own``: of this host; ``decided``: of ``decided_state_dir``."""
+    return {own: STATE_FILES} if own == decided else {own: _LOCAL, decided: SHARED}
 
 
 def _states(shared: Path) -> dict[int, Path]:

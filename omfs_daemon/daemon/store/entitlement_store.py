@@ -16,7 +16,7 @@ from threading import Lock
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.config.entitlement_text import differences, from_rows, from_toml, to_rows, to_toml
-from omfs_daemon.config.load import read_text
+from omfs_daemon.config.text_file import read_text
 from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
 from omfs_daemon.daemon.store.disk import sync_directory, write_synced
 from omfs_daemon.daemon.store.file_format import ENTITLEMENTS, format_of

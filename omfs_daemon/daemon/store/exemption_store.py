@@ -9,7 +9,7 @@ from threading import Lock
 
 from pydantic import TypeAdapter, ValidationError
 
-from omfs_daemon.cluster.exemptions import Exemption, Exemptions, ExemptKind
+from omfs_daemon.cluster.exemptions import END_OF_TIME, Exemption, Exemptions, ExemptKind
 from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
 from omfs_daemon.daemon.store.disk import sync_directory, write_synced
 from omfs_daemon.daemon.store.file_format import EXEMPTIONS, format_of
@@ -31,12 +31,17 @@ def stored_exemptions(path: Path) -> tuple[Exemption, ...]:
     """Those in a file, which need not exist. ConfigError if it is damaged, FormatError for a format not read."""
     format_of(EXEMPTIONS, path)
     try:
-        return _FILE.validate_json(path.read_bytes()).exemptions
+        found = _FILE.validate_json(path.read_bytes()).exemptions
     except FileNotFoundError:
         return ()
     except (OSError, ValidationError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is damaged: move it away"
         raise ConfigError(f"{path}: {reason}") from error
+    for one in found:
+        if one.until is not None and not 0 <= one.until < END_OF_TIME:
+            what = f"until = {one.until:g} of {one.kind.value} {one.name}"
+            raise ConfigError(f"{path}: {what}: must be seconds since the epoch, before the year 9999")
+    return found
 
 
 class ExemptionStore:

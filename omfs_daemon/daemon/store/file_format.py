@@ -7,11 +7,10 @@ new format, with a fixture of it in tests/fixtures/state; a format that was rele
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -19,6 +18,7 @@ import structlog
 
 from omfs_daemon.config.entitlement_text import FORMAT_LINE
 from omfs_daemon.daemon.store.disk import open_own
+from omfs_daemon.daemon.store.json_text import read_json
 from omfs_daemon.errors import FormatError, OmfsError
 
 _FIRST_FORMAT = re.compile(rb"[0-9a-f]{8} ")
@@ -56,7 +56,7 @@ def _in_last_line(path: Path) -> int | None:
         for line in file:
             last = line if line.endswith(b"\n") else last
     try:
-        found = json.loads(last)["format"]
+        found = read_json(last)["format"]
     except (ValueError, TypeError, KeyError):
         return 1 if last else None
     return found if isinstance(found, int) else 1
@@ -70,7 +70,7 @@ def _in_toml(path: Path) -> int | None:
 def _in_json(path: Path) -> int | None:
     """Of one object; None if it is damaged."""
     try:
-        found = json.loads(_text(path))["format"]
+        found = read_json(_text(path))["format"]
     except (ValueError, TypeError, KeyError):
         return None
     return found if isinstance(found, int) else None
@@ -191,10 +191,10 @@ def refuse_unread(file: StateFile, path: Path, found: int) -> None:
     raise FormatError(f"{path}: was written by {writer} of omfs-daemon ({formats}): {advice}")
 
 
-def refuse_unread_files(state_dir: Path) -> None:
-    """For the first file without which omfsd does not start: FormatError if this version does not read it, OmfsError if
-    it cannot be opened."""
-    for file in STATE_FILES:
+def refuse_unread_files(state_dir: Path, files: Iterable[StateFile] = STATE_FILES) -> None:
+    """For the first of these files without which omfsd does not start: FormatError if this version does not read it,
+    OmfsError if it cannot be opened."""
+    for file in files:
         if not file.is_needed:
             continue
         path = state_dir / file.name

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from omfs_daemon.daemon.store.disk import open_own, sync_directory
 from omfs_daemon.daemon.store.file_format import JOURNAL, format_of, log_conversion
+from omfs_daemon.daemon.store.json_text import read_json
 from omfs_daemon.errors import FormatError, JournalError
 from omfs_daemon.preemption.state import ClusterNamed, Record, State, WholeState, apply, from_json, to_json
 
@@ -173,7 +174,7 @@ def _record(line: bytes, written: int) -> Record:
     if not is_whole or checksum != b"%08x" % zlib.crc32(text):
         raise JournalError("the line is damaged")
     try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
+        record = read_json(text)
+    except ValueError:
         raise JournalError("the line is damaged") from None
     return from_json(record)

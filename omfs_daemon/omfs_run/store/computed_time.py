@@ -28,7 +28,7 @@ class ComputedTime:
             content = json.loads(files.read_file(self._directory, _NAME, _LIMIT))
             last = os.stat(_NAME, dir_fd=self._directory, follow_symlinks=False).st_mtime
             return max(0.0, float(content["computed"]) + max(0.0, last - float(content["began"])))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return 0.0
 
     def begin(self, computed: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Sequence
 from math import inf, isfinite
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 from omfs_daemon.accounting.cells import csv_fields
 from omfs_daemon.accounting.lines import lines
+from omfs_daemon.config.text_file import read_input
+from omfs_daemon.config.toml_text import read_toml
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.sites.choose_site import Booking, Site
 
@@ -29,12 +30,11 @@ def read_sites(path: Path) -> tuple[Site, ...]:
     limit  seconds: jobs with a longer limit are not sent there; default: any
     map    of a reservation site: a CSV file beside this one, of what is reserved for others: begin,end,processors
     """
+    text = read_input(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # no TOML, no UTF-8, or a number of too many digits
-        raise ConfigError(f"{path}: {error}: must be TOML") from None
+        content = read_toml(text, float)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
     if unknown := sorted(content.keys() - {"site"}):
         raise ConfigError(f"{path}: {unknown[0][:40]!r}: must be tables [[site]] alone")
     tables = content.get("site")
@@ -80,10 +80,7 @@ def _site(path: Path, number: int, table: dict[str, Any]) -> Site:
 
 def _shown(value: object) -> str:
     """For people: the begin of what may be very long."""
-    try:
-        return repr(value)[:40]
-    except ValueError:  # hexadecimal in TOML, and more than Python writes as decimal
-        return "a number of too many digits"
+    return repr(value)[:40]
 
 
 def _bookings(path: Path, procs: int) -> list[Booking]:

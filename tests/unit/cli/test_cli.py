@@ -1,6 +1,7 @@
 """``omfs`` and ``omfsd`` as people and scripts call them, against a real control socket."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -37,6 +38,7 @@ from omfs_daemon.errors import ControlError, GatewayTimeout
 from omfs_daemon.slurm.gateway import AccountRow, SlurmSettings
 from omfs_daemon.slurm.settings_check import Level
 from omfs_daemon.slurm.submit_plugin import PlugIn, installed_plug_in, plug_in_settings, watched_heartbeat
+from tests.support.hostile_text import HOSTILE_TOML
 from tests.support.waiting import LIMIT
 
 HOSTILE = "[red]\x1b[2J\u202eevil"
@@ -308,6 +310,27 @@ def test_wrong_input_is_one_line_and_exit_code_2(site: Site, words: list[str], m
     assert (result.exit_code, result.stderr) == (2, message)
 
 
+@pytest.mark.parametrize("text", HOSTILE_TOML.values(), ids=HOSTILE_TOML)
+def test_a_hostile_file_is_not_imported(site: Site, text: str) -> None:
+    path = site.directory / "new.toml"
+    path.write_text(text)
+    for result in (
+        site.omfs("entitlements", "import", str(path)),
+        site.omfs("entitlements", "import", "-", stdin=text),
+    ):
+        assert result.exit_code == 2 and result.stderr.count("\n") == 1
+
+
+def test_what_nobody_writes_is_not_waited_for(site: Site) -> None:
+    pipe = site.directory / "pipe"
+    os.mkfifo(pipe)
+    for words in (["entitlements", "import"], ["plan", "--config"], ["config", "check"]):
+        result = site.omfs(*words, str(pipe))
+        assert (result.exit_code, result.stderr) == (2, f"omfs: {pipe}: is an empty pipe into which nobody writes\n")
+        result = site.omfs(*words, "/dev/zero")
+        assert (result.exit_code, result.stderr) == (2, "omfs: /dev/zero: is too long: must have at most 8 MiB\n")
+
+
 def test_import_of_nothing_does_not_wipe_everything(site: Site) -> None:
     result = site.omfs("entitlements", "import", str(site.config))
     assert result.exit_code == 2 and "at least one entitlement" in result.stderr
@@ -342,7 +365,9 @@ def test_status_says_what_a_percentage_comes_to_while_nodes_are_away(site: Site)
     )
 
 
-@pytest.mark.parametrize("text", ["not TOML", "[policy]\nno_such_key = 1", "[metrics]\nport = 'x'"])
+@pytest.mark.parametrize(
+    "text", ["not TOML", "[policy]\nno_such_key = 1", "[metrics]\nport = 'x'", *HOSTILE_TOML.values()]
+)
 def test_a_broken_configuration_disables_no_command_that_asks_the_daemon(site: Site, text: str, tmp_path: Path) -> None:
     socket = site.directory / "omfs.sock"
     site.config.write_text(f'[daemon]\nrun_dir = "{socket.parent}"\n{text}\n')
@@ -366,6 +391,9 @@ def test_a_configuration_is_tried_on_paper(site: Site) -> None:
     assert site.json("plan", "--config", str(new))["only_now"] == []
     missing = site.omfs("plan", "--config", str(site.directory / "none"))
     assert (missing.exit_code, missing.stdout) == (2, "")
+    new.write_text("#" * 100_001)
+    long = site.omfs("plan", "--config", str(new))
+    assert (long.exit_code, long.stderr) == (2, f"omfs: {new}: has 100,001 characters: must be at most 100,000\n")
 
 
 # -- config ------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ def test_jobs_of_an_inner_account_and_of_strangers_have_a_leaf() -> None:
         ([("a", 101, "")], "percent = 101"),
         ([("a", 10, "nobody")], "parent = 'nobody'"),
         ([("a", 10, "b"), ("b", 10, "a")], "cycle: a -> b -> a"),
+        ([(f"a{i}", 10, f"a{i - 1}" if i else "") for i in range(1500)], "must have at most 99 accounts above it"),
         ([("", 10, "")], "not allowed"),
         ([(OTHERS, 10, "")], "not allowed"),
     ],

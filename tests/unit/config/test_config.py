@@ -22,6 +22,12 @@ METHODS = "requeue, suspend, dmtcp, criu, application, pageout, ve_swap"
 
 WRONG = [
     ("a", "f.toml: Expected '=' after a key in a key/value pair (at end of document): must be TOML"),
+    ('[daemon]\nuser = "sl\\u0000urm"', r"f.toml: daemon.user = 'sl\x00urm': must have no NUL character"),
+    ('[slurm]\nconf = "/a\\u0000b"', r"f.toml: slurm.conf = '/a\x00b': must have no NUL character"),
+    (
+        "[[class]]\nname = 'r'\nqos = ['r']\nrealtime = true\nact_at = nan",
+        "f.toml: class[0].act_at = NaN: must be a number of at least 1, or a table by category",
+    ),
     ("[slurm]\npoll_seconds = 1\n]", "f.toml: Invalid statement (at line 3, column 1): must be TOML"),
     ("[slurm]\npoll_second = 1", "f.toml: slurm.poll_second = 1: unknown key; did you mean 'poll_seconds'?"),
     ("[slum]", "f.toml: slum = {}: unknown key; did you mean 'slurm'?"),

@@ -8,6 +8,7 @@ import pytest
 
 from omfs_daemon.config.load_valid_parts import load_valid_parts
 from omfs_daemon.config.schema import Config
+from tests.support.hostile_text import HOSTILE_TOML
 
 GOOD = """
 [daemon]
@@ -27,6 +28,8 @@ WRONG = {
     "an open table": GOOD.replace("[daemon]", "[daemon"),
     "a table that is none": "nodes = 3\n" + GOOD,
     "the end is missing": GOOD + "[[class",
+    "a NUL": GOOD.replace("[daemon]", '[daemon]\nuser = "a\\u0000"'),
+    **{f"hostile: {name}": GOOD + text for name, text in HOSTILE_TOML.items()},
 }
 
 

@@ -35,6 +35,7 @@ from omfs_daemon.daemon.store.journal import Journal, replay
 from omfs_daemon.daemon.store.sqlite_file import open_sqlite
 from omfs_daemon.errors import FormatError, JournalError
 from omfs_daemon.preemption.state import Record, from_json
+from tests.support.hostile_text import HOSTILE_TOML
 from tests.support.state_files import (
     BEGUN,
     CLUSTER,
@@ -330,6 +331,22 @@ def wrong_entitlements(directory: Path) -> str:
     return "entitlements.bio.percent"
 
 
+def hostile_entitlements(directory: Path) -> str:
+    (directory / ENTITLEMENTS.name).write_text(HOSTILE_TOML["an exponent"])
+    return "entitlements.toml: a number is too long"
+
+
+def deep_exemptions(directory: Path) -> str:
+    (directory / EXEMPTIONS.name).write_text("[" * 100_000)
+    return "exemptions.json: is damaged"
+
+
+def endless_exemption(directory: Path) -> str:
+    one = '{"kind": "user", "name": "ann", "until": 1e400, "by": "root"}'
+    (directory / EXEMPTIONS.name).write_text(f'{{"format": 1, "exemptions": [{one}]}}')
+    return "exemptions.json: until = inf of user ann: must be seconds since the epoch, before the year 9999"
+
+
 def pipe(directory: Path) -> str:
     (directory / AUDIT.name).unlink()
     os.mkfifo(directory / AUDIT.name)
@@ -350,7 +367,11 @@ def loop(directory: Path) -> str:
     return "history.sqlite: cannot be read: Too many levels of symbolic links"
 
 
-@pytest.mark.parametrize("fault", [damaged_journal, wrong_entitlements, pipe, no_directory, loop])
+FAULTS = [damaged_journal, wrong_entitlements, hostile_entitlements, deep_exemptions, endless_exemption]
+FAULTS += [pipe, no_directory, loop]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_what_omfsd_could_not_read_is_one_line(fault: Callable[[Path], str], tmp_path: Path) -> None:
     directory = tmp_path / "state"
     directory.mkdir()
@@ -359,6 +380,12 @@ def test_what_omfsd_could_not_read_is_one_line(fault: Callable[[Path], str], tmp
     report = check_state(directory)
     assert not report.is_read and sum(expected in line for line in report.lines) == 1
     assert len(report.lines) == len(STATE_FILES) + 1 and not any("\n" in line for line in report.lines)
+
+
+def test_a_deep_last_line_of_the_audit_log_is_damage(tmp_path: Path) -> None:
+    put_all(tmp_path)
+    (tmp_path / AUDIT.name).write_text("[" * 100_000 + "\n")
+    assert check_state(tmp_path).is_read
 
 
 def test_a_damaged_database_is_said_to_be_begun_anew(tmp_path: Path) -> None:
