@@ -24,10 +24,10 @@ class StateReport(NamedTuple):
     is_read: bool
 
 
-def check_state(state_dir: Path, files: Iterable[StateFile] = STATE_FILES) -> StateReport:
-    """``files``: those that omfsd keeps there."""
+def check_state(state_dir: Path, files: Iterable[StateFile] | None = None) -> StateReport:
+    """``files``: those that omfsd keeps there; default: all."""
     lines, unread = [], []
-    for file in files:
+    for file in STATE_FILES if files is None else files:
         path = state_dir / file.name
         try:
             lines.append(f"{path}: {_found(file, path)}")

@@ -264,8 +264,8 @@ def be_next_version(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in list(vars(module).items()):
             if isinstance(value, StateFile):
                 monkeypatch.setattr(module, name, newer[value])
-            elif value is STATE_FILES:
-                monkeypatch.setattr(module, name, tuple(newer.values()))
+            elif isinstance(value, tuple) and value and all(isinstance(each, StateFile) for each in value):
+                monkeypatch.setattr(module, name, tuple(newer[each] for each in value))
 
 
 if __name__ == "__main__":

@@ -235,7 +235,7 @@ def test_a_bad_file_leaves_the_running_configuration_in_force(stand: Stand) -> N
         stand.path.write_text(f"{good}\n{text}")
         with capture_logs() as logs, pytest.raises(ConfigError, match="must be"):
             stand.service.answers.reload(ROOT)
-        assert [entry["event"] for entry in logs] == ["configuration_refused"]
+        assert [entry["event"] for entry in logs] == ["reload_requested", "configuration_refused"]
         with pytest.raises(ConfigError, match="must be"):
             stand.service.answers.plan_with(ROOT, text, "new.toml")
     stand.path.write_text(good.replace("/run", "/elsewhere"))

@@ -191,10 +191,10 @@ def refuse_unread(file: StateFile, path: Path, found: int) -> None:
     raise FormatError(f"{path}: was written by {writer} of omfs-daemon ({formats}): {advice}")
 
 
-def refuse_unread_files(state_dir: Path, files: Iterable[StateFile] = STATE_FILES) -> None:
-    """For the first of these files without which omfsd does not start: FormatError if this version does not read it,
-    OmfsError if it cannot be opened."""
-    for file in files:
+def refuse_unread_files(state_dir: Path, files: Iterable[StateFile] | None = None) -> None:
+    """For the first of these files (default: of all) without which omfsd does not start: FormatError if this version
+    does not read it, OmfsError if it cannot be opened."""
+    for file in STATE_FILES if files is None else files:
         if not file.is_needed:
             continue
         path = state_dir / file.name

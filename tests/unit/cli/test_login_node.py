@@ -66,7 +66,6 @@ def test_a_file_that_is_wrong_elsewhere_is_good_enough(write: Write, tmp_path: P
     [
         ('login_address = "head:9346"\n', "needs daemon.user"),
         ('user = "ro\\u0000ot"\nlogin_address = "head:9346"\n', "must have no NUL"),
-        (LOGIN + '[slurm]\nconf = "/a\\u0000"\n', "must have no NUL"),
         ('user = "root"\nlogin_address = "head"\n', "must be a host and a port"),
         ('user = "no-such-user"\nlogin_address = "head:9346"\n', "must be a user of this host, or omfsd's uid"),
     ],

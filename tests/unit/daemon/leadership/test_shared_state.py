@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from omfs_daemon.cli.omfsd import app
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import DaemonSection
 from omfs_daemon.daemon.check_state import check_state
@@ -54,6 +56,24 @@ def test_the_first_brings_its_own_state_and_each_next_one_that_of_the_last(daemo
     assert number(third) == 6, "what one writes whose epoch is over is lost"
     assert sorted(path.name for path in shared(daemon).iterdir()) == ["state.4", "state.5"]
     assert check_state(third).is_read
+
+
+def test_each_file_is_looked_at_where_it_is_kept(daemon: DaemonSection, tmp_path: Path) -> None:
+    path = tmp_path / "omfs.toml"
+    path.write_text(f'[daemon]\nstate_dir = "{daemon.state_dir}"\nshared_directory = "{daemon.shared_directory}"\n')
+
+    def listed() -> set[str]:
+        result = CliRunner().invoke(app, ["-c", str(path), "--check-state"])
+        assert result.exit_code == 0, result.output
+        files = (line.split(": ")[0] for line in result.stdout.splitlines())
+        return {str(Path(file).relative_to(tmp_path)) for file in files}
+
+    names = {"journal", "entitlements.toml", "exemptions.json", "audit.jsonl"}
+    local = {"state", "state/history.sqlite", "state/ended_jobs.sqlite"}
+    assert listed() == local | {f"state/{name}" for name in names}
+    make_state(daemon, shared(daemon), 1)
+    (daemon.state_dir / "journal").write_bytes(b"99 00000000 {}\n")  # nobody reads it any more
+    assert listed() == local | {"shared/state.1"} | {f"shared/state.1/{name}" for name in names}
 
 
 def test_a_line_that_is_being_written_is_no_damage(daemon: DaemonSection) -> None:
