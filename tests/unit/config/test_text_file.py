@@ -48,9 +48,14 @@ def test_the_daemons_configuration_is_a_regular_file(tmp_path: Path) -> None:
             load(path)
 
 
-def test_a_pipe_is_read_to_its_end_once_somebody_writes(tmp_path: Path) -> None:
+def test_a_pipe_is_read_to_its_end_once_somebody_writes() -> None:
     reading, writing = os.pipe()
-    writer = Thread(target=lambda: (os.write(writing, b"a" * 100_000 + b"\n"), os.close(writing)))
+
+    def write() -> None:
+        with os.fdopen(writing, "wb") as file:
+            file.write(b"a" * 100_000 + b"\n")
+
+    writer = Thread(target=write)
     writer.start()
     assert read_input(Path(f"/dev/fd/{reading}")) == "a" * 100_000 + "\n"
     writer.join()
