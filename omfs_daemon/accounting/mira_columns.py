@@ -19,7 +19,12 @@ MIRA_COLUMNS = (
     NumberColumn("wall_time", bounds.SECONDS),
 )
 # The archive's logs of other machines have the same columns, so this counts only where the name says Mira.
-_MIRA = TraceFacts(cpus=49152, nodes=49152, computer="IBM Blue Gene/Q Mira")
+_MIRA = TraceFacts(
+    cpus=49152,
+    nodes=49152,
+    computer="IBM Blue Gene/Q Mira",
+    size_source="as Mira has, after which the file is named",
+)
 
 
 def is_mira(cells: Cells) -> bool:

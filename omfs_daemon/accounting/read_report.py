@@ -23,6 +23,7 @@ class TraceFacts:
     """What a trace records about its machine; None and empty: nothing.
 
     cpus         what ``Workload.cpus`` counts, on the whole machine
+    size_source  who says that, for people
     start        seconds since the epoch at the trace's own time 0
     acknowledge  whom its terms ask to name beside results
     """
@@ -33,6 +34,7 @@ class TraceFacts:
     computer: str = ""
     acknowledge: tuple[str, ...] = ()
     urgent_queues: tuple[int, ...] = ()
+    size_source: str = "as the log's header says"
 
 
 class Malformed(NamedTuple):

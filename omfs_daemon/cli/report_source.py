@@ -73,16 +73,14 @@ def report_source(
     from omfs_daemon.accounting.asked_steps import asked_steps, with_step_use
     from omfs_daemon.accounting.job_records import require_good
     from omfs_daemon.accounting.read_log import read_log
-    from omfs_daemon.reports.machine_use import Down, MachineSize
+    from omfs_daemon.reports.machine_use import Down
     from omfs_daemon.terminal.progress_bar import progress
 
     if log is not None:
         with progress() as bars:
             bar = bars.add_task(f"reading {log.name}", total=1.0)
             records = read_log(log, options, lambda part: bars.update(bar, completed=part))
-        facts = records.facts
-        size = None if facts.cpus is None else MachineSize(facts.cpus, "as the log's header says")
-        return ReportSource(records, [], size)
+        return ReportSource(records, [], None)
     if period.since is None:
         raise ConfigError("--log FILE or --since TIME is needed")
     now = time.time()
@@ -150,10 +148,10 @@ def made_report(
 ) -> LogReport:
     """``only_user``: who appears by name, see ``named_user``."""
     from omfs_daemon.reports.log_report import log_report
-    from omfs_daemon.reports.machine_use import MachineSize
+    from omfs_daemon.reports.machine_use import MachineSize, recorded_size
     from omfs_daemon.reports.whole_nodes import as_whole_nodes
 
-    records, size = source.records, source.size or MachineSize(None, "the most used in each week: the log has no size")
+    records, size = source.records, source.size or recorded_size(source.records.facts)
     if machine.procs is not None:
         size = MachineSize(machine.procs, "as asked for", is_asked=True)
     if machine.exclusive:

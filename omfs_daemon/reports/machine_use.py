@@ -13,6 +13,7 @@ import polars as pl
 from omfs_daemon.accounting import bounds
 from omfs_daemon.accounting.arrays import Cores, Floats, Ints, SmallInts
 from omfs_daemon.accounting.local_times import local_time
+from omfs_daemon.accounting.read_report import TraceFacts
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.simulate.kernels import machine_use_kernel as kernel
 
@@ -47,6 +48,13 @@ class MachineSize(NamedTuple):
     cores: int | None
     source: str
     is_asked: bool = False
+
+
+def recorded_size(facts: TraceFacts) -> MachineSize:
+    """What the log says."""
+    if facts.cpus is None:
+        return MachineSize(None, "the most used in each week: the log has no size")
+    return MachineSize(facts.cpus, facts.size_source)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

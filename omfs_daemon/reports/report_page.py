@@ -46,9 +46,7 @@ def _parts(values: dict[str, Any], plots: dict[str, ReportPlot]) -> Iterator[Par
         f"{found['cores_source']}. Jobs of more than {found['large_above']:,} cores are large."
     )
     yield _in_a_sentence(found["shares"], found["available_core_hours"])
-    if sources["recorded_seconds"]:
-        share = sources["recorded_seconds"] / (found["end"] - found["begin"])
-        yield f"Why cores were idle is as omfsd recorded it in {_share(share)} of the period, else as accounting says."
+    yield from (f"{note[0].upper()}{note[1:]}." for note in sources["notes"])
     yield (
         ("figure", "value", "of"),
         [

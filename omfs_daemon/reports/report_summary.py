@@ -42,7 +42,7 @@ def summary_of(report: LogReport) -> dict[str, Any]:
         "started": int(jobs["first_start"].is_not_null().sum()),
         "large_above": report.large,
         "large_jobs": int((jobs["cpus"] > report.large).sum()),
-        "cores": int(use.available.max()),
+        "cores": int(use.available.max()) if report.size.cores is None else report.size.cores,
         "cores_source": report.size.source,
         "available_core_hours": use.core_seconds(use.available) / HOUR,
         "used_core_hours": use.core_seconds(use.used) / HOUR,
@@ -88,12 +88,24 @@ def sources_of(report: LogReport) -> dict[str, Any]:
         "records": read.records,
         "dropped": [{"reason": reason, "records": count} for reason, count in read.dropped],
         "malformed": [{"place": place, "why": why} for place, why in read.malformed],
-        "notes": [*read.notes, *_recorded_note(report)],
+        "notes": [*read.notes, *_beyond_note(report), *_recorded_note(report)],
         "recorded_seconds": covered_seconds(report.recorded, report.begin, report.end),
         "disagreements": [
             {"column": one.what, "records": one.often, "first": list(one.first)} for one in report.records.disagreements
         ],
     }
+
+
+def _beyond_note(report: LogReport) -> Iterator[str]:
+    """Whether the log uses more cores than its machine is said to have."""
+    size, use = report.size, report.use
+    if size.cores is not None and (beyond := use.used > size.cores).any():
+        share = float(use.seconds[beyond].sum()) / (report.end - report.begin)
+        words = f"{100 * share:.1f} %" if share >= 0.001 else "less than 0.1 %"
+        yield (
+            f"the log uses more than {size.cores:,} cores ({size.source}) in {words} of the time, up to "
+            f"{int(use.used.max()):,}; utilization counts the used ones as available"
+        )
 
 
 def _recorded_note(report: LogReport) -> Iterator[str]:

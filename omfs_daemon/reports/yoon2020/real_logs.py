@@ -12,7 +12,7 @@ from omfs_daemon.reports.idle_figures import heap_shares
 from omfs_daemon.reports.job_groups import USUAL_GROUPS
 from omfs_daemon.reports.log_holes import log_holes
 from omfs_daemon.reports.log_report import log_report
-from omfs_daemon.reports.machine_use import MachineSize
+from omfs_daemon.reports.machine_use import recorded_size
 from omfs_daemon.reports.report_files import write_report
 from omfs_daemon.reports.report_page import write_report_pages
 from omfs_daemon.reports.report_plots import draw_report, period_words
@@ -77,9 +77,7 @@ def recorded_logs(setup: ExperimentSetup, paths: dict[str, Path]) -> list[Record
 def _recorded(name: str, path: Path, out: Path) -> RecordedLog:
     zone = zone_named("UTC")
     records = read_log(path, LogOptions(zone=zone))
-    cores = records.facts.cpus
-    source = "as the log's header says" if cores else "the most used in each week: the log has no size"
-    report = log_report(records, MachineSize(cores, source), zone=zone)
+    report = log_report(records, recorded_size(records.facts), zone=zone)
     holes = log_holes(report, top=_TOP)
     prepare(out)
     values = write_report(out, report, USUAL_GROUPS, holes, _TOP)
