@@ -92,7 +92,7 @@ def report_summary_tables(values: dict[str, Any]) -> Iterator[Table]:
         ("median wait", _seconds(waits["median"]), started),
         ("95 % wait at most", _seconds(waits["p95"]), started),
         ("mean wait from eligibility", _seconds(waits["mean_eligible"]), _eligible(found)),
-        ("mean turnaround", _seconds(waits["mean_turnaround"]), started),
+        ("mean turnaround", _seconds(waits["mean_turnaround"]), f"{found['ended']:,} jobs that ran and have ended"),
     ):
         first.add_row(cell(name), cell(value), cell(of))
     yield first
@@ -136,7 +136,7 @@ def _by_sreport(found: dict[str, Any] | None) -> Iterator[tuple[str, str, str]]:
 
 def _eligible(found: dict[str, Any]) -> str:
     known = found["jobs_with_eligible_time"]
-    return f"{known:,} jobs say when they were eligible" if known else "no record says it: as from submission"
+    return f"{known:,} jobs that started say from when" if known else "no record says it: as from submission"
 
 
 def _share(value: float | None) -> str:

@@ -34,6 +34,12 @@ def end_rows(report: LogReport) -> Iterator[tuple[Value, ...]]:
         yield (*row, row[3] / total if total else None)
 
 
+def ends_by_state(report: LogReport) -> dict[str, int]:
+    """The same runs, counted by state, most first."""
+    found = _ended(report).group_by("state").len().sort(["len", "state"], descending=[True, False])
+    return dict(found.iter_rows())
+
+
 def lost_rows(report: LogReport, top: int) -> Iterator[tuple[Value, ...]]:
     """Of the runs that ended in the period and did not complete, the names of jobs, then the users, with most core
     hours, ``top`` each; ``share``: of the core hours of all runs that ended."""
@@ -51,7 +57,7 @@ def _ended(report: LogReport) -> pl.DataFrame:
 
 
 def efficiency_rows(report: LogReport, groups: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """All jobs that ran, then those of each value of each group. Empty: no record says it.
+    """All jobs that ran and have ended, then those of each value of each group. Empty: no record says it.
 
     limit_used_median  of the run time over the limit
     under_10_percent   jobs that used less of their limit
@@ -60,7 +66,7 @@ def efficiency_rows(report: LogReport, groups: tuple[str, ...]) -> Iterator[tupl
     gpu_hours          that jobs had GPUs; empty: none had any
     unused_gpu_hours   of them those of jobs whose steps never used one, as often as Slurm looked; empty: it never did
     """
-    ran = report.jobs.filter(pl.col("start").is_not_null() & pl.col("run").is_not_null())
+    ran = report.jobs.filter(pl.col("turnaround").is_not_null() & pl.col("run").is_not_null())
     share = pl.col("run") / pl.col("limit")
     known_cpu = pl.col("cpu_seconds").is_not_null()
     known_memory = pl.col("memory_used").is_not_null() & pl.col("memory_asked").is_not_null()

@@ -134,20 +134,21 @@ def _jobs(frame: pl.DataFrame, begin: float, end: float) -> pl.DataFrame:
 
     wait           from the first submission to the first start; null: never started
     eligible_wait  from eligibility, where that is known, else from submission
-    turnaround     from the first submission to the last end
-    slowdown       bounded: turnaround over run, of at least 10 s
+    turnaround     from the first submission to the last end; null: has not run to an end
+    slowdown       bounded: turnaround over run, of at least 10 s; null likewise
     """
     jobs = frame.filter(pl.col("is_last") & pl.col("first_submit").is_between(begin, end, closed="left"))
     from_eligible = pl.max_horizontal(
         "first_submit", pl.min_horizontal(pl.coalesce("first_eligible", "first_submit"), "first_start")
     )
     turnaround = pl.when(pl.col("start").is_not_null()).then(pl.col("end") - pl.col("first_submit"))
-    slowdown = turnaround / pl.max_horizontal("run", pl.lit(_BOUND))
+    # clip leaves null what is null; max_horizontal would pass over it.
+    slowdown = (turnaround / pl.col("run").clip(_BOUND)).clip(1.0)
     return jobs.with_columns(
         (pl.col("first_start") - pl.col("first_submit")).alias("wait"),
         (pl.col("first_start") - from_eligible).alias("eligible_wait"),
         turnaround.alias("turnaround"),
-        pl.max_horizontal(slowdown, pl.lit(1.0)).alias("slowdown"),
+        slowdown.alias("slowdown"),
         _class_of_size().alias("size"),
         _class_of_length().alias("length"),
     )
@@ -177,4 +178,6 @@ def _class_of_length() -> pl.Expr:
     found = pl.lit("over 24 h")
     for seconds, label in reversed(_LENGTHS):
         found = pl.when(pl.col("run") <= seconds).then(pl.lit(label)).otherwise(found)
-    return pl.when(pl.col("run").is_null()).then(pl.lit("unknown")).otherwise(found)
+    # The run time of a job that still runs is not known.
+    unknown = pl.col("run").is_null() | pl.col("end").is_null()
+    return pl.when(unknown).then(pl.lit("unknown")).otherwise(found)

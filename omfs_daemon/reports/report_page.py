@@ -58,7 +58,7 @@ def _parts(values: dict[str, Any], plots: dict[str, ReportPlot]) -> Iterator[Par
             ("median wait", _span(waits["median"]), f"{found['started']:,} jobs that started"),
             ("95 % waited at most", _span(waits["p95"]), f"{found['started']:,} jobs that started"),
             ("mean wait from eligibility", _span(waits["mean_eligible"]), _eligible(found)),
-            ("mean turnaround", _span(waits["mean_turnaround"]), f"{found['started']:,} jobs that started"),
+            ("mean turnaround", _span(waits["mean_turnaround"]), f"{found['ended']:,} jobs that ran and have ended"),
         ],
     )
     yield "## Where the cores were"
@@ -84,8 +84,8 @@ def _parts(values: dict[str, Any], plots: dict[str, ReportPlot]) -> Iterator[Par
     yield plots["week"]
     yield "## Waits"
     yield (
-        "From submission to start. The slowdown is the time from submission to end over the run time, which counts as "
-        "10 s at least."
+        "From submission to start. The slowdown, of jobs that have ended, is the time from submission to end over the "
+        "run time, which counts as 10 s at least."
     )
     yield (
         ("of", "", "jobs", "mean", "median", "95 %", "longest", "mean slowdown"),
@@ -208,7 +208,7 @@ def _first_of_each(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _eligible(found: dict[str, Any]) -> str:
     known = found["jobs_with_eligible_time"]
-    return f"{known:,} jobs say when they were eligible" if known else "no record says it: as from submission"
+    return f"{known:,} jobs that started say from when" if known else "no record says it: as from submission"
 
 
 def _amount(value: float | None) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from omfs_daemon.accounting.local_times import local_time
 from omfs_daemon.reports.end_figures import (
@@ -15,6 +14,7 @@ from omfs_daemon.reports.end_figures import (
     LOST_COLUMNS,
     efficiency_rows,
     end_rows,
+    ends_by_state,
     lost_rows,
 )
 from omfs_daemon.reports.idle_figures import heap_shares
@@ -29,17 +29,19 @@ HOUR = 3600.0
 
 
 def summary_of(report: LogReport) -> dict[str, Any]:
-    """Times in seconds since the epoch, durations in seconds, cores and core hours; ``jobs``: of which count all is."""
+    """Times in seconds since the epoch, durations in seconds, cores and core hours; ``jobs``: of which count all is, of
+    them ``started``, and of these ``ended``."""
     use, jobs = report.use, report.jobs
     waits = dict(zip(WAIT_COLUMNS[2:], next(wait_rows(report, ()))[2:], strict=True))
-    eligible = int(jobs["first_eligible"].is_not_null().sum())
+    started = jobs["wait"].is_not_null()
     whole = use.core_seconds(use.available - use.down)
     return {
         "begin": report.begin,
         "end": report.end,
         "records": report.records.report.records,
         "jobs": len(jobs),
-        "started": int(jobs["first_start"].is_not_null().sum()),
+        "started": int(started.sum()),
+        "ended": int(jobs["turnaround"].is_not_null().sum()),
         "large_above": report.large,
         "large_jobs": int((jobs["cpus"] > report.large).sum()),
         "cores": int(use.available.max()) if report.size.cores is None else report.size.cores,
@@ -52,15 +54,8 @@ def summary_of(report: LogReport) -> dict[str, Any]:
         "sreport": _beside_sreport(report),
         "shares": heap_shares(report),
         "waits": waits,
-        "jobs_with_eligible_time": eligible,
-        "ends": {
-            str(state): int(count)
-            for state, count in jobs.select("state")
-            .group_by("state")
-            .agg(pl.len())
-            .sort("len", descending=True)
-            .iter_rows()
-        },
+        "jobs_with_eligible_time": int((started & jobs["first_eligible"].is_not_null()).sum()),
+        "ends": ends_by_state(report),
     }
 
 

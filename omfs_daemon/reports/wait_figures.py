@@ -17,7 +17,10 @@ WAIT_COLUMNS = (
 
 
 def wait_rows(report: LogReport, groups: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """All jobs that started, then those of each value of each group, most jobs first; times in seconds."""
+    """All jobs that started, then those of each value of each group, most jobs first; times in seconds.
+
+    Run time, turnaround, and slowdown are of those that have ended.
+    """
     started = report.jobs.filter(pl.col("wait").is_not_null())
     figures = (
         pl.len().alias("jobs"),
@@ -26,7 +29,7 @@ def wait_rows(report: LogReport, groups: tuple[str, ...]) -> Iterator[tuple[Any,
         pl.col("wait").quantile(0.95, "linear").alias("p95"),
         pl.col("wait").max().alias("max"),
         pl.col("eligible_wait").mean().alias("mean_eligible"),
-        pl.col("run").mean().alias("mean_run"),
+        pl.col("run").filter(pl.col("turnaround").is_not_null()).mean().alias("mean_run"),
         pl.col("turnaround").mean().alias("mean_turnaround"),
         pl.col("slowdown").mean().alias("mean_bounded_slowdown"),
     )

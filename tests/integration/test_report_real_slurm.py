@@ -103,7 +103,7 @@ def test_a_day_asked_for_and_saved(slurm: LocalSlurm, tmp_path: Path) -> None:
     summary = found["summary"]
     # sacct does not list a job that was never eligible, as the held one.
     assert (summary["jobs"], summary["started"], summary["large_jobs"]) == (11, 10, 2)
-    assert summary["ends"] == {"COMPLETED": 8, "CANCELLED": 2, "FAILED": 1}
+    assert summary["ends"] == {"COMPLETED": 8, "CANCELLED": 2, "FAILED": 1, "REQUEUED": 1}
     assert summary["cores"] == CORES
     # What slurmdbd itself adds up for every run, those before a requeue too.
     seconds = sum(int(row[0]) for row in sacct(slurm, "CPUTimeRAW"))
