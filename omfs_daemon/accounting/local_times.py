@@ -50,10 +50,10 @@ def clock_seconds(texts: pl.Series, pattern: str) -> pl.Series:
     return texts.str.to_datetime(pattern, strict=False, time_unit="ms").dt.epoch("s")
 
 
-def local_time(time: float) -> str:
-    """For people, in the machine's own zone; ``unknown`` for no time."""
+def local_time(time: float, zone: tzinfo | None = None) -> str:
+    """For people; ``zone`` None: the machine's own; ``unknown`` for no time."""
     return (
-        datetime.fromtimestamp(time).astimezone().isoformat(sep=" ", timespec="seconds")
+        datetime.fromtimestamp(time, UTC).astimezone(zone).isoformat(sep=" ", timespec="seconds")
         if isfinite(time)
         else "unknown"
     )

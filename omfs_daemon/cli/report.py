@@ -163,6 +163,7 @@ def _answer(
     from omfs_daemon.reports.report_summary import report_values, sources_of, summary_of
 
     holes, whole, job = found
+    zone = made.zone
     if out is not None:
         # Both are for this only, and load slowly.
         from omfs_daemon.reports.report_page import write_report_pages
@@ -180,30 +181,31 @@ def _answer(
         show(cell(sentence))
     match figure:
         case "summary":
-            show(*report_summary_tables({"summary": report_files.json_value(summary_of(made))}))
+            show(*report_summary_tables(report_files.json_value(summary_of(made)), zone))
         case "months":
-            show(figure_table("months", month_figures.MONTH_COLUMNS, month_figures.month_rows(made)))
+            show(figure_table("months", month_figures.MONTH_COLUMNS, month_figures.month_rows(made), zone))
         case "waits":
-            show(figure_table("waits", wait_figures.WAIT_COLUMNS, wait_figures.wait_rows(made, groups)))
+            show(figure_table("waits", wait_figures.WAIT_COLUMNS, wait_figures.wait_rows(made, groups), zone))
         case "idle":
-            show(figure_table("core seconds", idle_figures.IDLE_COLUMNS, idle_figures.idle_rows(made)))
+            show(figure_table("core seconds", idle_figures.IDLE_COLUMNS, idle_figures.idle_rows(made), zone))
         case "ends":
-            show(figure_table("ends", end_figures.END_COLUMNS, end_figures.end_rows(made)))
+            show(figure_table("ends", end_figures.END_COLUMNS, end_figures.end_rows(made), zone))
             title = "runs that did not complete: jobs' names and users of most core hours"
-            show(figure_table(title, end_figures.LOST_COLUMNS, end_figures.lost_rows(made, top)))
+            show(figure_table(title, end_figures.LOST_COLUMNS, end_figures.lost_rows(made, top), zone))
         case "efficiency":
             columns = end_figures.EFFICIENCY_COLUMNS
-            show(figure_table("asked against used", columns, end_figures.efficiency_rows(made, groups)))
+            show(figure_table("asked against used", columns, end_figures.efficiency_rows(made, groups), zone))
         case _:
             title = f"holes of jobs over {made.large:,} cores, most idle core hours first"
-            show(hole_table(title, (dict(zip(log_holes.HOLE_COLUMNS, hole.row(), strict=True)) for hole in holes)))
+            rows = (dict(zip(log_holes.HOLE_COLUMNS, hole.row(), strict=True)) for hole in holes)
+            show(hole_table(title, rows, zone))
             if whole is not None:
                 show(*(cell(line) for line in all_holes_lines(report_files.json_value(whole.values()))))
             if job is not None:
                 shown = ("job_id", "submit", "cores", "length", "cores_at_submit", "first_fit", "refused_by")
                 at = [HOLE_JOB_COLUMNS.index(name) for name in shown]
-                rows = hole_job_rows(holes[0].filled, lambda moment: when(moment) if moment < 1e18 else "")
-                show(figure_table(f"behind job {job}", shown, ([row[one] for one in at] for row in rows)))
+                behind = hole_job_rows(holes[0].filled, lambda moment: when(moment, zone) if moment < 1e18 else "")
+                show(figure_table(f"behind job {job}", shown, ([row[one] for one in at] for row in behind), zone))
     if out is not None:
         show(cell(f"{page}: written, with index.html, tables, and plots"))
 

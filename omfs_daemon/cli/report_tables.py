@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
 from omfs_daemon.reports.csv_files import Value, csv_value
 from omfs_daemon.terminal.output import cell, span, table, when
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
 _SECONDS = frozenset(
@@ -44,25 +46,27 @@ _HEAP_NAMES = {
 }
 
 
-def figure_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Value]], most: int = 40) -> Table:
-    """The first ``most`` rows, with a sentence on the others."""
+def figure_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[Value]], zone: tzinfo | None, most: int = 40
+) -> Table:
+    """The first ``most`` rows, with a sentence on the others; ``zone``: of times, as in all tables here."""
     every = list(rows)
     more = f"; the first {most} of {len(every):,}" if len(every) > most else ""
     made = table(title + more, columns, numbers=[name for name in columns if name not in _TEXTS])
     for row in every[:most]:
-        made.add_row(*(cell(_text(name, value)) for name, value in zip(columns, row, strict=True)))
+        made.add_row(*(cell(_text(name, value, zone)) for name, value in zip(columns, row, strict=True)))
     return made
 
 
-def hole_table(title: str, holes: Iterable[dict[str, Value]]) -> Table:
+def hole_table(title: str, holes: Iterable[dict[str, Value]], zone: tzinfo | None) -> Table:
     """What a screen holds of each hole; ``--out`` and ``--json`` have all of it."""
     made = table(title, list(_HOLE_NAMES.values()), numbers=list(_HOLE_NAMES.values())[1:])
     for hole in holes:
-        made.add_row(*(cell(_text(name, hole[name])) for name in _HOLE_NAMES))
+        made.add_row(*(cell(_text(name, hole[name], zone)) for name in _HOLE_NAMES))
     return made
 
 
-def _text(name: str, value: Value) -> str:
+def _text(name: str, value: Value, zone: tzinfo | None) -> str:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return csv_value(value)
     if value != value:
@@ -70,16 +74,16 @@ def _text(name: str, value: Value) -> str:
     if name in _SECONDS:
         return span(float(value))
     if name in _TIMES:
-        return when(float(value))[:16]
+        return when(float(value), zone)[:16]
     if name in _SHARES:
         return f"{100 * value:.1f} %"
     return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 100 else f"{value:,.1f}"
 
 
-def report_summary_tables(values: dict[str, Any]) -> Iterator[Table]:
+def report_summary_tables(found: dict[str, Any], zone: tzinfo | None) -> Iterator[RenderableType]:
     """A screen: what the machine did, where idle cores came from, how jobs waited and ended."""
-    found = values["summary"]
-    first = table(f"{when(found['begin'])} to {when(found['end'])}", ("figure", "value", "of"), numbers=("value",))
+    period = f"{when(found['begin'], zone)} to {when(found['end'], zone)}"
+    first = table(period, ("figure", "value", "of"), numbers=("value",))
     waits, started = found["waits"], f"{found['started']:,} jobs that started"
     for name, value, of in (
         ("jobs", f"{found['jobs']:,}", f"{found['records']:,} records"),
@@ -87,7 +91,7 @@ def report_summary_tables(values: dict[str, Any]) -> Iterator[Table]:
         ("cores", f"{found['cores']:,}", found["cores_source"]),
         ("core hours used", f"{found['used_core_hours']:,.0f}", f"{found['available_core_hours']:,.0f}"),
         ("utilization", _share(found["utilisation"]), "cores that were not down"),
-        *_by_sreport(found["sreport"]),
+        *_by_sreport(found["sreport"], zone),
         ("mean wait", _seconds(waits["mean"]), started),
         ("median wait", _seconds(waits["median"]), started),
         ("95 % wait at most", _seconds(waits["p95"]), started),
@@ -102,7 +106,7 @@ def report_summary_tables(values: dict[str, Any]) -> Iterator[Table]:
         shares.add_row(cell(_HEAP_NAMES[name]), cell(_share(share)), cell(f"{hours:,.0f}"))
     yield shares
     ends = ", ".join(f"{state} {count:,}" for state, count in found["ends"].items())
-    yield table(f"ends: {ends}", ())
+    yield cell(f"ends of runs: {ends or 'none in the period'}")
 
 
 def sources_sentences(sources: dict[str, Any]) -> Iterator[str]:
@@ -128,10 +132,11 @@ def all_holes_lines(found: dict[str, Any]) -> Iterator[str]:
     yield from found["advice"]
 
 
-def _by_sreport(found: dict[str, Any] | None) -> Iterator[tuple[str, str, str]]:
+def _by_sreport(found: dict[str, Any] | None, zone: tzinfo | None) -> Iterator[tuple[str, str, str]]:
     if found is not None:
-        hours = f"{when(found['begin'])[:16]} to {when(found['end'])[:16]}, by these records {_share(found['ours'])}"
-        yield "utilization by sreport", _share(found["utilisation"]), hours
+        hours = " to ".join(when(found[edge], zone)[:16] for edge in ("begin", "end"))
+        of = f"{hours}, by these records {_share(found['ours'])}"
+        yield "utilization by sreport", _share(found["utilisation"]), of
 
 
 def _eligible(found: dict[str, Any]) -> str:

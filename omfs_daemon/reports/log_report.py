@@ -110,9 +110,8 @@ def log_report(
     touches = (pl.col("submit") < end) & (pl.coalesce("end", pl.lit(np.inf)) >= begin)
     chosen = frame.filter(touches)
     if not len(chosen) or begin >= end:
-        raise NothingFound(
-            f"{records.report.path}: no job in the period; the log is from {local_time(first)} to {local_time(last)}"
-        )
+        known = " to ".join(local_time(time, zone) for time in (first, last))
+        raise NothingFound(f"{records.report.path}: no job in the period; the log is from {known}")
     share = LARGE_SHARE if large is None else large
     cores = size.cores
     if share < 1:

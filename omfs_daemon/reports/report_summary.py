@@ -110,7 +110,7 @@ def _recorded_note(report: LogReport) -> Iterator[str]:
         first, last = max(report.begin, hours[0].begin), min(report.end, hours[-1].begin + HOUR)
         yield (
             f"why cores were idle: as omfsd recorded it in {covered:,.1f} of {(report.end - report.begin) / HOUR:,.1f} "
-            f"hours, {local_time(first)} to {local_time(last)}"
+            f"hours, {local_time(first, report.zone)} to {local_time(last, report.zone)}"
         )
 
 

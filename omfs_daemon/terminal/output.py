@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,9 +70,11 @@ def directory_option(text: str) -> Path:
     return Path(text)
 
 
-def when(time: float | None) -> str:
-    """``2026-03-01T14:05:09`` in local time, as Slurm's commands print it, or "never"."""
-    return "never" if time is None else datetime.fromtimestamp(time).isoformat(timespec="seconds")
+def when(time: float | None, zone: tzinfo | None = None) -> str:
+    """``2026-03-01T14:05:09``, as Slurm's commands print it, or "never"; ``zone`` None: the machine's own."""
+    if time is None:
+        return "never"
+    return datetime.fromtimestamp(time, zone).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def speed_text(seconds: float, rate: float | None) -> str:
