@@ -33,7 +33,7 @@ _LENGTHS = ((60.0, "under 1 min"), (3600.0, "1 min to 1 h"), (21600.0, "1 h to 6
 class LogReport:
     """``jobs``: one row per job of the period, ``waits`` and more in seconds; see ``_jobs``.
 
-    begin, end  of the period: a job counts if it was submitted in it
+    begin, end  of the period: a job counts if it was submitted in it, at the very end only if that is the log's own
     large       jobs of more cores are large
     zone        of months and hours; None: the machine's own
     by_slurm    what Slurm itself adds up; None: not asked, or not yet
@@ -60,7 +60,7 @@ class LogReport:
 
     @cached_property
     def jobs(self) -> pl.DataFrame:
-        return _jobs(self.frame, self.begin, self.end)
+        return _jobs(self.frame, self.begin)
 
     def months(self) -> tuple[list[str], Floats]:
         """Names, and the edges between them, the period's own at both ends."""
@@ -107,8 +107,9 @@ def log_report(
     first, last = _span(frame)
     begin, end = first if since is None else since, last if until is None else until
     # Slurm's times are whole seconds: a job may end in the second in which it was submitted, the period's first.
-    touches = (pl.col("submit") < end) & (pl.coalesce("end", pl.lit(np.inf)) >= begin)
-    chosen = frame.filter(touches)
+    # The log's last record may be of a submission, which no later time makes known.
+    submitted = pl.col("submit") <= end if until is None else pl.col("submit") < end
+    chosen = frame.filter(submitted & (pl.coalesce("end", pl.lit(np.inf)) >= begin))
     if not len(chosen) or begin >= end:
         known = " to ".join(local_time(time, zone) for time in (first, last))
         raise NothingFound(f"{records.report.path}: no job in the period; the log is from {known}")
@@ -128,15 +129,15 @@ def _span(frame: pl.DataFrame) -> tuple[float, float]:
     return float(times[0]), float(max(times[1], times[0] + 1))
 
 
-def _jobs(frame: pl.DataFrame, begin: float, end: float) -> pl.DataFrame:
-    """Jobs submitted in the period, their last run, with the seconds
+def _jobs(frame: pl.DataFrame, begin: float) -> pl.DataFrame:
+    """Jobs submitted from ``begin`` on, their last run, with the seconds
 
     wait           from the first submission to the first start; null: never started
     eligible_wait  from eligibility, where that is known, else from submission
     turnaround     from the first submission to the last end; null: has not run to an end
     slowdown       bounded: turnaround over run, of at least 10 s; null likewise
     """
-    jobs = frame.filter(pl.col("is_last") & pl.col("first_submit").is_between(begin, end, closed="left"))
+    jobs = frame.filter(pl.col("is_last") & (pl.col("first_submit") >= begin))
     from_eligible = pl.max_horizontal(
         "first_submit", pl.min_horizontal(pl.coalesce("first_eligible", "first_submit"), "first_start")
     )
