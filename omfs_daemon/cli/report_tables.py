@@ -32,6 +32,7 @@ _HOLE_NAMES = {
     "accepted": "of them fit",
     "accepted_core_hours": "their core hours",
     "filled_share": "filled",
+    "real_core_hours": "as they ran",
     "preemptible_core_hours": "if preemptible",
     "preemptible_stops": "stops",
 }

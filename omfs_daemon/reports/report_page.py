@@ -152,19 +152,21 @@ def _holes(holes: list[dict[str, Any]], plots: dict[str, ReportPlot]) -> Iterato
         return
     yield (
         "For each: the idle core hours while it waited, and the jobs that conservative backfilling would have put "
-        "there so that they end before it starts; and the core hours that they would have used if they could be "
-        "preempted, with the number of preemptions. Where more cores were idle than the job asks for, something held "
-        "it that accounting does not record."
+        "there so that they end before it starts, with their core hours by the lengths for which they were put there, "
+        "and as they ran; and the core hours of runs that would have gone there if jobs could be preempted, with the "
+        "number of preemptions. Where more cores were idle than the job asks for, something held it that accounting "
+        "does not record."
     )
     yield plots["hole"]
     yield (
         ("job", "cores", "wait", "idle core hours", "jobs that waited", "of them fit", "their core hours", "filled",
-         "if preemptible", "stops"),
+         "as they ran", "if preemptible", "stops"),
         [
             (printable(str(hole["job_id"])), f"{hole['cores']:,}", _span(hole["wait"]),
              _amount(hole["idle_core_hours"]), f"{hole['waiting_jobs']:,}", f"{hole['accepted']:,}",
              _amount(hole["accepted_core_hours"]), _share(hole["filled_share"]),
-             _amount(hole["preemptible_core_hours"]), f"{hole['preemptible_stops']:,}")
+             _amount(hole["real_core_hours"]), _amount(hole["preemptible_core_hours"]),
+             f"{hole['preemptible_stops']:,}")
             for hole in holes
         ],
     )  # fmt: skip
