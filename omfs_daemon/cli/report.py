@@ -69,7 +69,7 @@ def report(
         typer.Option(metavar="PARAMETERS", help="With --all: SchedulerParameters; else Slurm's, or its own values."),
     ] = None,
     timezone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Of times without one, and of months; default: this machine's.")
+        str | None, typer.Option(metavar="ZONE", help="Of times read without one and of those shown; default: local.")
     ] = None,
     separator: Annotated[str | None, typer.Option(help="Between the fields of sge22, if not found.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a log with malformed records.")] = False,
