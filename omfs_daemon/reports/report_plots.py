@@ -76,12 +76,13 @@ def _idle(report: LogReport) -> Figure:
     step *= max(1.0, np.ceil(span / step / _MOST_BINS))
     edges = np.append(np.arange(report.begin, report.end, step), report.end)
     parts = {"used": use.used, "down": use.down, **use.heaps}
-    layers = [(use.means(parts[name], edges), color, label) for name, color, label in _LAYERS if parts[name].any()]
+    # Of jobs that all took no time, or never ran, no core is known: then the layers and the legend are empty.
+    layers = [layer for layer in _LAYERS if parts[layer[0]].any()]
+    values = [use.means(parts[name], edges) for name, _, _ in layers]
     figure = plot_style.figure(10.0, 4.6)
     axes = figure.subplots()
     days = _dates(edges, report.zone)
-    values, colors, labels = zip(*layers, strict=True)
-    plot_style.stacked(axes, days, values, colors, labels)
+    plot_style.stacked(axes, days, values, [color for _, color, _ in layers], [label for _, _, label in layers])
     axes.set_xlim(days[0], days[-1])
     axes.set_ylabel("cores" if step <= DAY else f"cores, means of {step / DAY:.0f} days")
     _thousands(axes)

@@ -278,6 +278,17 @@ def test_bad_input_is_one_line(tmp_path: Path, words: tuple[object, ...], code: 
     assert (result.exit_code, said in result.stderr, len(result.stderr.splitlines())) == (code, True, 1)
 
 
+@pytest.mark.parametrize("state", ["CANCELLED", "COMPLETED"], ids=["all canceled", "all took no time"])
+def test_a_log_in_which_no_core_was_ever_used(tmp_path: Path, state: str) -> None:
+    start = "Unknown" if state == "CANCELLED" else BEGIN
+    end = BEGIN + 600 if state == "CANCELLED" else BEGIN
+    lines = (f"{job}|{job}|{BEGIN}|{start}|{end}|0|10|2|a|main|normal|{state}|" for job in range(3))
+    (tmp_path / "jobs.sacct").write_text("".join(f"{line}\n" for line in lines))
+    result = report("holes", "--all", "--log", tmp_path / "jobs.sacct", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out" / "index.html").is_file()
+
+
 def test_names_do_no_harm(tmp_path: Path) -> None:
     jobs = workload(5)
     text = "".join(as_native(job).replace(":alice:", ":=cmd()\x1b[2J:") + "\n" for job in jobs)
