@@ -7,21 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import partial
+from io import StringIO
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from omfs_daemon.errors import ConfigError, OmfsError
+from omfs_daemon.errors import ConfigError, GatewayError, OmfsError
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.places import layout_named
 from omfs_daemon.simulate.engine.realtime_setting import RealtimeSetting
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.policies.policy_table import policy_named
 from omfs_daemon.simulate.workload.workload import workload
+
+if TYPE_CHECKING:
+    import submitit
 
 # Seconds between polls of submitit, which itself polls Slurm less often.
 _POLL = 1.0
@@ -138,12 +143,7 @@ def _through_slurm(work: Sequence[_Work[Result]], slurm: SlurmArray) -> Iterator
     import submitit  # only needed with a cluster
 
     compile_for(one.case.policy for one in work)
-    executor = submitit.AutoExecutor(slurm.folder, cluster=slurm.cluster)
-    executor.update_parameters(name="omfs-sweep", timeout_min=slurm.minutes, mem_gb=slurm.memory_gb, cpus_per_task=1)
-    if slurm.cluster == "slurm":
-        executor.update_parameters(slurm_partition=slurm.partition, slurm_array_parallelism=slurm.at_once)
-    with executor.batch():
-        jobs = [executor.submit(one) for one in work]
+    jobs = _submitted(work, slurm)
     places = {job: index for index, job in enumerate(jobs)}
     try:
         for job in submitit.helpers.as_completed(jobs, poll_frequency=_POLL):
@@ -152,6 +152,26 @@ def _through_slurm(work: Sequence[_Work[Result]], slurm: SlurmArray) -> Iterator
         for job in jobs:
             job.cancel()
         raise
+
+
+def _submitted(work: Sequence[_Work[Result]], slurm: SlurmArray) -> list[submitit.Job[Result]]:
+    """One job array; GatewayError with sbatch's last line if Slurm does not take it."""
+    import submitit
+
+    try:
+        # submitit prints there what its error says as well.
+        with redirect_stderr(StringIO()):
+            executor = submitit.AutoExecutor(slurm.folder, cluster=slurm.cluster)
+            executor.update_parameters(
+                name="omfs-sweep", timeout_min=slurm.minutes, mem_gb=slurm.memory_gb, cpus_per_task=1
+            )
+            if slurm.cluster == "slurm":
+                executor.update_parameters(slurm_partition=slurm.partition, slurm_array_parallelism=slurm.at_once)
+            with executor.batch():
+                return [executor.submit(one) for one in work]
+    except (RuntimeError, OSError) as error:
+        said = str(error).strip().splitlines() or ["no message"]
+        raise GatewayError(f"partition {slurm.partition}: Slurm took no job: {said[-1]}") from error
 
 
 def _result(case: SweepCase, get: Callable[[], Found]) -> Found:

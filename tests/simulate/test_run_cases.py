@@ -1,11 +1,12 @@
 """Many simulations at once: the same results from any number of workers, and an error names the case that failed."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from omfs_daemon.errors import ConfigError
+from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.simulate.engine.outcome import Outcome
 from omfs_daemon.simulate.engine.scenario import Machine, Scenario
 from omfs_daemon.simulate.results.result_rows import Figures, figures
@@ -87,3 +88,23 @@ def test_submitit_runs_the_same(tmp_path: Path):
 def test_submitit_names_a_case_that_fails(tmp_path: Path):
     with pytest.raises(SweepError, match="case 3 under fcfs: ValueError: too few"):
         run_all([CASES[2]], refuse_small, SlurmArray(tmp_path, "any", cluster="local"))
+
+
+def test_a_job_array_that_sbatch_refuses_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("srun", "sbatch"):
+        (tmp_path / name).write_text("#!/bin/sh\necho 'sbatch: error: invalid partition: nope' >&2\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(
+        GatewayError, match=r"^partition nope: Slurm took no job: sbatch: error: invalid partition: nope$"
+    ):
+        run_all([CASES[2]], figures, SlurmArray(tmp_path / "files", "nope"))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_machine_without_slurm_takes_no_job_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GatewayError, match="^partition any: Slurm took no job: .*srun"):
+        run_all([CASES[2]], figures, SlurmArray(tmp_path / "files", "any"))
