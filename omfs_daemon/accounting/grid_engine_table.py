@@ -22,7 +22,7 @@ from omfs_daemon.accounting.job_records import (
     with_runs,
     without_absurd,
 )
-from omfs_daemon.accounting.local_times import clock_seconds, epochs
+from omfs_daemon.accounting.local_times import clock_seconds, epochs, notes_on_twice
 from omfs_daemon.accounting.read_report import ReadReport
 from omfs_daemon.accounting.record_period import ALWAYS, OUTSIDE, RecordPeriod, RecordsInPeriod
 from omfs_daemon.accounting.split_lines import NumberedLines, numbered_lines, split_columns
@@ -77,9 +77,8 @@ def converted_records(
     frame = without_absurd(everything.drop("WAIT", "RUN", "E_RUN"), wrong)
     frame, again = with_runs(frame, frozenset())
     wrong |= again
-    notes = (f"{twice:,} times are in an hour that clocks showed twice: the first is taken",) if twice else ()
     dropped = ((OUTSIDE, records.outside),) if records.outside else ()
-    report = ReadReport(path, total, dropped, malformed_records(wrong, "line"), notes)
+    report = ReadReport(path, total, dropped, malformed_records(wrong, "line"), notes_on_twice(twice))
     return JobRecords(frame, report, disagreements=disagreements)
 
 

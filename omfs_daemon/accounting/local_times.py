@@ -45,6 +45,11 @@ def epochs(naive: Ints, zone: tzinfo | None) -> Epochs:
     return Epochs(seconds, np.asarray(second > first)[at])
 
 
+def notes_on_twice(count: int) -> tuple[str, ...]:
+    """What a report on a log says of so many times that clocks showed twice."""
+    return (f"{count:,} times are in an hour that clocks showed twice: the first is taken",) if count else ()
+
+
 def clock_seconds(texts: pl.Series, pattern: str) -> pl.Series:
     """Of times written so, seconds as if they were of UTC; null where a text is no such time."""
     return texts.str.to_datetime(pattern, strict=False, time_unit="ms").dt.epoch("s")

@@ -16,6 +16,7 @@ from omfs_daemon.accounting.job_records import (
     with_runs,
     without_absurd,
 )
+from omfs_daemon.accounting.local_times import notes_on_twice
 from omfs_daemon.accounting.read_report import ReadReport
 from omfs_daemon.accounting.record_period import ALWAYS, OUTSIDE, RecordPeriod, RecordsInPeriod
 from omfs_daemon.accounting.sacct_rows import CAME_BACK, SacctRows, written_times
@@ -34,24 +35,27 @@ def sacct_records(
     """
     records = RecordsInPeriod(period, CAME_BACK)
     wrong: dict[int, str] = {}
+    twice = 0
     for part in parts:
-        records.add(_as_records(part.frame, zone))
+        eligible = written_times(part.frame["Eligible"], zone) if "Eligible" in part.frame.columns else None
+        records.add(_as_records(part.frame, None if eligible is None else eligible.seconds))
         wrong |= part.wrong
+        twice += part.twice + (0 if eligible is None else int(eligible.twice.sum()))
     frame = records.frame(path)
     total = len(frame) + len(wrong) + records.outside
     dropped = ((OUTSIDE, records.outside),) if records.outside else ()
     frame = without_absurd(frame, wrong)
     frame, again = with_runs(frame, CAME_BACK)
     wrong |= again
-    return JobRecords(frame, ReadReport(path, total, dropped, malformed_records(wrong, unit)))
+    return JobRecords(frame, ReadReport(path, total, dropped, malformed_records(wrong, unit), notes_on_twice(twice)))
 
 
-def _as_records(raw: pl.DataFrame, zone: tzinfo | None) -> pl.DataFrame:
+def _as_records(raw: pl.DataFrame, eligible: pl.Series | None) -> pl.DataFrame:
+    """``eligible``: seconds since the epoch. Slurm writes the present there for a job that is held, and 0 for never."""
+
     def text(name: str) -> pl.Expr | None:
         return pl.col(name) if name in raw.columns else None
 
-    # Slurm writes the present as the eligible time of a job that is held, and 0 for never.
-    eligible = written_times(raw["Eligible"], zone) if "Eligible" in raw.columns else None
     cpus = raw["cpus"]
     if "ReqCPUS" in raw.columns:
         requested = digits(raw["ReqCPUS"], bounds.CPUS).fill_null(0)

@@ -58,10 +58,21 @@ def columns_of(fields: Sequence[str]) -> list[str]:
 
 
 class SacctRows(NamedTuple):
-    """``frame``: the good records, with ``place``; ``wrong``: what is wrong with the others, by place."""
+    """``frame``: the good records, with ``place``; ``wrong``: what is wrong with the others, by place; ``twice``: how many
+    of the good ones' times of submission, start, and end clocks showed twice."""
 
     frame: pl.DataFrame
     wrong: dict[int, str]
+    twice: int = 0
+
+
+class WrittenTimes(NamedTuple):
+    """``seconds`` since the epoch, null where a text is in none of the usual forms; ``none``: where it says that there is
+    no time; ``twice``: where clocks showed the time twice, and the first is taken."""
+
+    seconds: pl.Series
+    none: pl.Series
+    twice: pl.Series
 
 
 def sacct_rows_of_file(text: Iterable[str], zone: tzinfo | None = None) -> Iterator[SacctRows]:
@@ -121,10 +132,12 @@ def _parsed(
         good &= columns[name].is_not_null()
     columns["run"] = digits(raw["ElapsedRaw"], bounds.SECONDS).cast(pl.Float64)
     good &= columns["run"].is_not_null()
+    twice = pl.Series([0] * len(raw), dtype=pl.Int64)
     for name, field in (("submit", "Submit"), ("start", "Start"), ("end", "End")):
-        times, none = _times(raw[field], zone)
-        columns[name] = times
-        good &= times.is_not_null() | (none if name != "submit" else False)
+        times = written_times(raw[field], zone)
+        columns[name] = times.seconds
+        good &= times.seconds.is_not_null() | (times.none if name != "submit" else False)
+        twice += times.twice.cast(pl.Int64)
     limits = digits(raw["TimelimitRaw"], bounds.SECONDS // 60).cast(pl.Float64) * 60.0
     unlimited = raw["TimelimitRaw"].is_in(_NO_LIMIT)
     columns["limit"] = limits.set(unlimited, inf)
@@ -135,7 +148,7 @@ def _parsed(
     others = [name for name in fields if name not in _PARSED_FIELDS]
     frame = pl.DataFrame([columns[name].alias(name) for name in ("place", *PARSED)] + [raw[name] for name in others])
     if good.all():
-        return SacctRows(frame, {})
+        return SacctRows(frame, {}, int(twice.sum()))
     wrong: dict[int, str] = {}
     patched = []
     for row in (~good).arg_true().to_list():
@@ -143,33 +156,31 @@ def _parsed(
             found = _record(raw.row(row, named=True), fields, zone, None if texts is None else str(texts[row]))
         except ValueError as error:
             wrong[int(place[row])] = str(error)
+            twice[row] = 0
         else:
             patched.append({"place": int(place[row])} | found | {name: raw[name][row] for name in others})
     kept = frame.filter(good)
     if patched:
         kept = pl.concat((kept, pl.DataFrame(patched, schema=frame.schema))).sort("place")
-    return SacctRows(kept, wrong)
+    return SacctRows(kept, wrong, int(twice.sum()))
 
 
 _PARSED_FIELDS = {"JobIDRaw", "AllocCPUS", "ElapsedRaw", "Submit", "Start", "End", "TimelimitRaw", "State"}
 
 
-def written_times(texts: pl.Series, zone: tzinfo | None) -> pl.Series:
-    """Seconds since the epoch, or as sacct prints them by itself, then of the zone; null: none, or in another form."""
-    return _times(texts, zone)[0]
-
-
-def _times(texts: pl.Series, zone: tzinfo | None) -> tuple[pl.Series, pl.Series]:
-    """Seconds since the epoch, null where it is none of the usual forms; and where there is no time."""
+def written_times(texts: pl.Series, zone: tzinfo | None) -> WrittenTimes:
+    """Of seconds since the epoch, or of times as sacct prints them by itself, then of the zone."""
     none = texts.is_in(_NO_TIME)
     times = digits(texts, bounds.SECONDS).cast(pl.Float64)
     written = texts.str.contains(_ISO_TEXT).fill_null(False)
+    twice = pl.Series([False] * len(texts), dtype=pl.Boolean)
     if written.any():
         clock = clock_seconds(texts.set(~written, None), _ISO)
         there = clock.is_not_null()
-        seconds = epochs(clock.filter(there).to_numpy(), zone).seconds
-        times = times.scatter(there.arg_true(), pl.Series(seconds))
-    return times, none
+        found = epochs(clock.filter(there).to_numpy(), zone)
+        times = times.scatter(there.arg_true(), pl.Series(found.seconds))
+        twice = twice.scatter(there.arg_true(), pl.Series(found.twice))
+    return WrittenTimes(times, none, twice)
 
 
 def _record(

@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 
 from omfs_daemon.accounting.lines import lines
+from omfs_daemon.accounting.local_times import notes_on_twice
 from omfs_daemon.accounting.read_report import Malformed, Progress, ReadReport, require_usable
 from omfs_daemon.accounting.sacct_query import asked_sacct
 from omfs_daemon.accounting.sacct_rows import CAME_BACK, SacctRows, sacct_rows_of_file
@@ -82,9 +83,11 @@ def ask(since: float, until: float, conf: Path | None, options: ReadOptions) -> 
 def _loaded(path: Path, unit: str, parts: Iterable[SacctRows], options: ReadOptions, since: float) -> Loaded:
     records: list[_Record] = []
     wrong: dict[int, str] = {}
+    twice = 0
     for part in parts:
         records += [_Record(*row) for row in _with_names(part.frame).select(_COLUMNS).iter_rows()]
         wrong |= part.wrong
+        twice += part.twice
     total = len(records) + len(wrong)
     last, again = _last_runs(records)
     wrong |= again
@@ -94,7 +97,7 @@ def _loaded(path: Path, unit: str, parts: Iterable[SacctRows], options: ReadOpti
     reasons = [_why_not(record, since) for record in last]
     dropped.update(filter(None, reasons))
     malformed = tuple(Malformed(f"{unit} {place}", wrong[place]) for place in sorted(wrong))
-    report = ReadReport(path, total, tuple(dropped.items()), malformed)
+    report = ReadReport(path, total, tuple(dropped.items()), malformed, notes_on_twice(twice))
     require_usable(report, options.strict)
     kept = [record for record, reason in zip(last, reasons, strict=True) if not reason]
     return _as_workload(kept, report, options)

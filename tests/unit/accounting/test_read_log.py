@@ -208,6 +208,16 @@ class TestSacct:
         with pytest.raises(ConfigError, match="sacct's header: no field Submit"):
             read_log(written(tmp_path, "a.sacct", "JobIDRaw|JobID|Comment", "1|1|x"), UTC)
 
+    def test_the_first_of_two_equal_clock_times(self, tmp_path: Path) -> None:
+        """Counted in good records only, of eligible times too."""
+        first = saved(1, eligible="2023-10-29T02:30:00", start="2023-10-29T02:45:00", end="2023-10-29T03:30:00")
+        bad = saved(2, start="2023-10-29T02:45:00", end="2023-10-29T03:30:00").replace("|60|10|", "|60|ten|")
+        berlin = LogOptions(zone=ZoneInfo("Europe/Berlin"), lenient=True)
+        records = read_log(written(tmp_path, "a.sacct", first, bad), berlin)
+        taken = datetime(2023, 10, 29, 2, 45, tzinfo=ZoneInfo("Europe/Berlin"), fold=0).timestamp()
+        assert (records.frame["start"].to_list(), list(malformed(records))) == ([taken], ["line 2"])
+        assert records.report.notes == ("2 times are in an hour that clocks showed twice: the first is taken",)
+
     def test_a_requeued_job_is_one(self, tmp_path: Path) -> None:
         first = saved(1, state="REQUEUED", end=1020)
         again = saved(1, start=1100, end=1160).replace("|1000|", "|1021|")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+import time
 from datetime import datetime
 from math import inf
 from pathlib import Path
@@ -111,6 +112,17 @@ class TestFile:
         jobs = load_trace(written(tmp_path, record(1, **times), record(2, **late))).workload
         assert jobs.origin == datetime(2026, 11, 21, 5, 53, 58).timestamp()
         assert jobs.submit.tolist() == [0, 62]
+
+    def test_the_first_of_two_equal_clock_times(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        try:
+            times = {"submit": "2023-10-29T01:30:00", "start": "2023-10-29T02:30:00", "end": "2023-10-29T02:31:00"}
+            found = load_trace(written(tmp_path, record(1, **times)))
+        finally:
+            monkeypatch.undo()
+            time.tzset()
+        assert found.report.notes == ("2 times are in an hour that clocks showed twice: the first is taken",)
 
     def test_without_rules_the_options_hold(self, tmp_path: Path) -> None:
         jobs = load_trace(written(tmp_path, REAL), ReadOptions(mode=PreemptMode.KILL)).workload
@@ -231,6 +243,7 @@ class TestFile:
 STAND_IN = """\
 #!{python}
 import sys
+import time
 from pathlib import Path
 here = Path(__file__).parent
 (here / "arguments").write_text("\\n".join(sys.argv[1:]))
