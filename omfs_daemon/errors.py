@@ -41,7 +41,7 @@ class ControlError(OmfsError):
 
 
 class UnreachableError(ControlError):
-    """No daemon answers on the control socket."""
+    """No daemon answers on the control socket, or no accounting."""
 
 
 class DeniedError(ControlError):

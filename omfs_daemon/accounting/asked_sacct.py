@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -30,21 +29,30 @@ def asked_records(
     """Jobs that were pending or ran on the days from ``since`` to ``until`` (seconds since the epoch).
 
     Days in the store are not asked for; days that are final (``AccountingStore.keep``) go there, so that a report that
-    was stopped goes on where it stopped. UnreachableError if slurmdbd does not answer; it says from which day to go on.
+    was stopped goes on where it stopped. UnreachableError if slurmdbd does not answer; it says from which day to go on
+    if any was read.
     """
     days = days_between(since, min(until, now))
-    return sacct_records(Path("sacct"), "record", _once(_asked(day, ask, now, store) for day in days))
+    return sacct_records(Path("sacct"), "record", _once(_asked_days(days, ask, now, store)))
+
+
+def _asked_days(
+    days: Sequence[AccountingDay], ask: AskDay, now: float, store: AccountingStore | None
+) -> Iterator[SacctRows]:
+    for day in days:
+        try:
+            rows = _asked(day, ask, now, store)
+        except GatewayError as error:
+            known = f"was read up to {day.name}; go on with --since {day.name}"
+            raise UnreachableError(f"accounting {'cannot be read' if day == days[0] else known} ({error})") from None
+        yield rows
 
 
 def _asked(day: AccountingDay, ask: AskDay, now: float, store: AccountingStore | None) -> SacctRows:
     kept = None if store is None else store.day(day, columns_of(FULL_FIELDS))
     if kept is not None:
         return kept
-    try:
-        rows = ask(day.begin, min(day.end, now))
-    except GatewayError as error:
-        time = datetime.fromtimestamp(day.begin).strftime("%Y-%m-%d")
-        raise UnreachableError(f"accounting was read up to {time}; go on with --since {time} ({error})") from None
+    rows = ask(day.begin, min(day.end, now))
     if store is not None:
         store.keep(day, rows, now)
     return rows

@@ -58,8 +58,8 @@ def columns_of(fields: Sequence[str]) -> list[str]:
 
 
 class SacctRows(NamedTuple):
-    """``frame``: the good records, with ``place``; ``wrong``: what is wrong with the others, by place; ``twice``: how many
-    of the good ones' times of submission, start, and end clocks showed twice."""
+    """``frame``: the good records, with ``place``; ``wrong``: what is wrong with the others, by place; ``twice``: how
+    many of the good ones' times of submission, start, and end clocks showed twice."""
 
     frame: pl.DataFrame
     wrong: dict[int, str]
@@ -67,8 +67,8 @@ class SacctRows(NamedTuple):
 
 
 class WrittenTimes(NamedTuple):
-    """``seconds`` since the epoch, null where a text is in none of the usual forms; ``none``: where it says that there is
-    no time; ``twice``: where clocks showed the time twice, and the first is taken."""
+    """``seconds`` since the epoch, null where a text is in none of the usual forms; ``none``: where it says that there
+    is no time; ``twice``: where clocks showed the time twice, and the first is taken."""
 
     seconds: pl.Series
     none: pl.Series

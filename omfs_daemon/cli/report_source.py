@@ -9,7 +9,7 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from omfs_daemon.errors import ConfigError, GatewayError, OmfsError
+from omfs_daemon.errors import ConfigError, GatewayError, OmfsError, UnreachableError
 from omfs_daemon.terminal.times import seconds_since_epoch
 
 # What needs the extra, or loads slowly, is imported where it is used: the other commands must stay quick.
@@ -88,10 +88,13 @@ def report_source(
     conf = config.slurm.conf
     records = asked_records(period.since, until, asking_slurm(conf), now, _store(config))
     require_good(records, options.strict, options.lenient)
-    if needs_steps:
-        records = with_step_use(records, asked_steps(period.since, until, conf))
-    down = [Down(begin, min(end, until), cores) for begin, end, cores in asked_down(period.since, until, conf)]
-    by_slurm = asked_utilization(period.since, until, conf)
+    try:
+        if needs_steps:
+            records = with_step_use(records, asked_steps(period.since, until, conf))
+        down = [Down(begin, min(end, until), cores) for begin, end, cores in asked_down(period.since, until, conf)]
+        by_slurm = asked_utilization(period.since, until, conf)
+    except GatewayError as error:
+        raise UnreachableError(f"accounting cannot be read ({error})") from None
     return ReportSource(records, down, _size_of_slurm(config), by_slurm, recorded_idle(client, period.since))
 
 
@@ -127,7 +130,7 @@ def _size_of_slurm(config: Config) -> MachineSize | None:
 
 
 def backfill_of(scheduler: str | None, is_asked: bool, config: Config) -> BackfillSettings:
-    """As the user says, as Slurm is set, or as it is by itself."""
+    """As the user says, as Slurm is set, or as it is by itself; UnreachableError if Slurm does not say."""
     from omfs_daemon.reports.backfill_settings import BackfillSettings, backfill_settings
     from omfs_daemon.slurm.commands.run_command import run_command
 
@@ -135,7 +138,11 @@ def backfill_of(scheduler: str | None, is_asked: bool, config: Config) -> Backfi
         return backfill_settings(scheduler, "--scheduler")
     if not is_asked:
         return BackfillSettings()
-    shown = run_command(["scontrol", "show", "config"], timeout=config.slurm.timeout_seconds, conf=config.slurm.conf)
+    asked = ["scontrol", "show", "config"]
+    try:
+        shown = run_command(asked, timeout=config.slurm.timeout_seconds, conf=config.slurm.conf)
+    except GatewayError as error:
+        raise UnreachableError(f"Slurm does not say its SchedulerParameters; --scheduler does ({error})") from None
     for line in shown.stdout.splitlines():
         name, _, value = line.partition("=")
         if name.strip() == "SchedulerParameters":

@@ -18,7 +18,7 @@ from omfs_daemon.terminal.output import clean
 
 EXIT_CODES = """\
 Exit codes: 0 done, or the answer is yes; 1 the answer is no, or there are findings; 2 wrong usage or input;
-3 the daemon cannot be reached; 4 permission denied."""
+3 the daemon or Slurm's accounting cannot be reached; 4 permission denied."""
 
 
 class Exit(IntEnum):

@@ -106,5 +106,5 @@ def test_a_job_array_that_sbatch_refuses_is_one_line(
 
 def test_a_machine_without_slurm_takes_no_job_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(GatewayError, match="^partition any: Slurm took no job: .*srun"):
+    with pytest.raises(GatewayError, match=r"^partition any: Slurm took no job: .*srun"):
         run_all([CASES[2]], figures, SlurmArray(tmp_path / "files", "any"))

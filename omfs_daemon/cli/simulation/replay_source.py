@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from omfs_daemon.config.schema import Config
-from omfs_daemon.errors import ConfigError, GatewayError
+from omfs_daemon.errors import ConfigError, GatewayError, UnreachableError
 from omfs_daemon.terminal.times import seconds_since_epoch
 
 # What needs the extra, or loads slowly, is imported where it is used: the other commands must stay quick.
@@ -58,7 +58,16 @@ def replay_period(trace: Path | None, since: str | None, until: str | None, conf
     end = now if until is None else seconds_since_epoch(until, now, "--until")
     if begin >= end:
         raise ConfigError(f"--since = {since!r}: must be before {'now' if until is None else f'--until = {until!r}'}")
-    return ReplayPeriod(lambda options, _: sacct.ask(begin, end, config.slurm.conf, options), _BY_CLASSES)
+    return ReplayPeriod(lambda options, _: _asked(begin, end, config, options), _BY_CLASSES)
+
+
+def _asked(begin: float, end: float, config: Config, options: ReadOptions) -> Loaded:
+    from omfs_daemon.simulate.workload import sacct
+
+    try:
+        return sacct.ask(begin, end, config.slurm.conf, options)
+    except GatewayError as error:
+        raise UnreachableError(f"accounting cannot be read ({error})") from None
 
 
 def load_period(period: ReplayPeriod, options: ReadOptions, bars: Progress) -> Loaded:

@@ -69,6 +69,11 @@ def test_goes_on_after_a_stop(tmp_path: Path) -> None:
     assert asked == [FIRST, FIRST + DAY, FIRST + DAY]
 
 
+def test_nothing_to_go_on_with_if_nothing_was_read() -> None:
+    with pytest.raises(UnreachableError, match=r"^accounting cannot be read \(slurmdbd is away\)$"):
+        asked_records(FIRST, FIRST + 2 * DAY, answering(JOBS, [], fails_at=FIRST), NOW)
+
+
 def test_a_broken_or_foreign_day_is_asked_for_again(tmp_path: Path) -> None:
     store, asked = AccountingStore(tmp_path / "accounting"), list[float]()
     asked_records(FIRST, FIRST + 10, answering(JOBS, asked), NOW, store)
