@@ -35,7 +35,7 @@ class LogOptions:
     """How a log is read.
 
     zone       of times that are written without one; None: the machine's own
-    separator  of the converted format; None: found from the first line
+    separator  of the converted format alone; None: found from the first line
     strict     whether a malformed line is an error
     lenient    whether many of them are none
     period     of which records are kept of files that may be larger than memory: Grid Engine's and sacct's
@@ -51,11 +51,15 @@ class LogOptions:
     def __post_init__(self) -> None:
         if self.format not in get_args(LogFormat):
             raise ConfigError(f"--format = {self.format!r}: must be one of {', '.join(get_args(LogFormat))}")
+        if self.separator == "":
+            raise ConfigError("--separator = '': must be at least one character")
 
 
 def read_log(path: Path, options: LogOptions, progress: Progress | None = None) -> JobRecords:
     """The jobs of a file; ConfigError if it is missing, of an unknown kind, or wrong."""
     kind = options.format if options.format != "auto" else _kind_of(path)
+    if options.separator is not None and kind != "sge22":
+        raise ConfigError(f"--separator = {options.separator!r}: {path} is read as {kind}, and it is for sge22 only")
     match kind:
         case "swf":
             records = swf_records(path, progress)

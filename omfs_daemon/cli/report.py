@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from omfs_daemon.cli.named_user import named_user
+from omfs_daemon.cli.report_options import is_bare_hole
 from omfs_daemon.cli.report_source import (
     MachineOptions,
     backfill_of,
@@ -97,10 +98,7 @@ def report(
     require_simulator(what="reports")
     if figure not in FIGURES:
         raise ConfigError(f"{figure!r} is no figure: must be one of {', '.join(FIGURES)}")
-    if profile is not None or queue is not None or start is not None:
-        is_bare = figure == "holes" and log is None and since is None
-        if profile is None or queue is None or start is None or not is_bare:
-            raise ConfigError("--profile, --queue, and --start go together, with holes and without --log and --since")
+    if is_bare_hole(context) and profile is not None and queue is not None and start is not None:
         _bare_hole(profile, queue, start, out, as_json)
         return
     from omfs_daemon.accounting.local_times import zone_named
@@ -114,8 +112,6 @@ def report(
         prepare(out)
     period = report_period(since, until)
     options = LogOptions(kind, zone, separator, strict, lenient, period.of_records())
-    if (everything or scheduler is not None) and (figure != "holes" or (scheduler is not None and not everything)):
-        raise ConfigError("--all goes with holes, and --scheduler with --all")
     backfill = backfill_of(scheduler, log is None, session_of(context).config()) if everything else BackfillSettings()
     session = session_of(context)
     source = report_source(log, options, period, session.config(), session.client(), figure == "efficiency")

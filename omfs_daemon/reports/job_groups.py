@@ -15,10 +15,10 @@ USUAL_GROUPS = ("size", "length", "account", "partition", "qos")
 
 
 def groups_named(text: str | None) -> tuple[str, ...]:
-    """``account,size``; ConfigError for a group that is not known."""
+    """``account,size``, each once; ConfigError for a group that is not known."""
     if text is None:
         return USUAL_GROUPS
-    names = tuple(name.strip() for name in text.split(","))
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in GROUPS:
             raise ConfigError(f"--by = {text!r}: {name!r} is no group: must be of {', '.join(GROUPS)}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omfs_daemon.cli.typed_options import typed_names
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.terminal.output import cell, clean, print_json, show, span, table
 from omfs_daemon.terminal.progress_bar import progress
@@ -70,7 +71,7 @@ _SITES_ONLY = ("choose", "count_running")
 
 def require_site_options(context: typer.Context, policy: str, kill: bool, sites: Path | None) -> None:
     """ConfigError for options that do not go together."""
-    typed = [name for name in context.params if _is_typed(context, name)]
+    typed = typed_names(context)
     if sites is None:
         if alone := [name for name in typed if name in _SITES_ONLY]:
             raise ConfigError(f"--{alone[0].replace('_', '-')}: goes with --sites")
@@ -83,11 +84,6 @@ def require_site_options(context: typer.Context, policy: str, kill: bool, sites:
         raise ConfigError(f"--{others[0].replace('_', '-')}: does not go with --sites")
     if "procs" in typed and "trace" in typed:
         raise ConfigError("--procs: with --sites only for a generated workload; the file says what sites have")
-
-
-def _is_typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def site_choice(choose: str, count_running: bool) -> SiteChoice:

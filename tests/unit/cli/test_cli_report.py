@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,36 @@ def test_without_slurm_accounting_cannot_be_reached(tmp_path: Path, words: list[
     )
     result = CliRunner().invoke(app, ["-c", str(config), *words])
     assert (result.exit_code, said in result.stderr, len(result.stderr.splitlines())) == (3, True, 1), result.stderr
+
+
+SACCT = "1|1|1700000000|1700000010|1700000070|60|10|2|a|main|normal|COMPLETED|\n"
+BARE = ("holes", "--profile", "idle.csv", "--queue", "jobs.csv", "--start", "100")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--log", "LOG", "--strict", "--lenient"), "--strict and --lenient do not go together"),
+        (("--log", "LOG", "--nodes", "2"), "--nodes goes with --exclusive"),
+        (("--log", "LOG", "--separator", "||"), "jobs.sacct is read as sacct, and it is for sge22 only"),
+        (("--log", "LOG", "--format", "sge22", "--separator", ""), "--separator = '': must be at least one character"),
+        (("--since", "2d", "--format", "sge"), "--format goes with --log"),
+        (("--since", "2d", "--separator", "|"), "--separator goes with --log"),
+        (("--log", "LOG", *BARE), "--profile, --queue, and --start go together"),
+        ((*BARE[:-2], "--json"), "--profile, --queue, and --start go together"),
+        ((*BARE, "--procs", "4"), "--procs does not go with --profile"),
+        ((*BARE, "--all"), "--all does not go with --profile"),
+    ],
+)
+def test_options_without_an_effect_are_refused(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    log = tmp_path / "jobs.sacct"
+    log.write_text(SACCT)
+    result = CliRunner().invoke(app, ["report", *(word.replace("LOG", str(log)) for word in words)])
+    assert (result.exit_code, said in result.stderr, len(result.stderr.splitlines())) == (2, True, 1), result.stderr
+
+
+def test_a_group_named_twice_counts_once(tmp_path: Path) -> None:
+    log = tmp_path / "jobs.sacct"
+    log.write_text(SACCT)
+    result = CliRunner().invoke(app, ["report", "waits", "--log", str(log), "--by", "qos,account, qos", "--json"])
+    assert [row["group"] for row in json.loads(result.stdout)["waits"]] == ["all", "qos", "account"]
