@@ -108,12 +108,19 @@ def _parsed(lines: NumberedLines, counts: pl.Series, fields: int, wrong: dict[in
         words = str(lines.text[row]).split(":")
         excess = _excess(words, fields) if len(words) >= _FEWEST else None
         if excess is None:
-            wrong[int(lines.place[row])] = f"{len(words)} fields, not {fields}"
+            wrong[int(lines.place[row])] = _why_no_record(len(words), fields)
         else:
             odd_rows.setdefault(excess, []).append(row)
     parts += [_split(lines.text.gather(rows), lines.place.gather(rows), excess) for excess, rows in odd_rows.items()]
     raw = pl.concat(parts) if parts else pl.DataFrame(schema=_RAW_SCHEMA)
     return _as_records(_sound(raw, wrong))
+
+
+def _why_no_record(count: int, usual: int) -> str:
+    """Of a line with ``count`` fields in a file that mostly has ``usual`` ones, and may be no Grid Engine's at all."""
+    if usual < _FEWEST <= count:
+        return "no numbers where a record has them"
+    return f"{count} fields, not {usual if usual >= _FEWEST else f'{_FEWEST} or more'}"
 
 
 _RAW_SCHEMA = dict.fromkeys(("place",), pl.Int64) | dict.fromkeys((*_HEAD, "job_name", *_TAIL), pl.String)

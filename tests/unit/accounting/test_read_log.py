@@ -180,6 +180,13 @@ class TestNative:
             "line 5": "its job number stood in a record before",
         }
 
+    def test_a_file_of_another_format(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "accounting", "a:b:c:d", "a:b:c:d", native("x"))
+        with pytest.raises(ConfigError) as refused:
+            read_log(path, LogOptions(format="sge"))
+        assert "line 1 (4 fields, not 43 or more)" in str(refused.value)
+        assert "line 3 (no numbers where a record has them)" in str(refused.value)
+
 
 FULL = (
     "{job}|{job}|{user}|bio|main|normal|1000|{eligible}|{start}|{end}|60|10|4|4|1|cpu=4|cpu=4,mem=2G|{state}|0:0|"
