@@ -37,7 +37,7 @@ def read_hole_inputs(profile: Path, queue: Path, start: str) -> HoleInputs:
 
     Times are seconds, or written out; without a zone they are all of one zone without summer time.
     """
-    stamps, jobs = read_cells(profile), read_cells(queue)
+    stamps, jobs = _filled_cells(profile), _filled_cells(queue)
     idle, _ = understood(stamps, (TextColumn("time"), NumberColumn("free", bounds.CPUS, whole=True)), True, "time")
     cores, length = NumberColumn("cores", bounds.CPUS, 1, whole=True), NumberColumn("length", bounds.SECONDS)
     pending, _ = understood(jobs, (TextColumn("job_id"), TextColumn("submit"), cores, length), strict=True)
@@ -54,6 +54,13 @@ def read_hole_inputs(profile: Path, queue: Path, start: str) -> HoleInputs:
     queued = HoleQueue(pending["job_id"].tolist(), submit, pending["cores"], pending["length"])
     as_numbers = bool(_SECONDS.fullmatch(str(idle["time"][0])))
     return HoleInputs(IdleProfile(time, idle["free"]), queued, begin, seconds_text if as_numbers else iso_text)
+
+
+def _filled_cells(path: Path) -> Cells:
+    cells = read_cells(path)
+    if not len(cells.frame) and not cells.broken:
+        raise ConfigError(f"{path}: no {cells.unit} of data below the header")
+    return cells
 
 
 def seconds_text(time: float) -> str:

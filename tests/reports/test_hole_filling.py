@@ -120,6 +120,8 @@ def test_bare_tables_through_the_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("idle", "jobs", "start", "said"),
     [
+        ("time,free\n", JOB + "a,0,3,60\n", "9", "idle.csv: no line of data below the header"),
+        ("time,free\n5,4\n", JOB, "9", "jobs.csv: no line of data below the header"),
         ("time,free\n5,4\n5,2\n", JOB + "a,0,3,60\n", "9", "line 3 (its time stood in a row before)"),
         ("time,free\n5,4\n3,2\n", JOB + "a,0,3,60\n", "9", "idle.csv: line 3: column time: must be after the one"),
         ("time,free\n5,-4\n", JOB + "a,0,3,60\n", "9", "only a whole number from 0"),
