@@ -50,10 +50,13 @@ def predict_job(
 ) -> None:
     """Say how long a job will run, from jobs that were alike.
 
-    Or a job that would be submitted: --user, --name. Users see predictions for their own jobs, operators for all.
+    Or a job that would be submitted: --user, --name, or both. Users see predictions for their own jobs, operators for
+    all.
     """
-    if bool(job) == bool(user or name):
-        raise ConfigError("omfs predict: a job, or --user and --name, one of the two")
+    if job and (user or name):
+        raise ConfigError("--user and --name are of a job that would be submitted, and do not go with a job's number")
+    if not (job or user or name):
+        raise ConfigError("a job's number is needed, or --user, --name, or both of a job that would be submitted")
     view = session_of(context).client().predict(job, user, name)
     print_json(view) if as_json else show(*prediction_table(view))
 
