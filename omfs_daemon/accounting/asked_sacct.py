@@ -33,7 +33,7 @@ def asked_records(
     if any was read.
     """
     days = days_between(since, min(until, now))
-    return sacct_records(Path("sacct"), "record", _once(_asked_days(days, ask, now, store)))
+    return sacct_records(Path("sacct"), "record", _once(_asked_days(days, ask, now, store)), now=now)
 
 
 def _asked_days(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 
 import polars as pl
@@ -66,10 +67,10 @@ def end_of_line(line: str) -> float | None:
 
 
 def grid_engine_records(
-    path: Path, text: Iterable[str], period: RecordPeriod = ALWAYS, unit: str = "line"
+    path: Path, text: Iterable[str], period: RecordPeriod = ALWAYS, unit: str = "line", now: float = inf
 ) -> JobRecords:
     """The jobs of a file that were there in the period; of the others nothing stays in memory. NothingFound if there is
-    none. ``unit``: what lines are counted as."""
+    none. ``unit``: what lines are counted as; ``now``: of ``without_absurd``."""
     records = RecordsInPeriod(period, _CAME_BACK)
     wrong: dict[int, str] = {}
     total = fields = 0
@@ -88,7 +89,7 @@ def grid_engine_records(
     frame = frame.filter(pl.col("submit") > 0)
     subtasks = int((~frame["is_last"]).sum())
     frame = _without_subtasks(frame)
-    frame = without_absurd(frame, wrong)
+    frame = without_absurd(frame, wrong, now)
     frame, again = with_runs(frame, _CAME_BACK)
     wrong |= again
     reasons = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import tzinfo
 from itertools import chain
+from math import inf
 from pathlib import Path
 
 import polars as pl
@@ -50,10 +51,10 @@ def separator_of(line: str) -> str | None:
 
 def converted_records(
     path: Path, text: Iterable[str], zone: tzinfo | None, separator: str | None = None,
-    period: RecordPeriod = ALWAYS,
+    period: RecordPeriod = ALWAYS, now: float = inf,
 ) -> JobRecords:  # fmt: skip
-    """The jobs of a file that were there in the period; dates are of ``zone``, None: the machine's own.
-    ConfigError without a separator, NothingFound without a job in the period."""
+    """The jobs of a file that were there in the period; dates are of ``zone``, None: the machine's own; ``now``: of
+    ``without_absurd``. ConfigError without a separator, NothingFound without a job in the period."""
     parts = numbered_lines(text)
     first = next(parts, None)
     if first is None:
@@ -74,7 +75,7 @@ def converted_records(
         records.add(frame)
     everything = records.frame(path)
     disagreements = tuple(_disagreements(everything))
-    frame = without_absurd(everything.drop("WAIT", "RUN", "E_RUN"), wrong)
+    frame = without_absurd(everything.drop("WAIT", "RUN", "E_RUN"), wrong, now)
     frame, again = with_runs(frame, frozenset())
     wrong |= again
     dropped = ((OUTSIDE, records.outside),) if records.outside else ()

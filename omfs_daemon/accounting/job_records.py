@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
+from omfs_daemon.accounting import bounds
 from omfs_daemon.accounting.read_report import Malformed, ReadReport, TraceFacts
 from omfs_daemon.errors import ConfigError
 
@@ -104,9 +106,12 @@ def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
     return frame if (order[1:] > order[:-1]).all() else frame[order]
 
 
-def without_absurd(frame: pl.DataFrame, wrong: dict[int, str]) -> pl.DataFrame:
-    """Leave out rows that cannot be a job's, and say in ``wrong`` why."""
+def without_absurd(frame: pl.DataFrame, wrong: dict[int, str], now: float = inf) -> pl.DataFrame:
+    """Leave out rows that cannot be a job's, and say in ``wrong`` why. ``now``: seconds since the epoch, later than which
+    times hardly are; inf: not known."""
+    late = pl.max_horizontal("submit", "start", "end") > now + bounds.AHEAD
     for holds, why in (
+        (late, "a time more than a year from now"),
         (pl.col("end") < pl.col("start"), "END before START"),
         (pl.col("start") < pl.col("submit") - 1, "START before SUBMIT"),
         (pl.col("start").is_not_null() & (pl.col("cpus") <= 0), "no CPUs"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import chain, islice
+from math import inf
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -39,6 +40,7 @@ class LogOptions:
     strict     whether a malformed line is an error
     lenient    whether many of them are none
     period     of which records are kept of files that may be larger than memory: Grid Engine's and sacct's
+    now        seconds since the epoch, later than which times in these files hardly are; inf: not known
     """
 
     format: str = "auto"
@@ -47,6 +49,7 @@ class LogOptions:
     strict: bool = False
     lenient: bool = False
     period: RecordPeriod = ALWAYS
+    now: float = inf
 
     def __post_init__(self) -> None:
         if self.format not in get_args(LogFormat):
@@ -67,15 +70,16 @@ def read_log(path: Path, options: LogOptions, progress: Progress | None = None) 
             records = table_records(path, progress)
         case "sacct":
             rows = sacct_rows_of_file(lines(path, progress), options.zone)
-            records = sacct_records(path, "line", rows, options.zone, options.period)
+            records = sacct_records(path, "line", rows, options.zone, options.period, options.now)
         case "sge":
             begin, unit = 0, "line"
             if options.period.since > 0 and path.suffix.lower() != ".gz":
                 begin = first_byte(path, options.period.since, _OUT_OF_ORDER, end_of_line)
                 unit = f"after byte {begin:,}, line" if begin else unit
-            records = grid_engine_records(path, lines(path, progress, begin), options.period, unit)
+            records = grid_engine_records(path, lines(path, progress, begin), options.period, unit, options.now)
         case _:
-            records = converted_records(path, lines(path, progress), options.zone, options.separator, options.period)
+            text = lines(path, progress)
+            records = converted_records(path, text, options.zone, options.separator, options.period, options.now)
     require_good(records, options.strict, options.lenient)
     return records
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import tzinfo
+from math import inf
 from pathlib import Path
 
 import polars as pl
@@ -27,11 +28,16 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024*
 
 
 def sacct_records(
-    path: Path, unit: str, parts: Iterable[SacctRows], zone: tzinfo | None = None, period: RecordPeriod = ALWAYS
+    path: Path,
+    unit: str,
+    parts: Iterable[SacctRows],
+    zone: tzinfo | None = None,
+    period: RecordPeriod = ALWAYS,
+    now: float = inf,
 ) -> JobRecords:
     """One row per record of sacct that was there in the period; NothingFound if there is none.
 
-    ``unit``: what places count; ``zone``: of times that are written out
+    ``unit``: what places count; ``zone``: of times that are written out; ``now``: of ``without_absurd``
     """
     records = RecordsInPeriod(period, CAME_BACK)
     wrong: dict[int, str] = {}
@@ -44,7 +50,7 @@ def sacct_records(
     frame = records.frame(path)
     total = len(frame) + len(wrong) + records.outside
     dropped = ((OUTSIDE, records.outside),) if records.outside else ()
-    frame = without_absurd(frame, wrong)
+    frame = without_absurd(frame, wrong, now)
     frame, again = with_runs(frame, CAME_BACK)
     wrong |= again
     return JobRecords(frame, ReadReport(path, total, dropped, malformed_records(wrong, unit), notes_on_twice(twice)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -111,7 +112,7 @@ def report(
     if out is not None:
         prepare(out)
     period = report_period(since, until)
-    options = LogOptions(kind, zone, separator, strict, lenient, period.of_records())
+    options = LogOptions(kind, zone, separator, strict, lenient, period.of_records(), time.time())
     backfill = backfill_of(scheduler, log is None, session_of(context).config()) if everything else BackfillSettings()
     session = session_of(context)
     source = report_source(log, options, period, session.config(), session.client(), figure == "efficiency")

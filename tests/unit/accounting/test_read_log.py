@@ -235,6 +235,21 @@ class TestSacct:
 
 
 class TestFormats:
+    @pytest.mark.parametrize(
+        ("name", "good", "late"),
+        [
+            ("accounting", native(1), native(2, end_time=40_000_000)),
+            ("a.sacct", saved(1), saved(2, end=40_000_000)),
+            ("converted", PUBLISHED.replace("2018", "1970"), PUBLISHED.replace("2018", "1971").replace("2310609", "2")),
+        ],
+    )
+    def test_times_more_than_a_year_from_now(self, tmp_path: Path, name: str, good: str, late: str) -> None:
+        """They would make a report on many years; a clock that is a little behind does no harm."""
+        path = written(tmp_path, name, good, late)
+        soon = LogOptions(zone=ZoneInfo("UTC"), lenient=True, now=5_000_000)
+        assert malformed(read_log(path, soon)) == {"line 2": "a time more than a year from now"}
+        assert not malformed(read_log(path, LogOptions(zone=ZoneInfo("UTC"), now=60_000_000)))
+
     def test_unknown(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"of no known format: not sge .* not sge22 .* not sacct .*--format"):
             read_log(written(tmp_path, "jobs.txt", "hello world"), UTC)

@@ -61,3 +61,11 @@ def test_a_group_named_twice_counts_once(tmp_path: Path) -> None:
     log.write_text(SACCT)
     result = CliRunner().invoke(app, ["report", "waits", "--log", str(log), "--by", "qos,account, qos", "--json"])
     assert [row["group"] for row in json.loads(result.stdout)["waits"]] == ["all", "qos", "account"]
+
+
+def test_a_time_far_in_the_future_is_malformed(tmp_path: Path) -> None:
+    log = tmp_path / "jobs.sacct"
+    log.write_text(SACCT + SACCT.replace("1|1|", "2|2|").replace("|1700000070|", "|3700000000|"))
+    result = CliRunner().invoke(app, ["report", "--log", str(log), "--strict"])
+    assert result.exit_code == 2
+    assert "1 malformed: line 2 (a time more than a year from now)" in result.stderr
