@@ -107,8 +107,8 @@ def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def without_absurd(frame: pl.DataFrame, wrong: dict[int, str], now: float = inf) -> pl.DataFrame:
-    """Leave out rows that cannot be a job's, and say in ``wrong`` why. ``now``: seconds since the epoch, later than which
-    times hardly are; inf: not known."""
+    """Leave out rows that cannot be a job's, and say in ``wrong`` why. ``now``: seconds since the epoch, later than
+    which times hardly are; inf: not known."""
     late = pl.max_horizontal("submit", "start", "end") > now + bounds.AHEAD
     for holds, why in (
         (late, "a time more than a year from now"),
