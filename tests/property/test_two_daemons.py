@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from omfs_daemon.daemon.leadership.candidate import Candidate
 from omfs_daemon.daemon.leadership.holder import LeaseHolder
 from omfs_daemon.daemon.leadership.leadership import Leadership, LeaseLost
-from omfs_daemon.daemon.leadership.lease import CONTROLLER_AWAY, EXPIRY, FRESH, Controller, LeaseView, Stand
+from omfs_daemon.daemon.leadership.lease import CONTROLLER_AWAY, EXPIRY, FRESH, Controller, Lease, LeaseView, Stand
 from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
 from omfs_daemon.daemon.leadership.timed_calls import Answer, TimedCalls
 
@@ -29,7 +29,7 @@ pauses = st.sampled_from([0.0, 0.0, 0.1, 2.5, 8.0, FRESH, EXPIRY + 1, CONTROLLER
 # the controller fails over to that one's host then.
 turns = st.lists(
     st.tuples(
-        st.sampled_from(["go", "go", "go", "move", "quit", "kill"]),
+        st.sampled_from(["go", "go", "go", "move", "quit", "kill", "copy"]),
         st.sampled_from([0, 1]),
         st.integers(0, 6),
         pauses,
@@ -55,6 +55,13 @@ class World:
         self.requeued: list[tuple[float, float, int]] = []
         self.paused: tuple[int, float, Callable[[], None]] | None = None
         """At which point from now on the daemon that acts is paused, for how long, and what happens meanwhile."""
+
+    def copy_lease(self, how: int) -> None:
+        """Somebody makes one by hand: of the same epoch or a later one, renewed more often or given up."""
+        lease = LeaseDirectory(self.directory).look().lease
+        if lease is not None:
+            renewals = None if how % 3 == 0 else (lease.renewals or 0) + 50 * how
+            (self.directory / Lease(lease.epoch + how % 2, renewals).name).touch()
 
     def point(self) -> None:
         """A daemon may be paused here."""
@@ -191,6 +198,8 @@ def test_never_two_decide_and_no_late_mark_is_taken(
                 daemon.quit()
             elif act == "kill":
                 daemon.start()
+            elif act == "copy":
+                world.copy_lease(point)
             world.paused = (point, seconds, others_turn)
             daemon.step()
             world.paused = None

@@ -59,6 +59,15 @@ def test_somebody_acts_while_the_lease_is_renewed(shared: Path) -> None:
     assert an_omfsd_acts(shared, rests.clock, rests.rest)
 
 
+@pytest.mark.parametrize("copied", [Lease(3, 999), Lease(9, None)])
+def test_a_copied_lease_hides_no_renewal(shared: Path, copied: Lease) -> None:
+    rests, lease = Rests(), shared / Lease(3, 7).name
+    lease.touch()
+    (shared / copied.name).touch()
+    rests.changes = lambda: lease.rename(shared / Lease(3, 8).name)  # type: ignore[method-assign, assignment]
+    assert an_omfsd_acts(shared, rests.clock, rests.rest)
+
+
 def test_nobody_acts_where_there_is_no_lease_or_it_was_given_up(shared: Path) -> None:
     rests = Rests()
     assert not an_omfsd_acts(shared, rests.clock, rests.rest)

@@ -7,7 +7,15 @@ from typing import NamedTuple
 
 from omfs_daemon.daemon.leadership.holder import LeaseHolder, unlike
 from omfs_daemon.daemon.leadership.leadership import Leadership, since_boot, take_lease
-from omfs_daemon.daemon.leadership.lease import Controller, LeaseDecision, LeaseView, LeaseWatch, Stand, judge_lease
+from omfs_daemon.daemon.leadership.lease import (
+    EXPIRY,
+    Controller,
+    LeaseDecision,
+    LeaseView,
+    LeaseWatch,
+    Stand,
+    judge_lease,
+)
 from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
 from omfs_daemon.daemon.leadership.timed_calls import TimedCalls
 from omfs_daemon.errors import OmfsError
@@ -19,6 +27,18 @@ class _Seen(NamedTuple):
     view: LeaseView
     holder: LeaseHolder | None
     unread: str = ""
+
+    @property
+    def active(self) -> str:
+        """Who is active, as long as the lease is renewed."""
+        if self.holder is not None:
+            return f"omfsd on {self.holder.host} is active"
+        if self.unread:
+            return f"an omfsd is active; {self.unread}"
+        epoch = self.view.newest
+        return (
+            f"the lease of epoch {epoch} is nobody's (no holder.{epoch}): taken if it is not renewed for {EXPIRY:g} s"
+        )
 
 
 class Candidate:
@@ -65,13 +85,12 @@ class Candidate:
         # When the answer is there: a look that took long saw no more than what was there in the beginning.
         now = self._clock()
         self._watch = LeaseWatch(seen.view, now) if self._watch is None else self._watch.after(seen.view, now)
-        host = seen.holder.host if seen.holder is not None else ""
         controller = self._controller()
-        self.decision = judge_lease(self._watch, now, controller, host, "")
+        self.decision = judge_lease(self._watch, now, controller, seen.active, "")
         if self.decision.stand is Stand.TAKE:
             name = str(self.directory.holder_file(self.epoch))
             unfit = seen.unread or unlike(self._own(), seen.holder, name) or self._unfit()
-            self.decision = judge_lease(self._watch, now, controller, host, unfit)
+            self.decision = judge_lease(self._watch, now, controller, seen.active, unfit)
         if self.decision.stand is not Stand.TAKE:
             return None
         return take_lease(self.directory, seen.view, self._own(), self._controller_seen, self._calls, self._clock)

@@ -36,7 +36,7 @@ def an_omfsd_acts(
         first = LeaseWatch(view, now) if first is None else first
         if view != first.view:
             return True
-        if view.lease is None or view.lease.renewals is None or now - first.since >= EXPIRY:
+        if view.lease is None or view.is_free or now - first.since >= EXPIRY:
             return False
         rest(_LOOKS_EVERY)
 

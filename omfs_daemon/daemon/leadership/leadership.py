@@ -96,7 +96,7 @@ class Leadership:
             self._trouble = trouble
             return
         if renewed is None:
-            self._lose("another omfsd has taken the lease, or somebody has removed it", give_up=False)
+            self._lose("another omfsd has taken the lease, or somebody has removed or copied it", give_up=False)
             return
         if self._trouble:
             self._log.info("lease_renewed", epoch=self.epoch, message="omfsd decides again")

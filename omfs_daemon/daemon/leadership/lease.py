@@ -56,11 +56,19 @@ class LeaseView(NamedTuple):
     lease   the newest; None without any
     newest  the highest epoch that any file names, which the next one must exceed; 0 where nobody ever acted
     odd     a file that looks like a lease, but is none; "" without one
+    others  further leases: somebody has copied one, or a listing during a renewal has both names. Any may be the
+            holder's, so that a change of any counts as a renewal
     """
 
     lease: Lease | None
     newest: int
     odd: str = ""
+    others: tuple[Lease, ...] = ()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether its holder has given it up: a copy says nothing about that."""
+        return self.lease is not None and self.lease.renewals is None and not self.others
 
 
 def read_names(names: Iterable[str]) -> LeaseView:
@@ -73,9 +81,10 @@ def read_names(names: Iterable[str]) -> LeaseView:
             newest = max(newest, int(found[1]))
         elif name.startswith("lease"):
             odd = name
-    # A listing during a renewal may have both names.
-    best = max(leases, key=lambda lease: (lease.epoch, -1 if lease.renewals is None else lease.renewals), default=None)
-    return LeaseView(best, max(newest, best.epoch if best is not None else 0), odd)
+    if not leases:
+        return LeaseView(None, newest, odd)
+    *others, best = sorted(leases, key=lambda lease: (lease.epoch, -1 if lease.renewals is None else lease.renewals))
+    return LeaseView(best, max(newest, best.epoch), odd, tuple(others))
 
 
 class LeaseWatch(NamedTuple):
@@ -108,16 +117,15 @@ class Controller(NamedTuple):
     is_here: bool = False
 
 
-def judge_lease(watch: LeaseWatch, now: float, controller: Controller, holder: str, unfit: str) -> LeaseDecision:
-    """``holder``: the host of the newest lease's holder, "" if unknown; ``unfit``: why this daemon must not act."""
+def judge_lease(watch: LeaseWatch, now: float, controller: Controller, active: str, unfit: str) -> LeaseDecision:
+    """``active``: who is active while the lease is renewed; ``unfit``: why this daemon must not act."""
     view = watch.view
     if view.odd:
         return LeaseDecision(Stand.REFUSE, f"{view.odd}: is no lease of omfsd's: remove it")
-    is_free = view.lease is not None and view.lease.renewals is None
-    if view.newest and not is_free and now - watch.since < EXPIRY:
+    if view.newest and not view.is_free and now - watch.since < EXPIRY:
         if view.lease is None:
             return LeaseDecision(Stand.STAND_BY, "the lease is missing: waiting whether its holder lives")
-        return LeaseDecision(Stand.STAND_BY, f"omfsd on {holder or 'another host'} is active")
+        return LeaseDecision(Stand.STAND_BY, active)
     if not controller.is_here:
         where = f"the active slurmctld is on {controller.host}" if controller.host else "no slurmctld answers"
         return LeaseDecision(Stand.STAND_BY, f"no omfsd is active, and {where}")

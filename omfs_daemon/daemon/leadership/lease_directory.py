@@ -2,7 +2,8 @@
 
 Both a renewal and a taking rename the file that was seen. The file server does one of two at a time, and the other one
 finds no such file; what a client has cached does not matter. A taker first makes ``holder.EPOCH`` by a link, which
-fails where there is one: no epoch is taken twice, also where somebody has removed the lease.
+fails where there is one: no epoch is taken twice, also where somebody has removed the lease. Where somebody has copied
+it, the taker first removes all but the newest: then its holder, too, can rename only that.
 """
 
 from __future__ import annotations
@@ -29,12 +30,16 @@ class LeaseDirectory:
         self.path = path
 
     def look(self) -> LeaseView:
+        """ConfigError as ``refuse_foreign``."""
+        self.refuse_foreign(os.geteuid())
+        return read_names(file.name for file in self.path.iterdir())
+
+    def refuse_foreign(self, own: int) -> None:
         """ConfigError if others than omfsd's user could write there. What is not mounted belongs to root."""
-        owner, own = self.path.stat().st_uid, os.geteuid()
+        owner = self.path.stat().st_uid
         if owner != own:
             raise ConfigError(f"{self.path}: belongs to uid {owner}, must be of omfsd's ({own}): mount it, or chown it")
         refuse_unsafe_path(self.path, own)
-        return read_names(file.name for file in self.path.iterdir())
 
     def holder_file(self, epoch: int) -> Path:
         return self.path / f"holder.{epoch}"
@@ -51,7 +56,7 @@ class LeaseDirectory:
     def take(self, seen: LeaseView, holder: LeaseHolder) -> Lease | None:
         """The next epoch's lease; None if it was renewed or taken since it was seen."""
         taken = Lease(seen.newest + 1)
-        if not self._name_holder(taken.epoch, holder):
+        if not all(self._removed(other) for other in seen.others) or not self._name_holder(taken.epoch, holder):
             return None
         if seen.lease is None:
             try:
@@ -89,6 +94,14 @@ class LeaseDirectory:
     def _renamed(self, old: Lease, new: Lease) -> bool:
         try:
             (self.path / old.name).rename(self.path / new.name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _removed(self, lease: Lease) -> bool:
+        """False if it was renewed or taken."""
+        try:
+            (self.path / lease.name).unlink()
         except FileNotFoundError:
             return False
         return True

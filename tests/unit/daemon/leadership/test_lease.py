@@ -21,6 +21,7 @@ from omfs_daemon.daemon.leadership.lease import (
 
 HERE, THERE, NOWHERE = Controller("ctl1", True), Controller("ctl2"), Controller()
 SEEN = LeaseView(Lease(7, 12), 7)
+COPIED = LeaseView(Lease(9, None), 9, others=(Lease(7, 12),))
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,8 @@ SEEN = LeaseView(Lease(7, 12), 7)
         (SEEN, EXPIRY, HERE, "too old", Stand.REFUSE, "too old"),
         (LeaseView(Lease(7, None), 7), 0.0, HERE, "", Stand.TAKE, "epoch 8"),
         (LeaseView(Lease(7, None), 9), 0.0, HERE, "", Stand.TAKE, "epoch 10"),
+        (COPIED, 0.0, HERE, "", Stand.STAND_BY, "omfsd on ctl9 is active"),
+        (COPIED, EXPIRY, HERE, "", Stand.TAKE, "epoch 10"),
         (LeaseView(None, 7), 1.0, HERE, "", Stand.STAND_BY, "the lease is missing: waiting whether its holder lives"),
         (LeaseView(None, 7), EXPIRY, HERE, "", Stand.TAKE, "epoch 8"),
         (SEEN._replace(odd="lease.x"), EXPIRY, HERE, "", Stand.REFUSE, "lease.x: is no lease of omfsd's: remove it"),
@@ -42,13 +45,18 @@ SEEN = LeaseView(Lease(7, 12), 7)
 def test_what_a_daemon_does_about_a_lease(
     view: LeaseView, age: float, controller: Controller, unfit: str, stand: Stand, why: str
 ) -> None:
-    assert judge_lease(LeaseWatch(view, 1000.0), 1000.0 + age, controller, "ctl9", unfit) == (stand, why)
+    assert judge_lease(LeaseWatch(view, 1000.0), 1000.0 + age, controller, "omfsd on ctl9 is active", unfit) == (
+        stand,
+        why,
+    )
 
 
 def test_a_renewal_begins_the_wait_anew() -> None:
     watch = LeaseWatch(SEEN, 1000.0)
     assert watch.after(SEEN, 1009.0).since == 1000.0
     assert watch.after(LeaseView(Lease(7, 13), 7), 1009.0).since == 1009.0
+    copied = LeaseWatch(LeaseView(Lease(7, 99), 7, others=(Lease(7, 12),)), 1000.0)
+    assert copied.after(LeaseView(Lease(7, 99), 7, others=(Lease(7, 13),)), 1009.0).since == 1009.0
 
 
 def test_a_lease_is_fresh_for_less_than_others_wait() -> None:
@@ -67,9 +75,9 @@ def test_a_holder_goes_on_while_slurmctld_restarts() -> None:
     [
         ([], LeaseView(None, 0)),
         (["lease.7.12", "holder.7", "state.7", ".holder.aa"], LeaseView(Lease(7, 12), 7)),
-        (["lease.7.12", "lease.7.13"], LeaseView(Lease(7, 13), 7)),
-        (["lease.7.free", "lease.7.3"], LeaseView(Lease(7, 3), 7)),
-        (["lease.10.0", "lease.9.99"], LeaseView(Lease(10, 0), 10)),
+        (["lease.7.12", "lease.7.13"], LeaseView(Lease(7, 13), 7, others=(Lease(7, 12),))),
+        (["lease.7.free", "lease.7.3"], LeaseView(Lease(7, 3), 7, others=(Lease(7, None),))),
+        (["lease.10.0", "lease.9.99"], LeaseView(Lease(10, 0), 10, others=(Lease(9, 99),))),
         (["lease.7.free", "holder.9"], LeaseView(Lease(7, None), 9)),
         (["state.4"], LeaseView(None, 4)),
         (["lease.7.12", "lease.7.12~"], LeaseView(Lease(7, 12), 7, "lease.7.12~")),

@@ -150,6 +150,54 @@ def test_the_other_takes_over_once_the_lease_has_not_changed(directory: LeaseDir
     assert leads.is_lost
 
 
+@pytest.mark.parametrize("copied", [Lease(9, 1), Lease(9, None)])
+def test_a_copied_lease_of_a_later_epoch_is_taken_over_once_its_time_is_up(
+    directory: LeaseDirectory, copied: Lease
+) -> None:
+    clock = Clock()
+    first, second = Host(directory, clock), Host(directory, clock)
+    leads = first.take()
+    (directory.path / copied.name).touch()
+    waits = f"the lease of epoch 9 is nobody's (no holder.9): taken if it is not renewed for {EXPIRY:g} s"
+    assert second.refuses() == waits, "its holder may go on for a while"
+    clock.now += RENEW_EVERY
+    with pytest.raises(LeaseLost, match="removed or copied it"):
+        leads.renew()
+    assert leads.is_lost and first.refuses() == waits
+    clock.now += EXPIRY - RENEW_EVERY
+    assert second.take().epoch == 10
+    assert first.refuses() == "omfsd on ctl1 is active"
+    assert [path.name for path in directory.path.glob("lease*")] == ["lease.10.0"]
+
+
+@pytest.mark.parametrize("copied", [Lease(1, 999), Lease(1, None)])
+def test_a_copied_lease_of_the_same_epoch_lets_nobody_else_act(directory: LeaseDirectory, copied: Lease) -> None:
+    clock = Clock()
+    first, second = Host(directory, clock), Host(directory, clock)
+    leads = first.take()
+    (directory.path / copied.name).touch()
+    for _ in range(20):
+        assert second.refuses() == "omfsd on ctl1 is active"
+        clock.now += RENEW_EVERY
+        leads.renew()
+    second.refuses()
+    clock.now += EXPIRY
+    assert second.take().epoch == 2
+    with pytest.raises(LeaseLost, match="another omfsd has taken the lease"):
+        leads.renew()
+
+
+def test_of_a_copied_lease_a_renewal_and_a_taking_exclude_each_other(directory: LeaseDirectory) -> None:
+    lease = directory.take(directory.look(), OWN)
+    assert lease is not None
+    (directory.path / Lease(1, 999).name).touch()
+    seen = directory.look()
+    renewed = directory.renew(lease)
+    assert renewed is not None and directory.take(seen, OWN) is None, "its holder lives"
+    assert directory.take(directory.look(), OWN) == Lease(2)
+    assert directory.renew(renewed) is None
+
+
 def test_a_holder_that_overslept_goes_on_if_nobody_was_there(directory: LeaseDirectory) -> None:
     clock = Clock()
     leads = Host(directory, clock).take()
@@ -277,6 +325,15 @@ def test_an_edited_holder_is_refused(directory: LeaseDirectory, text: str, why: 
     Host(directory, clock).take().give_up()
     directory.holder_file(1).write_text(text)
     assert why in Host(directory, clock).refuses()
+
+
+def test_a_damaged_holder_is_named_also_while_its_omfsd_is_active(directory: LeaseDirectory) -> None:
+    clock = Clock()
+    Host(directory, clock).take()
+    directory.holder_file(1).write_text("")
+    other = Host(directory, clock)
+    assert other.refuses() == f"an omfsd is active; {directory.holder_file(1)}: is damaged: remove it"
+    assert other.candidate.decision.stand is Stand.STAND_BY
 
 
 def test_a_holder_that_others_could_write_is_refused(directory: LeaseDirectory) -> None:
