@@ -6,12 +6,19 @@ import grp
 import os
 import socket
 from collections.abc import Sequence
+from errno import EROFS
+from pathlib import Path
 
 from omfs_daemon.cluster.accounts import Entitlement
+from omfs_daemon.config.daemon_user import uid_of_daemon
 from omfs_daemon.config.load import check_accounts
 from omfs_daemon.config.login_place import HostPort, host_port
-from omfs_daemon.config.schema import Config
+from omfs_daemon.config.schema import Config, DaemonSection
 from omfs_daemon.daemon.api.munge import Munge, MungeError
+from omfs_daemon.daemon.leadership.leadership import ANSWERS_WITHIN
+from omfs_daemon.daemon.leadership.lease import read_names
+from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
+from omfs_daemon.daemon.leadership.timed_calls import TimedCalls
 from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.slurm.class_check import ClassNames, KnownNames, class_findings
 from omfs_daemon.slurm.commands.site_names import munge_failure, qos_names
@@ -27,6 +34,8 @@ from omfs_daemon.slurm.site_check import (
     munge_finding,
     parents_findings,
     private_data_finding,
+    shared_directory_finding,
+    shared_directory_unseen,
     slurmdbd_answers,
     slurmdbd_away,
     unknown_group,
@@ -57,6 +66,8 @@ def host_findings(config: Config) -> list[Finding]:
         found.append(_metrics(config))
     if config.daemon.login_address is not None:
         found.append(_login(config, config.daemon.login_address))
+    if config.daemon.shared_directory is not None:
+        found.append(_shared(config.daemon, config.daemon.shared_directory))
     group = config.daemon.operators_group
     if group is not None and not _is_group(group):
         found.append(unknown_group(group))
@@ -127,6 +138,28 @@ def _login(config: Config, where: str) -> Finding:
     meet = addresses & theirs or any(is_unspecified(each) for each in addresses | theirs)
     is_metrics = metrics.enabled and metrics.port == place.port and bool(meet)
     return login_finding(where, addresses, is_metrics, failure, _munge_fault(munge_socket(config.slurm.conf)))
+
+
+def _shared(daemon: DaemonSection, path: Path) -> Finding:
+    """Whether omfsd can have a lease there."""
+    directory = LeaseDirectory(path)
+
+    def look() -> str:
+        directory.refuse_foreign(uid_of_daemon(daemon))
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            raise OSError(EROFS, os.strerror(EROFS))
+        return read_names(file.name for file in path.iterdir()).odd
+
+    failure, odd = "", ""
+    try:
+        odd = TimedCalls(ANSWERS_WITHIN).run(look)
+    except PermissionError:
+        return shared_directory_unseen(str(path))
+    except OSError as error:
+        failure = f"{path}: {error.strerror or error}"
+    except ConfigError as error:
+        failure = str(error)
+    return shared_directory_finding(str(path), failure, odd and str(path / odd))
 
 
 def _munge_fault(socket: str | None) -> str:

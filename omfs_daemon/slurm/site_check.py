@@ -122,6 +122,25 @@ def login_finding(where: str, addresses: Collection[str], is_metrics: bool, fail
     return Finding(Level.OK, subject, f"{where}, for users on login nodes: their own jobs")
 
 
+def shared_directory_finding(path: str, failure: str, odd: str) -> Finding:
+    """Of two omfsd. ``failure``: why neither can have the lease there; ``odd``: a file that keeps the other one from
+    taking over; both "" if there is none."""
+    subject = "shared_directory"
+    if failure:
+        fix = f"mount {path} on both hosts; it must be of omfsd's user, and only that may write there"
+        return Finding(Level.FAIL, subject, f"neither omfsd acts: {failure}", fix)
+    if odd:
+        return Finding(
+            Level.FAIL, subject, f"the standby does not take over: {odd} is no lease of omfsd's", "remove it"
+        )
+    return Finding(Level.OK, subject, f"{path} is there, and only omfsd's user may write there")
+
+
+def shared_directory_unseen(path: str) -> Finding:
+    what = f"{path}: this user may not look there"
+    return Finding(Level.WARN, "shared_directory", what, "run omfs check as root, or as omfsd's user")
+
+
 def is_unspecified(address: str) -> bool:
     """Whether it stands for all addresses of the host."""
     return ip_address(address.partition("%")[0]).is_unspecified

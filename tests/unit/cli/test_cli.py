@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from omfs_daemon import __version__
 from omfs_daemon.cli.check import all_findings
 from omfs_daemon.cli.check_realtime import check_realtime
+from omfs_daemon.cli.check_site import host_findings
 from omfs_daemon.cli.main import app
 from omfs_daemon.cli.omfsd import app as daemon_app
 from omfs_daemon.cluster.accounts import Entitlement
@@ -36,7 +37,7 @@ from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, apply_change
 from omfs_daemon.errors import ControlError, GatewayTimeout
 from omfs_daemon.slurm.gateway import AccountRow, SlurmSettings
-from omfs_daemon.slurm.settings_check import Level
+from omfs_daemon.slurm.settings_check import Finding, Level, passed
 from omfs_daemon.slurm.submit_plugin import PlugIn, installed_plug_in, plug_in_settings, watched_heartbeat
 from tests.support.hostile_text import HOSTILE_TOML
 from tests.support.waiting import LIMIT
@@ -499,6 +500,30 @@ def test_check_covers_slurm_daemon_and_accounts(site: Site) -> None:
     assert found["connection"] is Level.OK
     assert found["accounts"] is Level.OK
     assert found["omfsd"] is Level.WARN  # the stub is paused
+
+
+def test_check_fails_where_two_omfsd_cannot_have_a_lease(site: Site, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    text = site.config.read_text().replace("[daemon]\n", f'[daemon]\nshared_directory = "{shared}"\n', 1)
+    assert "shared_directory" in text
+
+    def finding() -> Finding:
+        found = host_findings(parse_config(text, "omfs.toml"))
+        return next(one for one in found if one.subject == "shared_directory")
+
+    gone = finding()
+    assert (gone.level, gone.what) == (Level.FAIL, f"neither omfsd acts: {shared}: No such file or directory")
+    shared.mkdir(mode=0o700)
+    assert finding().level is Level.OK
+    (shared / "lease.7.12~").touch()
+    assert (finding().level, finding().fix) == (Level.FAIL, "remove it")
+    shared.chmod(0o777)
+    assert "must not be writable for others" in finding().what
+    shared.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(shared, 1, 1)
+        assert "belongs to uid 1, must be of omfsd's (0): mount it" in finding().what
+        assert not passed([finding()])
 
 
 def test_check_says_what_a_real_time_class_can_promise(site: Site) -> None:
