@@ -1193,7 +1193,8 @@ local function modify_privileged(change, job, text, by_daemon, conf, gently)
   local stored = job.admin_comment or ""
   local mark, foreign = mark_of(stored), foreign_of(stored)
   local holds, releases = change.priority == 0, change.priority == INFINITE
-  local ends_hold = releases and job.priority == 0 and not is_a(RELEASED, mark) -- else Slurm takes it for nothing
+  local is_announced = is_a(RELEASED, mark) or by_daemon and mark == ADMIN_RELEASED -- says already who releases it
+  local ends_hold = releases and job.priority == 0 and not is_announced -- else Slurm takes it for nothing
   local new, expected, rest = (text or ""):match("^(omfs:[^%s?]+)%?(%S*)(.*)$")
   if not new then -- a release that omfsd has seen since it was dead, or that it makes for an operator (omfs release)
     new, expected, rest = (text or ""):match("^(" .. ADMIN_RELEASED .. ")%?(%S*)(.*)$")

@@ -182,7 +182,8 @@ class Loop:
         self._metrics.observe_report(report, poll, calls, self._journal.state, self._settings())
         self._log_cycle(report, poll, previous)
         if poll is PollKind.FULL and report.snapshot is not None:
-            self._latest.observe(report.snapshot)
+            for observe in self._latest.observers:
+                observe(report.snapshot)
         return report
 
     def _log_cycle(self, report: CycleReport, poll: PollKind, previous: CycleReport) -> None:

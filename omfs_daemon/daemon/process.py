@@ -29,6 +29,7 @@ from omfs_daemon.daemon.api.where_view import StartsElsewhere
 from omfs_daemon.daemon.at_start import changed_at_start
 from omfs_daemon.daemon.cycle import Cycle
 from omfs_daemon.daemon.effects_runner import ALWAYS, OrderRight
+from omfs_daemon.daemon.ended_exemptions import EndedExemptions
 from omfs_daemon.daemon.leadership.fence import FencedTransport, fenced_gateway
 from omfs_daemon.daemon.leadership.shared_state import files_by_directory
 from omfs_daemon.daemon.leadership.turn import ActiveAnswers, Turn
@@ -177,7 +178,7 @@ class Service:
         )
         if isinstance(predictions, PredictionService):
             self._open.callback(predictions.close)
-            self._latest.observe = predictions.observe
+            self._latest.observers.append(predictions.observe)
             remaining = predictions.remaining()
         cycle = Cycle(
             gateway=self._gateway,
@@ -233,6 +234,7 @@ class Service:
             controls=self._controls(events, state_lock),
             clock=clock,
         )
+        self._latest.observers.append(EndedExemptions(self._stores.exemptions, self._exemptions_changed, clock).observe)
 
     def _observed(self) -> tuple[Snapshot, Plan] | None:
         report = self._latest.report

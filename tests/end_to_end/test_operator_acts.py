@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from omfs_daemon.cluster.holds import admin_comment_of
 from omfs_daemon.cluster.jobs import Hold
 from tests.support.daemons import Daemon
 from tests.support.waiting import wait_until
@@ -36,6 +37,24 @@ def test_a_held_job_is_let_go_whatever_the_rule(daemon: Daemon) -> None:
     assert (line["act"], line["job"], line["user"]) == ("release", str(held), "root")
     again = daemon.omfs("release", str(held), check=False)
     assert (again.returncode, again.stderr) == (1, f"omfs: job {held}: is not held\n")
+    released = [event["text"] for event in daemon.ask("why", str(held))["events"] if event["event"] == "released"]
+    assert released[-1] == "released by root with omfs release"
+
+
+def test_a_released_job_says_who_released_it_while_it_waits(daemon: Daemon) -> None:
+    daemon.start()
+    running = [daemon.submit(account) for account in ("bio", "bio", "physics", "physics")]
+    daemon.wait_running(*running)
+    waits = daemon.submit("bio")
+    wait_until(lambda: daemon.job(waits).hold is not Hold.NONE, "omfsd to hold what is beyond the entitlement of bio")
+    said = wait_until(lambda: daemon.omfs("release", str(waits), check=False).stdout, "omfsd to see that it is held")
+    assert said.startswith(f"job {waits} is released")
+    polled = daemon.ask("status")["last_poll"]
+    wait_until(lambda: daemon.ask("status")["last_poll"] > polled + 2, "some polls")
+    job = daemon.job(waits)
+    assert (job.hold, admin_comment_of(job).sentence) == (Hold.NONE, "released by root with omfs release")
+    held, released = daemon.ask("why", str(waits))["events"][-2:]
+    assert (held["event"], released["event"], released["text"]) == ("held", "released", admin_comment_of(job).sentence)
 
 
 def test_of_an_array_only_the_task_that_was_named_is_let_go(daemon: Daemon) -> None:
@@ -82,6 +101,7 @@ def test_what_cannot_be_exempted_is_named_and_pauses_are_audited(daemon: Daemon)
         (("exempt", "add", "1", "--until", "soon"), "must be such as 30m"),
         (("exempt", "remove", "77"), "is not exempted"),
         (("release", "77"), "Slurm does not list it"),
+        (("exempt", "add", "77"), "job 77: Slurm does not list it"),
     ):
         done = daemon.omfs(*words, check=False)
         assert done.returncode in (1, 2) and text in done.stderr and done.stderr.count("\n") == 1

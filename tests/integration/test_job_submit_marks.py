@@ -220,7 +220,8 @@ def test_the_daemon_releases_for_an_operator(gate: MarkedCluster, kind: str) -> 
     ref = prepared(gate, ours, kind)
     assert act(gate, ref, DAEMON, "adm:rel?omfs:held:7 for bob | site=1") == ""
     assert act(gate, ref, DAEMON, RELEASE) == ""
-    assert {(record.mark, record.priority == 0) for record in gate.records(ref)} == {("adm:rel", False)}
+    said = "adm:rel for bob | site=1"
+    assert {(record.admin_comment, record.priority == 0) for record in gate.records(ref)} == {(said, False)}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,7 +21,7 @@ FEW_ATTRIBUTES = ("daemon", "preemption")
 DOORS = {
     "send_orders": {"effects_runner.py", "failsafe.py"},
     "ask": {"effects_runner.py"},  # work on nodes
-    "record_events": {"effects_runner.py"},
+    "record_events": {"effects_runner.py", "api/operator_acts.py"},  # and what operators do to single jobs
     "record_tasks": {"effects_runner.py"},
     "record_costs": {"effects_runner.py"},
     "record_preemption": {"effects_runner.py"},

@@ -113,7 +113,9 @@ class Answers:
         self._journal = journal
         self._history_database = history_database
         self._entitlements = entitlements
-        self._operator_acts = OperatorActs(gateway, latest, entitlements, exemptions, audit, controls, clock)
+        self._operator_acts = OperatorActs(
+            gateway, latest, history_database, entitlements, exemptions, audit, controls, clock
+        )
         self._settings = settings
         self._probed = probed
         self.predictions = predictions

@@ -102,7 +102,7 @@ class CycleReport:
 @dataclass(slots=True)
 class LatestPoll:
     """Written by the loop, read by other threads: the newest report, when Slurm last answered in full, and Slurm's
-    version and SlurmUser once they are known. ``observe`` is given the snapshot of each full poll. ``hides_jobs``:
+    version and SlurmUser once they are known. ``observers`` are given the snapshot of each full poll. ``hides_jobs``:
     whether users may see their own jobs only (PrivateData); so until Slurm has answered."""
 
     report: CycleReport
@@ -110,4 +110,4 @@ class LatestPoll:
     slurm_version: str = ""
     slurm_uid: int | None = None
     hides_jobs: bool = True
-    observe: Callable[[Snapshot], None] = lambda _: None
+    observers: list[Callable[[Snapshot], None]] = field(default_factory=list)

@@ -10,7 +10,7 @@ import structlog
 
 from omfs_daemon.cluster.exemptions import Exemption, ExemptKind
 from omfs_daemon.cluster.holds import admin_comment_of, is_held
-from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord, compose_admin_comment
 from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.daemon.api.callers import Caller
@@ -22,7 +22,9 @@ from omfs_daemon.daemon.api.why_view import asked_job, listed_job
 from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
 from omfs_daemon.daemon.store.exemption_store import ExemptionStore
+from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.errors import ConfigError, ControlError, GatewayError
+from omfs_daemon.preemption.records import JobEvent
 from omfs_daemon.slurm.gateway import Gateway
 
 
@@ -33,6 +35,7 @@ class OperatorActs:
         self,
         gateway: Gateway,
         latest: LatestPoll,
+        history_database: HistoryDatabase,
         entitlements: EntitlementStore,
         exemptions: ExemptionStore,
         audit: AuditLog,
@@ -41,6 +44,7 @@ class OperatorActs:
     ) -> None:
         self._gateway = gateway
         self._latest = latest
+        self._history_database = history_database
         self._entitlements = entitlements
         self._exemptions = exemptions
         self.audit = audit
@@ -60,8 +64,11 @@ class OperatorActs:
             sentence = f"released by {caller.user} with omfs release"
             comment = compose_admin_comment(MarkWord.ADMIN_RELEASED.value, stored.mark, sentence, stored.foreign)
             # Of a waiting array only the task that was asked for; Slurm then lists it by itself.
-            if refusals := self._gateway.release([ref if "_" in ref else record.ref], comment):
+            released = ref if "_" in ref else record.ref
+            if refusals := self._gateway.release([released], comment):
                 raise ControlError(f"job {ref}: {refusals[0].message}")
+            event = JobEvent(self._clock(), released, record.user, record.account, "released", sentence)
+            self._history_database.record_events([event])
         self._log.warning("job_released", job=ref, by=caller.user)
         self._controls.wake()
         return DoneView(done=f"job {ref} is released, and not held again while it waits")
@@ -80,12 +87,27 @@ class OperatorActs:
         if until is not None and until <= self._clock():
             raise ConfigError("until: must be a time to come")
         kind, exact = named(name, self._account_names())
+        if kind is ExemptKind.JOB:
+            exact = self._listed(exact)
         self._exemptions.add(Exemption(kind, exact, until), caller)
         self._controls.exemptions_changed()
         self._controls.wake()
         self._log.warning("exempted", kind=kind.value, name=exact, until=until, by=caller.user)
         whose = f"job {exact} is" if kind is ExemptKind.JOB else f"jobs of {kind.value} {exact} are"
         return DoneView(done=f"{whose} never preempted{_until_text(until)}")
+
+    def _listed(self, ref: str) -> str:
+        """The job's name, which of a part of a heterogeneous one is that of the whole. Of what Slurm does not list
+        nobody knows whose job it will be."""
+        job = listed_job(self._latest.report, ref)
+        if job is None:  # or it came after the last poll
+            try:
+                job = self._gateway.find(ref)
+            except GatewayError as error:
+                raise ControlError(f"job {ref}: Slurm does not answer: {error}") from error
+        if job is None or job.state is JobState.ENDED:
+            raise ControlError(f"job {ref}: Slurm does not list it")
+        return job.ref if job.parts else ref
 
     def end_exemption(self, caller: Caller, name: str) -> DoneView:
         known = [one for one in self._exemptions.exemptions.all if name in (one.name, f"{one.kind.value}={one.name}")]

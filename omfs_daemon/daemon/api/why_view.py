@@ -156,10 +156,14 @@ def listed_job(report: CycleReport, ref: str) -> Job | None:
 
 
 def listed_jobs(report: CycleReport) -> Callable[[str], Job | None]:
-    """``listed_job`` for many."""
+    """``listed_job`` for many. ControlError before the first poll."""
     if report.snapshot is None:
         raise ControlError("Slurm has not answered yet: try again")
-    jobs, observation = report.snapshot.jobs, Observation(report.snapshot)
+    return listed_in(report.snapshot)
+
+
+def listed_in(snapshot: Snapshot) -> Callable[[str], Job | None]:
+    jobs, observation = snapshot.jobs, Observation(snapshot)
     wholes: dict[int, Job] = {}
 
     def find(ref: str) -> Job | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -73,6 +73,12 @@ class ExemptionStore:
                 raise ControlError(f"{kind.value} {name}: is not exempted")
             self._audit.record_or_refuse("exemption ended", who, kind=kind.value, name=name)
             self._write(kept)
+
+    def forget_jobs(self, names: Collection[str]) -> None:
+        """Those of jobs that have ended; as where their time is over, nobody has done that, and no audit entry is
+        made."""
+        with self._lock:
+            self._write(one for one in self._valid() if one.kind is not ExemptKind.JOB or one.name not in names)
 
     def _valid(self) -> list[Exemption]:
         now = self._clock()
