@@ -234,6 +234,8 @@ def test_without_the_shared_directory_nobody_acts(pair: PairOfDaemons) -> None:
     wait_until(lambda: "No such file or directory: the lease cannot be renewed" in blind(), lambda: first.tail())
     wait_until(lambda: "no lease can be had" in second.ask("status")["summary"], lambda: second.tail())
     assert "the lease cannot be renewed" in first.omfs("pause", check=False).stderr
+    checked = first.omfs("check", "--json", check=False)
+    assert checked.returncode == 1 and f"neither omfsd acts: {pair.shared}: No such file" in checked.stdout
     job = first.submit("bio", method="requeue")
     first.wait_running(job)
     away.rename(pair.shared)
