@@ -12,8 +12,8 @@ from omfs_daemon.cluster.jobs import Hold, JobRequest
 from omfs_daemon.daemon.ended_exemptions import KNOWN_FOR
 from omfs_daemon.daemon.store.exemption_store import stored_exemptions
 from omfs_daemon.errors import ControlError
-from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
+from omfs_daemon.testing.fake_slurm.faults import Fault
 from tests.whole_daemon.test_process import ROOT, Stand
 
 
