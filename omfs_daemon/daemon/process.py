@@ -81,9 +81,8 @@ class Service:
     """One daemon: owns the state directory, runs the loop, answers on the control socket.
 
     ``cluster``: as Slurm says, "" if it does not answer yet; a journal of another one is refused. ``always_dry``: give
-    no orders, whatever the configuration says. ``root``: what does the work that needs root; None
-    where this process does it itself, as far as it may. ``turn``: of two daemons, what makes this the active one; it
-    serves until that is over.
+    no orders, whatever the configuration says. ``root``: what does the work that needs root; None where this process
+    does it itself, if it may. ``turn``: of two daemons, what makes this the active one; it serves until that is over.
     """
 
     def __init__(
