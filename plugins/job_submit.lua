@@ -661,10 +661,7 @@ local function is_uncertain(job)
     end
   end
   local by_task = job.tres_per_task
-  if (job.features or ""):find("*", 1, true) then
-    return true
-  end
-  return is_part(job) or is_given(by_task) and not by_task:match("^cpu[=:]%d+$")
+  return is_part(job) or counts_nodes(job.features) or is_given(by_task) and not by_task:match("^cpu[=:]%d+$")
 end
 
 -- The most CPUs that the job could be allocated, with all its tasks of an array; nil if that is not certain.
@@ -1102,7 +1099,7 @@ local function wants_other(change)
     or change.qos ~= nil
     or change.licenses ~= nil
     or change.req_nodes ~= nil -- it gets CPUs on each of them
-    or change.features ~= nil and change.features:find("*", 1, true) ~= nil
+    or counts_nodes(change.features)
     or change.min_mem_per_node ~= nil -- with MaxMemPerCPU, more memory comes with more CPUs
     or change.min_mem_per_cpu ~= nil
     or change.begin_time ~= 0

@@ -18,7 +18,7 @@ _SERVED = frozenset(
         PreemptionOutcome.PREEMPTOR_REQUEUED,
     }
 )
-"""Outcomes of preemptions that Slurm would have, or has, started the job after."""
+"""Outcomes after which the job has started, or would have if its owner had let it."""
 
 
 class Unstarted(NamedTuple):
@@ -50,7 +50,8 @@ class NodeDoubt(NamedTuple):
 
 
 class ServedJob(NamedTuple):
-    """A job for which others were preempted; ``at``: when it has started, or its owner has thought better of it."""
+    """A job for which others were preempted; ``at``: when it has started, or its owner has canceled, held, or
+    requeued it."""
 
     user: str
     at: float
