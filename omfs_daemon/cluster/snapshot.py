@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -67,6 +67,11 @@ class Snapshot:
         for job_id in removed:
             jobs.pop(job_id, None)
         return replace(self, taken=taken, jobs=jobs)
+
+    def without_nodes(self, names: Set[str]) -> Snapshot:
+        """This snapshot with these nodes down."""
+        nodes = {name: replace(node, up=False) if name in names else node for name, node in self.nodes.items()}
+        return replace(self, nodes=nodes)
 
 
 def with_whole_nodes(job: Job, nodes: Mapping[str, Node]) -> Job:

@@ -51,6 +51,9 @@ from omfs_daemon.slurm.question import answers_questions
 DECISION_KEEPS = 30.0
 """Seconds for which a decision to preempt holds; afterwards no job that still runs is preempted on it."""
 
+MOST_LOOKS = 3
+"""Times that an urgent poll looks for nodes that are idle still, before a full one does."""
+
 SET_ASIDE_LOGGED = 20
 """Jobs that one line of the log names."""
 
@@ -192,7 +195,14 @@ class Cycle:
             history = state.preemption_history(settings.rules.methods)
             suggested = make_plan(snapshot, history, settings.rules, now, arrays)
         conditions = Conditions(settings.max_age, paused=state.pause is not None)
+        sure: frozenset[str] = frozenset()
         if not is_full:
+
+            def plan_for(seen: Observation) -> Plan:
+                known, its_arrays = self._inputs[poll].of(seen.snapshot, state.backoff.doubts, now)
+                return make_plan(known, history, settings.rules, now, its_arrays)
+
+            suggested, observation, sure = self._starts_confirmed(suggested, observation, new, plan_for)
             jobs, nodes = _concerned(suggested, arrays), memory_stays_on(suggested, settings.rules)
             confirmed = self._observer.new_jobs.confirmed(observation.snapshot, jobs, nodes)
             observation = Observation(confirmed, self._work_queue.seen, answers=answers)
@@ -206,7 +216,7 @@ class Cycle:
             # Of other waiting jobs nothing is known now: they are for the next full poll.
             urgent = tuple(planned for planned in verdict.preemptions if planned.urgent)
             verdict = verdict._replace(preemptions=urgent, resumes=(), refused=())
-            suggested = replace(suggested, starts=(), holds=(), releases=(), kept=(), ranks=())
+            suggested = suggested.starting_only(sure)
         decided = self._clock()
         if settings.dry_run and is_full:
             self._runner.shadow.observe(suggested, verdict, observation, now, settings)
@@ -232,7 +242,8 @@ class Cycle:
             is_news = self._observer.new_jobs.begin(polled, suggested.urgent)
             if observation.snapshot is not polled or verdict.resumes:
                 self._observer.new_jobs.forget()  # jobs are not, or will not stay, as they were polled
-        waits = new.intersection(suggested.urgent).difference(one.preemptor for one in verdict.preemptions)
+        served = sure.union(one.preemptor for one in verdict.preemptions)
+        waits = new.intersection(suggested.urgent) - served
         text = cycle_summary(suggested, verdict, state, settings.dry_run)
         return CycleReport(
             began,
@@ -246,6 +257,20 @@ class Cycle:
             is_news=is_news,
             needs_full=bool(waits),
         )
+
+    def _starts_confirmed(
+        self, plan: Plan, observation: Observation, new: frozenset[str], plan_for: Callable[[Observation], Plan]
+    ) -> tuple[Plan, Observation, frozenset[str]]:
+        """What the last full poll shows as idle may not be. The plan without the nodes that others have taken since, if
+        a new job was to start there, and the new jobs for which all is idle still."""
+        for _ in range(MOST_LOOKS):
+            starts = [start for start in plan.starts if start.ref in new]
+            taken = self._observer.new_jobs.taken_since(starts)
+            if not taken:
+                return plan, observation, frozenset(start.ref for start in starts if taken is not None)
+            observation = observation.without_nodes(taken)
+            plan = plan_for(observation)
+        return plan, observation, frozenset()
 
     def _ending_proofs(
         self, state: State, observation: Observation, plan: Plan, now: float, settings: Settings, arrays: SnapshotArrays

@@ -1,7 +1,8 @@
 """What is new since the last full poll, asked for job by job: that takes as long however many jobs wait.
 
 slurmctld gives job ids in order, so the next ones are asked for until there is none. What is decided on the last full
-poll with them is confirmed: each job that it concerns is asked for once more, and the nodes whose idle memory it needs.
+poll with them is confirmed: each job that it concerns is asked for once more, and the nodes of which something idle is
+needed.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import IdleMemory, Snapshot
 from omfs_daemon.errors import GatewayError
+from omfs_daemon.policy.plan import Start
 from omfs_daemon.slurm.gateway import Gateway
 
 MOST_JOBS = 8
 """New jobs, or jobs of a decision, that are asked for singly; for more, a full poll is cheaper."""
 
 MOST_NODES = 64
-"""Nodes whose idle memory is asked for at once; of others nothing counts as idle."""
+"""Nodes that are asked for at once; of others nothing counts as idle."""
 
 MOST_MISSING = 1
 """Ids that are passed over: slurmctld also spends some on jobs that it keeps no record of."""
@@ -104,6 +106,19 @@ class NewJobs:
         memory = {node.name: IdleMemory(node.memory - node.memory_taken, now) for node in idle}
         return replace(confirmed, idle_memory=memory)
 
+    def taken_since(self, starts: Iterable[Start]) -> frozenset[str] | None:
+        """The nodes of these starts on which less is idle now than they take, or which are closed; None if that cannot
+        be told."""
+        wanted = [allocation for start in starts for allocation in start.allocations]
+        names = frozenset(allocation.node for allocation in wanted)
+        if not names or len(names) > MOST_NODES:
+            return None if names else names
+        try:
+            found = {node.name: node for node in self._gateway.nodes(sorted(names)) if node.up}
+        except GatewayError:
+            return None  # a node that Slurm no longer knows: a full poll will show it
+        return frozenset(one.node for one in wanted if one.node not in found or not _is_idle(found[one.node], one))
+
     def _ask(self, job_ids: Sequence[int], nodes: Collection[str]) -> tuple[Mapping[int, Job | None], Sequence[Node]]:
         """All at once."""
         if not job_ids and not nodes:
@@ -125,6 +140,10 @@ class NewJobs:
         live = self._as_observed([job for job in found if job.state is not JobState.ENDED], asked_at)
         changed = snapshot.with_jobs(snapshot.taken, live, [*gone, *ended])
         return replace(changed, asked={**snapshot.asked, **dict.fromkeys((job.id for job in live), asked_at)})
+
+
+def _is_idle(node: Node, wanted: Allocation) -> bool:
+    return node.cpus - node.cpus_taken >= wanted.cpus and node.memory - node.memory_taken >= wanted.memory
 
 
 def _after(jobs: Mapping[int, Job]) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import inf
@@ -251,6 +251,17 @@ class Plan:
     room: tuple[int, ...] = ()
     urgent: tuple[str, ...] = ()
     realtime: tuple[RealtimeStanding, ...] = ()
+
+    def starting_only(self, refs: Set[str]) -> Plan:
+        """The same, but of the waiting jobs only these start, are released, and are ranked; none is held."""
+        return replace(
+            self,
+            starts=tuple(start for start in self.starts if start.ref in refs),
+            releases=tuple(change for change in self.releases if change.ref in refs),
+            ranks=tuple(rank for rank in self.ranks if rank.ref in refs),
+            holds=(),
+            kept=(),
+        )
 
     @property
     def next_due(self) -> float:

@@ -80,11 +80,11 @@ def add_orders(
     is_full: bool,
 ) -> None:
     """All orders: fields by comparison with how jobs should be, and the transitions of preemptions. ``state``: with the
-    records of ``effects``. Not ``is_full``: only those of the preemptions that begin."""
+    records of ``effects``. Not ``is_full``: only those of the preemptions that begin, and of the jobs that start."""
     own = state if is_full else replace(state, preemptions={p.id: p for p in effects.begun}, preempted={}, owned={})
-    plan = suggested if is_full else None
-    desired = desired_state(own, observation, settings, now, plan, effects.sentences)
-    scope = None if is_full else {ref for preemption in effects.begun for ref in preemption.refs}
+    desired = desired_state(own, observation, settings, now, suggested, effects.sentences)
+    begun = {ref for preemption in effects.begun for ref in preemption.refs}
+    scope = None if is_full else begun.union(start.ref for start in suggested.starts)
     fields = reconcile(desired, state, observation, now, scope)
     missing = {preemption: transitions(preemption, observation, settings) for preemption in own.preemptions.values()}
     is_due = is_full and state.pause is None

@@ -96,17 +96,15 @@ def desired_state(
     observation: Observation,
     settings: Settings,
     now: float,
-    plan: Plan | None,
+    plan: Plan,
     sentences: Mapping[str, str],
 ) -> Desired:
-    """``plan``: None if waiting jobs were not observed now; then only preemptions count. During a pause nothing more is
-    held or ranked."""
+    """During a pause nothing more is held or ranked."""
     desired = Desired(sentences=sentences)
-    if plan is not None:
-        if state.pause is None:
-            _rank(desired, plan, state, observation)
-        _admit(desired, plan, observation, now, is_paused=state.pause is not None)
-        _place(desired, plan, state, observation, settings, now)
+    if state.pause is None:
+        _rank(desired, plan, state, observation)
+    _admit(desired, plan, observation, now, is_paused=state.pause is not None)
+    _place(desired, plan, state, observation, settings, now)
     for ref in state.preempted:
         _keep_suspended(desired, state, observation, ref)
     for preemption in sorted(state.preemptions.values(), key=_counts_last):

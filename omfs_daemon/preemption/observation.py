@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import copy
 from functools import cached_property
 from math import inf
@@ -46,6 +46,12 @@ class Observation:
     def with_jobs(self, changed: Iterable[Job]) -> Observation:
         """The same with these jobs as given."""
         return Observation(self.snapshot.with_jobs(self.snapshot.taken, changed), self.work, self._ended, self.answers)
+
+    def without_nodes(self, names: Set[str]) -> Observation:
+        """The same with these nodes down."""
+        found = copy(self)
+        found.snapshot = self.snapshot.without_nodes(names)
+        return found
 
     def with_ended(self, ended: Mapping[str, Job]) -> Observation:
         found = copy(self)

@@ -204,7 +204,8 @@ def _holds(
     jobs = observation.snapshot.jobs
     held, releasing = observation.as_observed(state.held), observation.as_observed(state.releasing)
     state = replace(state, held=held, releasing=releasing)
-    named = dict.fromkeys((*desired.holds, *desired.preemptors))
+    released = (job.id for ref in desired.releases if (job := observation.job(ref)) is not None)
+    named = dict.fromkeys((*desired.holds, *desired.preemptors, *released))
     concerned = jobs.values() if scope is None else [jobs[number] for number in named if number in jobs]
     for job in concerned:
         wanted = desired.holds.get(job.id, {})

@@ -11,6 +11,9 @@ from typing import Any, cast
 from omfs_daemon.slurm.commands.job_details import SINGLE_QUERIES
 from omfs_daemon.slurm.gateway import Gateway
 
+_TWICE = ("release", "place_and_release")
+"""The mark, and the release."""
+
 
 class CallCounter:
     """Counts the calls of one gateway, from any thread."""
@@ -35,7 +38,7 @@ class _Counted:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._gateway, name)
-        each = 2 if name == "release" and self._gateway.name == "commands" else 1  # the mark, and the release
+        each = 2 if name in _TWICE and self._gateway.name == "commands" else 1
         if name == "units":
             return partial(self._units, found)
         return partial(self._call, found, each) if callable(found) else found

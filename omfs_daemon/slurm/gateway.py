@@ -161,3 +161,8 @@ class ByProcesses(Protocol):
 
     def pin_and_rank(self, ref: str, nodes: Sequence[str], licenses: Licenses | None, nice: int) -> list[OrderRefusal]:
         """``pin`` and ``set_nice`` in one; refused, either may have been done."""
+
+    def place_and_release(
+        self, ref: str, nodes: Sequence[str], licenses: Licenses | None, nice: int, comment: str
+    ) -> list[OrderRefusal]:
+        """The same, and then ``release``, which is left out if the rest is refused."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.slurm.gateway import ByProcesses, Gateway, OrderRefusal
@@ -123,6 +123,19 @@ class MarkedOrder(NamedTuple):
     comment: str
 
 
+class _Placed(NamedTuple):
+    """Two orders for one job that are sent in one."""
+
+    pin: PinNodes
+    release: MarkedOrder
+
+    @property
+    def refs(self) -> tuple[str, ...]:
+        return (self.pin.ref,)
+
+
+_Sent = Order | MarkedOrder | _Placed
+
 _MARKS_AT_ONCE = 4
 
 
@@ -130,18 +143,20 @@ def send_orders(gateway: Gateway, orders: Iterable[Order | MarkedOrder]) -> list
     """Send the orders in turn; returns what Slurm refused. Those that write a mark must be ``MarkedOrder``.
 
     Where each call starts a process, holds and marks come first, and are written while the orders for other jobs are
-    sent: victims are held while the preemptor is ranked and pinned.
+    sent: victims are held while the preemptor is ranked and pinned. Its mark goes with the pin, before its release.
 
     GatewayError when Slurm does not answer: the orders up to there may or may not have taken effect.
     """
     refusals = list[OrderRefusal]()
     by_processes = isinstance(gateway, ByProcesses)
-    orders = sorted(orders, key=lambda order: not _is_update(order)) if by_processes else list(orders)
+    listed: list[_Sent] = [*orders]
+    if by_processes:
+        listed = _placed(sorted(listed, key=lambda order: not _is_update(order)))
     with ThreadPoolExecutor(_MARKS_AT_ONCE) as aside:
         written: list[tuple[frozenset[str], Future[list[OrderRefusal]]]] = []
-        for order in orders:
-            refs = refs_of(order)
-            if by_processes and _is_update(order) and order is not orders[-1]:
+        for order in listed:
+            refs = _refs(order)
+            if by_processes and _is_update(order) and order is not listed[-1]:
                 written.append((refs, aside.submit(_send, gateway, order)))
                 continue
             for marked, comment in written:
@@ -153,8 +168,25 @@ def send_orders(gateway: Gateway, orders: Iterable[Order | MarkedOrder]) -> list
     return refusals
 
 
-def _is_update(order: Order | MarkedOrder) -> bool:
+def _is_update(order: _Sent) -> bool:
     return isinstance(order, MarkedOrder) and isinstance(order.order, HoldJobs | MarkJobs)
+
+
+def _placed(orders: Sequence[_Sent]) -> list[_Sent]:
+    """The same orders; a job that is ranked and pinned, and released next, is so in one."""
+    found: list[_Sent] = []
+    for order in orders:
+        before = found[-1] if found else None
+        if isinstance(before, PinNodes) and before.nice is not None and _releases(order, before.ref):
+            found[-1] = _Placed(before, order)
+        else:
+            found.append(order)
+    return found
+
+
+def _releases(order: _Sent, ref: str) -> TypeGuard[MarkedOrder]:
+    """Whether this job, and no other, is released."""
+    return isinstance(order, MarkedOrder) and isinstance(order.order, ReleaseJobs) and order.order.refs == (ref,)
 
 
 def by_job(order: Order) -> list[tuple[Order, str]]:
@@ -193,6 +225,10 @@ def refs_of(order: Order | MarkedOrder) -> frozenset[str]:
     return frozenset((order.ref,) if isinstance(order, PinNodes | SendSignal) else order.refs)
 
 
+def _refs(order: _Sent) -> frozenset[str]:
+    return frozenset(order.refs) if isinstance(order, _Placed) else refs_of(order)
+
+
 def _pin(gateway: Gateway, order: PinNodes) -> list[OrderRefusal]:
     if order.nice is None:
         return gateway.pin(order.ref, order.nodes, order.licenses)
@@ -201,8 +237,10 @@ def _pin(gateway: Gateway, order: PinNodes) -> list[OrderRefusal]:
     return [*gateway.pin(order.ref, order.nodes, order.licenses), *gateway.set_nice((order.ref,), order.nice)]
 
 
-def _send(gateway: Gateway, order: Order | MarkedOrder) -> list[OrderRefusal]:
+def _send(gateway: Gateway, order: _Sent) -> list[OrderRefusal]:
     match order:
+        case _Placed(pin, release) if isinstance(gateway, ByProcesses) and pin.nice is not None:
+            return gateway.place_and_release(pin.ref, pin.nodes, pin.licenses, pin.nice, release.comment)
         case MarkedOrder(HoldJobs(refs), comment):
             return gateway.hold(refs, comment)
         case MarkedOrder(ReleaseJobs(refs), comment):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.new_jobs import MOST_JOBS
@@ -17,6 +18,7 @@ from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.faults import Fault
+from omfs_daemon.testing.fake_slurm.people import Actor, People
 from tests.support.fake_site import Site, site_rules
 
 
@@ -198,6 +200,61 @@ def test_what_may_be_idle_no_longer_does_not_count(tmp_path: Path) -> None:
     assert site.poll_new().needs_full
     assert not site.journal.state.preemptions
     site.run_until(lambda: site.runs(urgent), limit=30)
+
+
+def half_idle(directory: Path) -> tuple[PolledSite, People, int]:
+    """Two nodes of which the daemon has seen one idle, and a job that waits for it, held."""
+    site, (stays, leaves) = polled(directory)
+    people = People(site.slurm)
+    held = site.submit("bio", run_time=500, on="n2")
+    people.hold(held, Actor.ROOT)
+    people.cancel(leaves)
+    site.run(10)
+    assert site.runs(stays) and site.state(held) is JobState.PENDING
+    return site, people, held
+
+
+def test_an_idle_node_is_confirmed_and_the_urgent_job_released_for_it(tmp_path: Path) -> None:
+    site, _, _ = half_idle(tmp_path)
+    urgent = site.urgent(hold=Hold.USER, admin_comment=SUBMIT_MARK)
+    assert not site.poll_new().needs_full
+    assert site.gateway.asked == [urgent, "n2"]
+    assert not site.journal.state.preemptions
+    site.now += 1
+    assert site.job(urgent).on_nodes == ("n2",)
+
+
+def test_where_an_old_job_has_taken_an_idle_node_since_others_are_preempted_at_once(tmp_path: Path) -> None:
+    site, people, held = half_idle(tmp_path)
+    people.release(held, Actor.ROOT)
+    site.now += 1
+    assert site.runs(held)
+    urgent = site.urgent()
+    assert not site.poll_new().needs_full
+    assert site.gateway.asked == [urgent, "n2", 1]
+    (begun,) = site.journal.state.preemptions.values()
+    assert [allocation.node for allocation in begun.preemptor.allocations] == ["n1"]
+    site.run_until(lambda: site.runs(urgent), limit=30)
+
+
+@pytest.mark.parametrize("fault", ["no answer", "drained"])
+def test_an_idle_node_that_cannot_be_confirmed_is_not_counted_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    site, _, _ = half_idle(tmp_path)
+    urgent = site.urgent(hold=Hold.USER, admin_comment=SUBMIT_MARK)
+    (node,) = site.gateway.nodes(["n2"])
+
+    def nodes(_names: Collection[str]) -> list[Node]:
+        if fault == "no answer":
+            raise GatewayError("Node n2 not found")
+        return [replace(node, up=False)]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(site.gateway, "nodes", nodes)
+        assert site.poll_new().needs_full == (fault == "no answer")
+    preemptors = [one.preemptor.ref for one in site.journal.state.preemptions.values()]
+    assert preemptors == ([] if fault == "no answer" else [str(urgent)])
 
 
 def test_where_accounts_keep_what_they_are_entitled_to_a_full_poll_decides(tmp_path: Path) -> None:

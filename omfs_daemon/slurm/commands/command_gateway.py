@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from omfs_daemon.cluster.job_refs import lists_of, split_ref
@@ -110,6 +110,13 @@ class CommandGateway:
         return self._het_parts.merged(self._known.of(rows, excluded, memory_counts, spread), rows)
 
     def find(self, job: int | str) -> Job | None:
+        with ThreadPoolExecutor(1) as aside:
+            # One that the last poll did not show waits, most likely, and may be urgent.
+            is_new = isinstance(job, int) and str(job) not in self._known
+            return self._find(job, aside.submit(self._excluded_nodes.of_one, str(job)) if is_new else None)
+
+    def _find(self, job: int | str, asked: Future[dict[str, str]] | None) -> Job | None:
+        """``asked``: what it excludes, if it waits."""
         try:
             rows = self._rows("--states=all", f"--jobs={job}")
         except _NoSuchJobError:
@@ -123,7 +130,9 @@ class CommandGateway:
         mine = self._dependencies(mine if first is None else [row for row in rows if parse.first_part(row) == first])
         memory_counts, excluded = self._memory_counts(), dict[str, str]()  # of those that wait
         if parse.row_state(mine[0]) is JobState.PENDING:
-            excluded = self._excluded_nodes.of_one(mine[0].job_id)
+            excluded = asked.result() if asked is not None else excluded
+            if mine[0].job_id not in excluded:  # or it was not there yet
+                excluded = self._excluded_nodes.of_one(mine[0].job_id)
         spread = self._details.allocations(mine, memory_counts, is_all=False)
         found = [
             parse.job(row, excluded.get(row.job_id, ""), memory_counts, spread.get(row.job_id, ())) for row in mine
@@ -178,7 +187,10 @@ class CommandGateway:
         refusals = self.set_admin_comment(refs, comment)
         unmarked = {refusal.ref for refusal in refusals}
         marked = [ref for ref in refs if ref not in unmarked]
-        return refusals + self._send(marked, lambda listed: ["scontrol", "release", listed])
+        return refusals + self._release_marked(marked)
+
+    def _release_marked(self, refs: Sequence[str]) -> list[OrderRefusal]:
+        return self._send(refs, lambda listed: ["scontrol", "release", listed])
 
     def set_nice(self, refs: Sequence[str], nice: int) -> list[OrderRefusal]:
         return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", f"nice={nice}"])
@@ -188,6 +200,12 @@ class CommandGateway:
 
     def pin_and_rank(self, ref: str, nodes: Sequence[str], licenses: Licenses | None, nice: int) -> list[OrderRefusal]:
         return self._place(ref, nodes, licenses, f"nice={nice}")
+
+    def place_and_release(
+        self, ref: str, nodes: Sequence[str], licenses: Licenses | None, nice: int, comment: str
+    ) -> list[OrderRefusal]:
+        refusals = self._place(ref, nodes, licenses, f"nice={nice}", _admin_comment(comment))
+        return refusals or self._release_marked([ref])
 
     def _place(self, ref: str, nodes: Sequence[str], licenses: Licenses | None, *more: str) -> list[OrderRefusal]:
         if not are_nodes(nodes):

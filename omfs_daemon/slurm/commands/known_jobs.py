@@ -23,6 +23,9 @@ class KnownJobs:
         self._known: dict[str, tuple[_MadeOf, Job]] = {}
         self._requests: parse.Requests = {}
 
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._known
+
     def of(
         self,
         rows: Iterable[parse.JobRow],

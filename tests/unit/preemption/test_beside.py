@@ -10,6 +10,7 @@ import pytest
 from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest, JobState
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import Snapshot
+from omfs_daemon.policy.plan import Plan
 from omfs_daemon.preemption.desired import desired_state
 from omfs_daemon.preemption.next_step import next_state
 from omfs_daemon.preemption.observation import Observation
@@ -37,7 +38,8 @@ def observed(job: Job) -> Observation:
 
 def pinned_to(*preemptions: Preemption) -> object:
     state = State(preemptions={one.id: one for one in preemptions})
-    return desired_state(state, observed(WAITING), Settings(), NOW, None, {}).fields["7", JobField.NODES].value
+    found = desired_state(state, observed(WAITING), Settings(), NOW, Plan(NOW, NOW), {})
+    return found.fields["7", JobField.NODES].value
 
 
 @pytest.mark.parametrize("order", permutations((0, 1)))

@@ -26,7 +26,7 @@ def test_every_call_of_the_gateway_is_a_query_or_fenced() -> None:
     orders = calls - QUERIES - {"name"}
     assert orders == {
         *("hold", "release", "set_nice", "pin", "pin_and_rank", "set_licenses", "allow_requeue", "requeue"),
-        *("requeue_ended", "suspend", "resume", "set_admin_comment", "signal"),
+        *("place_and_release", "requeue_ended", "suspend", "resume", "set_admin_comment", "signal"),
     }
     fenced = fenced_gateway(CommandGateway(), lost)
     for name in orders:
