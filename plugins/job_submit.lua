@@ -120,6 +120,7 @@ local LONGEST = {
   admin_comment = 16384,
   req_nodes = 65536,
   features = 4096,
+  prefer = 4096,
   wckey = 1024,
   tres_per_task = 1024,
   array_inx = 4096, -- a longer one is held: how many tasks it has is not counted
@@ -299,6 +300,11 @@ local function counts_nodes(features)
     total = total + tonumber(count)
   end
   return total > 1
+end
+
+-- Slurm takes preferred features for required ones where it can, and omfsd does not see them before: so they count none.
+local function prefers_nodes(request)
+  return counts_nodes(request.prefer)
 end
 
 -- Whether the job certainly gets more than one node. One that leaves their number open may, too: omfsd sees that later.
@@ -1023,6 +1029,10 @@ local function submit(job, partitions, conf, living)
   if not is_in_scope(conf, asked) then
     return slurm.SUCCESS
   end
+  if prefers_nodes(job) then
+    log_to_user("--prefer counts nodes (*NUMBER): only --constraint may")
+    return NOT_SUPPORTED
+  end
   local contradiction, told = take_options(job), exclude_for_client(job)
   if not is_batch(job) then
     job.requeue = 0 -- Slurm never requeues a job of salloc or srun, but shows it as if it would
@@ -1180,6 +1190,34 @@ local function is_valid(change, job, new, expected)
   return releases and (is_a(RELEASED, mark) or mark == "" and is_special_exit(job))
 end
 
+-- Second by job in which its owner has changed a held job so that omfsd has to decide anew: an order that omfsd has
+-- decided on before comes too late. One counts until omfsd has polled Slurm since, or for max_age at most.
+local changed = {}
+
+local function number_of_job(job)
+  local array = number_of(job.array_job_id)
+  return array or job.job_id
+end
+
+local function remember_change(conf, job)
+  local oldest = os.time() - max_age(conf)
+  for number, second in pairs(changed) do
+    if second < oldest then
+      changed[number] = nil
+    end
+  end
+  changed[number_of_job(job)] = os.time()
+end
+
+local function is_changed_since_polled(conf, job, gently)
+  local second = changed[number_of_job(job)]
+  if not second or second < os.time() - max_age(conf) then
+    return false
+  end
+  local found = admission(conf, gently)
+  return not (found and is_observed(found, second))
+end
+
 -- Whether omfsd could take a hold of the job for one that it may end.
 local function could_be_ours(job)
   return mark_of(job.admin_comment) ~= "" or is_held_at_gate(job) or is_special_exit(job)
@@ -1201,10 +1239,13 @@ local function modify_privileged(change, job, text, by_daemon, conf, gently)
     text = foreign == "" and added or foreign .. "," .. added
   end
   if new then
-    if is_late(conf, new, gently) or not is_valid(change, job, new, expected) then
+    local is_outdated = is_a(RELEASED, new) and is_changed_since_polled(conf, job, gently)
+    if is_outdated or is_late(conf, new, gently) or not is_valid(change, job, new, expected) then
       return ACCESS_DENIED
     end
     change.admin_comment = new .. rest
+  elseif by_daemon and releases and job.priority == 0 and is_changed_since_polled(conf, job, gently) then
+    return ACCESS_DENIED
   elseif mark_of(text) ~= "" or by_daemon and releases and not (is_a(RELEASED, mark) or mark == ADMIN_RELEASED) then
     return ACCESS_DENIED
   elseif (holds or ends_hold) and could_be_ours(job) then
@@ -1253,7 +1294,7 @@ local function modify_by_owner(change, job, conf, living, gently)
     return slurm.SUCCESS
   end
   local raises = change.nice ~= NO_VAL and change.nice < job.nice
-  if raises or asks_too_much(conf, change, job) or would_be_lost(change, job) then
+  if raises or prefers_nodes(change) or asks_too_much(conf, change, job) or would_be_lost(change, job) then
     return ACCESS_DENIED
   end
   -- A job that was let in because it is preemptible stays preemptible, running or not. Slurm does not show here whether
@@ -1270,6 +1311,9 @@ local function modify_by_owner(change, job, conf, living, gently)
     return ACCESS_DENIED
   end
   local starts_anew = job.priority ~= 0 and job.job_state == PENDING and wants_other(change)
+  if job.priority == 0 and job.job_state % FLAGS == PENDING and wants_other(change) then
+    remember_change(conf, job)
+  end
   if change.priority == 0 then
     if waited then
       change.comment = without_wait(change.comment or job.comment) -- held by its owner again: no longer by the gate

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from socket import AI_PASSIVE, SHUT_RDWR, SOCK_STREAM, getaddrinfo, socket
 from socketserver import TCPServer, ThreadingMixIn
 from threading import Lock, Thread
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from omfs_daemon.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 MOST_CONNECTIONS = 16
 """Connections at a time; one more ends the oldest. Prometheus needs one, for a few milliseconds."""
@@ -33,7 +37,7 @@ class MetricsPage:
         except (OSError, UnicodeError) as error:  # a name that cannot be one in DNS is a UnicodeError
             reason = getattr(error, "strerror", None) or str(error)
             raise ConfigError(f"metrics.address, metrics.port = {address}:{port}: {reason}") from error
-        self._server.set_app(make_wsgi_app(registry))
+        self._server.set_app(_plain(make_wsgi_app(registry)))
         self._thread = Thread(target=self._server.serve_forever, args=(_LOOK_EVERY,), name="metrics", daemon=True)
         self._thread.start()
 
@@ -56,6 +60,17 @@ class MetricsPage:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _plain(page: WSGIApplication) -> WSGIApplication:
+    """Always in Prometheus's text format: prometheus_client fails, with a traceback in the log, where a client accepts
+    a version that is no number."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        environ.pop("HTTP_ACCEPT", None)
+        return page(environ, start_response)
+
+    return answer
 
 
 class _Handler(WSGIRequestHandler):
@@ -93,7 +108,6 @@ class _Server(ThreadingMixIn, WSGIServer):
             return len(self._open)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        request.settimeout(self._seconds)
         with self._lock:
             surplus = list(self._open)[: len(self._open) + 1 - MOST_CONNECTIONS]
             self._open[request] = time.monotonic()

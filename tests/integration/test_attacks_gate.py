@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,32 @@ def test_an_urgent_job_and_one_that_cannot_be_read_wake_omfsd_at_once(tmp_path: 
     gate.run(f"CODE = slurm_job_submit({job}, PARTITIONS, 1000)")
     assert gate.value("CODE") == "0", "it is let in"
     assert [file.name for file in tmp_path.glob("wake*")] == [touched]
+
+
+def test_k14_a_release_that_was_decided_on_before_a_change_is_refused(tmp_path: Path) -> None:
+    gate = LuaGate(tmp_path, {"daemon_uid": "64", "privileged_uids": "0,64"})
+    gate.run("""
+        JOB.job_id, JOB.admin_comment = 7, 'omfs:held:1'
+        function CHANGED(fields) for k, v in pairs(CHANGE) do fields[k] = fields[k] or v end return fields end
+        MARK = 'omfs:rel:2?omfs:held:1'
+        function RELEASE() return slurm_job_modify(CHANGED({ admin_comment = MARK }), JOB, {}, 64) end
+        LARGER = slurm_job_modify(CHANGED({ min_cpus = 8 }), JOB, PARTITIONS, 1000)
+    """)
+    assert gate.value("LARGER") == "0"
+    for polled, code in ((time.time(), "2002"), (time.time() + 10, "0")):
+        (tmp_path / "admission").write_text(f"omfs admission 1 {polled:.3f}\nlevel 0 4\naccounts\nothers 0\nend\n")
+        assert gate.value("RELEASE()") == code
+    gate.run("slurm_job_modify(CHANGED({ min_cpus = 9 }), JOB, PARTITIONS, 1000)")
+    gate.run("JOB.admin_comment = 'omfs:rel:2'")
+    (tmp_path / "admission").write_text(f"omfs admission 1 {time.time():.3f}\nlevel 0 4\naccounts\nothers 0\nend\n")
+    assert gate.value("slurm_job_modify(CHANGED({ priority = 4294967295 }), JOB, {}, 64)") == "2002", (
+        "nor its second half"
+    )
+
+
+def test_k15_preferred_features_count_no_nodes(gate: LuaGate) -> None:
+    for preferred, code, changed in (("fast*2", "2036", "2002"), ("fast", "0", "0")):
+        gate.run(f"JOB_NOW = FRESH({{ prefer = '{preferred}' }})")
+        assert gate.value("slurm_job_submit(JOB_NOW, PARTITIONS, 5)") == code
+        gate.run(f"CHANGED = setmetatable({{ prefer = '{preferred}' }}, {{ __index = CHANGE }})")
+        assert gate.value("slurm_job_modify(CHANGED, JOB, PARTITIONS, 5)") == changed

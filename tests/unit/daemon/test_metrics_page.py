@@ -53,6 +53,14 @@ def test_it_is_served_on_ipv6_too() -> None:
         assert one.recv(12) == b"HTTP/1.0 200"
 
 
+@pytest.mark.parametrize("accepted", ["version=abc", "version=", "version=1.0.0; escaping=x"])
+def test_k16_no_request_leaves_a_traceback_in_the_log(capfd: pytest.CaptureFixture[str], accepted: str) -> None:
+    with Metrics("0.1.0").serve("127.0.0.1", 0) as page, connected(page) as one:
+        one.sendall(f"GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text; {accepted}\r\n\r\n".encode())
+        assert one.recv(12) == b"HTTP/1.0 200"
+    assert capfd.readouterr().err == ""
+
+
 def test_an_address_that_nobody_has_is_one_line() -> None:
     with pytest.raises(ConfigError, match=r"^metrics.address, metrics.port = no such host:9345: [^\n]+$"):
         Metrics("0.1.0").serve("no such host", 9345)
