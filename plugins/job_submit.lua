@@ -1085,6 +1085,15 @@ local function asks_too_much(conf, change, job)
     or is_new(BOUND) and wrong_bound(class_of(conf, job), change.comment) ~= nil
 end
 
+local function is_given16(value)
+  return type(value) == "number" and value ~= NO_VAL16 and value ~= NO_VAL
+end
+
+-- Slurm takes this from scontrol (ReqThreads=), and shows the CPUs that come with it only once the job runs.
+local function changes_core_use(change)
+  return is_given16(change.threads_per_core) or is_given16(change.ntasks_per_core)
+end
+
 -- Whether an owner's change of a job that is marked as ours would move it, raise it or change how it can be preempted.
 local function touches_ours(change, job)
   return change.priority ~= NO_VAL
@@ -1294,7 +1303,7 @@ local function modify_by_owner(change, job, conf, living, gently)
     return slurm.SUCCESS
   end
   local raises = change.nice ~= NO_VAL and change.nice < job.nice
-  if raises or prefers_nodes(change) or asks_too_much(conf, change, job) or would_be_lost(change, job) then
+  if raises or prefers_nodes(change) or changes_core_use(change) or asks_too_much(conf, change, job) or would_be_lost(change, job) then
     return ACCESS_DENIED
   end
   -- A job that was let in because it is preemptible stays preemptible, running or not. Slurm does not show here whether

@@ -47,8 +47,9 @@ from omfs_daemon.slurm.orders import (
 AGAIN_AFTER = 2.0
 """Seconds after which an order without visible effect is sent again."""
 
-REFUSED_FOR = 60.0
-"""Seconds after which an order that Slurm refused is sent again."""
+REFUSED_FIRST, REFUSED_FOR = 4.0, 60.0
+"""Seconds after which an order that Slurm refused is sent again: each time after twice as long, up to the second. The
+submit plug-in refuses a release for some seconds after its owner has changed the job."""
 
 SENDS_FOR = 1.0
 """Seconds after which the rest of the orders is left to the next cycle: urgent jobs are not seen meanwhile."""
@@ -60,6 +61,18 @@ _NODE_TIMEOUT = 60.0
 
 _Key = tuple[Action, str]
 Act = TypeVar("Act", bound=Action)
+
+
+class _PutOff(NamedTuple):
+    """For how many seconds a refused order was put off last, and until when."""
+
+    seconds: float
+    until: float
+
+
+def _put_off(last: _PutOff | None, now: float) -> _PutOff:
+    seconds = REFUSED_FIRST if last is None else min(REFUSED_FOR, 2 * last.seconds)
+    return _PutOff(seconds, now + seconds)
 
 
 class OrderRight(NamedTuple):
@@ -96,6 +109,7 @@ class EffectsRunner:
         self._clock = clock
         self._right = right
         self._again_at: dict[_Key, float] = {}
+        self._put_off: dict[_Key, _PutOff] = {}
         self._boot = ""
         self.shadow = Shadow(history_database)
         """Of a dry run, in which nothing is carried out."""
@@ -111,7 +125,11 @@ class EffectsRunner:
         """
         self._right.renew()  # a poll may have taken longer than a lease lasts
         if boot != self._boot:
-            self._boot, self._again_at = boot, {}  # what the slurmctld before took, this one may have forgotten
+            self._boot, self._again_at, self._put_off = (
+                boot,
+                {},
+                {},
+            )  # what the slurmctld before took, this one may have forgotten
         first, *others = order_batches(self._not_sent_lately(effects.chains), JOBS_AT_ONCE)
         marked = self._record(first, effects.records, observation, boot)
         for preemption in effects.begun:
@@ -157,6 +175,7 @@ class EffectsRunner:
     def _not_sent_lately(self, chains: Iterable[Chain]) -> list[Chain]:
         now = self._clock()
         self._again_at = {key: at for key, at in self._again_at.items() if at > now}
+        self._put_off = {key: last for key, last in self._put_off.items() if last.until + REFUSED_FOR > now}
         found = []
         for chain in chains:
             fields, transitions = self._due(chain.fields, now), self._due(chain.transitions, now)
@@ -229,7 +248,10 @@ class EffectsRunner:
         now = self._clock()
         for refusal in refusals:
             for action in (*chain.fields, *chain.transitions):
-                self._again_at |= {key: now + REFUSED_FOR for key in _keys(action) if key[1] == refusal.ref}
+                for key in _keys(action):
+                    if key[1] == refusal.ref:
+                        self._put_off[key] = _put_off(self._put_off.get(key), now)
+                        self._again_at[key] = self._put_off[key].until
             job, number = brief_ref(refusal.ref), chain.preemption or None
             self._log.warning("order_refused", preemption=number, job=job, error=refusal.message)
         ordered = {ref for action in chain.transitions for _, ref in _keys(action)}

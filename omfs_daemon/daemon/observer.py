@@ -70,6 +70,8 @@ class Observer:
 
     def poll(self, resumed: Collection[str] = ()) -> Snapshot:
         """Everything, as of the time when Slurm was *asked*. ``resumed``: jobs that may share CPUs with others."""
+        if not self._nodes:
+            self._gateway.nodes()  # for how jobs use their cores
         taken = self._clock()
         jobs = self._gateway.jobs()
         if self._nodes_rest.is_over(taken) or self._is_registering(taken):

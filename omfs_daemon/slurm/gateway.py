@@ -71,7 +71,8 @@ class Gateway(Protocol):
 
     def jobs(self) -> list[Job]:
         """All jobs that Slurm lists as not ended (COMPLETING ones too), array tasks as in ``Job``. What somebody has
-        changed of the nodes that a waiting job excludes may be as old as ``excluded_nodes.ALL_AGAIN``."""
+        changed of the nodes that a waiting job excludes may be as old as ``asked_apart.ALL_AGAIN``. Whole cores are
+        counted for waiting jobs once ``nodes`` has been asked for all."""
 
     def find(self, job: int | str) -> Job | None:
         """One job by its raw id, or by the reference of a task of an array: also an ended one while Slurm still knows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,21 @@ def test_a_job_that_cannot_be_marked_is_not_held(site: Site) -> None:
     assert not site.held()
     site.rest()
     assert all_completed(site)
+
+
+def test_an_order_that_is_refused_is_sent_again_after_ever_longer(site: Site) -> None:
+    for _ in range(4):
+        site.submit("bio", run_time=500)
+    site.run(2)
+    site.gateway.faults.inject(Fault.REFUSE, ["hold"])
+    site.submit("physics", method="", cpus=12, hosts=3, run_time=20)
+    sent: list[float] = []
+    for _ in range(400):
+        before = site.fuse.kinds.count("before hold")
+        site.step()
+        sent += [site.now] * (site.fuse.kinds.count("before hold") - before)
+    waits = [later - former for former, later in pairwise(sent)]
+    assert waits == [4, 8, 16, 32, 60, 60]
 
 
 def test_an_urgent_job_preempts_and_is_never_preempted(site: Site) -> None:

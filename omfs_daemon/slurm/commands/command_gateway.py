@@ -20,7 +20,8 @@ from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands.ask_limits import ask_limits
-from omfs_daemon.slurm.commands.excluded_nodes import ExcludedNodes
+from omfs_daemon.slurm.commands.asked_apart import AskedApart
+from omfs_daemon.slurm.commands.core_use import WholeCores, core_use, core_use_format
 from omfs_daemon.slurm.commands.het_parts import HetParts
 from omfs_daemon.slurm.commands.job_details import JobDetails
 from omfs_daemon.slurm.commands.job_rows import JobRows, new_secret
@@ -44,7 +45,6 @@ _MOST_BYTES = 96 * 1024
 _ADMIN_COMMENT_KEPT = 60_000  # a command takes no argument of more than 128 KiB
 _SHOWN = 120
 _REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,-]+\])|\+\d+)?")
-_NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SIGNAL = re.compile(r"[A-Z0-9+]+")
 _TAKES_SIGNALS = (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
 
@@ -75,7 +75,8 @@ class CommandGateway:
         self._known = KnownJobs()
         self._het_parts = HetParts(self._squeue)
         self._details = JobDetails(self._run)
-        self._excluded_nodes = ExcludedNodes(lambda job_ids: self._excluded(*_naming(job_ids)), clock)
+        self._excluded_nodes = AskedApart(lambda job_ids: self._excluded(*_naming(job_ids)), clock)
+        self._whole_cores = WholeCores(AskedApart(lambda job_ids: self._core_use(*_naming(job_ids)), clock))
 
     @property
     def name(self) -> str:
@@ -105,7 +106,8 @@ class CommandGateway:
 
     def jobs_of(self, rows: Sequence[parse.JobRow], excluded: Mapping[str, str]) -> list[Job]:
         """The jobs of these rows, which are the rows of all jobs; ``excluded``: ExcNodeList by job id."""
-        rows, memory_counts = parse_dependencies.dependencies(rows), self._memory_counts()
+        rows = self._whole_cores.of(parse_dependencies.dependencies(rows))
+        memory_counts = self._memory_counts()
         spread = self._details.allocations(rows, memory_counts)
         return self._het_parts.merged(self._known.of(rows, excluded, memory_counts, spread), rows)
 
@@ -128,6 +130,7 @@ class CommandGateway:
         if first is not None and mine[0].job_id != str(first):
             return self.find(first)
         mine = self._dependencies(mine if first is None else [row for row in rows if parse.first_part(row) == first])
+        mine = self._whole_cores.of_one(mine)
         memory_counts, excluded = self._memory_counts(), dict[str, str]()  # of those that wait
         if parse.row_state(mine[0]) is JobState.PENDING:
             excluded = asked.result() if asked is not None else excluded
@@ -155,10 +158,13 @@ class CommandGateway:
         return self._details.units(jobs)
 
     def nodes(self, names: Collection[str] = ()) -> list[Node]:
-        if not are_nodes(names):
+        if not values.are_nodes(names):
             raise ValueError(f"not names of nodes: {names!r}")
         listed = (",".join(names),) if names else ()
-        return parse_cluster.parse_nodes(self._run("scontrol", "--oneliner", "show", "nodes", *listed).stdout)
+        found = parse_cluster.parse_nodes(self._run("scontrol", "--oneliner", "show", "nodes", *listed).stdout)
+        if not names:
+            self._whole_cores.note(found)
+        return found
 
     def partitions(self) -> list[Partition]:
         return parse_cluster.parse_partitions(self._run("scontrol", "--all", "--oneliner", "show", "partitions").stdout)
@@ -208,7 +214,7 @@ class CommandGateway:
         return refusals or self._release_marked([ref])
 
     def _place(self, ref: str, nodes: Sequence[str], licenses: Licenses | None, *more: str) -> list[OrderRefusal]:
-        if not are_nodes(nodes):
+        if not values.are_nodes(nodes):
             raise ValueError(f"not names of nodes: {nodes!r}")
         wanted = [f"nodelist={','.join(nodes)}", *more]
         if licenses is not None:
@@ -337,12 +343,18 @@ class CommandGateway:
 
     def _excluded(self, *options: str) -> dict[str, str]:
         secret = new_secret()
-        states = f"--states={self._known_release().waiting_states}"
+        return parse.excluded(self._of_waiting(options, {"SQUEUE_FORMAT": parse.excluded_format(secret)}), secret)
+
+    def _core_use(self, *options: str) -> dict[str, str]:
+        secret = new_secret()
+        return core_use(self._of_waiting(options, {"SQUEUE_FORMAT2": core_use_format(secret)}), secret)
+
+    def _of_waiting(self, options: Iterable[str], variables: dict[str, str]) -> str:
+        """What squeue prints of waiting jobs; nothing if none of those that the options name exists."""
         try:
-            printed = self._squeue((*options, states), {"SQUEUE_FORMAT": parse.excluded_format(secret)})
+            return self._squeue((*options, f"--states={self._known_release().waiting_states}"), variables)
         except _NoSuchJobError:
-            return {}
-        return parse.excluded(printed, secret)
+            return ""
 
     def _squeue(self, options: Iterable[str], variables: dict[str, str]) -> str:
         # Without --noconvert squeue writes 1024 CPUs as "1K".
@@ -376,11 +388,6 @@ def _naming(job_ids: Iterable[str]) -> list[str]:
     """The option for these jobs alone; none, which is for all jobs, if they do not fit into one argument."""
     listed = ",".join(job_ids)
     return [f"--jobs={listed}"] if 0 < len(listed) <= _MOST_BYTES else []
-
-
-def are_nodes(names: Iterable[str]) -> bool:
-    """Whether these are names of nodes, and safe in a command."""
-    return all(_NODE.fullmatch(name) for name in names)
 
 
 def comment_text(text: str) -> str:

@@ -21,6 +21,7 @@ _WHOLE = re.compile(r"-[0-9]{1,18}")
 _AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)[nc]?")
 _DURATION = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{1,9})")
 _NODE_LIST = re.compile(r"[\w.,\[\]-]+", re.ASCII)
+_NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
 _FEATURE_COUNT = re.compile(r"\*([0-9]{1,9})")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NAME_IN_LIST = re.compile(r"(?:\[[^\]]*\]?|[^,\[])+")
@@ -236,3 +237,8 @@ def _amount(value: str, unit: str) -> float:
     number, suffix = match.groups()
     factor = _UNITS[suffix or unit]
     return int(number) * factor if number.isdigit() else float(number) * factor
+
+
+def are_nodes(names: Iterable[str]) -> bool:
+    """Whether these are names of nodes, and safe in a command."""
+    return all(_NODE.fullmatch(name) for name in names)

@@ -17,7 +17,7 @@ from omfs_daemon.cluster.units import Units
 from omfs_daemon.errors import GatewayError, ParseError
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.commands.command_gateway import CommandGateway, are_nodes, comment_text
+from omfs_daemon.slurm.commands.command_gateway import CommandGateway, comment_text
 from omfs_daemon.slurm.commands.parse_jobs import JobRow
 from omfs_daemon.slurm.gateway import AccountRow, EndedJob, LicenseRow, Licenses, OrderRefusal, SlurmSettings
 from omfs_daemon.slurm.pyslurm import rows as pyslurm_rows
@@ -153,7 +153,7 @@ class PySlurmGateway:
 
     def pin(self, ref: str, nodes: Sequence[str], licenses: Licenses | None = None) -> list[OrderRefusal]:
         takes_away = not nodes or (licenses is not None and not licenses)
-        if takes_away or not are_nodes(nodes) or values.not_licenses(licenses or ()):
+        if takes_away or not values.are_nodes(nodes) or values.not_licenses(licenses or ()):
             return self._commands.pin(ref, nodes, licenses)
         fields: dict[str, Any] = {"required_nodes": list(nodes)}
         if licenses:

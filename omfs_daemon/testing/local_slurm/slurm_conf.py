@@ -17,14 +17,15 @@ _SLURM_USER = "slurm"
 class Shape:
     """How many nodes, what they have, and changes of slurm.conf.
 
-    ``memory_mb``: MB per node. ``gres``: one text for every node (``"ve:2,gpu:a100:1"``) or one per node name.
-    ``features``: the same. ``partitions``: more lines as in slurm.conf (``"PartitionName=x Nodes=n1"``).
-    ``options``: lines of slurm.conf to add or to replace by name; an empty value removes the line. ``SlurmUser`` is
-    "slurm", whom Debian's packages make, and may be any user of this host.
+    ``threads``: CPUs of one core. ``memory_mb``: MB per node. ``gres``: one text for every node
+    (``"ve:2,gpu:a100:1"``) or one per node name. ``features``: the same. ``partitions``: more lines as in slurm.conf
+    (``"PartitionName=x Nodes=n1"``). ``options``: lines of slurm.conf to add or to replace by name; an empty value
+    removes the line. ``SlurmUser`` is "slurm", whom Debian's packages make, and may be any user of this host.
     """
 
     nodes: int = 4
     cpus: int = 4
+    threads: int = 1
     memory_mb: int = 8000
     gres: str | Mapping[str, str] = ""
     features: str | Mapping[str, str] = ""
@@ -131,7 +132,8 @@ def _nodes(shape: Shape, base_port: int) -> list[str]:
     gres, features = _per_node(shape.gres, shape), _per_node(shape.features, shape)
     return [
         f"NodeName={name} NodeHostname={_host()} NodeAddr=127.0.0.1 Port={base_port + number}"
-        f" CPUs={shape.cpus} Sockets=1 CoresPerSocket={shape.cpus} ThreadsPerCore=1 RealMemory={shape.memory_mb}"
+        f" CPUs={shape.cpus} Sockets=1 CoresPerSocket={shape.cpus // shape.threads} ThreadsPerCore={shape.threads}"
+        f" RealMemory={shape.memory_mb}"
         + (f" Gres={gres[name]}" if gres[name] else "")
         + (f" Feature={features[name]}" if features[name] else "")
         for number, name in enumerate(shape.node_names, start=1)

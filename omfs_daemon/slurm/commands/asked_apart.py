@@ -1,7 +1,6 @@
-"""Asks squeue which nodes jobs exclude: of all jobs now and then, of others when they first wait.
+"""Asks squeue for what it does not print with the rest: of all jobs now and then, of others when they first wait.
 
-``squeue -O``, which prints everything else, has no field for that, and a second answer about all jobs would double what
-a poll costs.
+A second answer about all jobs would double what a poll costs.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ SINGLE_QUERIES = 4
 Ask = Callable[[Sequence[str]], dict[str, str]]
 
 
-class ExcludedNodes:
-    """ExcNodeList of waiting jobs, by job id. ``ask``: squeue's answer with these options; ``clock``: monotonic."""
+class AskedApart:
+    """A text about each waiting job, by job id. ``ask``: squeue's answer about these jobs; ``clock``: monotonic."""
 
     def __init__(self, ask: Ask, clock: Callable[[], float]) -> None:
         self._ask = ask

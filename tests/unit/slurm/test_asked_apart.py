@@ -1,11 +1,11 @@
-"""When squeue is asked which nodes jobs exclude."""
+"""When squeue is asked for what it does not print with the rest, such as the nodes that jobs exclude."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from omfs_daemon.slurm.commands.excluded_nodes import ALL_AGAIN, SINGLE_QUERIES, ExcludedNodes
+from omfs_daemon.slurm.commands.asked_apart import ALL_AGAIN, SINGLE_QUERIES, AskedApart
 from omfs_daemon.slurm.commands.parse_jobs import JobRow
 
 EMPTY = JobRow._make([""] * len(JobRow._fields))
@@ -18,7 +18,7 @@ class Slurm:
         self.now = 0.0
         self.excluded = {name.removeprefix("job"): listed for name, listed in excluded.items()}
         self.asked: list[tuple[str, ...]] = []
-        self.nodes = ExcludedNodes(self._ask, lambda: self.now)
+        self.nodes = AskedApart(self._ask, lambda: self.now)
 
     def _ask(self, job_ids: Sequence[str]) -> dict[str, str]:
         self.asked.append(tuple(job_ids))
