@@ -262,9 +262,9 @@ class Cycle:
         self, plan: Plan, observation: Observation, new: frozenset[str], plan_for: Callable[[Observation], Plan]
     ) -> tuple[Plan, Observation, frozenset[str]]:
         """What the last full poll shows as idle may not be. The plan without the nodes that others have taken since, if
-        a new job was to start there, and the new jobs for which all is idle still."""
+        a new urgent job was to start there, and the new urgent jobs for which all is idle still."""
         for _ in range(MOST_LOOKS):
-            starts = [start for start in plan.starts if start.ref in new]
+            starts = [start for start in plan.starts if start.reason is Reason.URGENT and start.ref in new]
             taken = self._observer.new_jobs.taken_since(starts)
             if not taken:
                 return plan, observation, frozenset(start.ref for start in starts if taken is not None)

@@ -7,13 +7,14 @@ needed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Allocation, Job, JobState
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import IdleMemory, Snapshot
 from omfs_daemon.errors import GatewayError
@@ -109,15 +110,24 @@ class NewJobs:
     def taken_since(self, starts: Iterable[Start]) -> frozenset[str] | None:
         """The nodes of these starts on which less is idle now than they take, or which are closed; None if that cannot
         be told."""
-        wanted = [allocation for start in starts for allocation in start.allocations]
-        names = frozenset(allocation.node for allocation in wanted)
-        if not names or len(names) > MOST_NODES:
-            return None if names else names
+        cpus, memory = Counter[str](), Counter[str]()
+        for allocation in (allocation for start in starts for allocation in start.allocations):
+            cpus[allocation.node] += allocation.cpus
+            memory[allocation.node] += allocation.memory
+        if not cpus or len(cpus) > MOST_NODES:
+            return None if cpus else frozenset()
         try:
-            found = {node.name: node for node in self._gateway.nodes(sorted(names)) if node.up}
+            found = self._gateway.nodes(sorted(cpus))
         except GatewayError:
             return None  # a node that Slurm no longer knows: a full poll will show it
-        return frozenset(one.node for one in wanted if one.node not in found or not _is_idle(found[one.node], one))
+        idle = {
+            node.name
+            for node in found
+            if node.up
+            and node.cpus - node.cpus_taken >= cpus[node.name]
+            and node.memory - node.memory_taken >= memory[node.name]
+        }
+        return frozenset(cpus) - idle
 
     def _ask(self, job_ids: Sequence[int], nodes: Collection[str]) -> tuple[Mapping[int, Job | None], Sequence[Node]]:
         """All at once."""
@@ -140,10 +150,6 @@ class NewJobs:
         live = self._as_observed([job for job in found if job.state is not JobState.ENDED], asked_at)
         changed = snapshot.with_jobs(snapshot.taken, live, [*gone, *ended])
         return replace(changed, asked={**snapshot.asked, **dict.fromkeys((job.id for job in live), asked_at)})
-
-
-def _is_idle(node: Node, wanted: Allocation) -> bool:
-    return node.cpus - node.cpus_taken >= wanted.cpus and node.memory - node.memory_taken >= wanted.memory
 
 
 def _after(jobs: Mapping[int, Job]) -> int:

@@ -224,6 +224,20 @@ def test_an_idle_node_is_confirmed_and_the_urgent_job_released_for_it(tmp_path: 
     assert site.job(urgent).on_nodes == ("n2",)
 
 
+def test_no_other_new_job_is_released_with_it(tmp_path: Path) -> None:
+    """What its account uses is known with all jobs only."""
+    site, people, held = half_idle(tmp_path)
+    people.cancel(held)
+    site.run(5)
+    at_gate = {"hold": Hold.USER, "admin_comment": SUBMIT_MARK}
+    regular = site.submit("physics", method="", run_time=500, cpus=2, **at_gate)
+    urgent = site.urgent(cpus=2, **at_gate)
+    site.poll_new()
+    assert site.gateway.asked == [regular, urgent, "n2"]
+    site.now += 1
+    assert (site.state(regular), site.state(urgent)) == (JobState.PENDING, JobState.RUNNING)
+
+
 def test_where_an_old_job_has_taken_an_idle_node_since_others_are_preempted_at_once(tmp_path: Path) -> None:
     site, people, held = half_idle(tmp_path)
     people.release(held, Actor.ROOT)
