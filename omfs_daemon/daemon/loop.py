@@ -143,7 +143,7 @@ class Loop:
         return begun
 
     def _serve_urgent(self, polled: Future[Polled]) -> CycleReport | None:
-        """Urgent polls until all jobs have been polled; the last report of one that began a preemption."""
+        """Urgent polls until all jobs have been polled; the last report of one that gave orders."""
         events, begun, again_at = self.events, None, inf
         while not polled.done():
             events.wake.clear()
@@ -158,7 +158,7 @@ class Loop:
             again_at = self._clocks.monotonic() + POLL_AGAIN if is_touched and not report.is_news else inf
             if report.needs_full:
                 events.change()
-            if report.verdict is not None and report.verdict.preemptions:
+            if report.verdict is not None and (report.verdict.preemptions or (report.plan and report.plan.starts)):
                 begun = report
         return begun
 

@@ -8,7 +8,8 @@ from threading import current_thread, main_thread
 
 import pytest
 
-from omfs_daemon.cluster.jobs import Job, JobRequest, JobState
+from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.daemon.process import Service
@@ -104,6 +105,31 @@ def test_an_urgent_job_is_served_while_all_jobs_are_polled(stand: Stand) -> None
     report = stand.service.once()
     assert report.verdict is not None and [one.preemptor for one in report.verdict.preemptions] == [str(urgent[0])]
     stand.run_until(lambda: stand.is_in(urgent[0], JobState.RUNNING))
+
+
+def test_what_was_polled_counts_for_nothing_if_an_urgent_job_was_released_meanwhile(tmp_path: Path) -> None:
+    """It would be released again, which the gate refuses."""
+    stand = Stand(tmp_path, nodes=2)
+    victim = stand.submit("bio", "main")
+    stand.run_until(lambda: stand.is_in(victim, JobState.RUNNING))
+    stand.service.once()
+    urgent: list[int] = []
+
+    def during() -> None:
+        request = JobRequest(4, partitions=("urgent",), max_nodes=1)
+        job = Submission(
+            request, user="alarm", account="alarm", hold=Hold.USER, admin_comment=SUBMIT_MARK, run_time=100
+        )
+        urgent.append(stand.slurm.submit(job))
+        stand.wake()
+        wait_until(lambda: stand.slurm.records[urgent[0]].hold is Hold.NONE, "it to be released meanwhile")
+
+    stand.gateway.during = during
+    report = stand.service.once()
+    assert report.plan is not None and [start.ref for start in report.plan.starts] == [str(urgent[0])]
+    stand.run_until(lambda: stand.is_in(urgent[0], JobState.RUNNING))
+    assert stand.is_in(victim, JobState.RUNNING)
+    stand.service.close()
 
 
 def test_no_number_of_urgent_jobs_keeps_a_preemption_from_going_on(tmp_path: Path) -> None:
