@@ -181,7 +181,8 @@ def test_a_credential_that_is_for_another_program_is_refused(stand: Stand, paylo
 
 def test_what_is_in_a_credential_is_hostile_too(stand: Stand) -> None:
     munge = MungeOf(stand.munged, ALICE)
-    for request in (b"nonsense", b"[" * 10_000, b"\xff", b"[]", b'{"op": "why", "args": {"job": "\\ud800"}}'):
+    halves = (b'{"op": "why", "args": {"job": "\\ud800"}}', b'{"op": "why", "args": {"job": "\xed\xa0\x80"}}')
+    for request in (b"nonsense", b"[" * 10_000, b"\xff", b"[]", *halves):
         line = stand.send(sealed_request(munge, DAEMON, NONCE, request))
         assert json.loads(opened_answer(munge, DAEMON, NONCE, line.strip()))["kind"] == "input"
     assert stand.handler.callers == []

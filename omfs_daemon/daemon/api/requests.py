@@ -60,8 +60,9 @@ def _line(answer: dict[str, object]) -> bytes:
 
 def _decoded(line: bytes) -> object:
     try:
-        found: object = json.loads(line)
-        if b"\\u" in line:  # half of a surrogate pair is no text: neither SQLite nor Slurm takes it
+        text = line.decode()  # json would take UTF-16 as well, and such halves in UTF-8
+        found: object = json.loads(text)
+        if "\\u" in text:  # half of a surrogate pair is no text: neither SQLite nor Slurm takes it
             json.dumps(found, ensure_ascii=False).encode()
         return found
     except (ValueError, RecursionError) as error:

@@ -10,6 +10,7 @@ from omfs_daemon.omfs_run.store import files
 _NAME = "run"
 _EVERY = 30.0  # seconds between two records: at most this much is missing after a crash
 _LIMIT = 4096
+MOST_SECONDS = 1e12  # more than any job computes: no file is believed that says so
 
 
 class ComputedTime:
@@ -27,7 +28,8 @@ class ComputedTime:
         try:
             content = json.loads(files.read_file(self._directory, _NAME, _LIMIT))
             last = os.stat(_NAME, dir_fd=self._directory, follow_symlinks=False).st_mtime
-            return max(0.0, float(content["computed"]) + max(0.0, last - float(content["began"])))
+            reached = float(content["computed"]) + max(0.0, last - float(content["began"]))
+            return reached if 0 <= reached < MOST_SECONDS else 0.0
         except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return 0.0
 

@@ -4,14 +4,17 @@ import contextlib
 import os
 import stat
 
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEEPEST = 64  # directories in each other, far fewer than Python's limit of calls
 
 
 def write_file(directory: int, name: str, text: str) -> None:
     """Write a file and rename it into place; it is on disk when this returns."""
     new = name + ".new"
-    descriptor = os.open(new, _WRITE, 0o600, dir_fd=directory)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new, dir_fd=directory)  # what a crash left; a FIFO would be waited for, a hard link written through
+    descriptor = os.open(new, _CREATE, 0o600, dir_fd=directory)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
         stream.write(text)
         stream.flush()
@@ -43,8 +46,13 @@ def open_file(directory: int, name: str) -> int:
         return descriptor
 
 
-def remove_tree(directory: int, name: str) -> None:
-    """Remove a directory and its contents without following links; does nothing if it is missing."""
+def remove_tree(directory: int, name: str, depth: int = _DEEPEST) -> None:
+    """Remove a directory and its contents without following links; does nothing if it is missing.
+
+    OSError if there are more than ``depth`` directories in each other.
+    """
+    if not depth:
+        raise OSError("more than {} directories in each other".format(_DEEPEST))
     try:
         inner = os.open(name, _READ | os.O_DIRECTORY, dir_fd=directory)
     except FileNotFoundError:
@@ -52,7 +60,7 @@ def remove_tree(directory: int, name: str) -> None:
     try:
         for entry in os.listdir(inner):
             if stat.S_ISDIR(os.stat(entry, dir_fd=inner, follow_symlinks=False).st_mode):
-                remove_tree(inner, entry)
+                remove_tree(inner, entry, depth - 1)
             else:
                 os.unlink(entry, dir_fd=inner)
     finally:

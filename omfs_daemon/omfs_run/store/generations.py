@@ -21,8 +21,8 @@ from omfs_daemon.omfs_run.store.manifest import BadManifest, Manifest
 SCRATCH = "scratch-"  # prefix of scratch directories that must be visible to all nodes
 
 _GOOD, _LOCK = "good", "lock"
-_GENERATION = re.compile(r"gen-([0-9]{4,9})$")
-_ANY = re.compile(r"(?:gen|failed)-([0-9]{4,9})$")
+_GENERATION = re.compile(r"gen-([0-9]{4,9})\Z")
+_ANY = re.compile(r"(?:gen|failed)-([0-9]{4,9})\Z")
 _SCRATCH = re.compile(SCRATCH)
 _GOOD_LIMIT = 4096
 

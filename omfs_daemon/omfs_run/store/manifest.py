@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Seq
 
 from omfs_daemon.omfs_run.drivers.driver import Image
 from omfs_daemon.omfs_run.store import files
+from omfs_daemon.omfs_run.store.computed_time import MOST_SECONDS
 
 NAME = "manifest.json"
 BLOCK = 16 * 1024 * 1024
@@ -66,6 +67,7 @@ def write_manifest(
 def verify_files(directory: int, generation: str) -> Manifest:
     """Read the manifest and verify every file, sizes first; BadManifest if anything differs."""
     manifest, content = _read(directory, generation)
+    kind = _CHECKSUMS[content["format"]]
     try:
         for each in content["files"]:
             descriptor = files.open_file(directory, each["name"])
@@ -76,7 +78,8 @@ def verify_files(directory: int, generation: str) -> Manifest:
                 os.close(descriptor)
             if size != each["size"]:
                 raise BadManifest("{}: {} bytes instead of {}".format(each["name"], size, each["size"]))
-        kind = _CHECKSUMS[content["format"]]
+            if len(each[kind]) != len(range(0, size, BLOCK)):  # before all of a sparse file is read
+                raise BadManifest("{}: {} {} for {} bytes".format(each["name"], len(each[kind]), kind, size))
         found = {each["name"]: each[kind] for each in _describe(directory, manifest.image.files, kind, sync=False)}
         for each in content["files"]:
             if found[each["name"]] != each[kind]:
@@ -115,7 +118,7 @@ def _fault(content: Any, generation: str) -> str:
     if not all(isinstance(content.get(name), str) for name in ("method", "tool")):
         return "method and tool must be strings"
     computed = content.get("computed")
-    if not isinstance(computed, (int, float)) or isinstance(computed, bool) or not 0 <= computed < 1e12:
+    if not isinstance(computed, (int, float)) or isinstance(computed, bool) or not 0 <= computed < MOST_SECONDS:
         return "computed must be a number of seconds"
     if content.get("block") != BLOCK or not isinstance(content.get("files"), list):
         return "files must be listed, with checksums of blocks of {} bytes".format(BLOCK)

@@ -172,6 +172,20 @@ def test_wrong_requests(place: Place, request_line: bytes, error: str) -> None:
     assert place.handler.callers == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"op": "why", "args": {"job": "\xed\xa0\x80"}}',
+        '{"op": "why", "args": {"job": "\\ud800"}}'.encode("utf-16-le"),
+        '{"op": "why", "args": {"job": "\\ud800"}}'.encode("utf-32-be"),
+    ],
+)
+def test_k18_no_encoding_hides_half_of_a_surrogate_pair(place: Place, line: bytes) -> None:
+    answer = place.ask(line + b"\n")
+    assert (answer["kind"], answer["error"].startswith("request: must be JSON")) == ("input", True)
+    assert place.handler.callers == []
+
+
 def test_errors_of_the_handler_become_one_line(place: Place) -> None:
     assert place.call("why", job="none") == {"error": "no job none", "kind": "refused"}
     assert place.call("why", job="input") == {"error": "wrong", "kind": "input"}

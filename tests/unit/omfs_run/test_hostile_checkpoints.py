@@ -1,0 +1,111 @@
+"""What somebody puts into a checkpoint directory: each file costs one clear line, and nothing outside is touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from omfs_daemon.omfs_run.store import files
+from omfs_daemon.omfs_run.store.computed_time import ComputedTime
+from omfs_daemon.omfs_run.store.generations import Generations
+from omfs_daemon.omfs_run.store.manifest import BadManifest
+from tests.support.waiting import LIMIT
+from tests.unit.omfs_run.test_checkpoint_store import edit, make, opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "checkpoints").mkdir(mode=0o700)
+    return tmp_path / "checkpoints"
+
+
+@pytest.fixture
+def store(path: Path) -> Generations:
+    return opened(path)
+
+
+@pytest.fixture
+def nothing_hangs() -> Iterator[None]:
+    def end(*_: object) -> None:
+        raise AssertionError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(int(LIMIT))
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "hard link", "link"])
+@pytest.mark.parametrize("name", ["good", "run"])
+@pytest.mark.usefixtures("nothing_hangs")
+def test_k19_what_lies_in_the_place_of_a_new_file_is_neither_waited_for_nor_written_to(
+    path: Path, tmp_path: Path, kind: str, name: str
+) -> None:
+    (tmp_path / "thesis").write_text("years of work")
+    planted = path / f"{name}.new"
+    if kind == "fifo":
+        os.mkfifo(planted)
+    elif kind == "link":
+        planted.symlink_to(tmp_path / "thesis")
+    else:
+        planted.hardlink_to(tmp_path / "thesis")
+    store = opened(path)
+    generation = make(store)
+    computed = ComputedTime(os.open(path, os.O_RDONLY))
+    computed.begin(7.0)
+    assert store.candidates() == [generation]
+    assert (path / name).is_file() and computed.reached() >= 7.0
+    assert (tmp_path / "thesis").read_text() == "years of work"
+
+
+def test_k20_directories_in_each_other_end_in_one_line(store: Generations, path: Path) -> None:
+    deep = os.open(path, os.O_RDONLY)
+    for _ in range(3000):
+        name = "scratch-x" if os.path.samestat(os.fstat(deep), path.stat()) else "x"
+        os.mkdir(name, dir_fd=deep)
+        inner = os.open(name, os.O_RDONLY, dir_fd=deep)
+        os.close(deep)
+        deep = inner
+    os.close(deep)
+    with pytest.raises(OSError, match="more than 64 directories in each other"):
+        store.remove_scratch()
+
+
+@pytest.mark.usefixtures("nothing_hangs")
+def test_k21_an_image_of_nothing_is_not_read_for_years(store: Generations, path: Path) -> None:
+    name = make(store)
+    image, huge = path / name / "a.img", 1 << 42
+    with suppress(OSError):  # where the file system has no such files, they need no test
+        os.truncate(image, huge)
+        edit(path / name, files=[{"name": "a.img", "size": huge, "crc32": ["00000000"]}])
+    with pytest.raises(BadManifest, match=r"a\.img: "):
+        store.verify(name)
+
+
+def test_k22_a_generation_with_a_newline_in_its_name_is_none(store: Generations, path: Path) -> None:
+    name = make(store)
+    (path / name).rename(path / f"{name}\n")
+    edit(path / f"{name}\n", generation=f"{name}\n")
+    (path / "good").unlink()
+    assert store.candidates() == []
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e400", "1e300"])
+@pytest.mark.parametrize("name", ["computed", "began"])
+def test_k22_a_forged_time_of_computing_counts_as_none(path: Path, name: str, number: str) -> None:
+    numbers = {"computed": "1", "began": "1", name: number}
+    (path / "run").write_text("{" + ", ".join(f'"{each}": {value}' for each, value in numbers.items()) + "}")
+    reached = ComputedTime(os.open(path, os.O_RDONLY)).reached()
+    assert 0 <= reached < 1e12
+
+
+def test_a_file_in_the_place_of_a_directory_is_an_error_that_names_it(path: Path) -> None:
+    (path / "scratch-x").touch()
+    with pytest.raises(OSError, match="scratch-x"):
+        files.remove_tree(os.open(path, os.O_RDONLY), "scratch-x")
