@@ -60,7 +60,7 @@ TEXT: Mapping[Reason, str] = {
     Reason.BEING_FREED: "nodes are already being freed for it",
     Reason.NOT_DUE: "it is real-time and not due yet, and does not fit on idle nodes",
     Reason.TRIED_IN_VAIN: "Slurm did not start it, or would not have, when jobs were last to be preempted for it",
-    Reason.BRIEF_JOBS: "too many jobs of its user for which others were preempted ended at once",
+    Reason.BRIEF_JOBS: "too many jobs of its user for which others were preempted ended at once, or did not start",
     Reason.ENOUGH_PREEMPTIONS: "this cycle preempts as many jobs as allowed; its turn comes in the next",
     Reason.CPUS_FREE_AGAIN: "the CPUs on which it was suspended are free again",
     Reason.OWN_CPUS_TAKEN: "others have, or are about to get, the CPUs on which it was suspended",

@@ -16,9 +16,11 @@ _SERVED = frozenset(
         PreemptionOutcome.PREEMPTOR_GONE,
         PreemptionOutcome.PREEMPTOR_HELD,
         PreemptionOutcome.PREEMPTOR_REQUEUED,
+        PreemptionOutcome.NOT_STARTED,
     }
 )
-"""Outcomes after which the job has started, or would have if its owner had let it."""
+"""Outcomes after which the job has started, or would have if its owner had let it. Where Slurm has not started it, its
+owner may have seen to that in many ways: by a begin time, a dependency, or the limit of an array's tasks."""
 
 
 class Unstarted(NamedTuple):
@@ -51,7 +53,7 @@ class NodeDoubt(NamedTuple):
 
 class ServedJob(NamedTuple):
     """A job for which others were preempted; ``at``: when it has started, or its owner has canceled, held, or
-    requeued it."""
+    requeued it, or Slurm has not started it."""
 
     user: str
     at: float

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from omfs_daemon.policy.plan import Reason
+from omfs_daemon.testing.fake_slurm.people import Actor, People
 from tests.support.fake_site import Site, site_rules
 
 QUANTUM = 600.0
@@ -74,6 +76,26 @@ def test_so_does_one_that_its_owner_holds_while_others_are_preempted_for_it(tmp_
         site.run(10.0)
     preemptions = site.history_database.preemptions(1000, 0.0)
     assert [preemption.outcome for preemption in preemptions] == ["preemptor_held"] * (ALLOWED + 1)
+
+
+@pytest.mark.parametrize("way", ["begin", "dependency"])
+def test_k23_so_does_one_that_its_owner_delays_while_others_are_preempted_for_it(tmp_path: Path, way: str) -> None:
+    """And lets start again, so that it lacks but resources: that ends the back-off of what Slurm has not started."""
+    site = borrowed_site(tmp_path, ignores_term=True)
+    people, other = People(site.slurm), site.submit("bio", cpus=1, run_time=NEVER)
+    job, end = site.submit("physics", cpus=1, run_time=NEVER), site.now + 800.0
+    while site.now < end:
+        with suppress(AssertionError):  # at last it has to wait
+            site.run_until(lambda: bool(site.journal.state.preemptions), limit=30.0)
+        if way == "begin":
+            people.set_begin(job, Actor.OWNER, site.now + 62.0)
+        else:
+            people.set_dependency(job, Actor.OWNER, other)
+        site.run(64.0, step=2.0)
+        if way == "dependency":
+            people.set_dependency(job, Actor.OWNER, 0)
+    preemptions = site.history_database.preemptions(1000, 0.0)
+    assert [preemption.outcome for preemption in preemptions] == ["not_started_in_time"] * (ALLOWED + 1)
 
 
 def test_one_that_is_preempted_in_turn_does_not_count(tmp_path: Path) -> None:

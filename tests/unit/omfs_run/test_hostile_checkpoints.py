@@ -65,14 +65,7 @@ def test_k19_what_lies_in_the_place_of_a_new_file_is_neither_waited_for_nor_writ
 
 
 def test_k20_directories_in_each_other_end_in_one_line(store: Generations, path: Path) -> None:
-    deep = os.open(path, os.O_RDONLY)
-    for _ in range(3000):
-        name = "scratch-x" if os.path.samestat(os.fstat(deep), path.stat()) else "x"
-        os.mkdir(name, dir_fd=deep)
-        inner = os.open(name, os.O_RDONLY, dir_fd=deep)
-        os.close(deep)
-        deep = inner
-    os.close(deep)
+    (path / "scratch-x" / "/".join(["x"] * 100)).mkdir(parents=True)
     with pytest.raises(OSError, match="more than 64 directories in each other"):
         store.remove_scratch()
 
