@@ -1,5 +1,6 @@
 """From the arguments to the exit code: with or without checkpoints, and what a run with them needs."""
 
+import contextlib
 import os
 import platform
 import shutil
@@ -143,7 +144,8 @@ def _with_checkpoints(
         return Run(setup, job_exit, inbox, store, ComputedTime(descriptor)).go()
     finally:
         job.flush()
-        shutil.rmtree(scratch, ignore_errors=True)
+        with contextlib.suppress(RecursionError):  # at directories in each other that the program has made there
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _method(store: Generations, requested: Optional[str]) -> Tuple[Optional[str], List[str]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,7 @@ from omfs_daemon.omfs_run.store import files
 from omfs_daemon.omfs_run.store.computed_time import ComputedTime
 from omfs_daemon.omfs_run.store.generations import Generations
 from omfs_daemon.omfs_run.store.manifest import BadManifest
+from tests.support.daemons import ROOT
 from tests.support.waiting import LIMIT
 from tests.unit.omfs_run.test_checkpoint_store import edit, make, opened
 
@@ -68,6 +71,25 @@ def test_k20_directories_in_each_other_end_in_one_line(store: Generations, path:
     (path / "scratch-x" / "/".join(["x"] * 100)).mkdir(parents=True)
     with pytest.raises(OSError, match="more than 64 directories in each other"):
         store.remove_scratch()
+
+
+def test_k20_nor_do_those_that_the_program_made_change_its_exit_code(path: Path) -> None:
+    begin = "import os; os.chdir(os.path.dirname(os.environ['OMFS_MARK']))"
+    deep = f"{begin}; [(os.mkdir('x'), os.chdir('x')) for _ in range(1500)]"
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(os.geteuid()), "PATH": "/nonexistent"}
+    words = [sys.executable, "-m", "omfs_daemon.omfs_run.main", "--method", "application", "--dir", str(path)]
+    try:
+        done = subprocess.run(
+            [*words, sys.executable, "-c", deep + "; os._exit(42)"],
+            env={**os.environ, **job},
+            cwd=ROOT,
+            capture_output=True,
+            timeout=LIMIT,
+            check=False,
+        )
+    finally:
+        subprocess.run(["rm", "-rf", path], timeout=LIMIT, check=True)  # pytest's own way does not get so deep
+    assert (done.returncode, b"Traceback" in done.stderr) == (42, False), done.stderr[-2000:]
 
 
 @pytest.mark.usefixtures("nothing_hangs")
