@@ -1029,16 +1029,16 @@ local function submit(job, partitions, conf, living)
   if not is_in_scope(conf, asked) then
     return slurm.SUCCESS
   end
-  if prefers_nodes(job) then
-    log_to_user("--prefer counts nodes (*NUMBER): only --constraint may")
-    return NOT_SUPPORTED
-  end
   local contradiction, told = take_options(job), exclude_for_client(job)
   if not is_batch(job) then
     job.requeue = 0 -- Slurm never requeues a job of salloc or srun, but shows it as if it would
   end
   if not living then
     return slurm.SUCCESS
+  end
+  if prefers_nodes(job) then
+    log_to_user("--prefer counts nodes (*NUMBER): only --constraint may")
+    return NOT_SUPPORTED
   end
   asked.comment = job.comment
   asked.licenses = job.licenses
@@ -1085,13 +1085,9 @@ local function asks_too_much(conf, change, job)
     or is_new(BOUND) and wrong_bound(class_of(conf, job), change.comment) ~= nil
 end
 
-local function is_given16(value)
-  return type(value) == "number" and value ~= NO_VAL16 and value ~= NO_VAL
-end
-
 -- Slurm takes this from scontrol (ReqThreads=), and shows the CPUs that come with it only once the job runs.
 local function changes_core_use(change)
-  return is_given16(change.threads_per_core) or is_given16(change.ntasks_per_core)
+  return number_of(change.threads_per_core, NO_VAL16) or number_of(change.ntasks_per_core, NO_VAL16)
 end
 
 -- Whether an owner's change of a job that is marked as ours would move it, raise it or change how it can be preempted.
@@ -1204,8 +1200,7 @@ end
 local changed = {}
 
 local function number_of_job(job)
-  local array = number_of(job.array_job_id)
-  return array or job.job_id
+  return number_of(job.array_job_id) or job.job_id
 end
 
 local function remember_change(conf, job)
@@ -1303,7 +1298,8 @@ local function modify_by_owner(change, job, conf, living, gently)
     return slurm.SUCCESS
   end
   local raises = change.nice ~= NO_VAL and change.nice < job.nice
-  if raises or prefers_nodes(change) or changes_core_use(change) or asks_too_much(conf, change, job) or would_be_lost(change, job) then
+  local grows_unseen = prefers_nodes(change) or changes_core_use(change)
+  if raises or grows_unseen or asks_too_much(conf, change, job) or would_be_lost(change, job) then
     return ACCESS_DENIED
   end
   -- A job that was let in because it is preemptible stays preemptible, running or not. Slurm does not show here whether

@@ -125,11 +125,8 @@ class EffectsRunner:
         """
         self._right.renew()  # a poll may have taken longer than a lease lasts
         if boot != self._boot:
-            self._boot, self._again_at, self._put_off = (
-                boot,
-                {},
-                {},
-            )  # what the slurmctld before took, this one may have forgotten
+            # What the slurmctld before took, this one may have forgotten.
+            self._boot, self._again_at, self._put_off = boot, {}, {}
         first, *others = order_batches(self._not_sent_lately(effects.chains), JOBS_AT_ONCE)
         marked = self._record(first, effects.records, observation, boot)
         for preemption in effects.begun:

@@ -61,7 +61,7 @@ class PollSchedule:
         self._needs_full = False
         self._is_behind = False
         self.was_in_vain = False
-        """Whether nothing was concluded from the last full poll, since a preemption has begun meanwhile: set it after
+        """Whether nothing was concluded from the last full poll, since orders were given meanwhile: set it after
         ``polled``."""
         self._may_poll = {poll: float("-inf") for poll in PollKind}
         self._may_call = float("-inf")

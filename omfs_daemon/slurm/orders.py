@@ -129,10 +129,6 @@ class _Placed(NamedTuple):
     pin: PinNodes
     release: MarkedOrder
 
-    @property
-    def refs(self) -> tuple[str, ...]:
-        return (self.pin.ref,)
-
 
 _Sent = Order | MarkedOrder | _Placed
 
@@ -226,7 +222,7 @@ def refs_of(order: Order | MarkedOrder) -> frozenset[str]:
 
 
 def _refs(order: _Sent) -> frozenset[str]:
-    return frozenset(order.refs) if isinstance(order, _Placed) else refs_of(order)
+    return refs_of(order.pin if isinstance(order, _Placed) else order)
 
 
 def _pin(gateway: Gateway, order: PinNodes) -> list[OrderRefusal]:

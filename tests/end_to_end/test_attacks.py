@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.daemon.admission_file import ADMISSION_FILE
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.support.daemons import Daemon
-from tests.support.gated_clusters import gated_cluster, gated_daemon
+from tests.support.gated_clusters import gated_cluster, living_daemon, wait_for_cycles
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -37,9 +36,7 @@ def cluster() -> Iterator[LocalSlurm]:
 @pytest.fixture
 def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
     """It lives, and the gate has room to give."""
-    with gated_daemon(cluster) as installation:
-        installation.start()
-        wait_until((installation.directory / "run" / ADMISSION_FILE).exists, "the room of accounts")
+    with living_daemon(cluster) as installation:
         yield installation
 
 
@@ -57,12 +54,6 @@ def running(daemon: Daemon) -> set[int]:
 
 def wait_running(daemon: Daemon, job: int) -> None:
     wait_until(lambda: job in running(daemon), lambda: f"job {job} to run: {daemon.observation()}; {daemon.tail()}")
-
-
-def wait_for_cycles(daemon: Daemon, number: int) -> None:
-    for _ in range(number):
-        before = daemon.ask("status")["last_poll"]
-        wait_until(lambda before=before: daemon.ask("status")["last_poll"] > before, "another poll")  # type: ignore[misc]
 
 
 def test_b01_a_part_of_a_heterogeneous_job_is_not_let_in_for_its_method(daemon: Daemon) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
-from omfs_daemon.daemon.admission_file import ADMISSION_FILE
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.support.daemons import Daemon
-from tests.support.gated_clusters import gated_cluster, gated_daemon
+from tests.support.gated_clusters import gated_cluster, living_daemon, wait_for_cycles
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -30,9 +29,7 @@ def cluster() -> Iterator[LocalSlurm]:
 @pytest.fixture
 def daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
     """Bio owns half of sixteen CPUs."""
-    with gated_daemon(cluster) as installation:
-        installation.start()
-        wait_until((installation.directory / "run" / ADMISSION_FILE).exists, "the room of accounts")
+    with living_daemon(cluster) as installation:
         yield installation
 
 
@@ -44,12 +41,6 @@ def look(daemon: Daemon, job_id: int) -> Job:
     job = daemon.gateway.find(job_id)
     assert job is not None
     return job
-
-
-def wait_for_cycles(daemon: Daemon, number: int) -> None:
-    for _ in range(number):
-        before = daemon.ask("status")["last_poll"]
-        wait_until(lambda before=before: daemon.ask("status")["last_poll"] > before, "another poll")  # type: ignore[misc]
 
 
 def test_k17_a_job_that_uses_one_thread_of_each_core_counts_for_whole_cores(daemon: Daemon) -> None:

@@ -167,3 +167,10 @@ def test_k15_preferred_features_count_no_nodes(gate: LuaGate) -> None:
         assert gate.value("slurm_job_submit(JOB_NOW, PARTITIONS, 5)") == code
         gate.run(f"CHANGED = setmetatable({{ prefer = '{preferred}' }}, {{ __index = CHANGE }})")
         assert gate.value("slurm_job_modify(CHANGED, JOB, PARTITIONS, 5)") == changed
+
+
+def test_k15_without_omfsd_nothing_is_refused(tmp_path: Path) -> None:
+    gate = LuaGate(tmp_path, {})
+    (tmp_path / "heartbeat").unlink()
+    gate.run("NEW = { script = '#!', user_id = 5, partition = 'main', account = 'bio', prefer = 'fast*2' }")
+    assert gate.value("slurm_job_submit(NEW, PARTITIONS, 5)") == "0"

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from omfs_daemon.config.schema import WAKE_FILE
+from omfs_daemon.daemon.admission_file import ADMISSION_FILE
 from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from omfs_daemon.testing.local_slurm.slurmdbd import Accounting
 from tests.conftest import clear
 from tests.support.daemons import ROOT, Daemon
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until
 
 
 @contextmanager
@@ -42,6 +43,21 @@ def gated_cluster(
             yield slurm
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def living_daemon(cluster: LocalSlurm) -> Iterator[Daemon]:
+    """As ``gated_daemon``; it lives, and the gate has room to give."""
+    with gated_daemon(cluster) as installation:
+        installation.start()
+        wait_until((installation.directory / "run" / ADMISSION_FILE).exists, "the room of accounts")
+        yield installation
+
+
+def wait_for_cycles(daemon: Daemon, number: int) -> None:
+    for _ in range(number):
+        before = daemon.ask("status")["last_poll"]
+        wait_until(lambda before=before: daemon.ask("status")["last_poll"] > before, "another poll")  # type: ignore[misc]
 
 
 def _spank(build: Path) -> Path:

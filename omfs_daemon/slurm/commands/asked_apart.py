@@ -53,5 +53,6 @@ class AskedApart:
         else:
             found = self._ask(new)
         known = known | found
-        self._known = {job_id: known.get(job_id, "") for job_id in waiting}
+        # One without an answer does not wait any more, or waits anew: it is asked for again.
+        self._known = {job_id: known[job_id] for job_id in waiting if job_id in known}
         return self._known

@@ -1,12 +1,15 @@
-"""Drivers for DMTCP: each ends, with all that was started by it, at the end of a test."""
+"""Drivers for DMTCP: each ends, with all that was started by it, at the end of a test. And an empty checkpoint
+directory."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from omfs_daemon.omfs_run.store.generations import Generations
 from tests.support.dmtcp_bench import REAL, STAND_INS, Bench, make
 
 
@@ -39,3 +42,18 @@ def bench(request: pytest.FixtureRequest, benches: Callable[..., Bench]) -> Benc
 @pytest.fixture(params=STAND_INS)
 def faulty(request: pytest.FixtureRequest, benches: Callable[..., Bench]) -> Callable[[str], Bench]:
     return lambda fault: benches(request.param, fault)
+
+
+def opened(path: Path) -> Generations:
+    return Generations(os.open(path, os.O_RDONLY | os.O_DIRECTORY), str(path))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "checkpoints").mkdir(mode=0o700)
+    return tmp_path / "checkpoints"
+
+
+@pytest.fixture
+def store(path: Path) -> Generations:
+    return opened(path)

@@ -16,27 +16,13 @@ from omfs_daemon.omfs_run.store import manifest
 from omfs_daemon.omfs_run.store.computed_time import ComputedTime
 from omfs_daemon.omfs_run.store.generations import Busy, Generations
 from omfs_daemon.omfs_run.store.manifest import BLOCK, BadManifest
+from tests.unit.omfs_run.conftest import opened
 
 FILES = {"a.img": b"first" * 1000, "b_files/c": b"", "b_files/deep/d": b"x"}
 
 
 class Crash(BaseException):
     """The power fails."""
-
-
-def opened(path: Path) -> Generations:
-    return Generations(os.open(path, os.O_RDONLY | os.O_DIRECTORY), str(path))
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    (tmp_path / "checkpoints").mkdir(mode=0o700)
-    return tmp_path / "checkpoints"
-
-
-@pytest.fixture
-def store(path: Path) -> Generations:
-    return opened(path)
 
 
 def fill(directory: Path, contents: dict[str, bytes]) -> Image:

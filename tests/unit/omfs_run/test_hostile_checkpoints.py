@@ -18,18 +18,8 @@ from omfs_daemon.omfs_run.store.generations import Generations
 from omfs_daemon.omfs_run.store.manifest import BadManifest
 from tests.support.daemons import ROOT
 from tests.support.waiting import LIMIT
-from tests.unit.omfs_run.test_checkpoint_store import edit, make, opened
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    (tmp_path / "checkpoints").mkdir(mode=0o700)
-    return tmp_path / "checkpoints"
-
-
-@pytest.fixture
-def store(path: Path) -> Generations:
-    return opened(path)
+from tests.unit.omfs_run.conftest import opened
+from tests.unit.omfs_run.test_checkpoint_store import edit, make
 
 
 @pytest.fixture

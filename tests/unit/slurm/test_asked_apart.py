@@ -53,6 +53,18 @@ def test_jobs_that_wait_newly_are_asked_for_at_once_and_once() -> None:
     assert slurm.asked == [(), ("2",), ("3",)]
 
 
+def test_one_of_which_nothing_was_said_is_asked_for_again() -> None:
+    """It was listed as waiting before, and had left the queue for a moment."""
+    slurm = Slurm(job1="n1")
+    slurm.poll()
+    slurm.excluded["2"] = "n2"
+    rows = [EMPTY._replace(job_id=job_id, state="PENDING") for job_id in ("1", "2")]
+    gone = slurm.excluded.pop("2")
+    assert dict(slurm.nodes.of(rows, None)) == {"1": "n1"}
+    slurm.excluded["2"] = gone
+    assert slurm.poll() == {"1": "n1", "2": "n2"}
+
+
 def test_many_are_asked_for_together() -> None:
     slurm = Slurm(job1="n1")
     slurm.poll()

@@ -1,4 +1,4 @@
-"""Which jobs of a command refuse an order: one culprit never stops the others, and long lists fit into arguments."""
+"""Orders as commands: one culprit never stops the others, long lists fit into arguments, few processes are enough."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from omfs_daemon.cluster.job_refs import share_tasks, tasks_ref
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 from omfs_daemon.slurm.commands.run_command import CommandOutput
+from omfs_daemon.slurm.orders import MarkedOrder, Order, PinNodes, ReleaseJobs, send_orders
 
 ARGUMENT_LIMIT = 128 * 1024  # execve(2), MAX_ARG_STRLEN
 
 
 class Scontrol:
-    """Refuses each command that names the ``culprit``, all of it and without naming anybody."""
+    """Refuses each command that has the ``culprit`` in a list, all of it and without naming anybody."""
 
     def __init__(self, culprit: str = "", message: str = "Unable to contact slurm controller", up: bool = True) -> None:
         self.culprit, self.message, self.up = culprit, message, up
-        self.lists: list[str] = []
+        self.said: list[list[str]] = []
         self.pings = 0
+
+    @property
+    def lists(self) -> list[str]:
+        return [words[-1] for words in self.said]
 
     def __call__(
         self,
@@ -36,8 +41,8 @@ class Scontrol:
         if list(arguments) == ["scontrol", "ping"]:
             self.pings += 1
             return CommandOutput(f"Slurmctld(primary) at head is {'UP' if self.up else 'DOWN'}\n", "", int(not self.up))
-        self.lists.append(arguments[-1])
-        refused = self.culprit and self.culprit in arguments[-1].split(",")
+        self.said.append([*arguments[1:]])
+        refused = self.culprit and any(self.culprit in word.split(",") for word in arguments)
         return CommandOutput("", f"{self.message}\n" if refused else "", int(bool(refused)))
 
 
@@ -82,3 +87,30 @@ def test_a_part_of_a_long_reference_that_is_refused_stands_for_it() -> None:
 
     refusals = CommandGateway(runner=NamesAPart()).suspend(["3", ref])
     assert [(refusal.ref == ref, refusal.message) for refusal in refusals] == [(True, "No")]
+
+
+PLACED: list[Order | MarkedOrder] = [
+    PinNodes("1", ("n1",), nice=-5),
+    MarkedOrder(ReleaseJobs(("1",)), "omfs:rel:7?omfs:held:0"),
+]
+IN_ONE = ["update", "jobid=1", "nodelist=n1", "nice=-5", "admincomment=omfs:rel:7?omfs:held:0"]
+
+
+def test_a_job_is_ranked_pinned_and_marked_in_one_command_and_released_by_the_next() -> None:
+    scontrol = Scontrol()
+    assert send_orders(CommandGateway(runner=scontrol), PLACED) == []
+    assert scontrol.said == [IN_ONE, ["release", "1"]]
+
+
+def test_one_whose_mark_or_nodes_are_refused_is_not_released() -> None:
+    scontrol = Scontrol("nodelist=n1")
+    assert [refusal.ref for refusal in send_orders(CommandGateway(runner=scontrol), PLACED)] == ["1"]
+    assert ["release", "1"] not in scontrol.said
+
+
+@pytest.mark.parametrize("ref", ["2", "1,2"])
+def test_the_release_of_others_stays_an_order_of_its_own(ref: str) -> None:
+    scontrol = Scontrol()
+    others = MarkedOrder(ReleaseJobs(tuple(ref.split(","))), "omfs:rel:7")
+    send_orders(CommandGateway(runner=scontrol), [PLACED[0], others])
+    assert [words[-1] for words in scontrol.said] == ["nice=-5", "admincomment=omfs:rel:7", ref]
