@@ -57,6 +57,7 @@ class NewJobs:
         self._as_observed = as_observed
         self._seen: Snapshot | None = None
         self._next_id = 0
+        self._nodes: dict[str, Node] = {}
 
     def begin(self, snapshot: Snapshot, waiting: Collection[str]) -> bool:
         """After a full poll: of the jobs that waited then, only these (by reference) matter. Whether there are newer
@@ -64,7 +65,7 @@ class NewJobs:
         kept = {
             job.id: job for job in snapshot.jobs.values() if job.state is not JobState.PENDING or job.ref in waiting
         }
-        self._seen = replace(snapshot, jobs=kept)
+        self._seen = replace(snapshot, jobs=kept, asked=dict.fromkeys(kept, snapshot.taken))
         before, self._next_id = self._next_id, max(self._next_id, _after(snapshot.jobs))
         return self._next_id > before
 
@@ -74,14 +75,16 @@ class NewJobs:
 
     def poll(self, is_urgent: Callable[[Job], bool]) -> FoundJobs | None:
         """None before the first full poll, or if too much is new. An urgent job that waits ends the search: it is to be
-        decided upon first."""
+        decided upon first. What the jobs held that were completing and have left since is idle then."""
         seen = self._seen
         if seen is None:
             return None
         asked_at, found, missing, urgent = self._clock(), list[Job](), 0, False
-        number = self._next_id
+        number, completing = self._next_id, _completing(seen)
+        first, nodes = self._ask([number, *completing], _not_full(seen))
+        self._nodes = {node.name: node for node in nodes}
         while missing <= MOST_MISSING and not urgent:
-            job = self._gateway.find(number)
+            job = first[number] if number in first else self._gateway.find(number)
             number += 1
             if job is None:
                 missing += 1 if not found else MOST_MISSING + 1
@@ -91,12 +94,15 @@ class NewJobs:
             if len(found) > MOST_JOBS or job.parts:
                 return None
             urgent = job.state is JobState.PENDING and is_urgent(job)
-        self._seen = self._with(seen, found, (), asked_at)
+        again = [first[number] for number in completing]
+        changed = [job for job in again if job is not None and job.state is not JobState.COMPLETING]
+        gone = [number for number in completing if first[number] is None]
+        self._seen = self._with(seen, [*found, *changed], gone, asked_at)
         return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
 
     def confirmed(self, snapshot: Snapshot, jobs: Collection[Job], nodes: Collection[str]) -> Snapshot:
         """The snapshot with these of its jobs as they are now, and the memory that is idle on these nodes; as it is if
-        the jobs are too many. One that was just asked for is not asked for again."""
+        the jobs are too many. One that was just asked for, singly or with all others, is not asked for again."""
         now, asked = self._clock(), snapshot.asked
         old = [job.id for job in jobs if now - asked.get(job.id, -inf) > SINGLE_AGE / 2]
         if len(old) > MOST_JOBS:
@@ -108,21 +114,22 @@ class NewJobs:
         return replace(confirmed, idle_memory=memory)
 
     def taken_since(self, starts: Iterable[Start]) -> frozenset[str] | None:
-        """The nodes of these starts on which less is idle now than they take, or which are closed; None if that cannot
-        be told."""
+        """The nodes of these starts on which less is idle since the last full poll than they take, or which are closed;
+        None if that cannot be told."""
         cpus, memory = Counter[str](), Counter[str]()
         for allocation in (allocation for start in starts for allocation in start.allocations):
             cpus[allocation.node] += allocation.cpus
             memory[allocation.node] += allocation.memory
         if not cpus or len(cpus) > MOST_NODES:
             return None if cpus else frozenset()
+        other = sorted(cpus.keys() - self._nodes.keys())
         try:
-            found = self._gateway.nodes(sorted(cpus))
+            found = self._gateway.nodes(other) if other else []
         except GatewayError:
             return None  # a node that Slurm no longer knows: a full poll will show it
         idle = {
             node.name
-            for node in found
+            for node in (*found, *self._nodes.values())
             if node.up
             and node.cpus - node.cpus_taken >= cpus[node.name]
             and node.memory - node.memory_taken >= memory[node.name]
@@ -150,6 +157,21 @@ class NewJobs:
         live = self._as_observed([job for job in found if job.state is not JobState.ENDED], asked_at)
         changed = snapshot.with_jobs(snapshot.taken, live, [*gone, *ended])
         return replace(changed, asked={**snapshot.asked, **dict.fromkeys((job.id for job in live), asked_at)})
+
+
+def _completing(snapshot: Snapshot) -> list[int]:
+    """The ids of the jobs that are completing; none if they are too many to be asked for singly."""
+    found = [job.id for job in snapshot.jobs.values() if job.state is JobState.COMPLETING]
+    return found if len(found) <= MOST_JOBS else []
+
+
+def _not_full(snapshot: Snapshot) -> list[str]:
+    """Nodes with idle CPUs, also once the jobs have left that are completing."""
+    taken = Counter[str]()
+    for job in snapshot.jobs.values():
+        if job.holds_cpus and job.state is not JobState.COMPLETING:
+            taken.update({allocation.node: allocation.cpus for allocation in job.allocations})
+    return [node.name for node in snapshot.nodes.values() if node.up and node.cpus > taken[node.name]]
 
 
 def _after(jobs: Mapping[int, Job]) -> int:
