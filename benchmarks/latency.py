@@ -1,9 +1,10 @@
 """How long an urgent job waits on a full machine: Slurm's own preemption, tuned and not, and omfsd's, side by side.
 
 Four CPUs are asked for on four nodes of four CPUs that are full of four-CPU jobs, with none, 5,000, and 20,000 jobs
-waiting behind them. Each kind has a private real cluster, all alive at once; they take turns repetition by repetition,
-and only one has anything to do at a time. The stopwatch runs from the start of the ``sbatch`` process until the first
-line of the urgent job's script, which writes down the time; then it is made sure that the job has CPUs of its own.
+waiting behind them. The kinds take turns in four blocks, each on a new private real cluster that has the machine for
+itself, since a second one costs a start time even at rest. The stopwatch runs from the start
+of the ``sbatch`` process until the first line of the urgent job's script, which writes down the time; then it is made
+sure that the job has CPUs of its own.
 
 Prints a table and writes ``build/bench/latency.json``: a list with, for each kind and backlog, ``name``, ``backlog``,
 ``n``, ``min``, ``median``, ``p95``, ``max`` (seconds), ``ratio_to_native_tuned`` (of the medians, to Slurm's own tuned
@@ -19,7 +20,6 @@ Exit code 0 whatever the figures are: other work on the machine changes them. Ne
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import random
 import sys
@@ -37,6 +37,9 @@ from benchmarks.termination import exits_on_sigterm
 
 REPETITIONS = 20
 BACKLOGS = (0, 5000, 20000)
+BLOCKS = 4
+REST = 1.3
+"""Seconds, and up to one more, from the end of one start to the next: slurmctld has done something else since."""
 OUTPUT = Path("build/bench/latency.json")
 
 
@@ -70,33 +73,45 @@ ran."""
 
 
 class Turns:
-    """All starts of one kind with one backlog."""
+    """All starts of one kind with one backlog, and the parts of each."""
 
-    def __init__(self, name: str, backlog: int, on: Cluster) -> None:
-        self.name, self.backlog, self.cluster = name, backlog, on
+    def __init__(self, name: str, backlog: int) -> None:
+        self.name, self.backlog = name, backlog
         self.kind = KINDS[name]
         self.starts: list[Start] = []
+        self._parts: list[dict[str, float]] = []
 
-    def turn(self, moment: float) -> None:
-        time.sleep(moment)
-        start = self.cluster.start_urgent()
-        self.starts.append(start)
-        self.cluster.end_urgent(start.job, self.kind.method, bool(self.backlog))
+    def measure(self, cluster: Cluster, moments: Sequence[float]) -> None:
+        """A start on this cluster, which is new, after each of these seconds of rest."""
+        omfsd = cluster.omfsd
+        cluster.fill(self.kind.method)
+        cluster.queue(self.backlog + len(moments) + 1 if self.backlog else 0, self.kind.method)
+        queued = time.time()
+        cluster.wait(lambda: omfsd is None or omfsd.has_polled(queued), "a full poll")
+        self._turn(cluster, REST)  # the first one takes longer
+        starts = [self._turn(cluster, moment) for moment in moments]
+        self.starts += starts
+        # Slurm alone has two parts: the sbatch process, and all the rest.
+        cycles = [] if omfsd is None else omfsd.events("cycle_timed")
+        self._parts += (
+            [{"submit": start.taken - start.submitted, "slurm": start.ran - start.taken} for start in starts]
+            if omfsd is None
+            else [found for start in starts if (found := parts_of(start, cycles))]
+        )
+
+    def _turn(self, cluster: Cluster, rest: float) -> Start:
+        time.sleep(rest)
+        start = cluster.start_urgent()
+        cluster.end_urgent(start.job, self.kind.method, bool(self.backlog))
+        return start
 
     def row(self) -> dict[str, Any]:
         seconds = [start.seconds for start in self.starts]
         return {"name": self.name, "backlog": self.backlog, **summary(seconds), "split": self.split()}
 
     def split(self) -> dict[str, float]:
-        """Medians of the parts. Slurm alone has two: ``submit``, the sbatch process, and ``slurm``, all the rest."""
-        if self.cluster.omfsd is None:
-            parts = [
-                {"submit": start.taken - start.submitted, "slurm": start.ran - start.taken} for start in self.starts
-            ]
-        else:
-            cycles = self.cluster.omfsd.events("cycle_timed")
-            parts = [found for start in self.starts if (found := parts_of(start, cycles))]
-        return {name: round(median(part[name] for part in parts), 4) for name in (parts[0] if parts else {})}
+        """Medians of the parts."""
+        return {name: round(median(part[name] for part in self._parts), 4) for name in next(iter(self._parts), ())}
 
 
 def parts_of(start: Start, cycles: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -134,10 +149,12 @@ def compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def submit_rows(without: Cluster, with_us: Cluster, repetitions: int) -> list[dict[str, Any]]:
+def submit_rows(repetitions: int) -> list[dict[str, Any]]:
     """What sbatch takes, by state of omfsd; the ratio is of the medians, to sbatch where there is no plug-in."""
     rows: list[dict[str, Any]] = []
-    for state, pairs in submits(without, with_us, repetitions).items():
+    with KINDS["native_requeue_tuned"].cluster() as without, KINDS["omfs_requeue"].cluster() as with_us:
+        found = submits(without, with_us, repetitions)
+    for state, pairs in found.items():
         ours, bare = summary([pair[0] for pair in pairs]), summary([pair[1] for pair in pairs])
         ratio = {"ratio_to_native_tuned": round(ours["median"] / bare["median"], 3)}
         rows.append({"name": f"sbatch_{state}", "backlog": 0, **ours, **ratio, "median_without": bare["median"]})
@@ -153,21 +170,16 @@ def line_of(row: Mapping[str, Any]) -> str:
     return f"{text}\n{'':<32}ms: {split}" if split else text
 
 
-def starts(clusters: Mapping[str, Cluster], backlog: int, repetitions: int) -> list[Turns]:
-    """So many starts of each kind, in turn."""
-    every = [Turns(name, backlog, on) for name, on in clusters.items()]
-    for turns in every:
-        turns.cluster.fill(turns.kind.method)
-        turns.cluster.queue(backlog + repetitions if backlog else 0, turns.kind.method)
-    queued = time.time()
-    for turns in every:
-        turns.cluster.wait(lambda omfsd=turns.cluster.omfsd: omfsd is None or omfsd.has_polled(queued), "a full poll")
+def starts(names: Sequence[str], backlog: int, repetitions: int) -> list[Turns]:
+    """So many starts of each kind, which take turns block by block."""
+    every = [Turns(name, backlog) for name in names]
     # What ended before is in step with Slurm's background loop of a second: each kind begins at all moments of it.
     order = random.Random(repetitions).sample(range(repetitions), repetitions)  # noqa: S311 - no secret
-    for position in order:
-        moment = 0.3 + (position + 0.5) / repetitions
+    moments = [REST + (position + 0.5) / repetitions for position in order]
+    for block in range(min(BLOCKS, repetitions)):
         for turns in every:
-            turns.turn(moment)
+            with turns.kind.cluster() as cluster:
+                turns.measure(cluster, moments[block::BLOCKS])
     return every
 
 
@@ -178,23 +190,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("output", nargs="?", type=Path, default=OUTPUT)
     options = parser.parse_args(arguments)
-    kinds = options.kinds.split(",")
+    kinds = list(dict.fromkeys(options.kinds.split(",")))
     if unknown := sorted(set(kinds) - set(KINDS)):
         parser.error(f"no such kind: {unknown[0]}; there are {', '.join(KINDS)}")
     rows: list[dict[str, Any]] = []
-    with exits_on_sigterm(), contextlib.ExitStack() as stack:
-        clusters = {name: stack.enter_context(KINDS[name].cluster()) for name in kinds}
-        backlogs = [int(word) for word in options.backlog.split(",")]
-        for backlog in backlogs:
-            found = compared([turns.row() for turns in starts(clusters, backlog, options.repetitions)])
-            if backlog == backlogs[0] and {"native_requeue_tuned", "omfs_requeue"} <= clusters.keys():
-                found += submit_rows(clusters["native_requeue_tuned"], clusters["omfs_requeue"], options.repetitions)
+    with exits_on_sigterm():
+        for backlog in map(int, options.backlog.split(",")):
+            found = compared([turns.row() for turns in starts(kinds, backlog, options.repetitions)])
             for row in found:
                 print(line_of(row), flush=True)
             rows += found
-            if backlog != backlogs[-1]:
-                for one in clusters.values():
-                    one.empty()
+        if {"native_requeue_tuned", "omfs_requeue"} <= set(kinds):
+            found = submit_rows(options.repetitions)
+            for row in found:
+                print(line_of(row), flush=True)
+            rows += found
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(rows, indent=1) + "\n")
     print(f"written to {options.output}")

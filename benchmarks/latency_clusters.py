@@ -174,16 +174,9 @@ class Cluster:
         self.wait(self._is_full, "a machine full of regular jobs")
         self.wait(lambda: self.omfsd is None or self.omfsd.rests(), "omfsd to be done")
 
-    def cancel(self, state: str = "") -> None:
+    def cancel(self, state: str) -> None:
         """All regular jobs in a state."""
-        self.slurm.command("scancel", f"--partition={LOW}", *([f"--state={state}"] if state else []), check=False)
-
-    def empty(self) -> None:
-        """No job at all."""
-        self.slurm.command("scancel", f"--partition={LOW},{HIGH}", check=False)
-        self.cancel()
-        self.slurm.command("scancel", f"--partition={HIGH}", check=False)
-        self.wait(lambda: not self.slurm.command("squeue", "--noheader").stdout, "all jobs to end")
+        self.slurm.command("scancel", f"--partition={LOW}", f"--state={state}", check=False)
 
     def _is_full(self) -> bool:
         listed = ("squeue", "--noheader", "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING", "--format=%P %t")

@@ -44,8 +44,7 @@ class Snapshot:
     by raw id, of jobs on the nodes of suspended ones, as far as they could be read; None where CPUs are only counted.
     ``limits``: None where nothing but nodes keeps a job waiting (simulations). ``remaining``: by raw id, of running
     jobs, where victims are chosen by predictions; of others their time limits say it. ``asked``: by raw id, when Slurm
-    was asked for these jobs, where some were asked for later than ``taken``; ``idle_memory``: by name, of the nodes
-    that it was asked for later.
+    was asked for single jobs later than ``taken``; ``idle_memory``: by name, of the nodes that it was asked for later.
     """
 
     taken: float

@@ -1,8 +1,8 @@
 """What is new since the last full poll, asked for job by job: that takes as long however many jobs wait.
 
-slurmctld gives job ids in order, so the next ones are asked for until there is none. What is decided on the last full
-poll with them is confirmed: each job that it concerns is asked for once more, and the nodes of which something idle is
-needed.
+slurmctld gives job ids in order, so the next ones are asked for until there is none, and the jobs that were completing,
+whose CPUs may be idle now. What is decided on the last full poll with them is confirmed: each job that it concerns is
+asked for once more, and the nodes of which something idle is needed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ class NewJobs:
         self._as_observed = as_observed
         self._seen: Snapshot | None = None
         self._next_id = 0
-        self._nodes: dict[str, Node] = {}
 
     def begin(self, snapshot: Snapshot, waiting: Collection[str]) -> bool:
         """After a full poll: of the jobs that waited then, only these (by reference) matter. Whether there are newer
@@ -65,7 +64,7 @@ class NewJobs:
         kept = {
             job.id: job for job in snapshot.jobs.values() if job.state is not JobState.PENDING or job.ref in waiting
         }
-        self._seen = replace(snapshot, jobs=kept, asked=dict.fromkeys(kept, snapshot.taken))
+        self._seen = replace(snapshot, jobs=kept)
         before, self._next_id = self._next_id, max(self._next_id, _after(snapshot.jobs))
         return self._next_id > before
 
@@ -79,12 +78,24 @@ class NewJobs:
         seen = self._seen
         if seen is None:
             return None
-        asked_at, found, missing, urgent = self._clock(), list[Job](), 0, False
-        number, completing = self._next_id, _completing(seen)
-        first, nodes = self._ask([number, *completing], _not_full(seen))
-        self._nodes = {node.name: node for node in nodes}
+        asked_at, completing = self._clock(), _completing(seen)
+        with ThreadPoolExecutor(MOST_JOBS) as aside:
+            leaving = [aside.submit(self._again, job) for job in completing]
+            found, urgent = self._search(is_urgent)
+            again = [asked.result() for asked in leaving]
+        if found is None:
+            return None
+        changed = [job for job in again if job is not None and job.state is not JobState.COMPLETING]
+        gone = [job.id for job, now in zip(completing, again, strict=True) if now is None]
+        self._seen = self._with(seen, [*found, *changed], gone, asked_at)
+        return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
+
+    def _search(self, is_urgent: Callable[[Job], bool]) -> tuple[list[Job] | None, bool]:
+        """The new jobs up to the first urgent one that waits, and whether there is one; None if they are too many."""
+        found, missing, urgent = list[Job](), 0, False
+        number = self._next_id
         while missing <= MOST_MISSING and not urgent:
-            job = first[number] if number in first else self._gateway.find(number)
+            job = self._gateway.find(number)
             number += 1
             if job is None:
                 missing += 1 if not found else MOST_MISSING + 1
@@ -92,17 +103,20 @@ class NewJobs:
             self._next_id = number
             found.append(job)
             if len(found) > MOST_JOBS or job.parts:
-                return None
+                return None, False
             urgent = job.state is JobState.PENDING and is_urgent(job)
-        again = [first[number] for number in completing]
-        changed = [job for job in again if job is not None and job.state is not JobState.COMPLETING]
-        gone = [number for number in completing if first[number] is None]
-        self._seen = self._with(seen, [*found, *changed], gone, asked_at)
-        return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
+        return found, urgent
+
+    def _again(self, job: Job) -> Job | None:
+        """As it is now, None if Slurm no longer knows it; as it was where that cannot be told."""
+        try:
+            return self._gateway.find(job.id)
+        except GatewayError:
+            return job
 
     def confirmed(self, snapshot: Snapshot, jobs: Collection[Job], nodes: Collection[str]) -> Snapshot:
         """The snapshot with these of its jobs as they are now, and the memory that is idle on these nodes; as it is if
-        the jobs are too many. One that was just asked for, singly or with all others, is not asked for again."""
+        the jobs are too many. One that was just asked for is not asked for again."""
         now, asked = self._clock(), snapshot.asked
         old = [job.id for job in jobs if now - asked.get(job.id, -inf) > SINGLE_AGE / 2]
         if len(old) > MOST_JOBS:
@@ -114,22 +128,21 @@ class NewJobs:
         return replace(confirmed, idle_memory=memory)
 
     def taken_since(self, starts: Iterable[Start]) -> frozenset[str] | None:
-        """The nodes of these starts on which less is idle since the last full poll than they take, or which are closed;
-        None if that cannot be told."""
+        """The nodes of these starts on which less is idle now than they take, or which are closed; None if that cannot
+        be told."""
         cpus, memory = Counter[str](), Counter[str]()
         for allocation in (allocation for start in starts for allocation in start.allocations):
             cpus[allocation.node] += allocation.cpus
             memory[allocation.node] += allocation.memory
         if not cpus or len(cpus) > MOST_NODES:
             return None if cpus else frozenset()
-        other = sorted(cpus.keys() - self._nodes.keys())
         try:
-            found = self._gateway.nodes(other) if other else []
+            found = self._gateway.nodes(sorted(cpus))
         except GatewayError:
             return None  # a node that Slurm no longer knows: a full poll will show it
         idle = {
             node.name
-            for node in (*found, *self._nodes.values())
+            for node in found
             if node.up
             and node.cpus - node.cpus_taken >= cpus[node.name]
             and node.memory - node.memory_taken >= memory[node.name]
@@ -159,19 +172,10 @@ class NewJobs:
         return replace(changed, asked={**snapshot.asked, **dict.fromkeys((job.id for job in live), asked_at)})
 
 
-def _completing(snapshot: Snapshot) -> list[int]:
-    """The ids of the jobs that are completing; none if they are too many to be asked for singly."""
-    found = [job.id for job in snapshot.jobs.values() if job.state is JobState.COMPLETING]
+def _completing(snapshot: Snapshot) -> list[Job]:
+    """The jobs that are completing; none if they are too many to be asked for singly."""
+    found = [job for job in snapshot.jobs.values() if job.state is JobState.COMPLETING]
     return found if len(found) <= MOST_JOBS else []
-
-
-def _not_full(snapshot: Snapshot) -> list[str]:
-    """Nodes with idle CPUs, also once the jobs have left that are completing."""
-    taken = Counter[str]()
-    for job in snapshot.jobs.values():
-        if job.holds_cpus and job.state is not JobState.COMPLETING:
-            taken.update({allocation.node: allocation.cpus for allocation in job.allocations})
-    return [node.name for node in snapshot.nodes.values() if node.up and node.cpus > taken[node.name]]
 
 
 def _after(jobs: Mapping[int, Job]) -> int:

@@ -1,5 +1,5 @@
 """Count the calls to Slurm. An order for several jobs counts once for each job, as it does in slurmctld; a question
-about many jobs is one call."""
+about many jobs or nodes is one call."""
 
 from __future__ import annotations
 
@@ -41,11 +41,17 @@ class _Counted:
         each = 2 if name in _TWICE and self._gateway.name == "commands" else 1
         if name == "units":
             return partial(self._units, found)
+        if name == "nodes":
+            return partial(self._nodes, found)
         return partial(self._call, found, each) if callable(found) else found
 
     def _units(self, ask: Callable[..., Any], jobs: Sequence[Any]) -> Any:
         self._calls.add(len(jobs) if len(jobs) <= SINGLE_QUERIES else 1)
         return ask(jobs)
+
+    def _nodes(self, ask: Callable[..., Any], *names: Any) -> Any:
+        self._calls.add(1)
+        return ask(*names)
 
     def _call(self, call: Callable[..., Any], each: int, *arguments: Any, **named: Any) -> Any:
         first = arguments[0] if arguments else None

@@ -26,7 +26,7 @@ def test_a_small_run_starts_urgent_jobs_and_measures_them(
     rows = json.loads(output.read_text())
     sbatch = ["sbatch_alive", "sbatch_stopped", "sbatch_dead"]
     names = [(row["name"], row["backlog"]) for row in rows]
-    assert names == [*((name, 0) for name in [*kinds, *sbatch]), *((name, 8) for name in kinds)]
+    assert names == [*((name, backlog) for backlog in (0, 8) for name in kinds), *((name, 0) for name in sbatch)]
     printed = capsys.readouterr().out
     for row in rows:
         assert row["name"] in printed

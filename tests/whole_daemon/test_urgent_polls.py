@@ -13,16 +13,13 @@ from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.daemon.api.cycle_report import CycleReport
-from omfs_daemon.daemon.new_jobs import MOST_JOBS, SINGLE_AGE
+from omfs_daemon.daemon.new_jobs import MOST_JOBS
 from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.faults import Fault
 from omfs_daemon.testing.fake_slurm.people import Actor, People
 from tests.support.fake_site import Site, site_rules
-
-LONG_AGO = SINGLE_AGE
-"""Seconds after a poll of all jobs; from then on each job of a decision is asked for singly."""
 
 
 class CountingGateway(FakeGateway):
@@ -71,7 +68,6 @@ def polled(directory: Path, **rules: Any) -> tuple[PolledSite, list[int]]:
     victims = [found.submit("bio", run_time=500, on=node) for node in ("n1", "n2")]
     found.run_until(lambda: found.runs(*victims), limit=20)
     found.run(5)
-    found.now += LONG_AGO
     return found, victims
 
 
@@ -84,16 +80,6 @@ def test_an_urgent_job_is_seen_by_its_id_and_only_its_victim_is_confirmed(tmp_pa
     assert begun.preemptor.ref == str(urgent) and victim in victims
     assert site.gateway.asked == [urgent, victim]
     assert not report.needs_full and not report.is_news, "there may be more new jobs: it is asked again soon"
-    site.run_until(lambda: site.runs(urgent), limit=30)
-
-
-def test_a_victim_that_was_just_polled_with_all_jobs_is_not_asked_for_again(tmp_path: Path) -> None:
-    site, _ = polled(tmp_path)
-    assert site.cycle.run().error is None
-    urgent = site.urgent()
-    assert not site.poll_new().needs_full
-    assert site.gateway.asked == [urgent]
-    assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
     site.run_until(lambda: site.runs(urgent), limit=30)
 
 
@@ -157,7 +143,6 @@ def suspendable(directory: Path) -> tuple[PolledSite, int]:
     victim = site.submit("bio", method="suspend", run_time=500, memory=node.memory // 4)
     site.run_until(lambda: site.runs(victim), limit=20)
     site.run(5)
-    site.now += LONG_AGO
     return site, node.memory // 4
 
 
@@ -233,7 +218,7 @@ def test_an_idle_node_is_confirmed_and_the_urgent_job_released_for_it(tmp_path: 
     site, _, _ = half_idle(tmp_path)
     urgent = site.urgent(hold=Hold.USER, admin_comment=SUBMIT_MARK)
     assert not site.poll_new().needs_full
-    assert set(site.gateway.asked) == {urgent, "n2"}
+    assert site.gateway.asked == [urgent, "n2"]
     assert not site.journal.state.preemptions
     site.now += 1
     assert site.job(urgent).on_nodes == ("n2",)
@@ -248,7 +233,7 @@ def test_no_other_new_job_is_released_with_it(tmp_path: Path) -> None:
     regular = site.submit("physics", method="", run_time=500, cpus=2, **at_gate)
     urgent = site.urgent(cpus=2, **at_gate)
     site.poll_new()
-    assert set(site.gateway.asked) == {regular, urgent, "n2"}
+    assert site.gateway.asked == [regular, urgent, "n2"]
     site.now += 1
     assert (site.state(regular), site.state(urgent)) == (JobState.PENDING, JobState.RUNNING)
 
@@ -260,7 +245,7 @@ def test_where_an_old_job_has_taken_an_idle_node_since_others_are_preempted_at_o
     assert site.runs(held)
     urgent = site.urgent()
     assert not site.poll_new().needs_full
-    assert set(site.gateway.asked) == {urgent, "n2", 1}
+    assert site.gateway.asked == [urgent, "n2", 1]
     (begun,) = site.journal.state.preemptions.values()
     assert [allocation.node for allocation in begun.preemptor.allocations] == ["n1"]
     site.run_until(lambda: site.runs(urgent), limit=30)
@@ -353,7 +338,7 @@ def test_where_a_job_was_completing_the_urgent_one_is_released_once_it_has_left(
     left(site, leaves)
     urgent = site.urgent(hold=Hold.USER, admin_comment=SUBMIT_MARK)
     assert not site.poll_new().needs_full
-    assert set(site.gateway.asked) == {urgent, leaves, "n2"}
+    assert sorted(map(str, site.gateway.asked)) == sorted(map(str, [urgent, leaves, "n2"]))
     assert not site.journal.state.preemptions
     site.now += 1
     assert site.job(urgent).on_nodes == ("n2",)
@@ -392,4 +377,26 @@ def test_of_many_jobs_that_complete_none_is_asked_for_singly(tmp_path: Path) -> 
     site.cycle.run()
     urgent = site.urgent()
     assert site.poll_new().needs_full
-    assert set(site.gateway.asked) == {urgent, "n1", "n2", "n3"}
+    assert site.gateway.asked == [urgent]
+    assert not site.journal.state.preemptions
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_a_completing_job_leaves_counts_if_slurm_forgets_it_and_not_if_it_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    site, _, leaves, _ = completing(tmp_path)
+    left(site, leaves)
+    find = site.gateway.find
+
+    def answer(job: int | str) -> Job | None:
+        if job == leaves and not gone:
+            raise GatewayError("nonsense")
+        return None if job == leaves else find(job)
+
+    urgent = site.urgent(hold=Hold.USER, admin_comment=SUBMIT_MARK)
+    with monkeypatch.context() as patched:
+        patched.setattr(site.gateway, "find", answer)
+        assert site.poll_new().needs_full == (not gone)
+    assert not site.journal.state.preemptions
+    site.run_until(lambda: site.runs(urgent), limit=30)

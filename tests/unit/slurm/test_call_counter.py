@@ -38,6 +38,14 @@ def test_one_question_about_many_jobs_is_one_call() -> None:
     assert calls.number == 5
 
 
+def test_a_question_about_many_nodes_is_one_call() -> None:
+    calls = CallCounter()
+    slurm = FakeSlurm(lambda: 0.0, [Node(f"n{number}", 4, 1 << 30) for number in range(9)], [])
+    gateway = calls.of(FakeGateway(slurm))
+    assert len(gateway.nodes([f"n{number}" for number in range(8)])) == 8
+    assert (len(gateway.nodes()), calls.number) == (9, 2)
+
+
 def test_a_release_by_commands_takes_two_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = CallCounter()
     commands = CommandGateway()
