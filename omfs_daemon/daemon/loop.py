@@ -18,7 +18,7 @@ from omfs_daemon.daemon.cycle import Cycle, Polled
 from omfs_daemon.daemon.heartbeat import beat
 from omfs_daemon.daemon.loop_events import LoopEvents
 from omfs_daemon.daemon.metrics import Metrics
-from omfs_daemon.daemon.poll_schedule import POLL_AGAIN, PollKind, PollSchedule
+from omfs_daemon.daemon.poll_schedule import PollKind, PollSchedule
 from omfs_daemon.daemon.private_jobs import hides_jobs
 from omfs_daemon.daemon.start_check import StartCheck
 from omfs_daemon.daemon.store.journal import Journal
@@ -144,18 +144,17 @@ class Loop:
 
     def _serve_urgent(self, polled: Future[Polled]) -> CycleReport | None:
         """Urgent polls until all jobs have been polled; the last report of one that gave orders."""
-        events, begun, again_at = self.events, None, inf
+        events, begun = self.events, None
         while not polled.done():
             events.wake.clear()
             now, is_touched = self._clocks.monotonic(), events.is_touched
-            due = max(self._poll_schedule.urgent_at, now if is_touched else again_at)
+            due = max(self._poll_schedule.urgent_at, now if is_touched else self._poll_schedule.again_at)
             if due > now:
                 if not polled.done():
                     events.wake.wait(min(due - now, BEAT_EVERY))
                 continue
             events.begin_poll(PollKind.URGENT)
             report = self._once(PollKind.URGENT, now, self._calls.number)
-            again_at = self._clocks.monotonic() + POLL_AGAIN if is_touched and not report.is_news else inf
             if report.needs_full:
                 events.change()
             if report.verdict is not None and (report.verdict.preemptions or (report.plan and report.plan.starts)):
@@ -174,10 +173,11 @@ class Loop:
                 self._latest.last_poll = report.at
                 self._latest.hides_jobs = hides_jobs(self._cycle.slurm_settings)
         calls, rate = self._calls.number - called, self._config().slurm.calls_per_second
-        woken = self.events.woken_at is not None and not report.is_news
+        missed = poll is PollKind.URGENT and report.plan is None and report.error is None and not report.needs_full
+        woken = self.events.woken_at is not None and (missed or not report.is_news)
         ended = self._clocks.monotonic()
         preempts = report.verdict is not None and bool(report.verdict.preemptions)
-        self._poll_schedule.polled(poll, began, ended, calls, rate, woken, report.needs_full, preempts)
+        self._poll_schedule.polled(poll, began, ended, calls, rate, woken, report.needs_full, preempts, missed)
         self._beat(report, poll is PollKind.FULL)
         self._metrics.observe_report(report, poll, calls, self._journal.state, self._settings())
         self._log_cycle(report, poll, previous)

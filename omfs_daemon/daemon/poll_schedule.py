@@ -17,6 +17,10 @@ POLL_AGAIN = 0.05
 """Seconds from a poll after a wake-up to the next one, and to the first one if it is not urgent: the submit plug-in
 runs before Slurm lists the job."""
 
+LOOK_FOR = 6.0
+"""Seconds for which an urgent job that is not listed is looked for, each time after twice as long: slurmctld may take
+seconds from the submit plug-in until it lists the job, if there are many others."""
+
 IDLE_SHARE = 4.0
 """Seconds without polling per second of polling, in the long run: a fifth of the time for each kind of poll."""
 
@@ -56,7 +60,7 @@ class PollSchedule:
         self._ended = {poll: float("-inf") for poll in PollKind}
         self._began = float("-inf")
         self._took = dict.fromkeys(PollKind, 0.0)
-        self._woken: PollKind | None = None
+        self._looked, self._again, self._look_until = PollKind.FULL, POLL_AGAIN, float("-inf")
         self._preempted = float("-inf")
         self._needs_full = False
         self._is_behind = False
@@ -76,17 +80,23 @@ class PollSchedule:
         woken: bool,
         needs_full: bool = False,
         preempts: bool = False,
+        missed: bool = False,
     ) -> None:
         """Call after a poll and its orders. ``calls``: of Slurm in all, at most ``rate`` per second in the long run;
         ``woken``: whether a wake-up came for which nothing new was found; ``needs_full``: an urgent poll did not show
-        enough; ``preempts``: a preemption was begun."""
+        enough; ``preempts``: a preemption was begun; ``missed``: an urgent poll found no urgent job."""
         took = ended - began
         if preempts:
             self._preempted = ended
         self._ended[poll], self._took[poll] = ended, took
         if poll is PollKind.FULL:
             self._began, self.was_in_vain = began, False
-        self._woken = poll if woken else None
+        self._looked = poll
+        if woken:
+            self._again = POLL_AGAIN
+            self._look_until = max(self._look_until, ended + (LOOK_FOR if missed else POLL_AGAIN))
+        elif poll is PollKind.URGENT:
+            self._again *= 2
         self._needs_full = needs_full or (self._needs_full and poll is PollKind.URGENT)
         self._is_behind = poll is PollKind.URGENT
         # What a time with fewer polls has left over is kept for one burst.
@@ -97,6 +107,12 @@ class PollSchedule:
     def urgent_at(self) -> float:
         """From when on an urgent poll may be made, also while a full one goes on."""
         return max(self._may_poll[PollKind.URGENT], self._may_call)
+
+    @property
+    def again_at(self) -> float:
+        """When what a wake-up was for is looked for again; infinite if it is not."""
+        at = self._ended[self._looked] + self._again
+        return at if at <= self._look_until else inf
 
     def next(
         self,
@@ -137,8 +153,8 @@ class PollSchedule:
         quick = urgent if has_urgent and not is_full_quick else full
         if touched:
             due = min(due, quick, key=_at)
-        elif self._woken is not None:
-            due = min(due, quick._replace(at=max(quick.at, self._ended[self._woken] + POLL_AGAIN)), key=_at)
+        else:
+            due = min(due, quick._replace(at=max(quick.at, self.again_at)), key=_at)
         if touched_later_at is not None:
             at = max(allowed[PollKind.FULL], ended + LATER, touched_later_at + POLL_AGAIN)
             due = min(due, NextPoll(at, PollKind.FULL), key=_at)

@@ -107,6 +107,31 @@ def test_an_urgent_job_is_served_while_all_jobs_are_polled(stand: Stand) -> None
     stand.run_until(lambda: stand.is_in(urgent[0], JobState.RUNNING))
 
 
+def test_an_urgent_job_that_slurm_lists_long_after_the_wake_up_is_served_meanwhile(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The submit plug-in runs before slurmctld waits for its locks, which may take seconds."""
+    victim = stand.submit("bio", "main")
+    stand.run_until(lambda: stand.is_in(victim, JobState.RUNNING))
+    stand.service.once()
+    asked, find = list[int | str](), stand.gateway.find
+
+    def noted(job: int | str) -> Job | None:
+        asked.append(job)
+        return find(job)
+
+    def during() -> None:
+        stand.wake()
+        wait_until(lambda: len(asked) >= 8, "four polls for a job that is not there")
+        stand.submit("alarm", "urgent")
+        wait_until(lambda: not stand.is_in(victim, JobState.RUNNING), "its victim to be preempted meanwhile")
+
+    monkeypatch.setattr(stand.gateway, "find", noted)
+    stand.gateway.during = during
+    report = stand.service.once()
+    assert report.verdict is not None and len(report.verdict.preemptions) == 1
+
+
 def test_what_was_polled_counts_for_nothing_if_an_urgent_job_was_released_meanwhile(tmp_path: Path) -> None:
     """It would be released again, which the gate refuses."""
     stand = Stand(tmp_path, nodes=2)

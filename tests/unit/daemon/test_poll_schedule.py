@@ -5,12 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 from math import inf
 
+import pytest
+
 from omfs_daemon.daemon.poll_schedule import (
     BURST,
     CALM,
     CALM_SHARE,
     IDLE_SHARE,
     LATER,
+    LOOK_FOR,
     POLL_AGAIN,
     QUICK_POLL,
     PollKind,
@@ -29,7 +32,7 @@ class Loop:
         self.calls, self.rate = calls, rate
         self.now = 0.0
         self.looks: list[tuple[float, PollKind]] = []
-        self.under_way = self.needs_full = self.preempts = False
+        self.under_way = self.needs_full = self.preempts = self.missed = False
         self.has_urgent = True
         self.due_at = inf
 
@@ -48,7 +51,15 @@ class Loop:
                 return self.looks[first:]
             self.now = begin + self.takes[following.poll]
             self.poll_schedule.polled(
-                following.poll, begin, self.now, self.calls, self.rate, touched, self.needs_full, self.preempts
+                following.poll,
+                begin,
+                self.now,
+                self.calls,
+                self.rate,
+                touched,
+                self.needs_full,
+                self.preempts,
+                self.missed and following.poll is PollKind.URGENT,
             )
             self.looks.append((begin, following.poll))
             changed, touched_later_at = False, None
@@ -192,6 +203,35 @@ def test_where_a_full_poll_takes_long_only_urgent_jobs_are_polled_at_once() -> N
     assert PollKind.FULL in [poll for _, poll in loop.run(POLL)], (
         "all the others are looked at when they would have been"
     )
+
+
+@pytest.mark.parametrize("full", [0.2, 0.4, 2.5])
+def test_an_urgent_job_that_slurm_lists_late_is_looked_for_again_and_again(full: float) -> None:
+    loop = Loop(full=full)
+    loop.rest()
+    loop.missed = True
+    began = loop.now
+    loop.run(0, touched=True)
+    looks = [at - began for at, poll in loop.run(9 * full) if poll is PollKind.URGENT]
+    assert 3 <= len(looks) <= 8 and looks[-1] <= LOOK_FOR + full, "and not for ever"
+    within = [at for at, _ in loop.looks if began <= at <= began + LOOK_FOR]
+    assert all(later - former <= max(LOOK_FOR / 2, full) + 0.2 for former, later in pairwise(within))
+
+
+def test_where_all_polls_are_full_ones_what_is_not_listed_is_looked_for_once() -> None:
+    loop = Loop()
+    loop.has_urgent = False
+    loop.rest()
+    loop.run(0, touched=True)
+    assert len(loop.run(0.9 * POLL)) == 1
+
+
+def test_after_an_urgent_job_was_found_others_are_looked_for_once() -> None:
+    loop = Loop(full=0.4)
+    loop.rest()
+    loop.run(0, touched=True)
+    loop.missed = True
+    assert [poll for _, poll in loop.run(20)].count(PollKind.URGENT) <= 1, "or a full poll does it"
 
 
 def test_what_was_changed_by_people_is_for_a_full_poll() -> None:
