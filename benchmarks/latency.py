@@ -2,9 +2,9 @@
 
 Four CPUs are asked for on four nodes of four CPUs that are full of four-CPU jobs, with none, 5,000, and 20,000 jobs
 waiting behind them. The kinds take turns in four blocks, each on a new private real cluster that has the machine for
-itself, since a second one costs a start time even at rest. The stopwatch runs from the start
-of the ``sbatch`` process until the first line of the urgent job's script, which writes down the time; then it is made
-sure that the job has CPUs of its own.
+itself, since a second one costs a start time even at rest. The stopwatch runs from the start of the ``sbatch`` process
+until the first line of the urgent job's script, which writes down the time; then it is made sure that the job has CPUs
+of its own.
 
 Prints a table and writes ``build/bench/latency.json``: a list with, for each kind and backlog, ``name``, ``backlog``,
 ``n``, ``min``, ``median``, ``p95``, ``max`` (seconds), ``ratio_to_native_tuned`` (of the medians, to Slurm's own tuned
@@ -88,7 +88,7 @@ class Turns:
         cluster.queue(self.backlog + len(moments) + 1 if self.backlog else 0, self.kind.method)
         queued = time.time()
         cluster.wait(lambda: omfsd is None or omfsd.has_polled(queued), "a full poll")
-        self._turn(cluster, REST)  # the first one takes longer
+        self._turn(cluster, REST)  # not counted: the first one of new daemons
         starts = [self._turn(cluster, moment) for moment in moments]
         self.starts += starts
         # Slurm alone has two parts: the sbatch process, and all the rest.

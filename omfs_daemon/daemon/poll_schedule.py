@@ -60,7 +60,7 @@ class PollSchedule:
         self._ended = {poll: float("-inf") for poll in PollKind}
         self._began = float("-inf")
         self._took = dict.fromkeys(PollKind, 0.0)
-        self._looked, self._again, self._look_until = PollKind.FULL, POLL_AGAIN, float("-inf")
+        self._again, self._look_until = POLL_AGAIN, float("-inf")
         self._preempted = float("-inf")
         self._needs_full = False
         self._is_behind = False
@@ -91,7 +91,6 @@ class PollSchedule:
         self._ended[poll], self._took[poll] = ended, took
         if poll is PollKind.FULL:
             self._began, self.was_in_vain = began, False
-        self._looked = poll
         if woken:
             self._again = POLL_AGAIN
             self._look_until = max(self._look_until, ended + (LOOK_FOR if missed else POLL_AGAIN))
@@ -111,7 +110,7 @@ class PollSchedule:
     @property
     def again_at(self) -> float:
         """When what a wake-up was for is looked for again; infinite if it is not."""
-        at = self._ended[self._looked] + self._again
+        at = max(self._ended.values()) + self._again
         return at if at <= self._look_until else inf
 
     def next(

@@ -49,9 +49,9 @@ class _Counted:
         self._calls.add(len(jobs) if len(jobs) <= SINGLE_QUERIES else 1)
         return ask(jobs)
 
-    def _nodes(self, ask: Callable[..., Any], *names: Any) -> Any:
+    def _nodes(self, ask: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         self._calls.add(1)
-        return ask(*names)
+        return ask(*arguments, **named)
 
     def _call(self, call: Callable[..., Any], each: int, *arguments: Any, **named: Any) -> Any:
         first = arguments[0] if arguments else None
