@@ -26,6 +26,12 @@ class JobState(StrEnum):
     ENDED = "ENDED"
 
 
+# Python 3.11 takes ten times as long for ``JobState.RUNNING`` as for a name, and there may be 100,000 jobs.
+_PENDING = JobState.PENDING
+_RUN = (JobState.RUNNING, JobState.CONFIGURING)
+_HOLD_CPUS = (*_RUN, JobState.COMPLETING)
+
+
 class Hold(StrEnum):
     """Who holds a waiting job. The owner may release a USER hold, never an ADMIN hold."""
 
@@ -149,7 +155,7 @@ class Job:
     @property
     def tasks(self) -> int:
         """The number of waiting array tasks, or 1."""
-        return len(self.task_ids) if self.state is JobState.PENDING and len(self.task_ids) > 1 else 1
+        return max(1, len(self.task_ids)) if self.state is _PENDING else 1
 
     @property
     def on_nodes(self) -> tuple[str, ...]:
@@ -163,11 +169,11 @@ class Job:
     @property
     def holds_cpus(self) -> bool:
         """Whether it uses its CPUs; those of a suspended job are free for others (scontrol(1), suspend)."""
-        return self.state in (JobState.RUNNING, JobState.CONFIGURING, JobState.COMPLETING)
+        return self.state in _HOLD_CPUS
 
     @property
     def runs(self) -> bool:
-        return self.state in (JobState.RUNNING, JobState.CONFIGURING)
+        return self.state in _RUN
 
     def remaining(self) -> float:
         """Seconds until its time limit; infinite without one."""

@@ -62,7 +62,7 @@ class SlurmSection(Section):
         examples=[30.0],
     )
     poll_seconds: SomeSeconds = Field(
-        1.0,
+        1.5,
         description="Interval between two polls of Slurm while nothing happens; a poll costs slurmctld about 0.1 ms "
         "per job. A slow one is followed by a longer rest.",
         examples=[2.5],

@@ -16,7 +16,7 @@ from omfs_daemon.slurm.gateway import Gateway
 LIMITS_SHARE_OF_TIME = 0.02
 """Limits change seldom, and their use is counted from the jobs: asking may take at most this part of the time."""
 
-LIMITS_SECONDS = 5.0
+LIMITS_SECONDS = 10.0
 """Between two questions at least: each is two to four calls, however quick."""
 
 _UNREAD = SiteLimits(None, None, None, None, None)

@@ -25,6 +25,8 @@ from omfs_daemon.slurm.scheduler_pass import scheduler_pass
 NODES_SHARE_OF_TIME = 0.02
 """Nodes change seldom: polling them may take at most this part of the time."""
 
+NODES_SECONDS = 10.0
+"""Between two polls of the nodes at least: each is five calls, however quick."""
 
 REGISTERS_WITHIN = 10.0
 """Seconds after a restart of slurmctld in which nodes that do not respond may only not have answered yet."""
@@ -75,12 +77,13 @@ class Observer:
         taken = self._clock()
         jobs = self._gateway.jobs()
         if self._nodes_rest.is_over(taken) or self._is_registering(taken):
+            began = self._clock()
             self._ask_settings()
             self._boot_of_nodes = self._boot
             self._nodes = {node.name: self._if_registered(node, taken) for node in self._gateway.nodes()}
             self._partitions = {partition.name: partition for partition in self._gateway.partitions()}
             now = self._clock()
-            self._nodes_rest.begin(now, (now - taken) * (1 / NODES_SHARE_OF_TIME - 1))
+            self._nodes_rest.begin(now, max(NODES_SECONDS, (now - began) * (1 / NODES_SHARE_OF_TIME - 1)))
         elif any(node.cpus_taken for node in self._nodes.values()):
             # Slurm's counts of the nodes are as old as their poll: the jobs just polled are newer.
             self._nodes = {name: replace(node, cpus_taken=0, memory_taken=0) for name, node in self._nodes.items()}

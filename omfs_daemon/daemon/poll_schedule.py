@@ -33,8 +33,8 @@ CALM_SHARE = 9.0
 CALM = 0.5
 """Seconds from a full poll to the next one that is made because something happened; urgent polls do not wait."""
 
-LATER = 1.0
-"""The same for what is not urgent."""
+LATER = 1.5
+"""The same for what is not urgent: on a busy cluster a job is submitted or ends every second."""
 
 BURST = 5.0
 """Seconds for which polls may come faster than in the long run, after as long a time with fewer. Full polls for

@@ -63,14 +63,14 @@ def _widest(nodes: Mapping[str, Node], free: Mapping[str, int]) -> int:
 
 def _pending(snapshot: Snapshot, held: Container[str], idle: int, widest: int) -> _Pending:
     asked = eligible = fit = limited = 0
-    wide = False
+    wide, pending, unheld = False, JobState.PENDING, Hold.NONE
     for job in snapshot.jobs.values():
-        if job.state is not JobState.PENDING:
+        if job.state is not pending:
             continue
         cpus = job.request.cpus * job.tasks
         asked += cpus
         by_rule = job.ref in held
-        if not by_rule and (job.hold is not Hold.NONE or job.reason in _NOT_YET):
+        if not by_rule and (job.hold is not unheld or job.reason in _NOT_YET):
             continue
         eligible += cpus
         if not _fits(job, idle, widest):

@@ -17,6 +17,7 @@ import pytest
 
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.config.schema import WAKE_FILE, WAKE_LATER_FILE
+from omfs_daemon.daemon.poll_schedule import LATER
 from omfs_daemon.testing.local_slurm.daemon_program import daemon_program
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, SubmitGate
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
@@ -100,15 +101,17 @@ def cycles(daemon: Daemon) -> list[dict[str, Any]]:
 
 
 def rest(daemon: Daemon) -> int:
-    """Until nothing wakes it any more; how often it has looked by then."""
-    seen = [-2, -1]
+    """Until nothing wakes it any more, and what was not urgent has been looked for; how often it has looked by then."""
+    seen, since = looks(daemon), time.monotonic()
 
     def is_still() -> bool:
-        seen.append(looks(daemon))
-        return seen[-1] == seen[-12:][0] and len(seen) > 12
+        nonlocal seen, since
+        if looks(daemon) != seen:
+            seen, since = looks(daemon), time.monotonic()
+        return time.monotonic() - since > 2 * LATER
 
     wait_until(is_still, "the daemon to rest")
-    return looks(daemon)
+    return seen
 
 
 def test_it_has_given_up_root_if_slurm_user_is_another(daemon: Daemon) -> None:

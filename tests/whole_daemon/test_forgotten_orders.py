@@ -16,6 +16,7 @@ SOON = 0.4
 """Seconds: sooner than an order without effect would be sent again."""
 
 
+@pytest.mark.usefixtures("nodes_polled_with_jobs")
 @pytest.mark.parametrize("method", ["requeue", "suspend"])
 @pytest.mark.parametrize("plugin", [True, False])
 def test_the_victims_run_again(tmp_path: Path, method: str, plugin: bool) -> None:

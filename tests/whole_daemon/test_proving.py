@@ -378,6 +378,7 @@ def test_a_copy_that_would_have_started_preempts_nobody(tmp_path: Path) -> None:
     assert restarts(site, jobs) == 0
 
 
+@pytest.mark.usefixtures("nodes_polled_with_jobs")
 @pytest.mark.parametrize("setting", [{"PreemptType": "preempt/qos"}, {"SchedulerParameters": "sched_interval=1,defer"}])
 def test_without_a_question_an_urgent_job_preempts_once(setting: dict[str, str], tmp_path: Path) -> None:
     site, _, urgent, questions = asking_site(tmp_path, REFUSED)

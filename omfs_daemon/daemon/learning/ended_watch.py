@@ -33,15 +33,13 @@ class EndedWatch:
 
     def observe(self, snapshot: Snapshot) -> Noticed:
         """Compare with the snapshot before; after the first one, Slurm is asked in any case."""
-        jobs = snapshot.jobs
-        before, self._ran = self._ran, {number: job for number, job in jobs.items() if _has_run(job)}
+        jobs, pending = snapshot.jobs, JobState.PENDING
+        waiting = frozenset(number for number, job in jobs.items() if job.state is pending)
+        before, self._ran = self._ran, {n: job for n, job in jobs.items() if n not in waiting and _has_run(job)}
         left = [number for number in before if number not in self._ran]
-        back = [before[number] for number in left if number in jobs and jobs[number].state is JobState.PENDING]
+        back = [before[number] for number in left if number in waiting]
         came_back = tuple(end_of(job, None, self._keep_names) for job in back if job.start is not None)
-        waited, self._waited = (
-            self._waited,
-            frozenset(number for number, job in jobs.items() if job.state is JobState.PENDING),
-        )
+        waited, self._waited = self._waited, waiting
         gone = self._is_first or len(left) > len(back)
         self._is_first = False
         return Noticed(gone, came_back, not self._waited <= waited)

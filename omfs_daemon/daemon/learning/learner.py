@@ -28,8 +28,8 @@ ASK_EVERY = 15.0
 """Seconds; well below Slurm's default MinJobAge of 300."""
 FORESEE_EVERY = 60.0
 """Seconds between two estimates of the whole queue for the score, at least."""
-SHARE_OF_TIME = 0.02
-"""Of one core, for these estimates."""
+SHARE_OF_TIME = 0.005
+"""Of one core, for these estimates: of some waiting jobs they tell as well how good estimates are as of all."""
 _UNSEEN = 30 * 86400.0
 
 

@@ -106,8 +106,8 @@ def environment(conf: Path | None) -> dict[str, str]:
     """For all commands to the Slurm of ``conf``: no variable of a user or a site changes their output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_CHANGES_OUTPUT)}
     environment |= {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
-    # Else squeue asks slurmctld for its federation each time that it asks for a single job.
-    environment["SQUEUE_LOCAL"] = "1"
+    # Else both ask slurmctld for its federation each time that they ask for a single job.
+    environment |= {"SQUEUE_LOCAL": "1", "SCONTROL_LOCAL": "1"}
     if conf is not None:
         environment["SLURM_CONF"] = str(conf)
     return environment
