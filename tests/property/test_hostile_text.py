@@ -37,6 +37,8 @@ from omfs_daemon.slurm.batch_options import batch_options
 from omfs_daemon.slurm.batch_words import OptionWord
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
+from omfs_daemon.slurm.commands.core_use import core_use, with_whole_cores
+from omfs_daemon.slurm.commands.parse_jobs import JobRow
 from omfs_daemon.slurm.gateway import Gateway
 from tests.support.amounts import is_soak
 from tests.support.hostile_text import HOSTILE_TOML, damaged, slower_by, try_at_random
@@ -174,6 +176,18 @@ def options_of_sbatch(text: str) -> None:
         batch_options([OptionWord("job.sh, line 2", word) for word in text.split()])
 
 
+WAITS = JobRow._make([""] * len(JobRow._fields))._replace(
+    job_id="7", state="PENDING", cpus="9", min_cpus="3", tasks="3"
+)
+
+
+def uses_of_cores(text: str) -> None:
+    """Whatever a job's row says of its cores, it counts for no fewer CPUs than it shows."""
+    with suppress(OmfsError):
+        for asked in core_use(text, "<s>").values():
+            assert int(with_whole_cores(WAITS, asked, 2).cpus) >= int(WAITS.cpus)
+
+
 def manifests(directory: Path) -> Callable[[str], None]:
     descriptor = os.open(directory, os.O_RDONLY)
 
@@ -248,6 +262,7 @@ READERS: dict[str, tuple[Callable[[str], object], list[str]]] = {
         options_of_sbatch,
         ["-n4 -N2-8 --mem=4G -t 1-00:00:00 --gres=gpu:2 -w n[1-4] --exclusive --comment=omfs:bound=2 --array=1-9%3"],
     ),
+    "use of cores": (uses_of_cores, ["7<s>*<s>*<s>\n8<s>1<s>2<s>\n9<s>2<s>*<s>\n"]),
     "control request": (
         control_requests,
         [
