@@ -293,10 +293,11 @@ local function class_of(conf, job)
   return { methods = conf.methods }
 end
 
--- Whether a job's features count more than one node ("fast*2"): Slurm shows so many only once it runs.
+-- Whether a job's features count more than one node ("fast*2"): Slurm shows so many only once it runs. It parses the
+-- number by strtol(3): blanks and a sign may come first.
 local function counts_nodes(features)
   local total = 0
-  for count in (features or ""):gmatch("%*(%d+)") do
+  for count in (features or ""):gmatch("%*%s*%+?(%d+)") do
     total = total + tonumber(count)
   end
   return total > 1
@@ -305,6 +306,11 @@ end
 -- Slurm takes preferred features for required ones where it can, and omfsd does not see them before: so they count none.
 local function prefers_nodes(request)
   return counts_nodes(request.prefer)
+end
+
+-- Whether it names nodes as omfsd reads them. Slurm reads blanks as commas, and stores what an update gives it.
+local function names_nodes_oddly(request)
+  return ((request.req_nodes or "") .. (request.exc_nodes or "")):find("[^%w_.,%[%]%-]") ~= nil
 end
 
 -- Whether the job certainly gets more than one node. One that leaves their number open may, too: omfsd sees that later.
@@ -1040,6 +1046,10 @@ local function submit(job, partitions, conf, living)
     log_to_user("--prefer counts nodes (*NUMBER): only --constraint may")
     return NOT_SUPPORTED
   end
+  if names_nodes_oddly(job) then
+    log_to_user("--nodelist and --exclude take names of nodes, commas, and brackets, without blanks")
+    return NOT_SUPPORTED
+  end
   asked.comment = job.comment
   asked.licenses = job.licenses
   asked.nodes = job.req_nodes
@@ -1298,7 +1308,7 @@ local function modify_by_owner(change, job, conf, living, gently)
     return slurm.SUCCESS
   end
   local raises = change.nice ~= NO_VAL and change.nice < job.nice
-  local grows_unseen = prefers_nodes(change) or changes_core_use(change)
+  local grows_unseen = prefers_nodes(change) or names_nodes_oddly(change) or changes_core_use(change)
   if raises or grows_unseen or asks_too_much(conf, change, job) or would_be_lost(change, job) then
     return ACCESS_DENIED
   end

@@ -28,7 +28,8 @@ MOST_NODES = 64
 """Nodes that are asked for at once; of others nothing counts as idle."""
 
 MOST_MISSING = 1
-"""Ids that are passed over: slurmctld also spends some on jobs that it keeps no record of."""
+"""Ids that are passed over before slurmctld is asked how many there are: it also spends some on jobs that it keeps no
+record of, as for ``sbatch --test-only``."""
 
 SINGLE_AGE = 2.0
 """Seconds for which the answer about a single job counts."""
@@ -92,20 +93,27 @@ class NewJobs:
 
     def _search(self, is_urgent: Callable[[Job], bool]) -> tuple[list[Job] | None, bool]:
         """The new jobs up to the first urgent one that waits, and whether there is one; None if they are too many."""
-        found, missing, urgent = list[Job](), 0, False
-        number = self._next_id
-        while missing <= MOST_MISSING and not urgent:
+        found, urgent = list[Job](), False
+        number, end, is_end_known = self._next_id, self._next_id + MOST_MISSING + 1, False
+        while number < end and not urgent:
             job = self._gateway.find(number)
             number += 1
-            if job is None:
-                missing += 1 if not found else MOST_MISSING + 1
-                continue
-            self._next_id = number
-            found.append(job)
-            if len(found) > MOST_JOBS or job.parts:
-                return None, False
-            urgent = job.state is JobState.PENDING and is_urgent(job)
+            if job is not None:
+                self._next_id, end = number, number + 1
+                found.append(job)
+                if len(found) > MOST_JOBS or job.parts:
+                    return None, False
+                urgent = job.state is JobState.PENDING and is_urgent(job)
+            elif number == end and not found and not is_end_known:
+                end, is_end_known = max(end, self._given()), True
+                if end - number > MOST_JOBS:
+                    return None, False
         return found, urgent
+
+    def _given(self) -> int:
+        """The next id that slurmctld gives, as it says itself; 0 where it does not."""
+        said = self._gateway.settings().values.get("NEXT_JOB_ID", "")
+        return int(said) if said.isascii() and said.isdecimal() else 0
 
     def _again(self, job: Job) -> Job | None:
         """As it is now, None if Slurm no longer knows it; as it was where that cannot be told."""

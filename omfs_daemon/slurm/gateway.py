@@ -11,7 +11,7 @@ be sent twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeGuard
 
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.limits import SiteLimits
@@ -153,7 +153,6 @@ class Gateway(Protocol):
         """A signal by name (``"USR1"``) to the job's steps, or to its batch shell only; a suspended job takes none."""
 
 
-@runtime_checkable
 class ByProcesses(Protocol):
     """What an adapter also offers if each of its calls starts a process, so that fewer calls are faster.
 
@@ -167,3 +166,9 @@ class ByProcesses(Protocol):
         self, ref: str, nodes: Sequence[str], licenses: Licenses | None, nice: int, comment: str
     ) -> list[OrderRefusal]:
         """The same, and then ``release``, which is left out if the rest is refused."""
+
+
+def runs_processes(gateway: object) -> TypeGuard[ByProcesses]:
+    """Whether it is ``ByProcesses``, also through a wrapper: ``isinstance`` does not look through one from Python 3.12
+    on."""
+    return callable(getattr(gateway, "place_and_release", None))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeGuard
 
 from omfs_daemon.cluster.marks import MarkWord
-from omfs_daemon.slurm.gateway import ByProcesses, Gateway, OrderRefusal
+from omfs_daemon.slurm.gateway import Gateway, OrderRefusal, runs_processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def send_orders(gateway: Gateway, orders: Iterable[Order | MarkedOrder]) -> list
     GatewayError when Slurm does not answer: the orders up to there may or may not have taken effect.
     """
     refusals = list[OrderRefusal]()
-    by_processes = isinstance(gateway, ByProcesses)
+    by_processes = runs_processes(gateway)
     listed: list[_Sent] = [*orders]
     if by_processes:
         listed = _placed(sorted(listed, key=lambda order: not _is_update(order)))
@@ -228,14 +228,14 @@ def _refs(order: _Sent) -> frozenset[str]:
 def _pin(gateway: Gateway, order: PinNodes) -> list[OrderRefusal]:
     if order.nice is None:
         return gateway.pin(order.ref, order.nodes, order.licenses)
-    if isinstance(gateway, ByProcesses):
+    if runs_processes(gateway):
         return gateway.pin_and_rank(order.ref, order.nodes, order.licenses, order.nice)
     return [*gateway.pin(order.ref, order.nodes, order.licenses), *gateway.set_nice((order.ref,), order.nice)]
 
 
 def _send(gateway: Gateway, order: _Sent) -> list[OrderRefusal]:
     match order:
-        case _Placed(pin, release) if isinstance(gateway, ByProcesses) and pin.nice is not None:
+        case _Placed(pin, release) if runs_processes(gateway) and pin.nice is not None:
             return gateway.place_and_release(pin.ref, pin.nodes, pin.licenses, pin.nice, release.comment)
         case MarkedOrder(HoldJobs(refs), comment):
             return gateway.hold(refs, comment)

@@ -225,3 +225,4 @@ def test_new_jobs_have_the_next_ids_and_each_is_found_by_its_id_as_it_is_listed(
         assert job is not None
         assert replace(job, run_time=0.0, reason="") == replace(listed[job.id], run_time=0.0, reason="")
     assert world.gateway.find(running + 1) is None
+    assert world.gateway.settings().values["NEXT_JOB_ID"] == str(running + 1)

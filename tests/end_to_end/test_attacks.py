@@ -92,7 +92,7 @@ def test_b05_a_job_that_keeps_its_memory_is_requeued_for_an_urgent_one(daemon: D
     assert [victim["method"] for victim in preemption["victims"]] == ["requeue"]
 
 
-@pytest.mark.parametrize("change", ["NodeList=n1,n2", "Features=fast*2"])
+@pytest.mark.parametrize("change", ["NodeList=n1,n2", "Features=fast*2", "Features=fast*+2", "Features=fast* 0002"])
 def test_k11_a_job_within_its_entitlement_does_not_grow_by_the_nodes_that_it_names(daemon: Daemon, change: str) -> None:
     mine = submit(daemon, "-A", "bio", "-n1", "-c4", "--begin=now+1hour", "-o", "/dev/null")
     wait_until(lambda: jobs(daemon)[mine].hold is Hold.NONE, "the job to be let go")
@@ -103,10 +103,21 @@ def test_k11_a_job_within_its_entitlement_does_not_grow_by_the_nodes_that_it_nam
     assert jobs(daemon)[mine].request.cpus == 8
 
 
-def test_k11_nor_by_the_nodes_that_its_features_count(daemon: Daemon) -> None:
-    mine = submit(daemon, "-A", "bio", "-n1", "-c4", "-C", "fast*2", "-o", "/dev/null")
+@pytest.mark.parametrize("features", ["fast*2", "fast*+2"])
+def test_k11_nor_by_the_nodes_that_its_features_count(daemon: Daemon, features: str) -> None:
+    mine = submit(daemon, "-A", "bio", "-n1", "-c4", "-C", features, "-o", "/dev/null")
     wait_for_cycles(daemon, 3)
     assert jobs(daemon)[mine].hold is not Hold.NONE
+
+
+@pytest.mark.parametrize("change", ["NodeList=n1 ", "ExcNodeList=n1 "])
+def test_k24_no_owner_makes_a_job_unreadable_by_a_blank_between_nodes(daemon: Daemon, change: str) -> None:
+    mine = submit(daemon, *NO_SHARE, "-n1", "--begin=now+1hour", "--comment=omfs:method=suspend", "-o", "/dev/null")
+    done = daemon.slurm.command("scontrol", "update", f"jobid={mine}", change, uid=MALLORY, check=False)
+    assert done.code != 0
+    daemon.slurm.command("scontrol", "update", f"jobid={mine}", change)  # an administrator may
+    wait_for_cycles(daemon, 3)
+    assert not jobs(daemon)[mine].set_aside
 
 
 def test_c01_an_array_that_runs_one_task_at_a_time_costs_one_victim(daemon: Daemon) -> None:

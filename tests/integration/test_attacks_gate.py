@@ -169,6 +169,23 @@ def test_k15_preferred_features_count_no_nodes(gate: LuaGate) -> None:
         assert gate.value("slurm_job_modify(CHANGED, JOB, PARTITIONS, 5)") == changed
 
 
+@pytest.mark.parametrize("nodes", ["n1 ", "n1 n2", "n1\\tn2", "n[1, 2]"])
+@pytest.mark.parametrize("field", ["req_nodes", "exc_nodes"])
+def test_k24_lists_of_nodes_are_as_omfsd_reads_them(gate: LuaGate, field: str, nodes: str) -> None:
+    for listed, code, changed in ((nodes, "2036", "2002"), ("n[1-2,4],m-1.x", "0", "0")):
+        gate.run(f"JOB_NOW = FRESH({{ {field} = '{listed}' }})")
+        assert gate.value("slurm_job_submit(JOB_NOW, PARTITIONS, 5)") == code
+        gate.run(f"CHANGED = setmetatable({{ {field} = '{listed}' }}, {{ __index = CHANGE }})")
+        gate.run("MINE = setmetatable({ admin_comment = '', priority = 9 }, { __index = JOB })")
+        assert gate.value("slurm_job_modify(CHANGED, MINE, PARTITIONS, 5)") == changed
+
+
+@pytest.mark.parametrize("count", ["*2", "*+2", "* 2", "*\\t+02"])
+def test_k11_counts_of_nodes_are_read_as_slurm_reads_them(gate: LuaGate, count: str) -> None:
+    gate.run(f"JOB_NOW = FRESH({{ prefer = 'fast{count}' }})")
+    assert gate.value("slurm_job_submit(JOB_NOW, PARTITIONS, 5)") == "2036"
+
+
 def test_k15_without_omfsd_nothing_is_refused(tmp_path: Path) -> None:
     gate = LuaGate(tmp_path, {})
     (tmp_path / "heartbeat").unlink()

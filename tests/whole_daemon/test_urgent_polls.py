@@ -16,6 +16,7 @@ from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.new_jobs import MOST_JOBS
 from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.errors import GatewayError
+from omfs_daemon.slurm.gateway import SlurmSettings
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.faults import Fault
 from omfs_daemon.testing.fake_slurm.people import Actor, People
@@ -35,6 +36,10 @@ class CountingGateway(FakeGateway):
         self.asked.append("all")
         return super().jobs()
 
+    def settings(self) -> SlurmSettings:
+        self.asked.append("settings")
+        return super().settings()
+
     def nodes(self, names: Collection[str] = ()) -> list[Node]:
         self.asked.extend(sorted(names))
         return super().nodes(names)
@@ -47,6 +52,11 @@ class PolledSite(Site):
 
     def urgent(self, **more: Any) -> int:
         return self.submit("alarm", urgent=True, method="", run_time=20, **more)
+
+    def submit_nothing(self, number: int) -> None:
+        """Ids are given, and no job has them."""
+        for _ in range(number):
+            del self.slurm.records[self.submit("physics", run_time=500)]
 
     def poll_new(self) -> CycleReport:
         self.gateway.asked = []
@@ -92,14 +102,27 @@ def test_others_are_new_too_and_the_urgent_one_is_found_behind_them(tmp_path: Pa
     assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
 
 
-def test_an_id_without_a_job_is_passed_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [1, 2, MOST_JOBS])
+def test_ids_without_a_job_are_passed_over(tmp_path: Path, number: int) -> None:
     """``sbatch --test-only`` takes an id and leaves no record."""
     site, _ = polled(tmp_path)
-    gone = site.submit("physics", run_time=500)
-    del site.slurm.records[gone]
+    site.submit_nothing(number)
     urgent = site.urgent()
     site.poll_new()
     assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
+
+
+def test_so_many_ids_without_a_job_are_for_a_full_poll(tmp_path: Path) -> None:
+    site, _ = polled(tmp_path)
+    site.submit_nothing(MOST_JOBS + 2)
+    site.urgent()
+    assert site.poll_new().needs_full
+
+
+def test_where_nothing_is_new_slurmctld_is_asked_for_the_next_id_once(tmp_path: Path) -> None:
+    site, _ = polled(tmp_path)
+    site.poll_new()
+    assert site.gateway.asked == [3, 4, "settings"]
 
 
 def test_nothing_new_is_no_news_and_a_regular_job_is(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ _OF_THIS_HOST = {"daemon", "metrics", "slurm"}
 
 
 class LeaseHolder(NamedTuple):
-    """``configuration``: a digest of what decisions about jobs go by."""
+    """``configuration``: a digest of what decisions about jobs go by, without defaults, of which a newer version may
+    have more."""
 
     host: str
     version: str
@@ -30,7 +31,7 @@ class LeaseHolder(NamedTuple):
 
 
 def configuration_digest(config: Config) -> str:
-    rest = config.model_dump(mode="json", by_alias=True, exclude=_OF_THIS_HOST)
+    rest = config.model_dump(mode="json", by_alias=True, exclude=_OF_THIS_HOST, exclude_defaults=True)
     text = json.dumps([rest, config.daemon.dry_run], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -50,8 +51,9 @@ def holder_of(text: str, name: str) -> LeaseHolder:
 
 
 def unlike(own: LeaseHolder, last: LeaseHolder | None, name: str) -> str:
-    """Why this daemon must not take over from ``last``, of which ``name`` tells; "" if it may."""
-    if last is None or own.configuration == last.configuration:
+    """Why this daemon must not take over from ``last``, of which ``name`` tells; "" if it may. A host's own
+    older configuration is no conflict: its administrator has changed it since."""
+    if last is None or last.host == own.host or own.configuration == last.configuration:
         return ""
     return (
         f"the configuration differs from that of the last active omfsd, on {last.host}: make them the same and reload, "

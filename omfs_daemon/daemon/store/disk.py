@@ -7,6 +7,8 @@ import os
 import stat
 from pathlib import Path
 
+import structlog
+
 
 def sync_directory(path: Path) -> None:
     """Make a rename in this directory survive a crash; OSError if that fails."""
@@ -15,6 +17,15 @@ def sync_directory(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def sync_renamed(path: Path) -> None:
+    """Likewise after a change that is in force: where it fails, which is logged, a crash may undo the change."""
+    try:
+        sync_directory(path)
+    except OSError as error:
+        text = "what was changed is in force, but a crash may undo it"
+        structlog.get_logger("store").warning("not_synced", path=str(path), error=str(error), message=text)
 
 
 def open_own(path: Path, flags: int, mode: int = 0o600) -> int:

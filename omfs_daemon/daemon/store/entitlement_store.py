@@ -18,7 +18,7 @@ from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.config.entitlement_text import differences, from_rows, from_toml, to_rows, to_toml
 from omfs_daemon.config.text_file import read_text
 from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
-from omfs_daemon.daemon.store.disk import sync_directory, write_synced
+from omfs_daemon.daemon.store.disk import sync_renamed, write_synced
 from omfs_daemon.daemon.store.file_format import ENTITLEMENTS, format_of
 from omfs_daemon.errors import ConfigError, ControlError
 
@@ -121,7 +121,7 @@ class EntitlementStore:
         except OSError as error:
             raise ControlError(f"nothing was changed: {self._file.parent}: {error.strerror}") from error
         self._own, self._replaced = entitlements, replaced
-        sync_directory(self._file.parent)
+        sync_renamed(self._file.parent)
         return changed
 
 

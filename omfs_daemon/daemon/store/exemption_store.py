@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from omfs_daemon.cluster.exemptions import END_OF_TIME, Exemption, Exemptions, ExemptKind
 from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
-from omfs_daemon.daemon.store.disk import sync_directory, write_synced
+from omfs_daemon.daemon.store.disk import sync_renamed, write_synced
 from omfs_daemon.daemon.store.file_format import EXEMPTIONS, format_of
 from omfs_daemon.errors import ConfigError, ControlError
 
@@ -94,4 +94,4 @@ class ExemptionStore:
         except OSError as error:
             raise ControlError(f"nothing was changed: {self._path.parent}: {error.strerror}") from error
         self.exemptions = made
-        sync_directory(self._path.parent)
+        sync_renamed(self._path.parent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_COUNT = re.compile(r"\*\d+")
+_COUNT = re.compile(r"\*[ \t-\r]*\+?\d+")  # as strtol(3) parses it, which Slurm does
 _MOST_NESTED = 64  # Slurm itself refuses brackets in brackets
 _TOKEN = re.compile(r"[&|,()\[\]]|[^&|,()\[\]\s]+")
 

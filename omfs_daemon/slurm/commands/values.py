@@ -22,7 +22,10 @@ _AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)[nc]?")
 _DURATION = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{1,9})")
 _NODE_LIST = re.compile(r"[\w.,\[\]-]+", re.ASCII)
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
-_FEATURE_COUNT = re.compile(r"\*([0-9]{1,9})")
+# As strtol(3) parses it, here as well.
+_FEATURE_COUNT = re.compile(r"\*[ \t-\r]*\+?0*([0-9]{1,9})")
+# Slurm stores a list as an update gives it, and reads blanks as commas.
+_BETWEEN_NODES = re.compile(r"[\t\n ,]+")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NAME_IN_LIST = re.compile(r"(?:\[[^\]]*\]?|[^,\[])+")
 # As strtol(3) parses it: blanks, a sign, no digits at all. Slurm accepts and shows all that.
@@ -92,6 +95,7 @@ def node_names(value: str) -> tuple[str, ...]:
     """``n[1-2],m7`` as names in order."""
     if value in NOTHING:
         return ()
+    value = _BETWEEN_NODES.sub(",", value).strip(",")
     if not _NODE_LIST.fullmatch(value):
         raise ParseError(f"not a list of nodes: {value[:80]!r}")
     if "[" not in value:

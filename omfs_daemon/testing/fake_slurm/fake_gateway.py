@@ -62,6 +62,7 @@ class FakeGateway:
         shown = {
             "ClusterName": "fake",
             "BOOT_TIME": self.slurm.booted,
+            "NEXT_JOB_ID": str(self.slurm.next_id),
             "PriorityFlags": "ACCRUE_ALWAYS",
             "PriorityType": "priority/multifactor",
             "SelectType": "select/cons_tres",

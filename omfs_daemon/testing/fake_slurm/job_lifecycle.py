@@ -31,6 +31,11 @@ class JobLifecycle(ABC):
         self._running: dict[int, Record] = {}
         self._omfs_run = OmfsRun(self)
 
+    @property
+    def next_id(self) -> int:
+        """Of the job that is submitted next."""
+        return self._jobs.next_id
+
     # -- what the controller does ------------------------------------------------------------------
     @abstractmethod
     def consider(self, record: Record) -> None:

@@ -16,15 +16,15 @@ class JobTable:
         self.records: dict[int, Record] = {}
         self.live: dict[int, Record] = {}
         self.history: dict[int, History] = {}
-        self._next_id = 1
+        self.next_id = 1
         self._uids: dict[str, int] = {}
         self._dependents: dict[int, list[Record]] = {}
         self._arrays: dict[int, list[Record]] = {}
 
     def new_id(self, number: int = 1) -> int:
         """The first of so many ids."""
-        self._next_id += number
-        return self._next_id - number
+        self.next_id += number
+        return self.next_id - number
 
     def uid(self, user: str) -> int:
         return self._uids.setdefault(user, 1000 + len(self._uids))

@@ -11,7 +11,7 @@ import pytest
 
 from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.config.entitlement_text import from_csv, from_rows, from_toml, to_rows, to_toml
-from omfs_daemon.daemon.store import audit_log
+from omfs_daemon.daemon.store import audit_log, disk
 from omfs_daemon.daemon.store import entitlement_store as module
 from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, apply_change, conflict_text, entitlements_in
@@ -149,6 +149,18 @@ def test_full_disk_changes_nothing(
         set_one(store, "bio", Fraction(1), None)
     assert store.entitlements == CONFIGURED
     assert EntitlementStore(tmp_path, CONFIGURED, AuditLog(tmp_path, lambda: 0.0)).entitlements == CONFIGURED
+
+
+def test_what_is_in_force_stays_where_it_cannot_be_synced(
+    store: EntitlementStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(disk, "sync_directory", broken)
+    assert set_one(store, "bio", Fraction(1), None) == ["bio: 50 % -> 1 %"]
+    assert percent_by_account(store)["bio"] == 1
+    assert EntitlementStore(tmp_path, CONFIGURED, AuditLog(tmp_path, lambda: 0.0)).entitlements == store.entitlements
 
 
 def test_crash_before_the_change_is_in_force_leaves_the_old_ones(store: EntitlementStore, tmp_path: Path) -> None:

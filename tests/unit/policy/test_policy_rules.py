@@ -68,6 +68,7 @@ def test_in_several_partitions_a_job_is_preemptible_only_if_it_is_in_each() -> N
     [
         ("fast", True), ("slow", False), ("fast&ve", True), ("fast,slow", False), ("slow|ve", True),
         ("slow|fast&ve", True), ("(slow|fast)&ve", True), ("[rack1|fast]", True), ("fast*2", True),
+        ("fast*+2", True), ("fast* 02&ve", True),
         ("fast*2&slow*4", False), ("fast&", False), ("&", False), ("(fast", False), ("fast)", False),
     ],
 )  # fmt: skip

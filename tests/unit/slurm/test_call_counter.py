@@ -8,7 +8,7 @@ from omfs_daemon.cluster.jobs import JobRequest
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.slurm.call_counter import CallCounter
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.gateway import ByProcesses
+from omfs_daemon.slurm.gateway import runs_processes
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
@@ -56,5 +56,5 @@ def test_a_release_by_commands_takes_two_calls(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_the_adapter_can_do_besides_stays_visible() -> None:
     fake = FakeGateway(FakeSlurm(lambda: 0.0, [], []))
-    assert isinstance(CallCounter().of(CommandGateway()), ByProcesses)
-    assert not isinstance(CallCounter().of(fake), ByProcesses)
+    assert runs_processes(CallCounter().of(CommandGateway()))
+    assert not runs_processes(CallCounter().of(fake))

@@ -713,9 +713,15 @@ def test_no_list_of_nodes_is_expanded_beyond_what_a_cluster_can_have(text: str) 
 
 def test_lists_of_nodes_are_read_up_to_there() -> None:
     assert len(values.node_names("n[1-262144]")) == 262_144
+    assert values.node_names(" n1 n2,\tn[3, 5] ,") == ("n1", "n2", "n3", "n5"), "an update may write it so"
     assert values.node_names("r[1-2]n[01-02],m7,k[3,5-6]") == (
         "k3", "k5", "k6", "m7", "r1n01", "r1n02", "r2n01", "r2n02",
     )  # fmt: skip
     for wrong in ("n[2-1]", "n[1-2", "n[1-4]99999999999"):
         with pytest.raises(ParseError, match="not a list of nodes"):
             values.node_names(wrong)
+
+
+@pytest.mark.parametrize("written", ["a*3", "a*+3", "a* 3", "a*\t+0000000003", "[a*1&b*2]", "a*2|b*3"])
+def test_counts_of_nodes_are_read_as_slurm_reads_them(written: str) -> None:
+    assert values.nodes_with_features(written) == 3

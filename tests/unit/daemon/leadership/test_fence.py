@@ -11,7 +11,7 @@ from omfs_daemon.daemon.leadership.leadership import LeaseLost
 from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer
 from omfs_daemon.daemon.node_client.transport import Request
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.gateway import ByProcesses, Gateway
+from omfs_daemon.slurm.gateway import ByProcesses, Gateway, runs_processes
 from omfs_daemon.slurm.orders import RequeueJobs, SetNice, send_orders
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
@@ -32,7 +32,7 @@ def test_every_call_of_the_gateway_is_a_query_or_fenced() -> None:
     for name in orders:
         with pytest.raises(LeaseLost):
             getattr(fenced, name)()
-    assert fenced.name == "commands" and isinstance(fenced, ByProcesses)
+    assert fenced.name == "commands" and runs_processes(fenced)
 
 
 def test_it_asks_before_each_order_of_a_batch() -> None:

@@ -12,6 +12,7 @@ from threading import Barrier, Event
 import pytest
 
 from omfs_daemon.config.load import parse_config
+from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.leadership.candidate import Candidate
 from omfs_daemon.daemon.leadership.holder import LeaseHolder, configuration_digest, holder_of
 from omfs_daemon.daemon.leadership.leadership import Leadership, LeaseLost
@@ -289,6 +290,14 @@ def test_a_file_system_that_hangs_is_a_refusal(directory: LeaseDirectory) -> Non
     assert calls.run(lambda: 7) == 7
 
 
+def test_a_host_may_go_on_with_a_changed_configuration_of_its_own(directory: LeaseDirectory) -> None:
+    clock = Clock()
+    first = Host(directory, clock)
+    first.take().give_up()
+    own = first.candidate._own()
+    Host(directory, clock, own._replace(configuration="changed since")).take()
+
+
 def test_a_different_configuration_is_refused_with_its_remedy(directory: LeaseDirectory) -> None:
     clock = Clock()
     Host(directory, clock).take().give_up()
@@ -357,3 +366,5 @@ def test_configurations_are_the_same_if_they_decide_the_same() -> None:
     same = text + '[daemon]\nlog_level = "debug"\n[metrics]\nport = 9999\n[slurm]\npoll_seconds = 3\n'
     own, like, other = (configuration_digest(parse_config(one, "x")) for one in (text, same, text.replace("6", "7")))
     assert own == like != other
+    default = text + f"retry_after_seconds = {Config().policy.retry_after_seconds:g}\n"
+    assert configuration_digest(parse_config(default, "x")) == own, "a newer version may have more defaults"
