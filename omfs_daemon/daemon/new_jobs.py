@@ -22,7 +22,11 @@ from omfs_daemon.policy.plan import Start
 from omfs_daemon.slurm.gateway import Gateway
 
 MOST_JOBS = 8
-"""New jobs, or jobs of a decision, that are asked for singly; for more, a full poll is cheaper."""
+"""Jobs of a decision, or that were completing, that are asked for at once; for more, a full poll is cheaper."""
+
+MOST_NEW = 32
+"""New jobs that are asked for one after the other. Where a full poll takes seconds, the next one may have to wait for
+half a minute: so many jobs can be submitted meanwhile, and these questions take less than a second."""
 
 MOST_NODES = 64
 """Nodes that are asked for at once; of others nothing counts as idle."""
@@ -101,12 +105,12 @@ class NewJobs:
             if job is not None:
                 self._next_id, end = number, number + 1
                 found.append(job)
-                if len(found) > MOST_JOBS or job.parts:
+                if len(found) > MOST_NEW or job.parts:
                     return None, False
                 urgent = job.state is JobState.PENDING and is_urgent(job)
             elif number == end and not found and not is_end_known:
                 end, is_end_known = max(end, self._given()), True
-                if end - number > MOST_JOBS:
+                if end - number > MOST_NEW:
                     return None, False
         return found, urgent
 

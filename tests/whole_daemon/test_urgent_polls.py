@@ -13,7 +13,7 @@ from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.daemon.api.cycle_report import CycleReport
-from omfs_daemon.daemon.new_jobs import MOST_JOBS
+from omfs_daemon.daemon.new_jobs import MOST_JOBS, MOST_NEW
 from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.gateway import SlurmSettings
@@ -102,7 +102,7 @@ def test_others_are_new_too_and_the_urgent_one_is_found_behind_them(tmp_path: Pa
     assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
 
 
-@pytest.mark.parametrize("number", [1, 2, MOST_JOBS])
+@pytest.mark.parametrize("number", [1, 2, MOST_NEW])
 def test_ids_without_a_job_are_passed_over(tmp_path: Path, number: int) -> None:
     """``sbatch --test-only`` takes an id and leaves no record."""
     site, _ = polled(tmp_path)
@@ -114,7 +114,7 @@ def test_ids_without_a_job_are_passed_over(tmp_path: Path, number: int) -> None:
 
 def test_so_many_ids_without_a_job_are_for_a_full_poll(tmp_path: Path) -> None:
     site, _ = polled(tmp_path)
-    site.submit_nothing(MOST_JOBS + 2)
+    site.submit_nothing(MOST_NEW + 2)
     site.urgent()
     assert site.poll_new().needs_full
 
@@ -133,14 +133,24 @@ def test_nothing_new_is_no_news_and_a_regular_job_is(tmp_path: Path) -> None:
     assert not site.poll_new().is_news
 
 
+def test_many_new_jobs_do_not_keep_an_urgent_one_waiting(tmp_path: Path) -> None:
+    """Where full polls take seconds, the next one may come half a minute later."""
+    site, _ = polled(tmp_path)
+    for _ in range(MOST_NEW - 1):
+        site.submit("physics", run_time=500)
+    urgent = site.urgent()
+    site.poll_new()
+    assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
+
+
 def test_too_many_new_jobs_are_for_a_full_poll(tmp_path: Path) -> None:
     site, _ = polled(tmp_path)
-    for _ in range(MOST_JOBS + 1):
+    for _ in range(MOST_NEW + 1):
         site.submit("physics", run_time=500)
     site.urgent()
     assert site.poll_new().needs_full
     assert not site.journal.state.preemptions
-    assert len(site.gateway.asked) == MOST_JOBS + 1
+    assert len(site.gateway.asked) == MOST_NEW + 1
 
 
 @pytest.mark.parametrize("change", ["cancel", "requeue", "suspend"])
