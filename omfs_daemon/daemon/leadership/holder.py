@@ -51,9 +51,8 @@ def holder_of(text: str, name: str) -> LeaseHolder:
 
 
 def unlike(own: LeaseHolder, last: LeaseHolder | None, name: str) -> str:
-    """Why this daemon must not take over from ``last``, of which ``name`` tells; "" if it may. A host's own
-    older configuration is no conflict: its administrator has changed it since."""
-    if last is None or last.host == own.host or own.configuration == last.configuration:
+    """Why this daemon must not take over from ``last``, of which ``name`` tells; "" if it may."""
+    if last is None or own.configuration == last.configuration:
         return ""
     return (
         f"the configuration differs from that of the last active omfsd, on {last.host}: make them the same and reload, "

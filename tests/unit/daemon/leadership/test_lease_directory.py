@@ -290,14 +290,6 @@ def test_a_file_system_that_hangs_is_a_refusal(directory: LeaseDirectory) -> Non
     assert calls.run(lambda: 7) == 7
 
 
-def test_a_host_may_go_on_with_a_changed_configuration_of_its_own(directory: LeaseDirectory) -> None:
-    clock = Clock()
-    first = Host(directory, clock)
-    first.take().give_up()
-    own = first.candidate._own()
-    Host(directory, clock, own._replace(configuration="changed since")).take()
-
-
 def test_a_different_configuration_is_refused_with_its_remedy(directory: LeaseDirectory) -> None:
     clock = Clock()
     Host(directory, clock).take().give_up()
