@@ -26,7 +26,7 @@ MOST_JOBS = 8
 
 MOST_NEW = 32
 """New jobs that are asked for one after the other. Where a full poll takes seconds, the next one may have to wait for
-half a minute: so many jobs can be submitted meanwhile, and these questions take less than a second."""
+half a minute: so many jobs can be submitted meanwhile, and each question takes some ten milliseconds."""
 
 MOST_NODES = 64
 """Nodes that are asked for at once; of others nothing counts as idle."""

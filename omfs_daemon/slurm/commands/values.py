@@ -22,7 +22,7 @@ _AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)[nc]?")
 _DURATION = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{1,9})")
 _NODE_LIST = re.compile(r"[\w.,\[\]-]+", re.ASCII)
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*")
-# As strtol(3) parses it, here as well.
+# Slurm parses the number by strtol(3): blanks and a sign may come first.
 _FEATURE_COUNT = re.compile(r"\*[ \t-\r]*\+?0*([0-9]{1,9})")
 # Slurm stores a list as an update gives it, and reads blanks as commas.
 _BETWEEN_NODES = re.compile(r"[\t\n ,]+")
