@@ -77,15 +77,16 @@ class Loop:
         self._log = structlog.get_logger("omfsd")
         self._poll_schedule = PollSchedule()
 
-    def serve(self, between: Callable[[], None]) -> None:
-        """Run cycles until ``events.is_over``; ``between`` is called after each rest that was interrupted."""
-        poll = PollKind.FULL
+    def serve(self, reload: Callable[[], None]) -> None:
+        """Run cycles until ``events.is_over``; ``reload`` is called after the rest that SIGHUP interrupts, and before
+        the first cycle if it came earlier."""
+        poll, reloading = PollKind.FULL, self.events.signals.reloading
         while not self.events.is_over:
+            if reloading.is_set():
+                reloading.clear()
+                reload()
             report = self.once(poll)
             poll = self._rest(report)
-            if self.events.interrupted.is_set():
-                self.events.interrupted.clear()
-                between()
 
     def _rest(self, report: CycleReport) -> PollKind:
         """Wait until the next poll is due, with heartbeats; returns its kind. A signal or a change calls for a full

@@ -1,4 +1,4 @@
-"""What other threads and signal handlers tell the loop."""
+"""What other threads and signals tell the loop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from threading import Event, Lock
 
 from omfs_daemon.daemon.poll_schedule import LATER, PollKind
+from omfs_daemon.daemon.signals import Signals
 
 
 class LoopEvents:
@@ -16,11 +17,10 @@ class LoopEvents:
     not have shown. Times are of ``clock`` and of ``monotonic``.
     """
 
-    def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float], signals: Signals) -> None:
         self.wake = Event()
-        self.ending = Event()
+        self.signals = signals
         self.standing_down = Event()
-        self.interrupted = Event()
         self.woken_at: float | None = None
         self._touched = Event()
         self._touched_at: float | None = None
@@ -51,16 +51,6 @@ class LoopEvents:
         self._changed.set()
         self.wake.set()
 
-    def interrupt(self) -> None:
-        """End the rest at once."""
-        self.interrupted.set()
-        self.wake.set()
-
-    def end(self) -> None:
-        """End the loop after the cycle under way."""
-        self.ending.set()
-        self.wake.set()
-
     def stand_down(self) -> None:
         """End the loop after the cycle under way: another daemon acts."""
         self.standing_down.set()
@@ -68,7 +58,7 @@ class LoopEvents:
 
     @property
     def is_over(self) -> bool:
-        return self.ending.is_set() or self.standing_down.is_set()
+        return self.signals.ending.is_set() or self.standing_down.is_set()
 
     @property
     def is_touched(self) -> bool:
@@ -81,7 +71,7 @@ class LoopEvents:
     @property
     def is_interrupted(self) -> bool:
         """Whether the loop is to end its rest before the next poll is due."""
-        return self.is_over or self.interrupted.is_set()
+        return self.is_over or self.signals.reloading.is_set()
 
     def begin_poll(self, poll: PollKind) -> None:
         """The poll that follows is for what has happened so far."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Event
-from types import FrameType
 
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -23,7 +20,7 @@ from omfs_daemon.daemon.at_start import changed_at_start
 from omfs_daemon.daemon.heartbeat import EPOCH_FILE, write_for_slurmctld
 from omfs_daemon.daemon.leadership.candidate import Candidate
 from omfs_daemon.daemon.leadership.controller_watch import ControllerWatch
-from omfs_daemon.daemon.leadership.holder import LeaseHolder, configuration_digest
+from omfs_daemon.daemon.leadership.holder import LeaseHolder, own_holder
 from omfs_daemon.daemon.leadership.leadership import ANSWERS_WITHIN, Leadership, LeaseLost, since_boot
 from omfs_daemon.daemon.leadership.lease import LeaseDecision, Stand
 from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
@@ -36,6 +33,7 @@ from omfs_daemon.daemon.metrics_page import MetricsPage
 from omfs_daemon.daemon.process import Service
 from omfs_daemon.daemon.root_process.own_user import make_directories
 from omfs_daemon.daemon.root_process.root_client import RootClient
+from omfs_daemon.daemon.signals import Signals
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock
 from omfs_daemon.daemon.systemd_notify import Notifier
 from omfs_daemon.errors import ConfigError, OmfsError
@@ -81,9 +79,9 @@ class Pair:
             opened.callback(DirectoryLock(self._config.daemon.state_dir, "pair.lock").close)
             watch = ControllerWatch(self._ping, self._host)
             opened.callback(watch.close)
-            signals = _Signals()
+            signals = Signals()
+            signals.catch()
             while True:
-                signals.catch()
                 taken = self._stand_by(watch, signals)
                 if taken is None or self._act(taken, signals):
                     return 0
@@ -97,10 +95,10 @@ class Pair:
         return leadership is not None and leadership.is_fresh
 
     def _own(self) -> LeaseHolder:
-        return LeaseHolder(self._host, __version__, configuration_digest(self._config))
+        return own_holder(self._config, self._host)
 
     # -- standing by ----------------------------------------------------------------------------------------------
-    def _stand_by(self, watch: ControllerWatch, signals: _Signals) -> Leadership | None:
+    def _stand_by(self, watch: ControllerWatch, signals: Signals) -> Leadership | None:
         """The lease; None once a signal ends it."""
         notifier, daemon, metrics = Notifier(), self._config.daemon, self._config.metrics
         candidate = Candidate(
@@ -130,7 +128,7 @@ class Pair:
             notifier.stopping()
         return None
 
-    def _waited(self, taken: Leadership, signals: _Signals, notifier: Notifier) -> bool:
+    def _waited(self, taken: Leadership, signals: Signals, notifier: Notifier) -> bool:
         """Whether the lease is still there when the orders have ended that the one before had under way."""
         self._log.warning("lease_taken", epoch=taken.epoch, host=self._host)
         self._epoch, ends = taken.epoch, since_boot() + self._config.slurm.timeout_seconds
@@ -194,7 +192,7 @@ class Pair:
         notifier.ready("stands by")
 
     # -- acting ---------------------------------------------------------------------------------------------------
-    def _act(self, leadership: Leadership, signals: _Signals) -> bool:
+    def _act(self, leadership: Leadership, signals: Signals) -> bool:
         """True once a signal has ended it, False once the lease is lost."""
         daemon, shared, calls = self._config.daemon, self._directory.path, TimedCalls(COPIED_WITHIN)
         try:
@@ -215,9 +213,8 @@ class Pair:
                 root=self._root,
                 cluster=self._cluster,
                 turn=Turn(leadership, state_dir, self._host, self._metrics.register),
+                signals=signals,
             )
-            if signals.ending.is_set():
-                return True
             service.serve()
             self._config = service.config
         finally:
@@ -225,21 +222,4 @@ class Pair:
                 service.close()
             leadership.give_up()
             self._leadership = None
-        return service.is_ended
-
-
-class _Signals:
-    def __init__(self) -> None:
-        self.ending = Event()
-        self.reloading = Event()
-
-    def catch(self) -> None:
-        def end(_number: int, _frame: FrameType | None) -> None:
-            self.ending.set()
-
-        def reload(_number: int, _frame: FrameType | None) -> None:
-            self.reloading.set()
-
-        signal.signal(signal.SIGTERM, end)
-        signal.signal(signal.SIGINT, end)
-        signal.signal(signal.SIGHUP, reload)
+        return signals.ending.is_set()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from types import FrameType
 from typing import NamedTuple
 
 import structlog
@@ -44,6 +42,7 @@ from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.daemon.questions import Questions
 from omfs_daemon.daemon.root_process.own_user import make_directories
 from omfs_daemon.daemon.root_process.root_client import RootClient, node_transport
+from omfs_daemon.daemon.signals import Signals
 from omfs_daemon.daemon.start_check import StartCheck
 from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
 from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError, OrdersLock
@@ -97,9 +96,11 @@ class Service:
         root: RootClient | None = None,
         cluster: str = "",
         turn: Turn | None = None,
+        signals: Signals | None = None,
     ) -> None:
         self.config = config
         self._turn = turn
+        self._signals = signals or Signals()
         self._path = config_path
         self._always_dry = always_dry
         self._notifier = notifier or Notifier()
@@ -146,7 +147,7 @@ class Service:
             keep_idle=IdleHours(history_database.add_idle).add,
             keep_waits=history_database.add_waits,
         )
-        events, state_lock = LoopEvents(clock, monotonic), Lock()
+        events, state_lock = LoopEvents(clock, monotonic, self._signals), Lock()
         connection = node_transport(self.config, self._root)
         if turn is not None:
             gateway = fenced_gateway(gateway, turn.leadership.require)
@@ -261,7 +262,8 @@ class Service:
 
     def serve(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
-        self._on_signals()
+        self._signals.wake = self._loop.events.wake.set
+        self._signals.catch()
         daemon, loop, latest = self.config.daemon, self._loop, self._latest
         group = daemon.operators_group
         may_operate = lambda peer: operators(latest.slurm_uid, group)(peer)  # noqa: E731
@@ -290,11 +292,6 @@ class Service:
             self.close()
         return 0
 
-    @property
-    def is_ended(self) -> bool:
-        """Whether a signal has ended it."""
-        return self._loop.events.ending.is_set()
-
     def once(self, poll: PollKind = PollKind.FULL) -> CycleReport:
         """One cycle."""
         return self._loop.once(poll)
@@ -303,18 +300,7 @@ class Service:
         """Close all files, sockets, and threads; jobs are left as they are."""
         self._open.close()
 
-    # -- signals, reload, changed entitlements -------------------------------------------------------------------
-    def _on_signals(self) -> None:
-        def end(_number: int, _frame: FrameType | None) -> None:
-            self._loop.events.end()
-
-        def reload(_number: int, _frame: FrameType | None) -> None:
-            self._loop.events.interrupt()
-
-        signal.signal(signal.SIGTERM, end)
-        signal.signal(signal.SIGINT, end)
-        signal.signal(signal.SIGHUP, reload)
-
+    # -- reload, changed entitlements ----------------------------------------------------------------------------
     def _reload_if_good(self) -> None:
         with suppress(ConfigError, GatewayError):  # logged; the old configuration stays in force
             self._reload()

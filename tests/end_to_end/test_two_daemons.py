@@ -227,6 +227,31 @@ def test_a_standby_with_another_configuration_does_not_take_over(pair: PairOfDae
     wait_until(lambda: is_active(second), lambda: f"a takeover: {second.tail()}")
 
 
+def test_the_last_active_one_goes_on_after_both_were_restarted_with_a_changed_configuration(
+    pair: PairOfDaemons,
+) -> None:
+    first, second = start(pair)
+    for daemon in (second, first):
+        assert daemon.stop() == 0
+        daemon.config.write_text(daemon.config.read_text().replace("quantum_seconds = 0", "quantum_seconds = 7"))
+    second.start(ready=False)
+    why = lambda: second.ask("status", check=False).get("summary", "")  # noqa: E731
+    wait_until(lambda: "the configuration differs from that of the last active omfsd" in why(), lambda: second.tail())
+    first.start(ready=False)
+    wait_until(lambda: is_active(first), lambda: f"it to act: {first.tail()}")
+    wait_until(lambda: stands_by(second) and "is active" in why(), lambda: f"it to stand by: {second.tail()}")
+
+
+def test_a_reload_while_it_takes_over_is_not_lost(pair: PairOfDaemons) -> None:
+    first, second = start(pair)
+    assert first.stop() == 0
+    wait_until(lambda: "lease_taken" in second.log.read_text(), lambda: f"it to take the lease: {second.tail()}")
+    second.config.write_text(second.config.read_text().replace("quantum_seconds = 0", "quantum_seconds = 7"))
+    send(second, signal.SIGHUP)
+    wait_until(lambda: "configuration_loaded" in second.log.read_text(), lambda: f"a reload: {second.tail()}")
+    wait_until(lambda: is_active(second), lambda: f"it to act: {second.tail()}")
+
+
 def test_without_the_shared_directory_nobody_acts(pair: PairOfDaemons) -> None:
     first, second = start(pair)
     away = pair.shared.rename(pair.shared.with_name("away"))

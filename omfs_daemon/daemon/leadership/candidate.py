@@ -89,7 +89,7 @@ class Candidate:
         self.decision = judge_lease(self._watch, now, controller, seen.active, "")
         if self.decision.stand is Stand.TAKE:
             name = str(self.directory.holder_file(self.epoch))
-            unfit = seen.unread or unlike(self._own(), seen.holder, name) or self._unfit()
+            unfit = seen.unread or unlike(self._own(), seen.holder, name) or self._calls.run(self._unfit)
             self.decision = judge_lease(self._watch, now, controller, seen.active, unfit)
         if self.decision.stand is not Stand.TAKE:
             return None

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from omfs_daemon import __version__
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.heartbeat import EPOCH_FILE, write_for_slurmctld
-from omfs_daemon.daemon.leadership.holder import LeaseHolder, configuration_digest
+from omfs_daemon.daemon.leadership.holder import own_holder
 from omfs_daemon.daemon.leadership.leadership import ANSWERS_WITHIN, Leadership, since_boot, take_lease
 from omfs_daemon.daemon.leadership.lease import EXPIRY, LeaseWatch
 from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
@@ -45,7 +44,7 @@ def an_omfsd_acts(
 def failsafe_lease(config: Config, shared: Path) -> Iterator[Leadership]:
     """The lease, so that no omfsd orders anything meanwhile; OmfsError if it cannot be had."""
     directory, calls = LeaseDirectory(shared), TimedCalls(ANSWERS_WITHIN)
-    own = LeaseHolder(socket.gethostname(), __version__, configuration_digest(config))
+    own = own_holder(config, socket.gethostname())
     try:
         taken = take_lease(directory, calls.run(directory.look), own, since_boot, calls)
         if taken is None:

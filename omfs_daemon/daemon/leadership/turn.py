@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
-from omfs_daemon import __version__
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.api.callers import Caller, Role
 from omfs_daemon.daemon.api.operations import OPERATIONS, Control
 from omfs_daemon.daemon.api.status_view import StatusView
-from omfs_daemon.daemon.leadership.holder import LeaseHolder, configuration_digest
+from omfs_daemon.daemon.leadership.holder import own_holder
 from omfs_daemon.daemon.leadership.leadership import Leadership, LeaseLost
 from omfs_daemon.errors import ControlError
 
@@ -36,7 +35,7 @@ class Turn(NamedTuple):
             raise
 
     def reconfigured(self, config: Config) -> None:
-        self.leadership.update(LeaseHolder(self.host, __version__, configuration_digest(config)))
+        self.leadership.update(own_holder(config, self.host))
 
 
 class ActiveAnswers:

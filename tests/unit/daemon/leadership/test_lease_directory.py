@@ -14,7 +14,7 @@ import pytest
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.leadership.candidate import Candidate
-from omfs_daemon.daemon.leadership.holder import LeaseHolder, configuration_digest, holder_of
+from omfs_daemon.daemon.leadership.holder import LeaseHolder, configuration_digest, holder_of, own_holder
 from omfs_daemon.daemon.leadership.leadership import Leadership, LeaseLost
 from omfs_daemon.daemon.leadership.lease import CONTROLLER_AWAY, EXPIRY, FRESH, RENEW_EVERY, Controller, Lease, Stand
 from omfs_daemon.daemon.leadership.lease_directory import HOLDERS_KEPT, LeaseDirectory
@@ -301,6 +301,42 @@ def test_a_different_configuration_is_refused_with_its_remedy(directory: LeaseDi
     assert other.candidate.decision.stand is Stand.REFUSE
     directory.holder_file(1).unlink()
     assert other.take().epoch == 2
+
+
+def test_the_last_one_itself_goes_by_a_configuration_that_was_changed_before_its_restart(
+    directory: LeaseDirectory,
+) -> None:
+    clock, text = Clock(), "[daemon]\nstate_dir = '{}'\n[policy]\nquantum_seconds = {}\n"
+    first, changed, beside = (
+        own_holder(parse_config(text.format(*one), "omfs.toml"), "ctl1")
+        for one in (("/one", 0), ("/one", 7), ("/two", 7))
+    )
+    Host(directory, clock, first).take().give_up()
+    for other in (beside, changed._replace(host="ctl2")):
+        assert "the configuration differs" in Host(directory, clock, other).refuses()
+    Host(directory, clock, changed).take().give_up()
+    assert Host(directory, clock, beside).take().epoch == 3
+
+
+def test_a_holder_of_an_earlier_version_names_no_daemon(directory: LeaseDirectory) -> None:
+    clock = Clock()
+    Host(directory, clock).take().give_up()
+    file = directory.holder_file(1)
+    file.write_text('{"format": 1, "host": "ctl1", "version": "0", "configuration": "other"}')
+    assert directory.holder(1) == LeaseHolder("ctl1", "0", "other")
+    assert "the configuration differs" in Host(directory, clock).refuses()
+
+
+def test_a_look_at_the_state_that_hangs_is_a_refusal(directory: LeaseDirectory) -> None:
+    ends = Event()
+    own = Host(directory, Clock())
+    calls = TimedCalls(0.2)
+    candidate = Candidate(
+        directory, lambda: OWN, lambda: Controller("ctl1", True), own.clock, lambda: str(ends.wait()), calls, own.clock
+    )
+    assert candidate.step() is None
+    assert "does not answer for more than 0.2 s" in candidate.decision.why
+    ends.set()
 
 
 def test_a_daemon_that_could_not_act_does_not_take_it(directory: LeaseDirectory) -> None:
