@@ -1137,6 +1137,11 @@ local function wants_other(change)
     or given("ntasks_per_node")
     or given("pn_min_cpus")
     or given("shared")
+    or given("sockets_per_node")
+    or given("cores_per_socket")
+    or given("threads_per_core")
+    or change.cpus_per_tres ~= nil
+    or change.mem_per_tres ~= nil
     or change.tres_per_job ~= nil
     or change.tres_per_node ~= nil
     or change.tres_per_socket ~= nil

@@ -28,6 +28,8 @@ from omfs_daemon.slurm.settings_check import Finding, SiteFacts, accounts_findin
 from omfs_daemon.slurm.site_check import (
     account_of,
     enforcement_finding,
+    expansion_finding,
+    gpu_cpus_finding,
     is_unspecified,
     login_finding,
     metrics_finding,
@@ -50,6 +52,8 @@ def site_findings(config: Config, gateway: Gateway, settings: SlurmSettings, fac
     found = [
         enforcement_finding(values, classes, facts.entitlements),
         user_top_finding(values),
+        expansion_finding(values),
+        gpu_cpus_finding(values),
         private_data_finding(values, facts.uid, administers),
     ]
     return [

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from omfs_daemon.cluster.holds import is_held, ready_from
+from omfs_daemon.cluster.holds import WAIT_WORD, is_held, ready_from
 from omfs_daemon.cluster.jobs import (
     Job,
     JobPart,
@@ -54,8 +54,9 @@ _ALIKE = (("account", "account"), ("QOS", "qos"), ("user", "uid"), ("reservation
 def merge_parts(parts: Sequence[Job], whole_ids: Sequence[int]) -> list[Job]:
     """The job of these parts, by raw id; ``whole_ids``: the ids of all parts that it had when it was submitted.
 
-    Its account, QOS, comment, and name are those of the first part. It waits for what any part waits for. If the parts
-    differ in what decides whose use they are, they stay jobs of their own that are set aside.
+    Its account, QOS, comment, and name are those of the first part, except for the word in the comment that says whose
+    hold it is (``WAIT_WORD``). It waits for what any part waits for. If the parts differ in what decides whose use they
+    are, they stay jobs of their own that are set aside.
     """
     live = [part for part in parts if part.state is not JobState.ENDED] or list(parts)
     differ = next((name for name, field in _ALIKE if len({getattr(part, field) for part in live}) > 1), "")
@@ -149,6 +150,7 @@ def _merged(parts: Sequence[Job], whole_ids: Sequence[int]) -> Job:
         reason=waiting.reason,
         priority=waiting.priority,
         admin_comment=waiting.admin_comment,
+        comment=_comment(first, waiting),
         eligible=max(eligible, default=None),
         start=min(starts, default=None),
         run_time=max(part.run_time for part in parts),
@@ -166,6 +168,16 @@ def _merged(parts: Sequence[Job], whole_ids: Sequence[int]) -> Job:
         ended_part=_ended_part(parts, whole_ids),
         parts=tuple(JobPart(part.id, part.request, part.allocations) for part in parts) if is_readable else (),
     )
+
+
+def _comment(first: Job, waiting: Job) -> str:
+    """The first part's, with the gate's word for a hold of its own only if the part that waits has it: of a part that
+    its owner changes, the gate holds that part alone."""
+    waits = WAIT_WORD in waiting.comment.split()
+    words = first.comment.split()
+    if waits == (WAIT_WORD in words):
+        return first.comment
+    return " ".join([*words, WAIT_WORD] if waits else [word for word in words if word != WAIT_WORD])
 
 
 def _why_set_aside(parts: Sequence[Job], whole_ids: Sequence[int]) -> Iterator[str]:

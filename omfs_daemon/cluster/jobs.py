@@ -14,6 +14,9 @@ from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
+MOST_LOCAL_ID = 0x03FFFFFF
+"""slurm.conf(5), MaxJobId: a federation puts the number of the cluster into the bits above."""
+
 
 class JobState(StrEnum):
     """Job states; all of Slurm's terminal states are ENDED (squeue(1), JOB STATE CODES)."""

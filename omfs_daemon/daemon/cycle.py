@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import structlog
 
+from omfs_daemon.cluster.holds import could_start
 from omfs_daemon.cluster.job_refs import brief_ref
-from omfs_daemon.cluster.jobs import Job
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.cluster.snapshot import NodeObservations, Snapshot
 from omfs_daemon.daemon.api.cycle_report import CycleReport, cycle_summary, error_kind
@@ -140,7 +141,8 @@ class Cycle:
             report = CycleReport(
                 began, f"internal error in omfsd ({type(error).__name__}): see the log", error=str(error)
             )
-        return replace(report, took=self._clock() - report.at)
+        needs_full = report.needs_full or (poll is PollKind.URGENT and report.error is not None)
+        return replace(report, took=self._clock() - report.at, needs_full=needs_full)
 
     def _forget(self) -> None:
         self._fresh.clear()
@@ -148,13 +150,17 @@ class Cycle:
 
     def _run_for_urgent(self, began: float) -> CycleReport:
         """Only what an urgent job among the new ones needs."""
-        rules = self._settings().rules
-        found = self._observer.new_jobs.poll(lambda job: classify(rules, job).urgent)
+        found = self._observer.new_jobs.poll(self._is_urgent)
         if found is None:
             return CycleReport(began, "more is new than is asked for singly", needs_full=True)
         if not found.is_urgent:
-            return CycleReport(began, "no urgent job is new", is_news=bool(found.refs))
+            return CycleReport(began, "no urgent job is new")
         return self._decide(began, found.snapshot, PollKind.URGENT, found.refs)
+
+    def _is_urgent(self, job: Job) -> bool:
+        """An urgent job that waits for no more than nodes, or waits no longer."""
+        could = job.state is not JobState.PENDING or could_start(job, self._clock())
+        return could and classify(self._settings().rules, job).urgent
 
     def _run(self, observed: Callable[[], Polled]) -> CycleReport:
         began, snapshot = observed()
@@ -236,10 +242,10 @@ class Cycle:
             if self._questions is not None:
                 self._questions.keep(_questions(self._journal.state, observation))
             self._journal.compact_if_large()
-        is_news = False
+        shows_urgent = True
         if is_full:
             self._is_first, self._away_since = False, None
-            is_news = self._observer.new_jobs.begin(polled, suggested.urgent)
+            shows_urgent = self._observer.new_jobs.begin(polled, suggested.urgent, self._is_urgent)
             if observation.snapshot is not polled or verdict.resumes:
                 self._observer.new_jobs.forget()  # jobs are not, or will not stay, as they were polled
         served = sure.union(one.preemptor for one in verdict.preemptions)
@@ -254,7 +260,7 @@ class Cycle:
             verdict,
             seen=now,
             decided=decided,
-            is_news=is_news,
+            shows_urgent=shows_urgent,
             needs_full=bool(waits),
         )
 

@@ -18,7 +18,7 @@ from omfs_daemon.daemon.cycle import Cycle, Polled
 from omfs_daemon.daemon.heartbeat import beat
 from omfs_daemon.daemon.loop_events import LoopEvents
 from omfs_daemon.daemon.metrics import Metrics
-from omfs_daemon.daemon.poll_schedule import PollKind, PollSchedule
+from omfs_daemon.daemon.poll_schedule import LOOK_FOR, POLL_AGAIN, PollKind, PollSchedule
 from omfs_daemon.daemon.private_jobs import hides_jobs
 from omfs_daemon.daemon.start_check import StartCheck
 from omfs_daemon.daemon.store.journal import Journal
@@ -137,14 +137,15 @@ class Loop:
         if begun is None:
             self.events.woken_at = woken_at
             return self._once(poll, began, called, polled.result)
-        # What was polled is older than what has been ordered: nothing is concluded from it.
+        # What was polled is older than what has, or may have, been ordered: nothing is concluded from it.
         ended, rate = self._clocks.monotonic(), self._config().slurm.calls_per_second
-        self._poll_schedule.polled(poll, began, ended, self._calls.number - called, rate, woken=False)
+        self._poll_schedule.polled(poll, began, ended, self._calls.number - called, rate)
         self._poll_schedule.was_in_vain = True
         return begun
 
     def _serve_urgent(self, polled: Future[Polled]) -> CycleReport | None:
-        """Urgent polls until all jobs have been polled; the last report of one that gave orders."""
+        """Urgent polls until all jobs have been polled; the last report of one that gave orders, or may have before it
+        failed."""
         events, begun = self.events, None
         while not polled.done():
             events.wake.clear()
@@ -156,9 +157,9 @@ class Loop:
                 continue
             events.begin_poll(PollKind.URGENT)
             report = self._once(PollKind.URGENT, now, self._calls.number)
-            if report.needs_full:
-                events.change()
-            if report.verdict is not None and (report.verdict.preemptions or (report.plan and report.plan.starts)):
+            if report.verdict is None:
+                begun = report if report.error is not None else begun
+            elif report.verdict.preemptions or (report.plan and report.plan.starts):
                 begun = report
         return begun
 
@@ -174,11 +175,9 @@ class Loop:
                 self._latest.last_poll = report.at
                 self._latest.hides_jobs = hides_jobs(self._cycle.slurm_settings)
         calls, rate = self._calls.number - called, self._config().slurm.calls_per_second
-        missed = poll is PollKind.URGENT and report.plan is None and report.error is None and not report.needs_full
-        woken = self.events.woken_at is not None and (missed or not report.is_news)
-        ended = self._clocks.monotonic()
+        search, ended = self._search_after(report, poll), self._clocks.monotonic()
         preempts = report.verdict is not None and bool(report.verdict.preemptions)
-        self._poll_schedule.polled(poll, began, ended, calls, rate, woken, report.needs_full, preempts, missed)
+        self._poll_schedule.polled(poll, began, ended, calls, rate, search, report.needs_full, preempts)
         self._beat(report, poll is PollKind.FULL)
         self._metrics.observe_report(report, poll, calls, self._journal.state, self._settings())
         self._log_cycle(report, poll, previous)
@@ -186,6 +185,12 @@ class Loop:
             for observe in self._latest.observers:
                 observe(report.snapshot)
         return report
+
+    def _search_after(self, report: CycleReport, poll: PollKind) -> float:
+        """Seconds for which an urgent job is to be looked for again."""
+        if report.shows_urgent:
+            return POLL_AGAIN if poll is PollKind.URGENT else 0.0  # an urgent poll ends at the first one
+        return 0.0 if self.events.woken_at is None else LOOK_FOR
 
     def _log_cycle(self, report: CycleReport, poll: PollKind, previous: CycleReport) -> None:
         """At level debug where the time went; else only what is new."""

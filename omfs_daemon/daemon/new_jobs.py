@@ -1,8 +1,9 @@
 """What is new since the last full poll, asked for job by job: that takes as long however many jobs wait.
 
-slurmctld gives job ids in order, so the next ones are asked for until there is none, and the jobs that were completing,
-whose CPUs may be idle now. What is decided on the last full poll with them is confirmed: each job that it concerns is
-asked for once more, and the nodes of which something idle is needed.
+slurmctld gives job ids in order, so the next ones are asked for until there is none; at the same time the jobs that
+were completing, whose CPUs may be idle now, and the urgent ones that waited, which may have started since. What is
+decided on the last full poll with them is confirmed: each job that it concerns is asked for once more, and the nodes of
+which something idle is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.jobs import MOST_LOCAL_ID, Job, JobState
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import IdleMemory, Snapshot
 from omfs_daemon.errors import GatewayError
@@ -22,7 +23,8 @@ from omfs_daemon.policy.plan import Start
 from omfs_daemon.slurm.gateway import Gateway
 
 MOST_JOBS = 8
-"""Jobs of a decision, or that were completing, that are asked for at once; for more, a full poll is cheaper."""
+"""Jobs of a decision, that were completing, or that waited, that are asked for at once; for more, a full poll is
+cheaper."""
 
 MOST_NEW = 32
 """New jobs that are asked for one after the other. Where a full poll takes seconds, the next one may have to wait for
@@ -63,15 +65,15 @@ class NewJobs:
         self._seen: Snapshot | None = None
         self._next_id = 0
 
-    def begin(self, snapshot: Snapshot, waiting: Collection[str]) -> bool:
-        """After a full poll: of the jobs that waited then, only these (by reference) matter. Whether there are newer
-        jobs than before."""
+    def begin(self, snapshot: Snapshot, waiting: Collection[str], is_urgent: Callable[[Job], bool]) -> bool:
+        """After a full poll: of the jobs that waited then, only these (by reference) matter. Whether an urgent one is
+        new."""
         kept = {
             job.id: job for job in snapshot.jobs.values() if job.state is not JobState.PENDING or job.ref in waiting
         }
         self._seen = replace(snapshot, jobs=kept)
         before, self._next_id = self._next_id, max(self._next_id, _after(snapshot.jobs))
-        return self._next_id > before
+        return before == 0 or any(is_urgent(job) for number, job in snapshot.jobs.items() if number >= before)
 
     def forget(self) -> None:
         """Until the next full poll nothing is known."""
@@ -79,19 +81,20 @@ class NewJobs:
 
     def poll(self, is_urgent: Callable[[Job], bool]) -> FoundJobs | None:
         """None before the first full poll, or if too much is new. An urgent job that waits ends the search: it is to be
-        decided upon first. What the jobs held that were completing and have left since is idle then."""
+        decided upon first. What the jobs held that were completing and have left since is idle then, and what urgent
+        ones have taken is not."""
         seen = self._seen
         if seen is None:
             return None
-        asked_at, completing = self._clock(), _completing(seen)
-        with ThreadPoolExecutor(MOST_JOBS) as aside:
-            leaving = [aside.submit(self._again, job) for job in completing]
+        asked_at, known = self._clock(), [*_completing(seen), *_waiting(seen, is_urgent)]
+        with ThreadPoolExecutor(2 * MOST_JOBS) as aside:
+            asked = [aside.submit(self._again, job) for job in known]
             found, urgent = self._search(is_urgent)
-            again = [asked.result() for asked in leaving]
+            again = [one.result() for one in asked]
         if found is None:
             return None
         changed = [job for job in again if job is not None and job.state is not JobState.COMPLETING]
-        gone = [job.id for job, now in zip(completing, again, strict=True) if now is None]
+        gone = [job.id for job, now in zip(known, again, strict=True) if now is None]
         self._seen = self._with(seen, [*found, *changed], gone, asked_at)
         return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
 
@@ -109,7 +112,11 @@ class NewJobs:
                     return None, False
                 urgent = job.state is JobState.PENDING and is_urgent(job)
             elif number == end and not found and not is_end_known:
-                end, is_end_known = max(end, self._given()), True
+                given, is_end_known = self._given(), True
+                if 0 < given < self._next_id <= MOST_LOCAL_ID:  # lost jobs, or ids that begin again at FirstJobId
+                    self._next_id = given
+                    return None, False
+                end = max(end, given)
                 if end - number > MOST_NEW:
                     return None, False
         return found, urgent
@@ -187,6 +194,13 @@ class NewJobs:
 def _completing(snapshot: Snapshot) -> list[Job]:
     """The jobs that are completing; none if they are too many to be asked for singly."""
     found = [job for job in snapshot.jobs.values() if job.state is JobState.COMPLETING]
+    return found if len(found) <= MOST_JOBS else []
+
+
+def _waiting(snapshot: Snapshot, is_urgent: Callable[[Job], bool]) -> list[Job]:
+    """The urgent jobs that wait, but for arrays and those of several parts; likewise."""
+    pending = (job for job in snapshot.jobs.values() if job.state is JobState.PENDING)
+    found = [job for job in pending if job.ref == str(job.id) and not job.parts and is_urgent(job)]
     return found if len(found) <= MOST_JOBS else []
 
 

@@ -62,7 +62,7 @@ class PollSchedule:
         self._took = dict.fromkeys(PollKind, 0.0)
         self._again, self._look_until = POLL_AGAIN, float("-inf")
         self._preempted = float("-inf")
-        self._needs_full = False
+        self._full_needed_at = float("-inf")
         self._is_behind = False
         self.was_in_vain = False
         """Whether nothing was concluded from the last full poll, since orders were given meanwhile: set it after
@@ -77,30 +77,34 @@ class PollSchedule:
         ended: float,
         calls: int,
         rate: float,
-        woken: bool,
+        search: float = 0.0,
         needs_full: bool = False,
         preempts: bool = False,
-        missed: bool = False,
     ) -> None:
         """Call after a poll and its orders. ``calls``: of Slurm in all, at most ``rate`` per second in the long run;
-        ``woken``: whether a wake-up came for which nothing new was found; ``needs_full``: an urgent poll did not show
-        enough; ``preempts``: a preemption was begun; ``missed``: an urgent poll found no urgent job."""
+        ``search``: seconds for which an urgent job is to be looked for again; ``needs_full``: an urgent poll did not
+        show enough; ``preempts``: a preemption was begun."""
         took = ended - began
         if preempts:
             self._preempted = ended
         self._ended[poll], self._took[poll] = ended, took
         if poll is PollKind.FULL:
             self._began, self.was_in_vain = began, False
-        if woken:
-            self._again = POLL_AGAIN
-            self._look_until = max(self._look_until, ended + (LOOK_FOR if missed else POLL_AGAIN))
-        elif poll is PollKind.URGENT:
+        if search > 0:
+            self._again, self._look_until = POLL_AGAIN, max(self._look_until, ended + search)
+        elif ended < self._look_until:
             self._again *= 2
-        self._needs_full = needs_full or (self._needs_full and poll is PollKind.URGENT)
+        if needs_full:
+            self._full_needed_at = ended
         self._is_behind = poll is PollKind.URGENT
         # What a time with fewer polls has left over is kept for one burst.
         self._may_poll[poll] = max(self._may_poll[poll], ended - BURST) + (1 + IDLE_SHARE) * took
         self._may_call = max(self._may_call, ended - BURST) + calls / rate
+
+    @property
+    def _needs_full(self) -> bool:
+        """Whether no full poll has begun since one was needed."""
+        return self._full_needed_at > self._began
 
     @property
     def urgent_at(self) -> float:

@@ -100,7 +100,6 @@ class Service:
     ) -> None:
         self.config = config
         self._turn = turn
-        self._signals = signals or Signals()
         self._path = config_path
         self._always_dry = always_dry
         self._notifier = notifier or Notifier()
@@ -108,13 +107,18 @@ class Service:
         self._open = ExitStack()
         self._latest = LatestPoll(CycleReport(clock(), "starting: Slurm has not been polled yet"))
         try:
-            self._begin(gateway, cluster, clock, monotonic)
+            self._begin(gateway, cluster, clock, monotonic, signals or Signals())
         except BaseException:
             self._open.close()
             raise
 
     def _begin(
-        self, gateway: Gateway, cluster: str, clock: Callable[[], float], monotonic: Callable[[], float]
+        self,
+        gateway: Gateway,
+        cluster: str,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        signals: Signals,
     ) -> None:
         daemon = self.config.daemon
         make_directories(daemon)
@@ -147,7 +151,7 @@ class Service:
             keep_idle=IdleHours(history_database.add_idle).add,
             keep_waits=history_database.add_waits,
         )
-        events, state_lock = LoopEvents(clock, monotonic, self._signals), Lock()
+        events, state_lock = LoopEvents(clock, monotonic, signals), Lock()
         connection = node_transport(self.config, self._root)
         if turn is not None:
             gateway = fenced_gateway(gateway, turn.leadership.require)
@@ -261,9 +265,7 @@ class Service:
         )
 
     def serve(self) -> int:
-        """Run until SIGTERM or SIGINT; returns the exit code."""
-        self._signals.wake = self._loop.events.wake.set
-        self._signals.catch()
+        """Run until one of the signals, or another daemon, ends it; returns the exit code."""
         daemon, loop, latest = self.config.daemon, self._loop, self._latest
         group = daemon.operators_group
         may_operate = lambda peer: operators(latest.slurm_uid, group)(peer)  # noqa: E731
@@ -281,6 +283,7 @@ class Service:
         log = structlog.get_logger("omfsd")
         log.info("daemon_started", version=__version__, gateway=self._gateway.name, dry_run=self._settings.dry_run)
         self._notifier.ready("serving: Slurm has not been polled yet")
+        events.signals.wake = events.wake.set
         try:
             loop.serve(self._reload_if_good)
         finally:

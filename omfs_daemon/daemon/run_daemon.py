@@ -14,6 +14,7 @@ from omfs_daemon.daemon.heartbeat import EPOCH_FILE
 from omfs_daemon.daemon.pair import Pair
 from omfs_daemon.daemon.process import Service
 from omfs_daemon.daemon.root_process.own_user import own_user
+from omfs_daemon.daemon.signals import Signals
 from omfs_daemon.daemon.start_check import refuse_unfit
 from omfs_daemon.daemon.systemd_notify import Notifier
 from omfs_daemon.daemon.trial import on_a_copy
@@ -61,11 +62,13 @@ def run_daemon(config: Config, config_path: Path, once: bool, dry_run: bool) -> 
         if shared is not None:
             return Pair(config, shared, config_path, gateway, root, cluster).serve()
         (config.daemon.run_dir / EPOCH_FILE).unlink(missing_ok=True)  # of a pair that is one no longer
-        service = Service(config, config_path, gateway, always_dry=dry_run, root=root, cluster=cluster)
+        signals = Signals()
+        service = Service(config, config_path, gateway, always_dry=dry_run, root=root, cluster=cluster, signals=signals)
         try:
             if once:
                 report = service.once()
                 return 0 if report.error is None else 1
+            signals.catch()
             return service.serve()
         finally:
             service.close()

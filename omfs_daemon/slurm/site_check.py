@@ -57,6 +57,24 @@ def user_top_finding(values: Mapping[str, str]) -> Finding | None:
     return Finding(Level.WARN, "SchedulerParameters", what, "take enable_user_top out of SchedulerParameters")
 
 
+def expansion_finding(values: Mapping[str, str]) -> Finding | None:
+    """A running job can take over the nodes of another one (slurm.conf(5), SchedulerParameters)."""
+    parameters = values.get("SchedulerParameters", "").lower().split(",")
+    if "permit_job_expansion" not in (parameter.strip() for parameter in parameters):
+        return None
+    what = "permit_job_expansion: a job that is not preemptible may take over the nodes of one that is"
+    return Finding(Level.WARN, "SchedulerParameters", what, "take permit_job_expansion out of SchedulerParameters")
+
+
+def gpu_cpus_finding(values: Mapping[str, str]) -> Finding | None:
+    """Slurm gives a job these CPUs when it starts, and shows nothing of them while it waits."""
+    if "defcpupergpu=" not in values.get("JobDefaults", "").lower():
+        return None
+    what = "DefCpuPerGPU: these CPUs of a job with GPUs are not counted until it runs, so it may exceed its share"
+    fix = "take DefCpuPerGPU out of JobDefaults, also of partitions, and have jobs ask with --cpus-per-gpu"
+    return Finding(Level.WARN, "JobDefaults", what, fix)
+
+
 def private_data_finding(values: Mapping[str, str], uid: int, is_privileged: bool) -> Finding | None:
     """``is_privileged``: the user of omfsd is root, SlurmUser, an Operator, or an Administrator."""
     kinds = values.get("PrivateData", "none").lower()

@@ -140,15 +140,18 @@ def test_an_urgent_job_and_one_that_cannot_be_read_wake_omfsd_at_once(tmp_path: 
     assert [file.name for file in tmp_path.glob("wake*")] == [touched]
 
 
-def test_k14_a_release_that_was_decided_on_before_a_change_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change", ["min_cpus = 8", "cpus_per_tres = 'gres:gpu:8'", "tres_per_job = 'gres:gpu:8'", "sockets_per_node = 2"]
+)
+def test_k14_a_release_that_was_decided_on_before_a_change_is_refused(tmp_path: Path, change: str) -> None:
     gate = LuaGate(tmp_path, {"daemon_uid": "64", "privileged_uids": "0,64"})
     gate.run("""
         JOB.job_id, JOB.admin_comment = 7, 'omfs:held:1'
         function CHANGED(fields) for k, v in pairs(CHANGE) do fields[k] = fields[k] or v end return fields end
         MARK = 'omfs:rel:2?omfs:held:1'
         function RELEASE() return slurm_job_modify(CHANGED({ admin_comment = MARK }), JOB, {}, 64) end
-        LARGER = slurm_job_modify(CHANGED({ min_cpus = 8 }), JOB, PARTITIONS, 1000)
     """)
+    gate.run(f"LARGER = slurm_job_modify(CHANGED({{ {change} }}), JOB, PARTITIONS, 1000)")
     assert gate.value("LARGER") == "0"
     for polled, code in ((time.time(), "2002"), (time.time() + 10, "0")):
         (tmp_path / "admission").write_text(f"omfs admission 1 {polled:.3f}\nlevel 0 4\naccounts\nothers 0\nend\n")

@@ -11,7 +11,9 @@ import pytest
 from omfs_daemon.cluster.holds import admin_comment_of
 from omfs_daemon.cluster.marks import epoch_of
 from omfs_daemon.daemon.leadership.failsafe_lease import an_omfsd_acts
+from omfs_daemon.daemon.leadership.holder import LeaseHolder
 from omfs_daemon.daemon.leadership.lease import EXPIRY, Lease
+from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
 from omfs_daemon.errors import OmfsError
 from tests.whole_daemon.test_failsafe import held_jobs, is_held, run
 from tests.whole_daemon.test_process import Stand
@@ -87,6 +89,17 @@ def test_it_releases_with_a_lease_of_its_own(stand: Stand, shared: Path) -> None
     assert {epoch_of(number) for number in marks} == {4}
     assert [path.name for path in shared.glob("lease.*")] == ["lease.4.free"]
     assert (stand.config.daemon.run_dir / "epoch").read_text() == "4000000000\n"
+
+
+def test_who_was_active_last_stays_that(stand: Stand, shared: Path) -> None:
+    """The failsafe decides nothing by its configuration."""
+    held_jobs(stand)
+    (shared / Lease(3, None).name).touch()
+    last = LeaseHolder("ctl1", "1.0", "its configuration", "its state directory")
+    (shared / "holder.3").write_text(last.text())
+    stand.now += 1000
+    assert run(stand)[0] == 0
+    assert LeaseDirectory(shared).holder(4) == last
 
 
 def test_it_does_nothing_where_it_cannot_tell(stand: Stand, shared: Path) -> None:

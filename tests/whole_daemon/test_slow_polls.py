@@ -13,6 +13,7 @@ from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.daemon.process import Service
+from omfs_daemon.errors import GatewayError
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
@@ -183,6 +184,33 @@ def test_no_number_of_urgent_jobs_keeps_a_preemption_from_going_on(tmp_path: Pat
     assert aside == [True, False, True, False], "every other poll is one that nothing makes useless"
     stand.run_until(lambda: all(stand.is_in(job, JobState.RUNNING) for job in urgent))
     stand.service.close()
+
+
+def test_what_was_polled_counts_for_nothing_if_an_urgent_poll_failed_meanwhile(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have given orders before, and its job may be newer than what was polled."""
+    victim = stand.submit("bio", "main")
+    stand.run_until(lambda: stand.is_in(victim, JobState.RUNNING))
+    stand.service.once()
+    urgent, failed, find = list[int](), list[int | str](), stand.gateway.find
+
+    def fails(job: int | str) -> Job | None:
+        if urgent and job == victim and not failed:
+            failed.append(job)
+            raise GatewayError("timed out")
+        return find(job)
+
+    def during() -> None:
+        urgent.append(stand.submit("alarm", "urgent"))
+        stand.wake()
+        wait_until(lambda: failed, "the question about the victim to fail")
+
+    monkeypatch.setattr(stand.gateway, "find", fails)
+    stand.gateway.during = during
+    assert stand.service.once().error == "timed out"
+    assert stand.service._loop._poll_schedule.was_in_vain
+    stand.run_until(lambda: stand.is_in(urgent[0], JobState.RUNNING))
 
 
 def test_what_was_polled_counts_if_nothing_was_preempted_meanwhile(stand: Stand) -> None:

@@ -89,7 +89,7 @@ def test_an_urgent_job_is_seen_by_its_id_and_only_its_victim_is_confirmed(tmp_pa
     (victim,) = (int(one.ref) for one in begun.victims)
     assert begun.preemptor.ref == str(urgent) and victim in victims
     assert site.gateway.asked == [urgent, victim]
-    assert not report.needs_full and not report.is_news, "there may be more new jobs: it is asked again soon"
+    assert not report.needs_full and report.shows_urgent
     site.run_until(lambda: site.runs(urgent), limit=30)
 
 
@@ -125,12 +125,42 @@ def test_where_nothing_is_new_slurmctld_is_asked_for_the_next_id_once(tmp_path: 
     assert site.gateway.asked == [3, 4, "settings"]
 
 
-def test_nothing_new_is_no_news_and_a_regular_job_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("poll", PollKind)
+def test_only_an_urgent_job_that_could_start_ends_the_search_for_one(tmp_path: Path, poll: PollKind) -> None:
+    """A regular one, or one that waits for its begin time, may have been listed before that which woke the daemon."""
     site, _ = polled(tmp_path)
-    assert not site.poll_new().is_news
+    assert not site.cycle.run(poll).shows_urgent
     site.submit("physics", run_time=500)
-    assert site.poll_new().is_news
-    assert not site.poll_new().is_news
+    site.urgent(begin=site.now + 1000)
+    assert not site.cycle.run(poll).shows_urgent
+    site.urgent()
+    assert site.cycle.run(poll).shows_urgent
+    assert not site.cycle.run(poll).shows_urgent
+
+
+def test_an_urgent_job_behind_one_that_waits_for_its_begin_time_is_found_at_once(tmp_path: Path) -> None:
+    site, _ = polled(tmp_path)
+    later, urgent = site.urgent(begin=site.now + 1000), site.urgent()
+    site.poll_new()
+    assert site.gateway.asked[:2] == [later, urgent]
+    assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
+
+
+def test_lower_ids_than_before_are_for_a_full_poll_and_then_asked_for(tmp_path: Path) -> None:
+    """slurmctld was killed, and has forgotten the last jobs."""
+    site, _ = polled(tmp_path)
+    lost = [site.submit("physics", run_time=500, begin=site.now + 1000) for _ in range(5)]
+    site.run(2)
+    for job in lost:
+        site.slurm.cancel(job)
+        del site.slurm.records[job]
+    site.slurm._jobs.next_id = lost[0]
+    assert site.poll_new().needs_full
+    site.cycle.run()
+    urgent = site.urgent()
+    assert urgent == lost[0]
+    assert site.poll_new().shows_urgent
+    assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
 
 
 def test_many_new_jobs_do_not_keep_an_urgent_one_waiting(tmp_path: Path) -> None:
@@ -284,6 +314,27 @@ def test_where_an_old_job_has_taken_an_idle_node_since_others_are_preempted_at_o
     site.run_until(lambda: site.runs(urgent), limit=30)
 
 
+def test_nobody_is_preempted_for_an_idle_node_that_an_urgent_job_did_not_take(tmp_path: Path) -> None:
+    """Slurm starts a job that was released on the node of its choice."""
+    site, victims = site_of(tmp_path, 3), list[int]()
+    victims.append(site.submit("bio", run_time=500, on="n1"))
+    site.run_until(lambda: site.runs(*victims), limit=20)
+    site.run(5)
+    first = site.urgent(hold=Hold.USER, admin_comment=SUBMIT_MARK)
+    (start,) = (site.poll_new().plan or pytest.fail("no plan")).starts
+    (planned,) = (allocation.node for allocation in start.allocations)
+    (other,) = {"n2", "n3"} - {planned}
+    record = site.slurm.records[first]
+    record.request = replace(record.request, required_nodes=frozenset({other}))
+    site.now += 1
+    assert site.job(first).on_nodes == (other,)
+    second = site.urgent(hold=Hold.USER, admin_comment=SUBMIT_MARK)
+    site.poll_new()
+    assert not site.journal.state.preemptions
+    site.now += 1
+    assert site.job(second).on_nodes == (planned,)
+
+
 @pytest.mark.parametrize("fault", ["no answer", "drained"])
 def test_an_idle_node_that_cannot_be_confirmed_is_not_counted_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
@@ -319,6 +370,16 @@ def test_after_a_failed_poll_nothing_is_known(tmp_path: Path) -> None:
     site.gateway.faults.clear()
     assert site.poll_new().needs_full
     assert not site.journal.state.preemptions
+
+
+def test_an_urgent_poll_that_fails_is_followed_by_a_full_one_that_shows_its_job(tmp_path: Path) -> None:
+    site, _ = polled(tmp_path)
+    urgent = site.urgent()
+    site.gateway.faults.inject(Fault.HANG, ["find"])
+    report = site.cycle.run(PollKind.URGENT)
+    assert report.error is not None and report.needs_full
+    site.gateway.faults.clear()
+    site.run_until(lambda: site.runs(urgent), limit=30)
 
 
 def test_two_urgent_jobs_in_turn_get_different_victims(tmp_path: Path) -> None:

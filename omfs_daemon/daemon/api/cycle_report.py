@@ -80,7 +80,7 @@ class CycleReport:
     error            why it observed or did nothing
     slurm_error      of which of ``ERROR_KINDS``, where Slurm did not answer
     seen, decided    when Slurm had answered, and when the decision was made
-    is_news          whether there were new jobs: if not, what woke the daemon may not have been seen yet
+    shows_urgent     whether an urgent job is new that could start: if not, what woke the daemon may not be listed yet
     needs_full       whether an urgent poll must be followed by a full one at once
     """
 
@@ -95,7 +95,7 @@ class CycleReport:
     seen: float = 0.0
     decided: float = 0.0
     slurm_error: str = ""
-    is_news: bool = False
+    shows_urgent: bool = False
     needs_full: bool = False
 
 

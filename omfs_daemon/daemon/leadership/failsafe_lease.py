@@ -10,9 +10,9 @@ from pathlib import Path
 
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.heartbeat import EPOCH_FILE, write_for_slurmctld
-from omfs_daemon.daemon.leadership.holder import own_holder
+from omfs_daemon.daemon.leadership.holder import LeaseHolder, own_holder
 from omfs_daemon.daemon.leadership.leadership import ANSWERS_WITHIN, Leadership, since_boot, take_lease
-from omfs_daemon.daemon.leadership.lease import EXPIRY, LeaseWatch
+from omfs_daemon.daemon.leadership.lease import EXPIRY, LeaseView, LeaseWatch
 from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
 from omfs_daemon.daemon.leadership.timed_calls import TimedCalls
 from omfs_daemon.errors import OmfsError
@@ -44,9 +44,11 @@ def an_omfsd_acts(
 def failsafe_lease(config: Config, shared: Path) -> Iterator[Leadership]:
     """The lease, so that no omfsd orders anything meanwhile; OmfsError if it cannot be had."""
     directory, calls = LeaseDirectory(shared), TimedCalls(ANSWERS_WITHIN)
-    own = own_holder(config, socket.gethostname())
     try:
-        taken = take_lease(directory, calls.run(directory.look), own, since_boot, calls)
+        seen = calls.run(directory.look)
+        # It decides nothing by its configuration, so whoever was active last stays that.
+        holder = calls.run(lambda: _last_holder(directory, seen)) or own_holder(config, socket.gethostname())
+        taken = take_lease(directory, seen, holder, since_boot, calls)
         if taken is None:
             raise OmfsError(f"{shared}: another omfsd or failsafe has just taken the lease")
         try:
@@ -56,3 +58,10 @@ def failsafe_lease(config: Config, shared: Path) -> Iterator[Leadership]:
             taken.give_up()
     except OSError as error:
         raise OmfsError(f"{shared}: {error.strerror or error}: no lease can be had") from error
+
+
+def _last_holder(directory: LeaseDirectory, seen: LeaseView) -> LeaseHolder | None:
+    try:
+        return directory.holder(seen.lease.epoch) if seen.lease is not None else None
+    except OmfsError:  # damaged: named to whoever is to take over, see Candidate
+        return None

@@ -127,12 +127,12 @@ class Leadership:
         with self._lock:
             if holder == self._holder or self.is_lost:
                 return
-            self._holder = holder
             try:
                 self._calls.run(lambda: self._directory.update_holder(self.epoch, holder))
+                self._holder = holder
             except OSError as error:
                 text = f"{self._directory.holder_file(self.epoch)}: {error.strerror or error}"
-                self._log.error("holder_not_written", error=text)
+                self._log.error("holder_not_written", error=text, message="reload again to write it")
 
 
 def take_lease(

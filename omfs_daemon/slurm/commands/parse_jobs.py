@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from omfs_daemon.cluster.job_refs import tasks_ref
-from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.jobs import MOST_LOCAL_ID, Allocation, Hold, Job, JobRequest, JobState
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.releases import SlurmRelease
@@ -24,8 +24,6 @@ _NAME_KEPT = 128
 _SHOWN = 160
 _NO_UID = -1
 _NO_REQUEST = JobRequest(cpus=0)
-# slurm.conf(5), MaxJobId: a federation puts the number of the cluster into the bits above.
-_MOST_LOCAL_ID = 0x03FFFFFF
 
 # In a list of dependencies; what is fulfilled Slurm takes off the list.
 UNFULFILLED, FAILED = "(unfulfilled)", "(failed)"
@@ -214,7 +212,7 @@ def job(
         singleton=SINGLETON in row.dependency,
         exclusive_user=row.over_subscribe == "USER",
         name=values.text(row.name)[:_NAME_KEPT],
-        set_aside=fields.unread or "it is a job of a federation" * (int(row.job_id) > _MOST_LOCAL_ID),
+        set_aside=fields.unread or "it is a job of a federation" * (int(row.job_id) > MOST_LOCAL_ID),
     )
 
 
@@ -389,12 +387,13 @@ def _memory(row: JobRow, allocated: dict[str, str], cpus: int, node_count: int) 
 
 
 def _gres(row: JobRow, node_count: int) -> dict[str, int]:
-    """Per node; for requests by job or by task, the largest count on any node."""
-    counts = values.gres(row.tres_per_node) or values.gres(row.tres_per_socket)
-    if not counts:
-        counts = {name: ceil(count / node_count) for name, count in values.gres(row.tres_per_job).items()}
-    if not counts:
-        by_task = values.gres(row.tres_per_task, ceil(values.whole(row.tasks) / node_count))
-        # Since 23.11 --cpus-per-task is among them, later licenses are, too ("license/fluent").
-        counts = {name: count for name, count in by_task.items() if name != _CPU and "/" not in name}
+    """Per node; for requests by job or by task, the largest count on any node. What is asked for in several ways, as
+    GPUs by job and by node, is limited by the first of these."""
+    by_job = {name: ceil(count / node_count) for name, count in values.gres(row.tres_per_job).items()}
+    by_task = values.gres(row.tres_per_task, ceil(values.whole(row.tasks) / node_count))
+    # Since 23.11 --cpus-per-task is among them, later licenses are, too ("license/fluent").
+    by_task = {name: count for name, count in by_task.items() if name != _CPU and "/" not in name}
+    counts: dict[str, int] = {}
+    for asked in (values.gres(row.tres_per_node), values.gres(row.tres_per_socket), by_job, by_task):
+        counts |= {name: count for name, count in asked.items() if not counts.get(name)}
     return counts

@@ -70,6 +70,18 @@ def test_a_part_that_we_hold_holds_all() -> None:
     assert is_held_by_us(job), "so that the release is sent again"
 
 
+@pytest.mark.parametrize("changed", [0, 1])
+def test_a_part_that_the_gate_holds_after_a_change_is_held_by_us(changed: int) -> None:
+    """Its owner has changed it after the release: the gate holds that part alone, and says so in its comment alone."""
+    parts = [replace(part, comment="omfs:method=requeue", admin_comment="omfs:rel:6") for part in (FIRST, SECOND)]
+    assert not is_held_by_us(merged(*parts))
+    gate = {"hold": Hold.USER, "priority": 0, "reason": "JobHeldUser", "comment": "omfs:method=requeue omfs:wait"}
+    parts[changed] = replace(parts[changed], **gate)
+    assert is_held_by_us(merged(*parts))
+    parts[changed] = replace(parts[changed], comment="")
+    assert not is_held_by_us(merged(*parts))
+
+
 def test_it_waits_for_what_any_part_waits_for() -> None:
     job = merged(replace(FIRST, reason="Resources"), replace(SECOND, reason="Dependency", eligible=inf))
     assert (job.reason, job.eligible) == ("Dependency", inf)

@@ -6,6 +6,7 @@ import pytest
 
 from omfs_daemon.daemon.loop_events import LoopEvents
 from omfs_daemon.daemon.poll_schedule import LATER, PollKind
+from omfs_daemon.daemon.signals import Signals
 
 
 class Clock:
@@ -22,7 +23,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def events(clock: Clock) -> LoopEvents:
-    return LoopEvents(clock, clock)
+    return LoopEvents(clock, clock, Signals())
 
 
 def test_what_was_touched_long_before_a_full_poll_is_shown_by_it(events: LoopEvents, clock: Clock) -> None:

@@ -32,7 +32,8 @@ class Loop:
         self.calls, self.rate = calls, rate
         self.now = 0.0
         self.looks: list[tuple[float, PollKind]] = []
-        self.under_way = self.needs_full = self.preempts = self.missed = False
+        self.under_way = self.needs_full = self.preempts = False
+        self.search = 0.0
         self.has_urgent = True
         self.due_at = inf
 
@@ -56,10 +57,9 @@ class Loop:
                 self.now,
                 self.calls,
                 self.rate,
-                touched,
-                self.needs_full,
+                self.search or (POLL_AGAIN if touched else 0.0),
+                self.needs_full and following.poll is PollKind.URGENT,
                 self.preempts,
-                self.missed and following.poll is PollKind.URGENT,
             )
             self.looks.append((begin, following.poll))
             changed, touched_later_at = False, None
@@ -163,9 +163,21 @@ def test_what_an_urgent_poll_leaves_open_is_not_forgotten_at_the_next_one() -> N
     loop.run(0, touched=True)
     loop.needs_full = False
     following = loop.poll_schedule
-    following.polled(PollKind.URGENT, loop.now + 0.1, loop.now + 0.12, 3, loop.rate, woken=False)
+    following.polled(PollKind.URGENT, loop.now + 0.1, loop.now + 0.12, 3, loop.rate)
     at, poll = following.next(loop.now + 0.12, POLL, under_way=False, touched=False, changed=False, has_urgent=True)
     assert (at <= loop.now + 0.12, poll) == (True, PollKind.FULL)
+
+
+def test_a_full_poll_that_had_begun_before_does_not_answer_for_the_one_that_is_needed() -> None:
+    loop = Loop(full=2.2)
+    began, schedule = loop.now, loop.poll_schedule
+    schedule.polled(PollKind.URGENT, began + 1.0, began + 1.1, 3, loop.rate, needs_full=True)
+    schedule.polled(PollKind.FULL, began, began + 2.2, 3, loop.rate)
+    loop.now = began + 2.2
+    ((at, poll),) = loop.run(4)
+    allowed = began + 2.2 - BURST + (1 + IDLE_SHARE) * 2.2
+    assert (round(at, 6), poll) == (round(allowed - BURST, 6), PollKind.FULL)
+    assert at + 2.2 < loop.now and loop.run(CALM_SHARE * 2.2 - 4) == [], "and once"
 
 
 def test_an_urgent_job_does_not_wait_because_there_were_many_full_polls() -> None:
@@ -209,9 +221,9 @@ def test_where_a_full_poll_takes_long_only_urgent_jobs_are_polled_at_once() -> N
 def test_an_urgent_job_that_slurm_lists_late_is_looked_for_again_and_again(full: float) -> None:
     loop = Loop(full=full)
     loop.rest()
-    loop.missed = True
-    began = loop.now
+    began, loop.search = loop.now, LOOK_FOR
     loop.run(0, touched=True)
+    loop.search = 0.0
     looks = [at - began for at, poll in loop.run(9 * full) if poll is PollKind.URGENT]
     assert 3 <= len(looks) <= 8 and looks[-1] <= LOOK_FOR + full, "and not for ever"
     within = [at for at, _ in loop.looks if began <= at <= began + LOOK_FOR]
@@ -230,7 +242,6 @@ def test_after_an_urgent_job_was_found_others_are_looked_for_once() -> None:
     loop = Loop(full=0.4)
     loop.rest()
     loop.run(0, touched=True)
-    loop.missed = True
     assert [poll for _, poll in loop.run(20)].count(PollKind.URGENT) <= 1, "or a full poll does it"
 
 

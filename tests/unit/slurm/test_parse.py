@@ -357,7 +357,25 @@ class TestRequest:
     @pytest.mark.parametrize(
         ("fields", "expected"),
         [
+            ({"tres_per_node": "gres:fpga:1", "tres_per_job": "gres:gpu:6"}, {"fpga": 1, "gpu": 3}),
+            ({"tres_per_node": "gres:gpu:2", "tres_per_job": "gres:gpu:9"}, {"gpu": 2}),
+            ({"tres_per_node": "gres:gpu:0", "tres_per_job": "gres:gpu:6"}, {"gpu": 3}),
+            ({"tres_per_socket": "gres:fpga:1", "tres_per_task": "gres:gpu:1"}, {"fpga": 1, "gpu": 3}),
+        ],
+    )
+    def test_generic_resources_asked_for_in_several_ways(
+        self, fields: dict[str, str], expected: dict[str, int]
+    ) -> None:
+        assert dict(job(WAITING._replace(**fields)).request.gres) == expected
+
+    @pytest.mark.parametrize(
+        ("fields", "expected"),
+        [
             ({}, (1, 1, 1)),
+            (
+                {"tres_per_node": "gres:fpga:1", "tres_per_job": "gres:gpu:8", "cpus_per_tres": "gres:gpu:8"},
+                (64, 1, 64),
+            ),
             ({"nodes": "2", "max_nodes": "4", "tasks": "2", "tres": "cpu=1,mem=100M,node=2"}, (2, 2, 1)),  # -N2-4
             ({"min_cpus": "2"}, (2, 1, 2)),  # --mincpus=2
             ({"min_cpus": "2", "nodes": "2", "max_nodes": "2", "cpus": "2", "tres": "cpu=2,node=2"}, (4, 2, 2)),

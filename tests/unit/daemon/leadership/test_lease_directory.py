@@ -318,6 +318,17 @@ def test_the_last_one_itself_goes_by_a_configuration_that_was_changed_before_its
     assert Host(directory, clock, beside).take().epoch == 3
 
 
+def test_a_configuration_that_could_not_be_noted_is_noted_at_the_next_reload(directory: LeaseDirectory) -> None:
+    changed = OWN._replace(configuration="changed")
+    leads = Host(directory, Clock()).take()
+    away = directory.path.rename(directory.path.with_name("away"))
+    leads.update(changed)
+    away.rename(directory.path)
+    assert directory.holder(1) == OWN
+    leads.update(changed)
+    assert directory.holder(1) == changed
+
+
 def test_a_holder_of_an_earlier_version_names_no_daemon(directory: LeaseDirectory) -> None:
     clock = Clock()
     Host(directory, clock).take().give_up()
