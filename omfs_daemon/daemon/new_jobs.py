@@ -33,10 +33,6 @@ half a minute: so many jobs can be submitted meanwhile, and each question takes 
 MOST_NODES = 64
 """Nodes that are asked for at once; of others nothing counts as idle."""
 
-MOST_MISSING = 1
-"""Ids that are passed over before slurmctld is asked how many there are: it also spends some on jobs that it keeps no
-record of, as for ``sbatch --test-only``."""
-
 SINGLE_AGE = 2.0
 """Seconds for which the answer about a single job counts."""
 
@@ -99,27 +95,29 @@ class NewJobs:
         return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
 
     def _search(self, is_urgent: Callable[[Job], bool]) -> tuple[list[Job] | None, bool]:
-        """The new jobs up to the first urgent one that waits, and whether there is one; None if they are too many."""
-        found, urgent = list[Job](), False
-        number, end, is_end_known = self._next_id, self._next_id + MOST_MISSING + 1, False
-        while number < end and not urgent:
+        """The new jobs up to the first urgent one that waits, and whether there is one; None if they are too many.
+        Where an id is not known, slurmctld is asked how many there are: it also spends some on jobs that it keeps no
+        record of, as for ``sbatch --test-only``."""
+        found, number, end, is_end_known = list[Job](), self._next_id, self._next_id + 1, False
+        while number < end:
             job = self._gateway.find(number)
             number += 1
             if job is not None:
-                self._next_id, end = number, number + 1
+                self._next_id, end = number, max(end, number + 1)
                 found.append(job)
                 if len(found) > MOST_NEW or job.parts:
                     return None, False
-                urgent = job.state is JobState.PENDING and is_urgent(job)
-            elif number == end and not found and not is_end_known:
+                if job.state is JobState.PENDING and is_urgent(job):
+                    return found, True
+            elif not is_end_known:
                 given, is_end_known = self._given(), True
                 if 0 < given < self._next_id <= MOST_LOCAL_ID:  # lost jobs, or ids that begin again at FirstJobId
                     self._next_id = given
                     return None, False
-                end = max(end, given)
+                end = max(number, given)
                 if end - number > MOST_NEW:
                     return None, False
-        return found, urgent
+        return found, False
 
     def _given(self) -> int:
         """The next id that slurmctld gives, as it says itself; 0 where it does not."""
