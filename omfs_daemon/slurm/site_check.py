@@ -50,8 +50,7 @@ def enforcement_finding(
 
 def user_top_finding(values: Mapping[str, str]) -> Finding | None:
     """``scontrol top`` changes the nice value of all waiting jobs of its user, which is where omfsd ranks them."""
-    parameters = values.get("SchedulerParameters", "").lower().split(",")
-    if "enable_user_top" not in (parameter.strip() for parameter in parameters):
+    if not _has_parameter(values, "enable_user_top"):
         return None
     what = "enable_user_top: `scontrol top` of any user writes over the ranks that omfsd gives their jobs"
     return Finding(Level.WARN, "SchedulerParameters", what, "take enable_user_top out of SchedulerParameters")
@@ -59,11 +58,15 @@ def user_top_finding(values: Mapping[str, str]) -> Finding | None:
 
 def expansion_finding(values: Mapping[str, str]) -> Finding | None:
     """A running job can take over the nodes of another one (slurm.conf(5), SchedulerParameters)."""
-    parameters = values.get("SchedulerParameters", "").lower().split(",")
-    if "permit_job_expansion" not in (parameter.strip() for parameter in parameters):
+    if not _has_parameter(values, "permit_job_expansion"):
         return None
     what = "permit_job_expansion: a job that is not preemptible may take over the nodes of one that is"
     return Finding(Level.WARN, "SchedulerParameters", what, "take permit_job_expansion out of SchedulerParameters")
+
+
+def _has_parameter(values: Mapping[str, str], name: str) -> bool:
+    """Of SchedulerParameters."""
+    return name in (word.strip() for word in values.get("SchedulerParameters", "").lower().split(","))
 
 
 def gpu_cpus_finding(values: Mapping[str, str]) -> Finding | None:
