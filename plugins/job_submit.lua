@@ -1139,7 +1139,6 @@ local function wants_other(change)
     or given("shared")
     or given("sockets_per_node")
     or given("cores_per_socket")
-    or given("threads_per_core")
     or change.cpus_per_tres ~= nil
     or change.mem_per_tres ~= nil
     or change.tres_per_job ~= nil

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from omfs_daemon.cluster.holds import WAIT_WORD, is_held, ready_from
@@ -135,7 +136,7 @@ class HetJobs:
 def _merged(parts: Sequence[Job], whole_ids: Sequence[int]) -> Job:
     first = parts[0]
     whole = whole_ids[0] if whole_ids else first.id
-    waiting = max(parts, key=lambda part: (ready_from(part), is_held(part)))
+    waiting = max(parts, key=lambda part: (ready_from(part) == inf, is_held(part), ready_from(part)))
     eligible = [part.eligible for part in parts if part.eligible is not None]
     starts = [part.start for part in parts if part.start is not None]
     is_readable = not any(part.set_aside for part in parts)

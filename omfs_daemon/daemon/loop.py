@@ -190,7 +190,7 @@ class Loop:
         """Seconds for which an urgent job is to be looked for again."""
         if report.shows_urgent:
             return POLL_AGAIN if poll is PollKind.URGENT else 0.0  # an urgent poll ends at the first one
-        return 0.0 if self.events.woken_at is None else LOOK_FOR
+        return 0.0 if self.events.woken_at is None or report.needs_full else LOOK_FOR
 
     def _log_cycle(self, report: CycleReport, poll: PollKind, previous: CycleReport) -> None:
         """At level debug where the time went; else only what is new."""

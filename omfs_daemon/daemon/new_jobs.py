@@ -89,8 +89,9 @@ class NewJobs:
             again = [one.result() for one in asked]
         if found is None:
             return None
-        changed = [job for job in again if job is not None and job.state is not JobState.COMPLETING]
-        gone = [job.id for job, now in zip(known, again, strict=True) if now is None]
+        answered = [(job, now) for job, now in zip(known, again, strict=True) if now is not job]
+        changed = [now for _, now in answered if now is not None and now.state is not JobState.COMPLETING]
+        gone = [job.id for job, now in answered if now is None]
         self._seen = self._with(seen, [*found, *changed], gone, asked_at)
         return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
 

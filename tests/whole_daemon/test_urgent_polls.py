@@ -475,6 +475,25 @@ def test_of_many_jobs_that_complete_none_is_asked_for_singly(tmp_path: Path) -> 
     assert not site.journal.state.preemptions
 
 
+def test_an_urgent_job_that_waited_and_of_which_slurm_says_nothing_now_is_not_taken_as_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, _ = polled(tmp_path)
+    waits = site.urgent(cpus=8, hosts=2)
+    site.poll_new()
+    site.cycle.run()
+    find = site.gateway.find
+
+    def answer(job: int | str) -> Job | None:
+        if job == waits:
+            raise GatewayError("nonsense")
+        return find(job)
+
+    monkeypatch.setattr(site.gateway, "find", answer)
+    seen = site.cycle._observer.new_jobs.poll(lambda job: job.partition == "urgent")
+    assert seen is not None and waits not in seen.snapshot.asked
+
+
 @pytest.mark.parametrize("gone", [True, False])
 def test_what_a_completing_job_leaves_counts_if_slurm_forgets_it_and_not_if_it_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool

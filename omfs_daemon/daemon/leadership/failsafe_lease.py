@@ -46,8 +46,9 @@ def failsafe_lease(config: Config, shared: Path) -> Iterator[Leadership]:
     directory, calls = LeaseDirectory(shared), TimedCalls(ANSWERS_WITHIN)
     try:
         seen = calls.run(directory.look)
-        # It decides nothing by its configuration, so whoever was active last stays that.
-        holder = calls.run(lambda: _last_holder(directory, seen)) or own_holder(config, socket.gethostname())
+        # It decides nothing by its configuration, so whoever was active last stays that, and else nobody was.
+        last = calls.run(lambda: _last_holder(directory, seen))
+        holder = last or own_holder(config, socket.gethostname())._replace(daemon="")
         taken = take_lease(directory, seen, holder, since_boot, calls)
         if taken is None:
             raise OmfsError(f"{shared}: another omfsd or failsafe has just taken the lease")
@@ -63,5 +64,5 @@ def failsafe_lease(config: Config, shared: Path) -> Iterator[Leadership]:
 def _last_holder(directory: LeaseDirectory, seen: LeaseView) -> LeaseHolder | None:
     try:
         return directory.holder(seen.lease.epoch) if seen.lease is not None else None
-    except OmfsError:  # damaged: named to whoever is to take over, see Candidate
+    except OmfsError:  # damaged, which must not keep jobs from being released
         return None

@@ -8,6 +8,7 @@ alone, which is set aside: else a user could stop the daemon with one odd reques
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from math import ceil, inf
 from operator import attrgetter
@@ -388,12 +389,16 @@ def _memory(row: JobRow, allocated: dict[str, str], cpus: int, node_count: int) 
 
 def _gres(row: JobRow, node_count: int) -> dict[str, int]:
     """Per node; for requests by job or by task, the largest count on any node. What is asked for in several ways, as
-    GPUs by job and by node, is limited by the first of these."""
+    GPUs by job and by node, is limited by the first of these; of types, each counts."""
     by_job = {name: ceil(count / node_count) for name, count in values.gres(row.tres_per_job).items()}
     by_task = values.gres(row.tres_per_task, ceil(values.whole(row.tasks) / node_count))
     # Since 23.11 --cpus-per-task is among them, later licenses are, too ("license/fluent").
     by_task = {name: count for name, count in by_task.items() if name != _CPU and "/" not in name}
     counts: dict[str, int] = {}
-    for asked in (values.gres(row.tres_per_node), values.gres(row.tres_per_socket), by_job, by_task):
+    for asked in (values.gres(row.tres_per_node), by_job, values.gres(row.tres_per_socket), by_task):
         counts |= {name: count for name, count in asked.items() if not counts.get(name)}
-    return counts
+    typed = Counter[str]()
+    for name, count in counts.items():
+        if ":" in name:
+            typed[name.partition(":")[0]] += count
+    return counts | {name: max(count, counts[name]) for name, count in typed.items()}

@@ -70,10 +70,16 @@ def test_a_part_that_we_hold_holds_all() -> None:
     assert is_held_by_us(job), "so that the release is sent again"
 
 
+@pytest.mark.parametrize("eligible", [(None, None), (100.0, 100.0), (101.0, 100.0), (100.0, 101.0)])
 @pytest.mark.parametrize("changed", [0, 1])
-def test_a_part_that_the_gate_holds_after_a_change_is_held_by_us(changed: int) -> None:
+def test_a_part_that_the_gate_holds_after_a_change_is_held_by_us(
+    changed: int, eligible: tuple[float | None, float | None]
+) -> None:
     """Its owner has changed it after the release: the gate holds that part alone, and says so in its comment alone."""
-    parts = [replace(part, comment="omfs:method=requeue", admin_comment="omfs:rel:6") for part in (FIRST, SECOND)]
+    parts = [
+        replace(part, comment="omfs:method=requeue", admin_comment="omfs:rel:6", eligible=at)
+        for part, at in zip((FIRST, SECOND), eligible, strict=True)
+    ]
     assert not is_held_by_us(merged(*parts))
     gate = {"hold": Hold.USER, "priority": 0, "reason": "JobHeldUser", "comment": "omfs:method=requeue omfs:wait"}
     parts[changed] = replace(parts[changed], **gate)

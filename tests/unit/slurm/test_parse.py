@@ -361,6 +361,11 @@ class TestRequest:
             ({"tres_per_node": "gres:gpu:2", "tres_per_job": "gres:gpu:9"}, {"gpu": 2}),
             ({"tres_per_node": "gres:gpu:0", "tres_per_job": "gres:gpu:6"}, {"gpu": 3}),
             ({"tres_per_socket": "gres:fpga:1", "tres_per_task": "gres:gpu:1"}, {"fpga": 1, "gpu": 3}),
+            ({"tres_per_socket": "gres:gpu:2", "tres_per_job": "gres:gpu:8"}, {"gpu": 4}),
+            (
+                {"tres_per_node": "gres:gpu:v100:1", "tres_per_job": "gres:gpu:a100:8"},
+                {"gpu": 5, "gpu:v100": 1, "gpu:a100": 4},
+            ),
         ],
     )
     def test_generic_resources_asked_for_in_several_ways(
