@@ -129,4 +129,5 @@ lint: $(READY)
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
+	@$(PYTHON) -m pytest -q -n 0 tests/unit/test_code_layout.py
 	@$(VENV)/bin/vermin --quiet --no-tips --target=3.6- --violations omfs_daemon/omfs_run omfs_daemon/omfs_node omfs_daemon/protocol

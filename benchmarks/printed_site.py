@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from omfs_daemon.cluster.marks import SUBMIT_MARK
-from omfs_daemon.slurm.commands.parse_jobs import JobRow
 from omfs_daemon.slurm.commands.run_command import CommandOutput
+from omfs_daemon.slurm.commands.squeue_fields import JobRow
 
 NOW = 1_800_000_000
 CPUS, MEMORY_MB = 64, 256 * 1024

@@ -29,7 +29,6 @@ from omfs_daemon.slurm.site_check import (
     account_of,
     enforcement_finding,
     expansion_finding,
-    gpu_cpus_finding,
     is_unspecified,
     login_finding,
     metrics_finding,
@@ -53,7 +52,6 @@ def site_findings(config: Config, gateway: Gateway, settings: SlurmSettings, fac
         enforcement_finding(values, classes, facts.entitlements),
         user_top_finding(values),
         expansion_finding(values),
-        gpu_cpus_finding(values),
         private_data_finding(values, facts.uid, administers),
     ]
     return [

@@ -39,7 +39,8 @@ class Partition:
     ``exclusive``: every job takes whole nodes (OverSubscribe=EXCLUSIVE); ``exclusive_user``: a node has jobs of one
     user only. ``max_nodes``, ``max_memory_per_node``, ``max_memory_per_cpu``: 0 without such a limit. ``allow_*``:
     None for all. ``qos``: the partition's own, whose limits its jobs are also under. ``is_default``: of jobs that name
-    no partition; ``default_time``: the limit of jobs that ask for none, infinite: it is ``max_time``.
+    no partition; ``default_time``: the limit of jobs that ask for none, infinite: it is ``max_time``. ``cpus_per_gpu``:
+    DefCpuPerGPU, 0 without.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Partition:
     max_nodes: int = 0
     max_time: float = inf
     default_time: float = inf
+    cpus_per_gpu: int = 0
     max_memory_per_node: int = 0
     max_memory_per_cpu: int = 0
     allow_accounts: frozenset[str] | None = None

@@ -73,7 +73,7 @@ class Observer:
     def poll(self, resumed: Collection[str] = ()) -> Snapshot:
         """Everything, as of the time when Slurm was *asked*. ``resumed``: jobs that may share CPUs with others."""
         if not self._nodes:
-            self._gateway.nodes()  # for how jobs use their cores
+            self._gateway.nodes(), self._gateway.partitions()  # jobs are read by the sizes and defaults of these
         taken = self._clock()
         jobs = self._gateway.jobs()
         if self._nodes_rest.is_over(taken) or self._is_registering(taken):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TypeVar
@@ -12,6 +12,7 @@ from omfs_daemon.cluster.jobs import JobRequest
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.batch_words import GivenOption, OptionWord, given_options
 from omfs_daemon.slurm.commands import values
+from omfs_daemon.slurm.commands.gres_nodes import NodeSize, SpreadGres
 
 _NODES = re.compile(r"([0-9]{1,9}[kKmM]?)(?:-([0-9]{1,9}[kKmM]?))?")
 _NODE_SIZES = re.compile(r"[0-9,:-]{1,200}")
@@ -74,9 +75,7 @@ class BatchOptions:
         """On so many nodes (at least) of a partition."""
         tasks = self.tasks or nodes * max(1, self.tasks_per_node)
         per_node = max(self.cpus_per_node, self.cpus_per_task * max(1, self.tasks_per_node if not self.tasks else 1))
-        gres = dict(self.gres)
-        gres |= {name: ceil(count / nodes) for name, count in self.job_gres}
-        gres |= {name: count * ceil(tasks / nodes) for name, count in self.task_gres}
+        gres = {**dict(self.gres), **self._spread(tasks).of_each(nodes)}
         return JobRequest(
             cpus=max(tasks * self.cpus_per_task, nodes * per_node),
             nodes=nodes,
@@ -91,6 +90,14 @@ class BatchOptions:
             required_nodes=self.required_nodes,
             excluded_nodes=self.excluded_nodes,
         )
+
+    def nodes_on(self, sizes: Iterable[NodeSize]) -> int:
+        """The least number of nodes of these sizes."""
+        for_gres = self._spread(max(1, self.tasks)).least_nodes(sizes)
+        return max(self.nodes, min(for_gres, self.most_nodes or for_gres))
+
+    def _spread(self, tasks: int) -> SpreadGres:
+        return SpreadGres(dict(self.job_gres), dict(self.task_gres), tasks, self.cpus_per_task)
 
     @property
     def differs_by_nodes(self) -> bool:

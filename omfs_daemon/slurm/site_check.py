@@ -69,15 +69,6 @@ def _has_parameter(values: Mapping[str, str], name: str) -> bool:
     return name in (word.strip() for word in values.get("SchedulerParameters", "").lower().split(","))
 
 
-def gpu_cpus_finding(values: Mapping[str, str]) -> Finding | None:
-    """Slurm gives a job these CPUs when it starts, and shows nothing of them while it waits."""
-    if "defcpupergpu=" not in values.get("JobDefaults", "").lower():
-        return None
-    what = "DefCpuPerGPU: these CPUs of a job with GPUs are not counted until it runs, so it may exceed its share"
-    fix = "take DefCpuPerGPU out of JobDefaults, also of partitions, and have jobs ask with --cpus-per-gpu"
-    return Finding(Level.WARN, "JobDefaults", what, fix)
-
-
 def private_data_finding(values: Mapping[str, str], uid: int, is_privileged: bool) -> Finding | None:
     """``is_privileged``: the user of omfsd is root, SlurmUser, an Operator, or an Administrator."""
     kinds = values.get("PrivateData", "none").lower()

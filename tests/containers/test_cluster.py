@@ -142,8 +142,9 @@ def test_a_job_of_two_nodes_preempts_and_is_preempted(cluster: ContainerCluster)
         account="bio", kind="wide",
     )  # fmt: skip
     narrow = cluster.submit(until_told, "--ntasks=4", "--comment=omfs:method=suspend", account="bio", kind="narrow")
-    cluster.wait_state(wide, "RUNNING")
     cluster.wait_state(narrow, "RUNNING")
+    # srun gives up if it is suspended while it starts tasks.
+    wait_until(lambda: len(cluster.file(f"slurm-{wide}.out").split()) == 8, "the tasks of the wide job")
     urgent = cluster.submit("srun hostname", "--nodes=3", "--ntasks=12", "--qos=urgent", account="alarm", kind="urgent")
     cluster.wait_completed(urgent)
     cluster.shell("client", f"touch {TOLD}")

@@ -38,7 +38,7 @@ from omfs_daemon.slurm.batch_words import OptionWord
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
 from omfs_daemon.slurm.commands.core_use import core_use, with_whole_cores
-from omfs_daemon.slurm.commands.parse_jobs import JobRow
+from omfs_daemon.slurm.commands.squeue_fields import JobRow
 from omfs_daemon.slurm.gateway import Gateway
 from tests.support.amounts import is_soak
 from tests.support.hostile_text import HOSTILE_TOML, damaged, slower_by, try_at_random

@@ -14,8 +14,8 @@ from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.asked_apart import ALL_AGAIN
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.commands.parse_jobs import JobRow
 from omfs_daemon.slurm.commands.run_command import CommandOutput
+from omfs_daemon.slurm.commands.squeue_fields import JobRow
 from tests.unit.slurm.test_parse import ROW, WAITING
 
 _SEPARATOR = re.compile(r"JobID:([^,]+),|%A(.+?)%x")

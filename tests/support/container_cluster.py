@@ -75,6 +75,17 @@ class ContainerCluster:
         """``docker compose`` on this deployment."""
         return _run(["docker", "compose", *words], limit, check)
 
+    def pause(self, host: str) -> None:
+        """Freeze all of a container. On a busy machine the kernel may take longer than the engine waits, which then
+        says "unable to freeze"."""
+        inspect = ("docker", "inspect", "--format={{.State.Paused}}", self.container(host))
+
+        def is_paused() -> bool:
+            self.compose("pause", host, check=False)
+            return _run(inspect, LIMIT, check=True).strip() == "true"
+
+        wait_until(is_paused, f"{host} to be paused")
+
     def bash(self, text: str) -> str:
         """A command as somebody types it on the machine, with this deployment's environment."""
         return _run(["bash", "-c", text], TOLERANT, check=True)

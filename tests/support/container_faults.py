@@ -88,7 +88,7 @@ def _polls(cluster: ContainerCluster, _: str) -> bool:
 FAULTS = {
     "node killed": Fault(_kill_node, _start_node, _node_is_away),
     "node paused": Fault(
-        lambda cluster, node: cluster.compose("pause", node),
+        lambda cluster, node: cluster.pause(node),
         lambda cluster, node: cluster.compose("unpause", node),
         _node_is_away,
     ),
@@ -104,7 +104,7 @@ FAULTS = {
         _urgent_has_started,
     ),
     "MariaDB away": Fault(
-        lambda cluster, _: cluster.compose("pause", "mariadb"),
+        lambda cluster, _: cluster.pause("mariadb"),
         lambda cluster, _: cluster.compose("unpause", "mariadb"),
         _urgent_has_started,
     ),

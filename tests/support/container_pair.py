@@ -32,7 +32,7 @@ def hanging(cluster: ContainerCluster, host: str) -> Iterator[None]:
     """
     container = cluster.container(host)
     (slurmctld,) = _host_pids(container, "slurmctld")
-    cluster.compose("pause", host)
+    cluster.pause(host)
     docker("network", "disconnect", f"{PROJECT}_cluster", container)
     try:
         yield

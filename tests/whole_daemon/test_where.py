@@ -48,9 +48,9 @@ class Elsewhere:
 
 
 class WhereStand(LearningStand):
-    """Four nodes of four CPUs; partition ``small`` has n1 alone."""
+    """Four nodes of four CPUs; partition ``small`` has n1 alone. ``gpus``: on how many of the nodes there are two."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, gpus: int = 0) -> None:
         super().__init__(directory)
         self.path.write_text(self.path.read_text().replace("[[class]]", OF_PARTITION + "[[class]]", 1))
         self.service.close()
@@ -60,7 +60,8 @@ class WhereStand(LearningStand):
             Partition("small", frozenset({"n1"}), max_time=1800.0),
             Partition("urgent", everywhere),
         ]
-        nodes = [Node(name, 4, 8000 << 20) for name in sorted(everywhere)]
+        names = enumerate(sorted(everywhere))
+        nodes = [Node(name, 4, 8000 << 20, gres=(("gpu", 2),) if at < gpus else ()) for at, name in names]
         self.slurm = FakeSlurm(lambda: self.now, nodes, partitions)
         self.gateway = FakeGateway(self.slurm, [AccountRow("bio", ""), AccountRow("physics", "")])
         self.service = self.serve()
@@ -218,6 +219,17 @@ def test_why_it_would_never_start(stand: WhereStand, words: str, why: str) -> No
     assert not row["feasible"]
     assert row["why_not"] == why
     assert (row["p50"], row["options"]) == (None, [])
+
+
+@pytest.mark.parametrize(("words", "nodes"), [("--gpus=3", 2), ("-n3 --gpus-per-task=1", 2), ("-N1 --gpus=2", 1)])
+def test_gpus_come_from_as_many_nodes_as_have_them(tmp_path: Path, words: str, nodes: int) -> None:
+    stand = WhereStand(tmp_path, gpus=2)
+    stand.go(5)
+    (row,) = stand.where(f"{words} -p main")
+    assert (row["feasible"], row["nodes"]) == (True, nodes)
+    (row,) = stand.where("--gpus=5 -p main")
+    assert row["why_not"] == "partition main has no nodes that are up with gpu:2", "of three nodes, two have any"
+    stand.service.close()
 
 
 def test_groups_accounts_and_limits_keep_jobs_out(stand: WhereStand) -> None:

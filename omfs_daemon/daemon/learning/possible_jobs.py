@@ -25,6 +25,7 @@ from omfs_daemon.policy.start_checks.limit_rules import limit_answers
 from omfs_daemon.policy.start_checks.limit_use import Amounts, LimitUse
 from omfs_daemon.policy.start_checks.partition_rules import of_licenses, of_partition
 from omfs_daemon.slurm.batch_options import BatchOptions
+from omfs_daemon.slurm.commands.gres_nodes import NodeSize
 
 MOST_PARTITIONS = 30
 MOST_COUNTS = 16
@@ -64,7 +65,7 @@ def possible_jobs(
     found = []
     for name in names[:MOST_PARTITIONS]:
         partition = snapshot.partitions.get(name)
-        for count in _node_counts(options):
+        for count in _node_counts(options, name, snapshot):
             request = options.request(count, name)
             if options.differs_by_nodes:
                 request = replace(request, max_nodes=count)
@@ -104,10 +105,13 @@ def _usual_account(user: str, snapshot: Snapshot) -> str:
     return latest.account if latest else ""
 
 
-def _node_counts(options: BatchOptions) -> list[int]:
+def _node_counts(options: BatchOptions, partition: str, snapshot: Snapshot) -> list[int]:
+    least = options.nodes_on(
+        {NodeSize(node.cpus, node.gres) for node in snapshot.nodes.values() if partition in node.partitions}
+    )
     if not options.differs_by_nodes:
-        return [options.nodes]
-    every = range(options.nodes, options.most_nodes + 1)
+        return [least]
+    every = range(least, options.most_nodes + 1)
     if len(every) <= MOST_COUNTS:
         return list(every)
     return sorted({every[round(place * (len(every) - 1) / (MOST_COUNTS - 1))] for place in range(MOST_COUNTS)})

@@ -42,7 +42,7 @@ from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.protocol.node_request import PROBE
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.commands.parse_jobs import JobRow, row_nodes
+from omfs_daemon.slurm.commands.squeue_fields import JobRow, row_nodes
 from omfs_daemon.slurm.commands.values import whole
 from omfs_daemon.slurm.question import PERMITS, give_permits, put_question
 from omfs_daemon.slurm.settings_check import slurm_user

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands.squeue_fields import JobRow, row_state
 
 ALL_AGAIN = 10.0
 """Seconds after which all jobs are asked for again: so old may be what somebody has changed of a waiting job."""
@@ -40,9 +40,9 @@ class AskedApart:
         self._known = {**self._known, **found}
         return found
 
-    def of(self, rows: Iterable[parse.JobRow], everything: Future[dict[str, str]] | None) -> Mapping[str, str]:
+    def of(self, rows: Iterable[JobRow], everything: Future[dict[str, str]] | None) -> Mapping[str, str]:
         """Of the waiting jobs among these, which are all rows; ``everything``: an answer about all jobs."""
-        waiting = [row.job_id for row in rows if parse.row_state(row) is JobState.PENDING]
+        waiting = [row.job_id for row in rows if row_state(row) is JobState.PENDING]
         known = self._known
         if everything is not None:
             asked_at, known = self._clock(), everything.result()

@@ -19,6 +19,8 @@ from omfs_daemon.cluster.units import Units
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands import squeue_fields as squeue
+from omfs_daemon.slurm.commands.arguments import MOST_BYTES, admin_comment, naming
 from omfs_daemon.slurm.commands.ask_limits import ask_limits
 from omfs_daemon.slurm.commands.asked_apart import AskedApart
 from omfs_daemon.slurm.commands.core_use import WholeCores, core_use, core_use_format
@@ -28,6 +30,7 @@ from omfs_daemon.slurm.commands.job_rows import JobRows, new_secret
 from omfs_daemon.slurm.commands.known_jobs import KnownJobs
 from omfs_daemon.slurm.commands.refusals import parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput, Runner, failure, run_command
+from omfs_daemon.slurm.commands.site_sizes import KnownSizes, SiteSizes
 from omfs_daemon.slurm.gateway import (
     AccountRow,
     EndedJob,
@@ -39,10 +42,6 @@ from omfs_daemon.slurm.gateway import (
 from omfs_daemon.slurm.releases import SlurmRelease
 
 _CHUNK = 100  # refs in one command
-# Bytes of references in one argument, of which Linux takes 128 KiB (execve(2)). Not less, because Slurm makes a job of
-# its own of each task where an order names not all tasks of an array.
-_MOST_BYTES = 96 * 1024
-_ADMIN_COMMENT_KEPT = 60_000  # a command takes no argument of more than 128 KiB
 _SHOWN = 120
 _REF = re.compile(r"\d+(?:_(?:\d+|\[[\d,-]+\])|\+\d+)?")
 _SIGNAL = re.compile(r"[A-Z0-9+]+")
@@ -75,8 +74,9 @@ class CommandGateway:
         self._known = KnownJobs()
         self._het_parts = HetParts(self._squeue)
         self._details = JobDetails(self._run)
-        self._excluded_nodes = AskedApart(lambda job_ids: self._excluded(*_naming(job_ids)), clock)
-        self._whole_cores = WholeCores(AskedApart(lambda job_ids: self._core_use(*_naming(job_ids)), clock))
+        self._excluded_nodes = AskedApart(lambda job_ids: self._excluded(*naming(job_ids)), clock)
+        self._known_sizes = KnownSizes()
+        self._whole_cores = WholeCores(AskedApart(lambda job_ids: self._core_use(*naming(job_ids)), clock))
 
     @property
     def name(self) -> str:
@@ -85,6 +85,7 @@ class CommandGateway:
     # -- queries -----------------------------------------------------------------------------------
     def settings(self) -> SlurmSettings:
         self._settings = parse_cluster.parse_settings(self._run("scontrol", "show", "config").stdout)
+        self._known_sizes.note_settings(self._settings)
         return self._settings
 
     def jobs(self) -> list[Job]:
@@ -96,20 +97,20 @@ class CommandGateway:
             excluded = self._excluded_nodes.of(rows, everything)
         return self.jobs_of(rows, excluded)
 
-    def rows(self, job_ids: Iterable[int] = ()) -> list[parse.JobRow]:
+    def rows(self, job_ids: Iterable[int] = ()) -> list[squeue.JobRow]:
         """squeue's rows of these jobs (and perhaps others) and their array tasks that have not ended; without ids, of
         all jobs."""
         try:
-            return self._rows(*_naming(map(str, job_ids)))
+            return self._rows(*naming(map(str, job_ids)))
         except _NoSuchJobError:
             return []
 
-    def jobs_of(self, rows: Sequence[parse.JobRow], excluded: Mapping[str, str]) -> list[Job]:
+    def jobs_of(self, rows: Sequence[squeue.JobRow], excluded: Mapping[str, str]) -> list[Job]:
         """The jobs of these rows, which are the rows of all jobs; ``excluded``: ExcNodeList by job id."""
         rows = self._whole_cores.of(parse_dependencies.dependencies(rows))
-        memory_counts = self._memory_counts()
-        spread = self._details.allocations(rows, memory_counts)
-        return self._het_parts.merged(self._known.of(rows, excluded, memory_counts, spread), rows)
+        site = self._site()
+        spread = self._details.allocations(rows, site.memory_counts)
+        return self._het_parts.merged(self._known.of(rows, excluded, site, spread), rows)
 
     def find(self, job: int | str) -> Job | None:
         with ThreadPoolExecutor(1) as aside:
@@ -126,31 +127,29 @@ class CommandGateway:
         mine = [row for row in rows if _is_named(row, str(job))]  # an array's id gives its tasks as well
         if not mine:
             return None
-        first = parse.first_part(mine[0])
+        first = squeue.first_part(mine[0])
         if first is not None and mine[0].job_id != str(first):
             return self.find(first)
-        mine = self._dependencies(mine if first is None else [row for row in rows if parse.first_part(row) == first])
+        mine = self._dependencies(mine if first is None else [row for row in rows if squeue.first_part(row) == first])
         mine = self._whole_cores.of_one(mine)
-        memory_counts, excluded = self._memory_counts(), dict[str, str]()  # of those that wait
-        if parse.row_state(mine[0]) is JobState.PENDING:
+        site, excluded = self._site(), dict[str, str]()  # of those that wait
+        if squeue.row_state(mine[0]) is JobState.PENDING:
             excluded = asked.result() if asked is not None else excluded
             if mine[0].job_id not in excluded:  # or it was not there yet
                 excluded = self._excluded_nodes.of_one(mine[0].job_id)
-        spread = self._details.allocations(mine, memory_counts, is_all=False)
-        found = [
-            parse.job(row, excluded.get(row.job_id, ""), memory_counts, spread.get(row.job_id, ())) for row in mine
-        ]
+        spread = self._details.allocations(mine, site.memory_counts, is_all=False)
+        found = [parse.job(row, excluded.get(row.job_id, ""), site, spread.get(row.job_id, ())) for row in mine]
         return self._het_parts.merged(found, mine, is_all=False)[0]
 
     def ended_jobs(self) -> list[EndedJob]:
-        rows, memory_counts = self._rows(f"--states={_ENDED}"), self._memory_counts()
-        found = [parse.job(row, "", memory_counts, ()) for row in rows]
+        rows, site = self._rows(f"--states={_ENDED}"), self._site()
+        found = [parse.job(row, "", site, ()) for row in rows]
         states = {int(row.job_id): row.state for row in rows}
         merged = HetParts(self._squeue).merged(found, rows)  # other threads ask for other jobs
         return [EndedJob(job, states[job.id]) for job in merged if job.id in states]
 
     def expected_starts(self, job_ids: Sequence[int] = ()) -> dict[int, float]:
-        waiting = [row for row in self.rows(job_ids) if parse.row_state(row) is JobState.PENDING]
+        waiting = [row for row in self.rows(job_ids) if squeue.row_state(row) is JobState.PENDING]
         found = {int(row.job_id): parse.expected_start(row) for row in waiting}
         return {job_id: start for job_id, start in found.items() if start is not None}
 
@@ -164,10 +163,14 @@ class CommandGateway:
         found = parse_cluster.parse_nodes(self._run("scontrol", "--oneliner", "show", "nodes", *listed).stdout)
         if not names:
             self._whole_cores.note(found)
+            self._known_sizes.note_nodes(found)
         return found
 
     def partitions(self) -> list[Partition]:
-        return parse_cluster.parse_partitions(self._run("scontrol", "--all", "--oneliner", "show", "partitions").stdout)
+        printed = self._run("scontrol", "--all", "--oneliner", "show", "partitions").stdout
+        found = parse_cluster.parse_partitions(printed)
+        self._known_sizes.note_partitions(found)
+        return found
 
     def accounts(self) -> list[AccountRow] | None:
         settings = self.settings().values
@@ -185,7 +188,7 @@ class CommandGateway:
 
     # -- orders ------------------------------------------------------------------------------------
     def hold(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:
-        held = ["priority=0", _admin_comment(comment)]
+        held = ["priority=0", admin_comment(comment)]
         return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", *held])
 
     def release(self, refs: Sequence[str], comment: str) -> list[OrderRefusal]:
@@ -210,7 +213,7 @@ class CommandGateway:
     def place_and_release(
         self, ref: str, nodes: Sequence[str], licenses: Licenses | None, nice: int, comment: str
     ) -> list[OrderRefusal]:
-        refusals = self._place(ref, nodes, licenses, f"nice={nice}", _admin_comment(comment))
+        refusals = self._place(ref, nodes, licenses, f"nice={nice}", admin_comment(comment))
         return refusals or self._release_marked([ref])
 
     def _place(self, ref: str, nodes: Sequence[str], licenses: Licenses | None, *more: str) -> list[OrderRefusal]:
@@ -248,7 +251,7 @@ class CommandGateway:
         return self._send(refs, lambda listed: ["scontrol", "resume", listed])
 
     def set_admin_comment(self, refs: Sequence[str], text: str) -> list[OrderRefusal]:
-        return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", _admin_comment(text)])
+        return self._send(refs, lambda listed: ["scontrol", "update", f"jobid={listed}", admin_comment(text)])
 
     def signal(self, ref: str, signal: str, batch_only: bool = False) -> list[OrderRefusal]:
         if not _SIGNAL.fullmatch(signal):
@@ -277,9 +280,9 @@ class CommandGateway:
         wrong = [ref for ref in refs if not _REF.fullmatch(ref)]
         if wrong:
             raise ValueError(f"not references of jobs: {wrong!r}")
-        of_part = {part: ref for ref in refs for part in split_ref(ref, _MOST_BYTES)}
+        of_part = {part: ref for ref in refs for part in split_ref(ref, MOST_BYTES)}
         found: dict[str, OrderRefusal] = {}
-        for chunk in lists_of(of_part, _CHUNK, _MOST_BYTES):
+        for chunk in lists_of(of_part, _CHUNK, MOST_BYTES):
             for part, message in self._send_together(chunk, command):
                 found.setdefault(of_part[part], OrderRefusal(of_part[part], message))
         return self._het_parts.without_ended(found.values())
@@ -317,33 +320,33 @@ class CommandGateway:
             rows = self._rows("--states=all", f"--jobs={ref}")
         except _NoSuchJobError:
             return None
-        return parse.row_state(rows[0]) if rows else None
+        return squeue.row_state(rows[0]) if rows else None
 
-    def _rows(self, *options: str) -> list[parse.JobRow]:
+    def _rows(self, *options: str) -> list[squeue.JobRow]:
         job_rows = JobRows()
         return job_rows.read(self._print(job_rows, *options), self._known_release())
 
     def _print(self, job_rows: JobRows, *options: str) -> str:
         # The format is passed in the environment: other users can read a command's arguments while it runs.
-        wanted = {"SQUEUE_FORMAT2": parse.job_format(job_rows.secret, self._known_release())}
+        wanted = {"SQUEUE_FORMAT2": squeue.job_format(job_rows.secret, self._known_release())}
         try:
             return self._squeue(options, wanted)
         except GatewayError:
             job_rows.renew()  # the message may quote what was printed
             raise
 
-    def _dependencies(self, rows: list[parse.JobRow]) -> list[parse.JobRow]:
+    def _dependencies(self, rows: list[squeue.JobRow]) -> list[squeue.JobRow]:
         """As ``dependencies``, for a few jobs: ask for those that they name."""
         named = {job_id for row in rows for job_id in parse_dependencies.awaited_jobs(row)}
         try:
-            others = self._rows(*_naming(sorted(named))) if named else []
+            others = self._rows(*naming(sorted(named))) if named else []
         except _NoSuchJobError:
             others = []
         return parse_dependencies.dependencies(rows, others)
 
     def _excluded(self, *options: str) -> dict[str, str]:
         secret = new_secret()
-        return parse.excluded(self._of_waiting(options, {"SQUEUE_FORMAT": parse.excluded_format(secret)}), secret)
+        return parse.excluded(self._of_waiting(options, {"SQUEUE_FORMAT": squeue.excluded_format(secret)}), secret)
 
     def _core_use(self, *options: str) -> dict[str, str]:
         secret = new_secret()
@@ -368,32 +371,18 @@ class CommandGateway:
         self._release = None  # another release may have been installed
         raise failure(arguments, output)
 
-    def _memory_counts(self) -> bool:
-        settings = self._settings or self.settings()
-        return "MEMORY" in settings.values.get("SelectTypeParameters", "").upper()
+    def _site(self) -> SiteSizes:
+        if self._settings is None:
+            self.settings()
+        return self._known_sizes.sizes
 
 
 class _NoSuchJobError(GatewayError):
     """squeue was asked for a job that Slurm does not know."""
 
 
-def _is_named(row: parse.JobRow, job: str) -> bool:
+def _is_named(row: squeue.JobRow, job: str) -> bool:
     """Whether the row is that of the job with this raw id, or has this task of an array."""
     array, _, task = job.partition("_")
-    is_task = bool(task) and row.array_job_id == array and int(task) in parse.row_tasks(row)
+    is_task = bool(task) and row.array_job_id == array and int(task) in squeue.row_tasks(row)
     return is_task or row.job_id == job
-
-
-def _naming(job_ids: Iterable[str]) -> list[str]:
-    """The option for these jobs alone; none, which is for all jobs, if they do not fit into one argument."""
-    listed = ",".join(job_ids)
-    return [f"--jobs={listed}"] if 0 < len(listed) <= _MOST_BYTES else []
-
-
-def comment_text(text: str) -> str:
-    """An AdminComment as it can be sent: printable."""
-    return "".join(character if character.isprintable() else " " for character in text)[:_ADMIN_COMMENT_KEPT]
-
-
-def _admin_comment(text: str) -> str:
-    return f"admincomment={comment_text(text)}"

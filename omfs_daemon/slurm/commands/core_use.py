@@ -12,9 +12,9 @@ from math import ceil
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.errors import ParseError
-from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands import values
 from omfs_daemon.slurm.commands.asked_apart import AskedApart
+from omfs_daemon.slurm.commands.squeue_fields import JobRow, row_state
 
 _SHOWN = 160
 
@@ -44,25 +44,25 @@ class WholeCores:
         """The nodes of the cluster; until they are known, each core counts as one CPU."""
         self._threads = max((node.threads for node in nodes), default=1)
 
-    def of(self, rows: list[parse.JobRow]) -> list[parse.JobRow]:
+    def of(self, rows: list[JobRow]) -> list[JobRow]:
         """These, which are all rows."""
         return self._counted(rows, self._asked.of(rows, None)) if self._threads > 1 else rows
 
-    def of_one(self, rows: list[parse.JobRow]) -> list[parse.JobRow]:
+    def of_one(self, rows: list[JobRow]) -> list[JobRow]:
         """Those of one job."""
-        if self._threads == 1 or parse.row_state(rows[0]) is not JobState.PENDING:
+        if self._threads == 1 or row_state(rows[0]) is not JobState.PENDING:
             return rows
         asked = [self._asked.of_one(row.job_id) for row in rows]  # of each part, if it is heterogeneous
         return self._counted(rows, {job_id: text for one in asked for job_id, text in one.items()})
 
-    def _counted(self, rows: Iterable[parse.JobRow], asked: Mapping[str, str]) -> list[parse.JobRow]:
+    def _counted(self, rows: Iterable[JobRow], asked: Mapping[str, str]) -> list[JobRow]:
         return [with_whole_cores(row, asked.get(row.job_id, ""), self._threads) for row in rows]
 
 
-def with_whole_cores(row: parse.JobRow, asked: str, threads: int) -> parse.JobRow:
+def with_whole_cores(row: JobRow, asked: str, threads: int) -> JobRow:
     """The row of a job with the CPUs of whole cores of so many ``threads``. What cannot be read is left to who reads
     the row."""
-    if not asked or parse.row_state(row) is not JobState.PENDING:
+    if not asked or row_state(row) is not JobState.PENDING:
         return row
     try:
         together = _together(row, *asked.split(" ", 1))
@@ -75,7 +75,7 @@ def with_whole_cores(row: parse.JobRow, asked: str, threads: int) -> parse.JobRo
     return row._replace(cpus=str(total), min_cpus=str(on_node))
 
 
-def _together(row: parse.JobRow, threads: str, tasks: str) -> int:
+def _together(row: JobRow, threads: str, tasks: str) -> int:
     """How many of its CPUs share cores with each other alone; 0: any number."""
     by_thread, by_task = (0 if text == "*" else values.count(values.text(text) or "0") for text in (threads, tasks))
     per_task = ceil(values.count(row.cpus) / max(1, values.count(row.tasks)))

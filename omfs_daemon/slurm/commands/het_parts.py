@@ -10,8 +10,8 @@ from threading import Lock
 from omfs_daemon.cluster.het_jobs import HetJobs
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.errors import ParseError
-from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands import values
+from omfs_daemon.slurm.commands.squeue_fields import JobRow, first_part
 from omfs_daemon.slurm.gateway import OrderRefusal
 
 PARTS_FORMAT = "HetJobID:|,HetJobIDSet:|"
@@ -53,14 +53,14 @@ class HetParts:
         """The refusals without those that are only about a part that has ended."""
         return [one for one in refusals if one.ref not in self._incomplete or not _HAS_ENDED.search(one.message)]
 
-    def merged(self, jobs: Sequence[Job], rows: Iterable[parse.JobRow], is_all: bool = True) -> list[Job]:
+    def merged(self, jobs: Sequence[Job], rows: Iterable[JobRow], is_all: bool = True) -> list[Job]:
         """``jobs``: those of these rows. ``is_all``: these are all jobs, so others are forgotten. May be called from
         any thread."""
         with self._lock:
             return self._merged(jobs, rows, is_all)
 
-    def _merged(self, jobs: Sequence[Job], rows: Iterable[parse.JobRow], is_all: bool) -> list[Job]:
-        first_of = {int(row.job_id): first for row in rows if (first := parse.first_part(row)) is not None}
+    def _merged(self, jobs: Sequence[Job], rows: Iterable[JobRow], is_all: bool) -> list[Job]:
+        first_of = {int(row.job_id): first for row in rows if (first := first_part(row)) is not None}
         firsts = set(first_of.values())
         if firsts - self._ids.keys():
             self._ids |= self._asked()

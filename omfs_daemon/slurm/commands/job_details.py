@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeVar
 from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.units import Unit, Units
 from omfs_daemon.slurm.commands import parse_allocations as allocations
-from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands.parse_allocations import Details
 from omfs_daemon.slurm.commands.run_command import CommandOutput, failure
+from omfs_daemon.slurm.commands.squeue_fields import JobRow, row_state, row_tasks
 
 SINGLE_QUERIES = 8
 """For more jobs, one query for all is cheaper than one for each."""
@@ -38,18 +38,18 @@ class JobDetails:
     def __init__(self, run: Callable[..., CommandOutput]) -> None:
         self._run = run
         self._places: dict[str, _Place] = {}
-        self._here: dict[str, parse.JobRow] = {}
+        self._here: dict[str, JobRow] = {}
 
     def allocations(
-        self, rows: Sequence[parse.JobRow], memory_counts: bool, is_all: bool = True
+        self, rows: Sequence[JobRow], memory_counts: bool, is_all: bool = True
     ) -> dict[str, tuple[Allocation, ...] | None]:
         """By job id, for the jobs that have nodes; None where they cannot be read. ``is_all``: these are all jobs, so
         others are forgotten; else what is known is used, from any thread, and stays as it is."""
-        here, places, wide = dict[str, parse.JobRow](), dict[str, _Place](), list[parse.JobRow]()
+        here, places, wide = dict[str, JobRow](), dict[str, _Place](), list[JobRow]()
         for row in rows:
             job_id, known = row.job_id, self._places.get(row.job_id)
             if known is None or known.shown != _SHOWN(row):
-                if parse.row_state(row) not in _HAS_ALLOCATIONS:
+                if row_state(row) not in _HAS_ALLOCATIONS:
                     continue
                 known = _renewed(known, row, memory_counts)
             here[job_id], places[job_id] = row, known
@@ -74,9 +74,9 @@ class JobDetails:
 
     def _parsed(
         self,
-        rows: Sequence[parse.JobRow],
-        parser: Callable[[Details, parse.JobRow], Parsed | None],
-    ) -> Iterator[tuple[parse.JobRow, Parsed]]:
+        rows: Sequence[JobRow],
+        parser: Callable[[Details, JobRow], Parsed | None],
+    ) -> Iterator[tuple[JobRow, Parsed]]:
         """What scontrol prints about these jobs; those without an exact answer (they just ended) are left out."""
         everything = self._ask() if len(rows) > SINGLE_QUERIES else None
         for row in rows:
@@ -92,13 +92,13 @@ class JobDetails:
         return Details.of(output.stdout)
 
 
-def _renewed(known: _Place | None, row: parse.JobRow, memory_counts: bool) -> _Place:
+def _renewed(known: _Place | None, row: JobRow, memory_counts: bool) -> _Place:
     shown = _SHOWN(row)
     if known is not None and known.is_exact and known.shown[:_SAME_PLACE] == shown[:_SAME_PLACE]:
         return known._replace(shown=shown)
     return _Place(shown, allocations.simple(row, memory_counts))
 
 
-def _ref(row: parse.JobRow) -> str:
-    tasks = parse.row_tasks(row)
+def _ref(row: JobRow) -> str:
+    tasks = row_tasks(row)
     return f"{row.array_job_id}_{tasks[0]}" if tasks else row.job_id

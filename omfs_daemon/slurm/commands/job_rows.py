@@ -12,7 +12,7 @@ from typing import NamedTuple
 from omfs_daemon.cluster.job_refs import fold_tasks
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.commands.parse_jobs import JobRow
+from omfs_daemon.slurm.commands.squeue_fields import JobRow
 from omfs_daemon.slurm.releases import SlurmRelease
 
 _SHOWN = 160

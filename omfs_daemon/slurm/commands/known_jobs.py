@@ -8,12 +8,15 @@ from omfs_daemon.cluster.jobs import Allocation, Job, with_run_time
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands.job_rows import is_same_but_for_time_used
+from omfs_daemon.slurm.commands.parse_requests import Requests
+from omfs_daemon.slurm.commands.site_sizes import SiteSizes
+from omfs_daemon.slurm.commands.squeue_fields import JobRow
 
 _REQUESTS_PER_JOB = 3
 """That are kept: by its text, by itself, and one of a job that is gone."""
 
 _Allocations = tuple[Allocation, ...] | None
-_MadeOf = tuple[parse.JobRow, str, bool, _Allocations]
+_MadeOf = tuple[JobRow, str, SiteSizes, _Allocations]
 
 
 class KnownJobs:
@@ -21,16 +24,17 @@ class KnownJobs:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[_MadeOf, Job]] = {}
-        self._requests: parse.Requests = {}
+        self._requests: Requests = {}
+        self._site = SiteSizes()
 
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._known
 
     def of(
         self,
-        rows: Iterable[parse.JobRow],
+        rows: Iterable[JobRow],
         excluded: Mapping[str, str],
-        memory_counts: bool,
+        site: SiteSizes,
         allocations: Mapping[str, _Allocations],
     ) -> list[Job]:
         """The jobs of these rows, which are the rows of all jobs; the same objects as before where nothing has changed.
@@ -38,9 +42,11 @@ class KnownJobs:
         ``excluded`` (ExcNodeList), ``allocations``: by job id.
         """
         before, known = self._known, dict[str, tuple[_MadeOf, Job]]()
+        if site is not self._site:
+            self._site, self._requests = site, {}
         for row in rows:
             job_id = row.job_id
-            made_of = row, excluded.get(job_id, ""), memory_counts, allocations.get(job_id, ())
+            made_of = row, excluded.get(job_id, ""), site, allocations.get(job_id, ())
             old = before.get(job_id)
             if old is not None and old[0] == made_of:
                 known[job_id] = old

@@ -14,7 +14,7 @@ from omfs_daemon.cluster.jobs import Allocation
 from omfs_daemon.cluster.units import CPU, Unit, Units
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.commands.parse_jobs import JobRow
+from omfs_daemon.slurm.commands.squeue_fields import JobRow
 from omfs_daemon.slurm.releases import AFTER_JOB_NAME
 
 _START = re.compile(r"^JobId=(\d+) (?:Array\S+ )*(?:HetJob\S+ )*JobName=", re.MULTILINE)

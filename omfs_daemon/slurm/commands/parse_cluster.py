@@ -143,6 +143,7 @@ def _partition(fields: dict[str, str]) -> Partition:
             qos=values.text(fields.get("QoS", "")),
             is_default=fields.get("Default", "NO") == "YES",
             default_time=values.duration(values.text(fields.get("DefaultTime", "")) or "UNLIMITED"),
+            cpus_per_gpu=values.default_cpus_per_gpu(fields.get("JobDefaults", "")),
         )
     except KeyError as error:
         raise ParseError(f"scontrol show partition {fields.get('PartitionName')}: no {error}") from None

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from omfs_daemon.cluster.jobs import JobState
-from omfs_daemon.slurm.commands.parse_jobs import FAILED, SINGLETON, UNFULFILLED, JobRow, row_state, row_tasks
+from omfs_daemon.slurm.commands.parse_jobs import FAILED, SINGLETON, UNFULFILLED
+from omfs_daemon.slurm.commands.squeue_fields import JobRow, row_state, row_tasks
 
 # "afterok:7(unfulfilled),after:8_3+5(unfulfilled)"; what is fulfilled Slurm takes off the list.
 _NAMED = re.compile(

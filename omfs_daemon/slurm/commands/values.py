@@ -40,7 +40,8 @@ _NODES_KEPT = 4096
 _TIMES_KEPT = 16384
 # No node has more; users may ask for 18446744073709551610 devices, and the policy counts in 64 bits.
 _MOST_MEMORY = 2**50
-_MOST_GRES = 2**31 - 1
+MOST_COUNT = 2**31 - 1
+"""Of anything that is counted; Slurm takes larger numbers, which nothing has."""
 _MOST_NODES = 2**18
 """In one list: more than any cluster has."""
 _LONGEST_INDEX = 18
@@ -63,7 +64,7 @@ def whole(value: str) -> int:
 def count(value: str) -> int:
     """A number of CPUs, nodes, or devices."""
     number = whole(value)
-    if not 0 <= number <= _MOST_GRES:
+    if not 0 <= number <= MOST_COUNT:
         raise ParseError(f"not a count: {value!r}")
     return number
 
@@ -158,10 +159,15 @@ def tres(value: str) -> dict[str, str]:
     return dict(entry.partition("=")[::2] for entry in value.split(",") if entry and value not in NOTHING)
 
 
-def gres(value: str, times: int = 1) -> dict[str, int]:
+def default_cpus_per_gpu(job_defaults: str) -> int:
+    """DefCpuPerGPU in JobDefaults, of slurm.conf or of a partition; 0 without."""
+    return count(tres(job_defaults).get("DefCpuPerGPU", "0"))
+
+
+def gres(value: str) -> dict[str, int]:
     """``gpu:a100:2(S:0-1),ve:1`` or a request ``gres:gpu:2``: counts by name, typed ones also in their name's sum.
 
-    ``times``: of each so many. Slurm takes empty entries (``gpu:1,``) and shows them.
+    Slurm takes empty entries (``gpu:1,``) and shows them.
     """
     counts: dict[str, int] = {}
     if value in NOTHING:
@@ -172,7 +178,7 @@ def gres(value: str, times: int = 1) -> dict[str, int]:
             continue
         name, kind, number = _gres_entry(named)
         for key in (name, f"{name}:{kind}") if kind else (name,):
-            counts[key] = min(counts.get(key, 0) + number * times, _MOST_GRES)
+            counts[key] = min(counts.get(key, 0) + number, MOST_COUNT)
     return counts
 
 
@@ -188,7 +194,7 @@ def license_counts(value: str) -> tuple[tuple[str, int], ...]:
     for entry in re.split("[,;]", value):
         match = _LICENSE.fullmatch(entry)
         name, count = (match[1], _license_count(match[2], match[3])) if match else (entry, 1)
-        counts[name] = min(counts.get(name, 0) + count, _MOST_GRES)
+        counts[name] = min(counts.get(name, 0) + count, MOST_COUNT)
     return pairs({name: count for name, count in counts.items() if name})
 
 
@@ -228,7 +234,7 @@ def _gres_entry(entry: str) -> tuple[str, str, int]:
     words = entry.replace("=", ":").split(":")
     number = 1
     if len(words) > 1 and _AMOUNT.fullmatch(words[-1]):
-        number = min(int(_amount(words.pop(), "")), _MOST_GRES)
+        number = min(int(_amount(words.pop(), "")), MOST_COUNT)
     if not 1 <= len(words) <= 2 or not words[0]:
         raise ParseError(f"not a generic resource: {entry[:80]!r}")
     return words[0], words[1] if len(words) == 2 else "", number

@@ -15,10 +15,10 @@ from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.units import Units
 from omfs_daemon.errors import GatewayError, ParseError
-from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.commands.command_gateway import CommandGateway, comment_text
-from omfs_daemon.slurm.commands.parse_jobs import JobRow
+from omfs_daemon.slurm.commands.arguments import comment_text
+from omfs_daemon.slurm.commands.command_gateway import CommandGateway
+from omfs_daemon.slurm.commands.squeue_fields import JobRow, job_state
 from omfs_daemon.slurm.gateway import AccountRow, EndedJob, LicenseRow, Licenses, OrderRefusal, SlurmSettings
 from omfs_daemon.slurm.pyslurm import rows as pyslurm_rows
 from omfs_daemon.slurm.pyslurm.pyslurm_child import PySlurmJob
@@ -254,7 +254,7 @@ class PySlurmGateway:
 
 def _is_live(seen: PySlurmJob) -> bool:
     try:
-        return parse.job_state(str(seen.state)) is not JobState.ENDED
+        return job_state(str(seen.state)) is not JobState.ENDED
     except ParseError:
         return True  # squeue is asked
 

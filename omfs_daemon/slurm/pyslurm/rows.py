@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from omfs_daemon.errors import ParseError
-from omfs_daemon.slurm.commands.parse_jobs import JobRow
+from omfs_daemon.slurm.commands.squeue_fields import JobRow
 from omfs_daemon.slurm.pyslurm.pyslurm_child import UNREADABLE, PySlurmJob
 
 _UNSIGNED = 2**32

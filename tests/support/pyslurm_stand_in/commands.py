@@ -10,7 +10,8 @@ from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.slurm.commands import parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
 from omfs_daemon.slurm.commands.het_parts import HetParts
-from omfs_daemon.slurm.commands.parse_jobs import JobRow
+from omfs_daemon.slurm.commands.site_sizes import SiteSizes
+from omfs_daemon.slurm.commands.squeue_fields import JobRow
 from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 from tests.support.pyslurm_stand_in.server import MB, first_part, slurm_records, state_name
 
@@ -42,7 +43,9 @@ class FakeCommands(FakeGateway):
         records = [record for job in self.slurm.live() for record in slurm_records(job)]
         allocations = {str(record.id): record.allocations for record in records}
         rows = parse_dependencies.dependencies(rows)
-        jobs = [parse.job(row, excluded.get(row.job_id, ""), True, allocations.get(row.job_id, ())) for row in rows]
+        jobs = [
+            parse.job(row, excluded.get(row.job_id, ""), SiteSizes(), allocations.get(row.job_id, ())) for row in rows
+        ]
         return self._het_parts.merged(jobs, rows)
 
     def _squeue(self, _options: Iterable[str], _variables: dict[str, str]) -> str:

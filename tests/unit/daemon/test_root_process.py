@@ -24,7 +24,7 @@ from omfs_daemon.daemon.root_process.root_client import RootClient
 from omfs_daemon.daemon.root_process.root_process import RootProcess
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.commands.parse_jobs import JobRow
+from omfs_daemon.slurm.commands.squeue_fields import JobRow
 from omfs_daemon.slurm.gateway import SlurmSettings
 from tests.support.waiting import LIMIT
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from omfs_daemon.slurm.commands.asked_apart import ALL_AGAIN, SINGLE_QUERIES, AskedApart
-from omfs_daemon.slurm.commands.parse_jobs import JobRow
+from omfs_daemon.slurm.commands.squeue_fields import JobRow
 
 EMPTY = JobRow._make([""] * len(JobRow._fields))
 

@@ -15,16 +15,19 @@ from omfs_daemon.slurm import releases
 from omfs_daemon.slurm.commands import parse_allocations as allocations
 from omfs_daemon.slurm.commands import parse_cluster, parse_dependencies, values
 from omfs_daemon.slurm.commands import parse_jobs as parse
+from omfs_daemon.slurm.commands.gres_nodes import NodeSize
 from omfs_daemon.slurm.commands.het_parts import part_ids
 from omfs_daemon.slurm.commands.job_rows import JobRows
 from omfs_daemon.slurm.commands.refusals import Refusals, parse_refusals
 from omfs_daemon.slurm.commands.run_command import CommandOutput
+from omfs_daemon.slurm.commands.site_sizes import SiteSizes
+from omfs_daemon.slurm.commands.squeue_fields import JobRow, first_part, job_format, job_state
 from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, OrderRefusal
 
 MB = 1024**2
 SEPARATOR = "<5ec2e7>"
 
-ROW = parse.JobRow(
+ROW = JobRow(
     job_id="2",
     array_job_id="2",
     array_task_id="N/A",
@@ -76,15 +79,26 @@ WAITING = ROW._replace(
 )
 
 
-def printed(*rows: parse.JobRow) -> str:
+SITE = SiteSizes()
+# What has GPUs there, and CPUs that come with them.
+GPU_SITE = SiteSizes(
+    cpus_per_gpu={"": 3, "few": 2, "none": 0},
+    node_sizes={
+        "few": (NodeSize(16, (("gpu", 4),)),),
+        "main": (NodeSize(16, (("gpu", 4),)), NodeSize(16, (("gpu", 8),))),
+    },
+)
+
+
+def printed(*rows: JobRow) -> str:
     return "".join("".join(field + SEPARATOR for field in row) + "\n" for row in rows)
 
 
-def job(row: parse.JobRow, excluded: str = "", memory_counts: bool = True):
-    return parse.job(row, excluded, memory_counts, ())
+def job(row: JobRow, excluded: str = "", site: SiteSizes = SITE):
+    return parse.job(row, excluded, site, ())
 
 
-def rows_of(text: str, secret: str, release: releases.SlurmRelease) -> list[parse.JobRow]:
+def rows_of(text: str, secret: str, release: releases.SlurmRelease) -> list[JobRow]:
     job_rows = JobRows()
     return job_rows.read(text.replace(secret, job_rows.secret), release)
 
@@ -104,7 +118,7 @@ class TestRows:
             rows_of(text, SEPARATOR, releases.OLDEST)
 
     def test_the_format_asks_for_every_field(self) -> None:
-        assert len(parse.job_format(SEPARATOR, releases.OLDEST).split(",")) == len(ROW)
+        assert len(job_format(SEPARATOR, releases.OLDEST).split(",")) == len(ROW)
 
     def test_an_array_that_is_listed_task_by_task_is_one_job(self) -> None:
         rest = [WAITING._replace(array_task_id=task) for task in ("1", "3", "4", "5")]
@@ -232,7 +246,7 @@ class TestJob:
         states = """BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PENDING
             PREEMPTED RUNNING RESV_DEL_HOLD REQUEUE_FED REQUEUE_HOLD REQUEUED RESIZING REVOKED SIGNALING SPECIAL_EXIT
             STAGE_OUT STOPPED SUSPENDED TIMEOUT"""
-        assert {parse.job_state(word) for word in states.split()} == set(JobState)
+        assert {job_state(word) for word in states.split()} == set(JobState)
 
     @pytest.mark.parametrize(
         "change",
@@ -259,11 +273,11 @@ class TestJob:
         assert "cannot be read" in found.set_aside
         assert (found.id, found.user, found.name) == (2, "nobody", "wrap")
 
-    @given(st.sampled_from(sorted(set(parse.JobRow._fields) - {"job_id"})), st.text())
+    @given(st.sampled_from(sorted(set(JobRow._fields) - {"job_id"})), st.text())
     def test_no_field_keeps_the_other_jobs_from_being_seen(self, field: str, text: str) -> None:
         rows = [row._replace(**{field: text}) for row in (ROW, WAITING)]
         for row in parse_dependencies.dependencies(rows):
-            parse.job(row, "", True, allocations.simple(row, True))
+            parse.job(row, "", SITE, allocations.simple(row, True))
 
     def test_a_row_without_an_id_is_an_error(self) -> None:
         with pytest.raises(ParseError):
@@ -280,7 +294,7 @@ class TestJob:
     def test_parts_of_heterogeneous_jobs(self) -> None:
         first, second = ROW._replace(job_id="169", het_job_id="169"), ROW._replace(job_id="170", het_job_id="169")
         assert [job(row).ref for row in (first, second)] == ["169+0", "169+1"], "each alone"
-        assert [parse.first_part(row) for row in (first, second, ROW, ROW._replace(het_job_id="0"))] == [
+        assert [first_part(row) for row in (first, second, ROW, ROW._replace(het_job_id="0"))] == [
             169,
             169,
             None,
@@ -294,7 +308,7 @@ class TestJob:
             part_ids("169|169-x|")
 
     def test_of_a_job_with_nodes_the_rest_counts_as_it_can_be_read(self) -> None:
-        (whole,) = (parse.job(ROW._replace(cpus="?", node_list="n3"), "", True, None),)
+        (whole,) = (parse.job(ROW._replace(cpus="?", node_list="n3"), "", SITE, None),)
         assert whole.allocations == (Allocation("n3", 0, 0),)
         assert (whole.state, whole.request.cpus) == (JobState.RUNNING, 0)
         assert allocations.simple(ROW._replace(cpus="?"), True) is None
@@ -317,7 +331,7 @@ class TestRequest:
         assert (request.memory_per_cpu, request.memory_per_node) == (per_cpu * MB, per_node * MB)
 
     def test_memory_that_slurm_does_not_allocate_is_none(self) -> None:
-        request = job(ROW, memory_counts=False).request
+        request = job(ROW, site=SiteSizes(memory_counts=False)).request
         assert (request.memory_per_cpu, request.memory_per_node) == (0, 0)
 
     @pytest.mark.parametrize(
@@ -409,6 +423,44 @@ class TestRequest:
         request = job(one._replace(**fields)).request
         assert (request.cpus, request.nodes, request.min_cpus_per_node) == expected
 
+    @pytest.mark.parametrize(
+        ("fields", "expected"),
+        [
+            ({"tres_per_job": "gres:gpu:6"}, (12, 2, 6, 3)),
+            ({"tres_per_job": "gres:gpu:6", "max_nodes": "1"}, (12, 2, 6, 3)),  # as squeue shows an open number
+            ({"tres_per_job": "gres:gpu:14", "max_nodes": "3"}, (30, 3, 10, 5)),  # Slurm starts it nowhere
+            ({"tres_per_job": "gres:gpu:6", "max_nodes": "0", "partition": "main"}, (18, 2, 9, 3)),
+            ({"tres_per_job": "gres:gpu:6", "max_nodes": "0", "partition": "few,main"}, (18, 2, 9, 3)),
+            ({"tres_per_job": "gres:gpu:6", "cpus_per_tres": "gres:gpu:2", "partition": "main"}, (12, 1, 12, 6)),
+            ({"tres_per_job": "gres:gpu:6", "cpus_per_tres": "gres:gpu:8", "partition": "main"}, (48, 3, 16, 2)),
+            ({"tres_per_job": "gres:gpu:6", "min_cpus": "2", "cpus": "2"}, (4, 2, 2, 3)),  # -c2: no default
+            ({"tres_per_task": "gres:gpu:1", "tasks": "5", "cpus": "5"}, (12, 2, 6, 3)),
+            ({"tres_per_task": "gres:gpu:3", "tasks": "3", "cpus": "3"}, (18, 3, 6, 3)),
+            ({"tres_per_task": "gres:gpu:1,cpu=8", "tasks": "4", "cpus": "32"}, (32, 2, 8, 2)),
+            ({"tres_per_task": "gres:gpu:0", "tasks": "4", "cpus": "4"}, (4, 1, 1, 0)),
+            ({"tres_per_node": "gres:gpu:2"}, (4, 1, 4, 2)),
+            ({"tres_per_node": "gres:gpu:2", "partition": "other"}, (6, 1, 6, 2)),
+            ({"tres_per_job": "gres:gpu:99", "partition": "other"}, (297, 1, 297, 99)),  # no node has GPUs there
+            ({"tres_per_job": "gres:fpga:2"}, (1, 1, 1, 0)),
+            (
+                {"tres_per_job": "gres:gpu:2147483647", "cpus_per_tres": "gres:gpu:2147483647"},
+                (2147483647, 1, 2147483647, 2147483647),
+            ),
+        ],
+    )
+    def test_gpus_take_more_nodes_and_cpus_than_slurm_shows(
+        self, fields: dict[str, str], expected: tuple[int, int, int, int]
+    ) -> None:
+        """(CPUs, nodes, CPUs and GPUs on each)."""
+        one = {"cpus": "1", "tasks": "1", "nodes": "1", "max_nodes": "0", "min_memory": "100M", "partition": "few"}
+        request = job(WAITING._replace(tres="cpu=1,node=1", **{**one, **fields}), site=GPU_SITE).request
+        gpus = dict(request.gres).get("gpu", 0)
+        assert (request.cpus, request.nodes, request.min_cpus_per_node, gpus) == expected
+
+    def test_what_a_job_with_gpus_has_is_what_it_was_given(self) -> None:
+        request = job(ROW._replace(tres_per_job="gres:gpu:9", cpus_per_tres="N/A"), site=GPU_SITE).request
+        assert (request.cpus, request.nodes, dict(request.gres)) == (6, 2, {"gpu": 5})
+
     def test_a_running_job_has_what_it_was_allocated(self) -> None:
         assert job(ROW._replace(min_cpus="4")).request.cpus == 6
 
@@ -430,11 +482,11 @@ DETAILS = (
 )
 
 
-def exact(printed: str, row: parse.JobRow, memory_counts: bool) -> tuple[Allocation, ...] | None:
+def exact(printed: str, row: JobRow, memory_counts: bool) -> tuple[Allocation, ...] | None:
     return allocations.exact(allocations.Details.of(printed), row, memory_counts)
 
 
-def job_units(printed: str, row: parse.JobRow) -> frozenset[Unit] | None:
+def job_units(printed: str, row: JobRow) -> frozenset[Unit] | None:
     return allocations.job_units(allocations.Details.of(printed), row)
 
 
@@ -497,7 +549,7 @@ NODE = (
 
 
 def test_a_job_of_srun_is_no_batch_job() -> None:
-    found = parse.job(ROW._replace(batch="0"), "", True, ())
+    found = parse.job(ROW._replace(batch="0"), "", SITE, ())
     assert found.requeue and not found.batch, "Slurm shows Requeue=1 of it all the same"
 
 

@@ -13,7 +13,6 @@ from omfs_daemon.slurm.settings_check import Level
 from omfs_daemon.slurm.site_check import (
     enforcement_finding,
     expansion_finding,
-    gpu_cpus_finding,
     login_finding,
     metrics_finding,
     munge_finding,
@@ -57,13 +56,6 @@ def test_jobs_that_may_take_over_nodes_of_others_are_found() -> None:
     found = expansion_finding({"SchedulerParameters": "bf_interval=1, permit_job_expansion"})
     assert found is not None and found.level is Level.WARN and "take over the nodes" in found.what
     assert expansion_finding({"SchedulerParameters": "bf_interval=1"}) is None
-
-
-def test_cpus_that_gpus_bring_along_by_default_are_found() -> None:
-    found = gpu_cpus_finding({"JobDefaults": "DefCpuPerGPU=8,DefMemPerGPU=100"})
-    assert found is not None and found.level is Level.WARN and "--cpus-per-gpu" in found.fix
-    assert gpu_cpus_finding({"JobDefaults": "DefMemPerGPU=100"}) is None
-    assert gpu_cpus_finding({"JobDefaults": "(null)"}) is None
 
 
 def test_private_data_hides_jobs_from_a_daemon_without_rights() -> None:
