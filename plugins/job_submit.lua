@@ -110,7 +110,8 @@ local DEFAULTS = {
 }
 
 -- The most characters that this script reads of what users send, so that slurmctld, which waits for it, never waits
--- longer than ten milliseconds. Slurm itself refuses more than 1,024 of most of these, but after this script.
+-- longer than ten milliseconds, and that omfsd reads with each poll. Slurm itself refuses more than 1,024 of most of these,
+-- but after this script, and of a submission only.
 local LONGEST = {
   partition = 1024,
   account = 1024,
@@ -122,6 +123,15 @@ local LONGEST = {
   features = 4096,
   prefer = 4096,
   wckey = 1024,
+  name = 1024,
+  reservation = 1024,
+  dependency = 131072,
+  exc_nodes = 65536,
+  cpus_per_tres = 1024,
+  mem_per_tres = 1024,
+  tres_per_job = 1024,
+  tres_per_node = 1024,
+  tres_per_socket = 1024,
   tres_per_task = 1024,
   array_inx = 4096, -- a longer one is held: how many tasks it has is not counted
 }

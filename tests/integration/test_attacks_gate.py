@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from omfs_daemon.protocol.job_comment import methods_in_comment
+from omfs_daemon.slurm.commands.parse_jobs import COMMENT_KEPT
 from tests.support.lua_gate import LuaGate
 
 pytestmark = pytest.mark.slurm
@@ -181,6 +183,26 @@ def test_k24_lists_of_nodes_are_as_omfsd_reads_them(gate: LuaGate, field: str, n
         gate.run(f"CHANGED = setmetatable({{ {field} = '{listed}' }}, {{ __index = CHANGE }})")
         gate.run("MINE = setmetatable({ admin_comment = '', priority = 9 }, { __index = JOB })")
         assert gate.value("slurm_job_modify(CHANGED, MINE, PARTITIONS, 5)") == changed
+
+
+def test_k26_omfsd_reads_as_much_of_a_comment_as_the_gate(gate: LuaGate) -> None:
+    """Slurm lets an update exceed the 1,024 characters of a submission."""
+    method = " omfs:method=requeue"
+    for longest, code in ((COMMENT_KEPT, "0"), (COMMENT_KEPT + 1, "2002")):
+        gate.run(f"CHANGED = {{ comment = ('x'):rep({longest - len(method)}) .. '{method}' }}")
+        gate.run("MINE = setmetatable({ admin_comment = '', priority = 9 }, { __index = JOB })")
+        assert gate.value("slurm_job_modify(CHANGED, MINE, PARTITIONS, 5)") == code
+    assert methods_in_comment(f"{'x' * (COMMENT_KEPT - len(method))}{method}"[:COMMENT_KEPT]) == ["requeue"]
+
+
+@pytest.mark.parametrize(
+    "field", ["name", "reservation", "tres_per_node", "tres_per_job", "cpus_per_tres", "exc_nodes"]
+)
+def test_k27_what_each_poll_shows_is_bounded(gate: LuaGate, field: str) -> None:
+    gate.run(f"LONG = {{ {field} = ('x'):rep(1000000) }}")
+    gate.run("JOB_NOW = FRESH(LONG) CHANGED = setmetatable(LONG, { __index = CHANGE })")
+    assert gate.value("slurm_job_submit(JOB_NOW, PARTITIONS, 5)") == "2036"
+    assert gate.value("slurm_job_modify(CHANGED, JOB, PARTITIONS, 5)") == "2002"
 
 
 @pytest.mark.parametrize("count", ["*2", "*+2", "* 2", "*\\t+02"])

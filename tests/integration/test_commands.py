@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from omfs_daemon.cluster.units import Unit
 from omfs_daemon.errors import GatewayError, GatewayTimeout
 from omfs_daemon.slurm.commands import job_details
 from omfs_daemon.slurm.commands.command_gateway import CommandGateway
-from omfs_daemon.slurm.commands.run_command import run_command
+from omfs_daemon.slurm.commands.run_command import CommandOutput, run_command
 from omfs_daemon.testing.local_slurm import own_processes
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, LocalSlurmError
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
@@ -86,6 +87,31 @@ def test_allocations_over_nodes_cannot_be_forged(
         ("n2", 4, 400 * MB),
     ]
     assert len(more) == 2
+
+
+@pytest.mark.parametrize("count", [1, 9], ids=["one by one", "all at once"])
+def test_k28_nor_by_the_job_s_own_name_and_scontrol_is_asked_once(
+    slurm: LocalSlurm, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm.submit("sleep 3600", "--nodelist=n1", "--ntasks=3")
+    wait_until(lambda: [j for j in slurm.gateway().jobs() if j.runs], "the first job")
+    wide = slurm.submit("sleep 3600", "--nodes=2", "--ntasks=5", "--nodelist=n[1-2]", uid="nobody")
+    in_state(slurm, wide, JobState.RUNNING)
+    forged = f"x\nJobId={wide} JobName=x UserId=nobody(65534) GroupId=nogroup(65534) MCS_label=N/A Account= QOS="
+    slurm.command("scontrol", "update", f"jobid={wide}", f"jobname={forged}", f"comment={forged}", uid="nobody")
+    asked: list[list[str]] = []
+
+    def run(arguments: Sequence[str], **options: Any) -> CommandOutput:
+        asked.append(list(arguments))
+        return run_command(arguments, **options)
+
+    gateway = CommandGateway(slurm.conf, runner=run)
+    if count > 1:
+        monkeypatch.setattr(job_details, "SINGLE_QUERIES", 0)
+    for _ in range(3):
+        job = next(job for job in gateway.jobs() if job.id == wide)
+        assert [(allocation.node, allocation.cpus) for allocation in job.allocations] == [("n1", 1), ("n2", 4)]
+    assert len([each for each in asked if "--details" in each]) == count // 9 + 1
 
 
 def test_allocations_stay_while_suspended(slurm: LocalSlurm) -> None:

@@ -16,6 +16,9 @@ from omfs_daemon.slurm.commands.squeue_fields import JobRow, row_state, row_task
 SINGLE_QUERIES = 8
 """For more jobs, one query for all is cheaper than one for each."""
 
+MOST_TRIES = 3
+"""In vain for the same row: jobs that just began or ended are read later, and an odd record costs no more than that."""
+
 _HAS_ALLOCATIONS = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED, JobState.COMPLETING)
 
 # What is known depends on memory_counts, too, which changes only when slurmctld starts again.
@@ -25,11 +28,12 @@ Parsed = TypeVar("Parsed")
 
 
 class _Place(NamedTuple):
-    """Where a job is, and what its row showed then."""
+    """Where a job is, and what its row showed then; ``asked``: how often in vain."""
 
     shown: tuple[str, ...]
     allocations: tuple[Allocation, ...] | None
     is_exact: bool = False
+    asked: int = 0
 
 
 class JobDetails:
@@ -53,8 +57,9 @@ class JobDetails:
                     continue
                 known = _renewed(known, row, memory_counts)
             here[job_id], places[job_id] = row, known
-            if not known.is_exact and len(known.allocations or ()) > 1:
+            if not known.is_exact and known.asked < MOST_TRIES and len(known.allocations or ()) > 1:
                 wide.append(row)
+                places[job_id] = known._replace(asked=known.asked + 1)
         for row, found in self._parsed(wide, lambda printed, row: allocations.exact(printed, row, memory_counts)):
             places[row.job_id] = _Place(_SHOWN(row), found, is_exact=True)
         if is_all:
@@ -78,18 +83,18 @@ class JobDetails:
         parser: Callable[[Details, JobRow], Parsed | None],
     ) -> Iterator[tuple[JobRow, Parsed]]:
         """What scontrol prints about these jobs; those without an exact answer (they just ended) are left out."""
-        everything = self._ask() if len(rows) > SINGLE_QUERIES else None
+        everything = Details.of(self._ask()) if len(rows) > SINGLE_QUERIES else None
         for row in rows:
-            found = (everything and parser(everything, row)) or parser(self._ask(_ref(row)), row)
+            found = (everything and parser(everything, row)) or parser(Details.of_one(self._ask(_ref(row))), row)
             if found:
                 yield row, found
 
-    def _ask(self, *ref: str) -> Details:
+    def _ask(self, *ref: str) -> str:
         arguments = ("scontrol", "--oneliner", "--details", "show", "job", *ref)
         output = self._run(*arguments, check=False)
         if output.code != 0 and "Invalid job id specified" not in output.stderr:
             raise failure(arguments, output)
-        return Details.of(output.stdout)
+        return output.stdout
 
 
 def _renewed(known: _Place | None, row: JobRow, memory_counts: bool) -> _Place:

@@ -36,6 +36,11 @@ class Details(NamedTuple):
             starts.setdefault(match[1], []).append(match.end())
         return cls(printed, starts)
 
+    @classmethod
+    def of_one(cls, printed: str) -> Self:
+        """About one job: its own record comes before all that is forged in its name or comment."""
+        return cls(printed, {job_id: starts[:1] for job_id, starts in cls.of(printed).starts.items()})
+
 
 def simple(row: JobRow, memory_counts: bool) -> tuple[Allocation, ...] | None:
     """The allocation of a job on one node, or an even spread over its nodes when no more is known; None if the row

@@ -9,6 +9,7 @@ alone, which is set aside: else a user could stop the daemon with one odd reques
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import TypeVar
 
@@ -20,7 +21,8 @@ from omfs_daemon.slurm.commands.parse_requests import Requests, shared_request
 from omfs_daemon.slurm.commands.site_sizes import SiteSizes
 from omfs_daemon.slurm.commands.squeue_fields import JobRow, first_part, job_state, row_nodes, row_state
 
-_COMMENT_KEPT = 1024  # Slurm's own limit of a comment
+COMMENT_KEPT = 16384
+"""As many characters as job_submit.lua reads of a comment: Slurm lets an update exceed the 1,024 of a submission."""
 _NAME_KEPT = 128
 _SHOWN = 160
 _NO_UID = -1
@@ -70,7 +72,7 @@ def job(
         uid=read(_NO_UID, values.whole, row.uid),
         account=values.text(row.account),
         state=state,
-        request=read(_NO_REQUEST, shared_request, row, excluded_nodes, site, {} if requests is None else requests),
+        request=read(_NO_REQUEST, partial(_request, allocations), row, excluded_nodes, site, requests),
         submit=read(None, values.epoch, row.submit) or 0.0,
         partition=row.partition.partition(",")[0],
         qos=values.text(row.qos),
@@ -93,7 +95,7 @@ def job(
         failed=row.state == "FAILED",
         requeue=row.requeue != "0",
         batch=row.batch != "0",
-        comment=values.text(row.comment)[:_COMMENT_KEPT],
+        comment=values.text(row.comment)[:COMMENT_KEPT],
         admin_comment=values.text(row.admin_comment),
         reservation=values.text(row.reservation),
         singleton=SINGLETON in row.dependency,
@@ -143,6 +145,23 @@ def _ref(row: JobRow, task_ids: Sequence[int]) -> str:
     if first is not None:
         return f"{first}+{max(0, values.whole(row.job_id) - first)}"
     return tasks_ref(values.whole(row.array_job_id), task_ids) if task_ids else row.job_id
+
+
+def _request(
+    allocations: tuple[Allocation, ...] | None,
+    row: JobRow,
+    excluded_nodes: str,
+    site: SiteSizes,
+    requests: Requests | None,
+) -> JobRequest:
+    """Of a job that has nodes, what it has is enough: else an odd request would keep it from ever being a victim."""
+    try:
+        return shared_request(row, excluded_nodes, site, {} if requests is None else requests)
+    except ParseError:
+        if not allocations:
+            raise
+        partitions = tuple(values.names(row.partition))
+        return JobRequest(values.count(row.cpus), nodes=len(allocations), partitions=partitions)
 
 
 def _start(row: JobRow, state: JobState) -> float | None:

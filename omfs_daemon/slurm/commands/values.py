@@ -29,12 +29,14 @@ _BETWEEN_NODES = re.compile(r"[\t\n ,]+")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NAME_IN_LIST = re.compile(r"(?:\[[^\]]*\]?|[^,\[])+")
 # As strtol(3) parses it: blanks, a sign, no digits at all. Slurm accepts and shows all that.
-_LICENSE = re.compile(r"([^:|=]+)[:=][ \t-\r]*([+-]?)0*([0-9]*)")
+_LICENSE = re.compile(r"([^:|=]+)[:=][ \t-\r]*+([+-]?)0*+([0-9]*)")
 _STRTOL_KEPT = 20
 _LICENSE_NAME = re.compile(r"[A-Za-z0-9_][\w.@:/|+-]*", re.ASCII)
 _DIGITS_KEPT = 10
 _NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "Partition_Limit", "INVALID"})
 _GRES_PREFIX = re.compile(r"(?:gres[:/])*")  # "gres:" until 23.02, "gres/" later; users may write it once more
+# As Slurm parses it by strtoull(3): blanks and a sign (not in every release), zeros; "1k" and "1kib": 1024, "1kb": 1000.
+_GRES_COUNT = re.compile(r"[ \t-\r]*+([+-]?)(?=[0-9])0*+([0-9]*+)(?:([kmgtp])(b|ib)?)?", re.ASCII | re.IGNORECASE)
 _IN_PARENTHESES = re.compile(r"\([^()]*\)")
 _NODES_KEPT = 4096
 _TIMES_KEPT = 16384
@@ -230,14 +232,24 @@ def names(value: str, separator: str = ",") -> Iterable[str]:
 
 
 def _gres_entry(entry: str) -> tuple[str, str, int]:
-    # The count may be left out.
     words = entry.replace("=", ":").split(":")
-    number = 1
-    if len(words) > 1 and _AMOUNT.fullmatch(words[-1]):
-        number = min(int(_amount(words.pop(), "")), MOST_COUNT)
+    number = 1  # the count may be left out
+    if len(words) > 1 and (match := _GRES_COUNT.fullmatch(words[-1])):
+        words.pop()
+        number = _gres_count(match)
     if not 1 <= len(words) <= 2 or not words[0]:
         raise ParseError(f"not a generic resource: {entry[:80]!r}")
     return words[0], words[1] if len(words) == 2 else "", number
+
+
+def _gres_count(match: re.Match[str]) -> int:
+    sign, digits, unit, binary = match.groups()
+    number = int("0" + digits[:_STRTOL_KEPT])
+    if sign == "-" and number:
+        return MOST_COUNT  # Slurm counts modulo 2**64
+    base = 1000 if binary and binary.lower() == "b" else 1024
+    factor = base ** (1 + "KMGTP".index(unit.upper())) if unit else 1
+    return min(number * factor, MOST_COUNT)
 
 
 def _amount(value: str, unit: str) -> float:

@@ -351,6 +351,13 @@ class TestRequest:
             ("tres_per_node", "gres/gpu:a100:2", {"gpu": 2, "gpu:a100": 2}),
             ("tres_per_node", "gres:gpu", {"gpu": 1}),
             ("tres_per_node", "gres:ve:1K", {"ve": 1024}),
+            ("tres_per_node", "gres:ve:1kib,gres:gpu:1kb", {"ve": 1024, "gpu": 1000}),
+            ("tres_per_node", "gres:gpu:a100: +4", {"gpu": 4, "gpu:a100": 4}),
+            ("tres_per_node", f"gres:gpu:{'0' * 900}2", {"gpu": 2}),
+            ("tres_per_node", "gres:gpu:-1", {"gpu": 2**31 - 1}),
+            ("tres_per_node", "gres:gpu:+0k,gres:ve:-0,gres:a:b:0", {}),
+            ("tres_per_node", "gres:gpu:k80:2", {"gpu": 2, "gpu:k80": 2}),
+            ("tres_per_node", "gres:gpu:v100", {"gpu": 1, "gpu:v100": 1}),
             ("tres_per_node", "gres:ve:18446744073709551610", {"ve": 2**31 - 1}),
             ("tres_per_job", "gres:gpu:3", {"gpu": 2}),
             ("tres_per_task", "gres:gpu:1", {"gpu": 3}),
@@ -546,6 +553,16 @@ NODE = (
     "ActiveFeatures=fast,ve Gres=gpu:a100:2(S:0),gpu:v100:1,ve:1 NodeAddr=127.0.0.1 OS=Linux 6.18 #1 SMP  "
     "RealMemory=8000 AllocMem=600 State={state} Weight=1 Partitions=main,urgent  Reason=State=IDLE CPUTot=900 [root]\n"
 )
+
+
+def test_k29_a_job_that_has_nodes_can_be_a_victim_whatever_it_asks_for() -> None:
+    has = (Allocation("n3", 4, 0), Allocation("n4", 2, 0))
+    odd = ROW._replace(tres_per_node="gres:a:b:c:d")
+    found = parse.job(odd, "", SITE, has)
+    assert (found.set_aside, found.allocations) == ("", has)
+    assert (found.request.cpus, found.request.nodes, found.request.partitions) == (6, 2, ("main",))
+    assert job(odd._replace(state="PENDING", node_list="")).set_aside
+    assert parse.job(odd._replace(cpus="?"), "", SITE, has).set_aside
 
 
 def test_a_job_of_srun_is_no_batch_job() -> None:
