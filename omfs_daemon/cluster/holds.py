@@ -99,6 +99,13 @@ def is_release_observed(job: Job, number: int) -> bool:
     return stored.number > number or stored.word in (MarkWord.ADMIN_HELD, MarkWord.ADMIN_RELEASED)
 
 
+def is_let_go(job: Job, number: int) -> bool:
+    """Whether the failsafe has released or resumed the job since the batch with this number, the journal's last: what
+    the journal says of it is over, and whoever has suspended it since is not us."""
+    stored = admin_comment_of(job)
+    return stored.word is MarkWord.RELEASED and stored.number > number
+
+
 def highest_number(jobs: Iterable[Job]) -> int:
     """The highest number of all marks: where the journal is lost, numbers go on from here."""
     return max((admin_comment_of(job).number for job in jobs if job.admin_comment), default=0)

@@ -2,14 +2,15 @@
 
 Needs neither the daemon nor its configuration, socket, or journal: holds carry a mark in Slurm, and its orders are
 numbered on from the highest number of these marks. The journal, if it can be read, adds which jobs were preempted, by
-which method, and which were pinned.
+which method, and which were pinned. Nothing is written into it, so it says the same in every run: what the failsafe has
+done since is read from the marks, which have higher numbers then.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,21 +18,20 @@ from typing import NamedTuple
 
 import structlog
 
-from omfs_daemon.cluster.holds import admin_comment_of, is_held_by_us
+from omfs_daemon.cluster.holds import admin_comment_of, is_held_by_us, is_let_go
 from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.cluster.run_report import RunState, run_report
 from omfs_daemon.cluster.scope import is_out_of_scope
-from omfs_daemon.cluster.snapshot import PreemptedJob
 from omfs_daemon.config.build import preempt_timeouts, scope_of
 from omfs_daemon.config.daemon_user import daemon_user
 from omfs_daemon.config.schema import Config, DaemonSection
+from omfs_daemon.daemon.failsafe_nodes import FailsafeNodes
 from omfs_daemon.daemon.heartbeat import age
 from omfs_daemon.daemon.leadership.failsafe_lease import an_omfsd_acts, failsafe_lease
 from omfs_daemon.daemon.leadership.fence import fenced_gateway
 from omfs_daemon.daemon.leadership.shared_state import decided_state_dir
-from omfs_daemon.daemon.node_client.service import options, slurm_on_nodes
 from omfs_daemon.daemon.node_client.transport import Transport
 from omfs_daemon.daemon.observer import Observer
 from omfs_daemon.daemon.root_process.own_user import make_directories, own_user
@@ -42,15 +42,15 @@ from omfs_daemon.daemon.store.journal import refuse_other_cluster, replay
 from omfs_daemon.errors import ConfigError, GatewayError, JournalError
 from omfs_daemon.policy.rules.queue_order import Band, band_of, own_nice
 from omfs_daemon.preemption.desired import RANK, Desired, WantedField, WantedHold
-from omfs_daemon.preemption.effects import state_after
+from omfs_daemon.preemption.effects import Chain, Effects, state_after
 from omfs_daemon.preemption.follow_up import found_in_slurm, waits_after_checkpoint
+from omfs_daemon.preemption.left_behind import is_on_nodes, may_stand_still, with_touched_alone
 from omfs_daemon.preemption.methods.base import NodeOrder
-from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWork
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, licenses_of
 from omfs_daemon.preemption.reconcile import reconcile
-from omfs_daemon.preemption.restart import after_restart, of_other_boots
+from omfs_daemon.preemption.restart import Forgotten, after_restart, of_other_boots
 from omfs_daemon.preemption.state import State
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Gateway, OrderRefusal
@@ -58,6 +58,7 @@ from omfs_daemon.slurm.order_marks import StoredMarks, with_marks
 from omfs_daemon.slurm.orders import MarkedOrder, Order, by_job, for_jobs, refs_of, send_orders
 
 _COMMENT = "[omfs] released by the failsafe: the daemon was away"
+_REPEATED = "[omfs] suspended again by the failsafe, to be resumed: slurmctld had forgotten an order"
 
 
 def run_failsafe(config: Config, path: Path) -> int:
@@ -158,7 +159,10 @@ class _Left(NamedTuple):
     releases    orders
     suspended   jobs that we have suspended
     stopped     jobs that run as far as Slurm knows, but whose processes a node may have stopped
+    forgotten   likewise, or may have ended: slurmctld has forgotten our order
+    repeated    these orders, for jobs whose nodes have answered slurmctld
     writing     jobs that write a checkpoint, and have time for it
+    others      suspended jobs that an administrator has held
     """
 
     observation: Observation
@@ -167,11 +171,15 @@ class _Left(NamedTuple):
     releases: Sequence[Order]
     suspended: list[Job]
     stopped: list[Job]
+    forgotten: list[Job]
+    repeated: list[Order]
     writing: list[Job]
+    others: list[Job]
 
     @property
     def is_anything_left(self) -> bool:
-        return any((self.fields, self.releases, self.suspended, self.stopped, self.writing))
+        standing = (self.suspended, self.stopped, self.forgotten, self.repeated)
+        return any((self.fields, self.releases, self.writing, *standing))
 
     @property
     def held(self) -> list[str]:
@@ -194,7 +202,7 @@ class _Failsafe:
         self._config = config
         self._gateway = gateway
         self._clock = clock
-        self._nodes = _Nodes(config, nodes)
+        self._nodes = FailsafeNodes(config, nodes)
         self._dead_for = dead_for
         self._first_number = first_number
         self._log = structlog.get_logger("failsafe")
@@ -211,21 +219,23 @@ class _Failsafe:
             text = "only jobs marked in Slurm are released and resumed"
             self._log.warning("journal_not_read", error=str(error), message=text)
             return State()
-        return state
+        return with_touched_alone(state)
 
     def release_everything(self) -> int:
         """The exit code."""
-        self._repeat_forgotten()
         first = self.observe()
-        stopped = [job for job in first.stopped if not self._nodes.bring_in(job, _method(first, job), resume=True)]
+        not_repeated = self._repeat(first)
+        if first.repeated:
+            first = self.observe()
+        continued = [job for job in first.stopped if self._nodes.bring_in(job, _method(first, job), resume=True)]
         fitting = first.observation.fit_together(first.suspended)
         in_time = [job for job in first.suspended if job.ref in fitting]
         ready = [job for job in in_time if self._nodes.bring_in(job, _method(first, job), resume=False)]
-        refusals = self._carry_out(first, ready)
+        refusals = self._carry_out(first, ready, continued)
         again = self.observe()
         if again.fields or again.releases:  # refused or unanswered, or a hold that has just got its mark again
-            refusals = self._carry_out(again, ())
-        left = self.observe()._replace(stopped=stopped)
+            refusals = self._carry_out(again, (), ())
+        left = self.observe()
         still = {job.ref for job in left.suspended}
         held = {ref for each in (first, again) for order in each.releases for ref in refs_of(order)}
         self._log.warning(
@@ -234,32 +244,40 @@ class _Failsafe:
             resumed=sum(job.ref not in still for job in first.suspended),
             still_held=left.held,
             still_suspended=[job.ref for job in left.suspended],
-            still_stopped_on_nodes=[job.ref for job in left.stopped],
+            still_stopped_on_nodes=[job.ref for job in (*left.stopped, *left.forgotten)],
             still_writing_checkpoints=[job.ref for job in left.writing],
             still_changed=_brief(left.fields),
-            refused=[f"{brief_ref(refusal.ref)}: {refusal.message}" for refusal in refusals],
+            left_to_administrators=[job.ref for job in left.others],
+            refused=[f"{brief_ref(refusal.ref)}: {refusal.message}" for refusal in (*not_repeated, *refusals)],
         )
         return int(left.is_anything_left)
 
-    def _repeat_forgotten(self) -> None:
-        """What slurmctld has forgotten since the daemon died: a job whose processes have stopped or ended is shown as
-        running, for ever. Nobody wants these jobs to stay preempted, so they go on or wait."""
-        boot, observer = self._gateway.settings().values.get("BOOT_TIME", ""), self._observer()
-        if not (asked_for := of_other_boots(self._state, boot)):
-            return
-        observation = Observation(observer.poll())
-        observation = observation.with_ended(observer.ended(observation, asked_for))
-        unwanted = replace(self._state, preempted={}, preemptions={})
-        effects = after_restart(unwanted, observation, boot, self._clock()).effects
-        self._send(order for chain in effects.chains for order in chain.transitions if not isinstance(order, NodeOrder))
-        self._state = state_after(self._state, effects.records)
+    def _repeat(self, left: _Left) -> list[OrderRefusal]:
+        """What slurmctld has forgotten. Only a job that can be marked is suspended again: by that mark any later run
+        resumes it, and by the next one none suspends it once more."""
+        stored, number = self._marks(left)
+        refusals: list[OrderRefusal] = []
+        for order in left.repeated:
+            refused: list[OrderRefusal] = []
+            if isinstance(order, orders.SuspendJobs):
+                mark = orders.MarkJobs(order.refs, MarkWord.STOPPING, _REPEATED)
+                refused = self._send(with_marks([mark], stored, number))
+            refusals += refused or self._send([order])
+        return refusals
 
     def observe(self) -> _Left:
         """Nothing is wanted any more: what is missing for that."""
-        now = self._clock()
-        observation = Observation(self._observer().poll())
-        state = state_after(self._state, found_in_slurm(self._state, observation, now, installed()))
-        jobs, preempted = list(observation.snapshot.jobs.values()), _preempted(state)
+        now, observer = self._clock(), self._observer()
+        observed = Observation(observer.poll())
+        forgotten = self._forgotten(observer, observed, now)
+        observation = forgotten.observation
+        found = found_in_slurm(self._state, observation, now, installed())
+        state = state_after(self._state, [*forgotten.effects.records, *found])
+        jobs, preempted = list(observation.snapshot.jobs.values()), may_stand_still(state)
+        ours = [job for job in jobs if job.ref in preempted and not is_let_go(job, self._state.sequence)]
+        stopped = [job for job in ours if job.runs and is_on_nodes(preempted[job.ref].method)]
+        suspended = [job for job in ours if job.state is JobState.SUSPENDED]
+        others = [job for job in suspended if admin_comment_of(job).word is MarkWord.ADMIN_HELD]
         writing = [job for job in jobs if self._is_writing(job)]
         waiting = [job for job in jobs if job.state is JobState.PENDING]
         ranked = [job for job in waiting if band_of(job) is not Band.NONE and self._is_ours(job)]
@@ -267,16 +285,35 @@ class _Failsafe:
             fields={(job.ref, JobField.NICE): WantedField(own_nice(job), RANK) for job in ranked},
             sentences={job.ref: _COMMENT for job in jobs if is_held_by_us(job)},
         )
-        for job in writing:
+        for job in (*writing, *stopped):
             desired.hold(job, job.ref, WantedHold(MarkWord.STOPPING, ""))
-        suspended = [job for job in jobs if job.state is JobState.SUSPENDED and job.ref in preempted]
         chains = reconcile(desired, state, observation, now).chains
         fields = [order for chain in chains for order in chain.fields if not isinstance(order, orders.ReleaseJobs)]
         releases = [order for chain in chains for order in chain.fields if isinstance(order, orders.ReleaseJobs)]
         checkpointed = [job for job in waiting if waits_after_checkpoint(job) and self._is_ours(job)]
         releases += [orders.ReleaseJobs((job.ref,), _COMMENT) for job in checkpointed]
-        stopped = [job for job in jobs if job.runs and job.ref in preempted and _is_on_nodes(preempted[job.ref])]
-        return _Left(observation, state, fields, releases, suspended, stopped, writing)
+        return _Left(
+            observation,
+            state,
+            fields,
+            releases,
+            suspended=[job for job in suspended if job not in others],
+            stopped=stopped,
+            forgotten=[job for job in jobs if observed.snapshot.jobs.get(job.id) is not job],
+            repeated=[order for chain in forgotten.effects.chains for order in _orders_of(chain)],
+            writing=writing,
+            others=others,
+        )
+
+    def _forgotten(self, observer: Observer, observation: Observation, now: float) -> Forgotten:
+        """What slurmctld has forgotten since the daemon died: a job whose processes have stopped or ended is shown as
+        running, for ever. Nobody wants these jobs to stay preempted, so they go on or wait."""
+        boot = observer.boot(frozenset())
+        if not (asked_for := of_other_boots(self._state, boot)):
+            return Forgotten(Effects(), observation)
+        observation = observation.with_ended(observer.ended(observation, asked_for))
+        unwanted = replace(self._state, preempted={}, preemptions={})
+        return after_restart(unwanted, observation, boot, now, observer.unregistered)
 
     def _observer(self) -> Observer:
         return Observer(self._gateway, self._clock, scope=lambda: self._scope)
@@ -293,17 +330,22 @@ class _Failsafe:
         limits = preempt_timeouts(self._config)
         return self._dead_for < limits.get(run.method, self._config.policy.preempt_timeout_seconds)
 
-    def _carry_out(self, left: _Left, ready: Sequence[Job]) -> list[OrderRefusal]:
-        """``ready``: suspended jobs that are resumed, before the held ones, which could take the very CPUs."""
-        stored, number = StoredMarks(left.observation.job), max(left.state.sequence, self._first_number) + 1
+    def _carry_out(self, left: _Left, ready: Sequence[Job], continued: Sequence[Job]) -> list[OrderRefusal]:
+        """``ready``: suspended jobs that are resumed, before the held ones, which could take the very CPUs;
+        ``continued``: those that nodes have let run on."""
+        stored, number = self._marks(left)
         first = [*left.fields]
         for job in ready:
             first += [orders.ResumeJobs((job.ref,)), *_returned_licenses(job, left.state)]
         refusals = self._send(with_marks(first, stored, number))
         refused = {refusal.ref for refusal in refusals}
-        resumed = tuple(job.ref for job in ready if job.ref not in refused)
-        last: list[Order] = [orders.MarkJobs(resumed, MarkWord.RELEASED, _COMMENT), *left.releases]
-        return refusals + self._send(with_marks(last, stored, number))
+        let_go = tuple(job.ref for job in (*ready, *continued) if job.ref not in refused)
+        marks = with_marks([orders.MarkJobs(let_go, MarkWord.RELEASED, _COMMENT)], stored, number, self._state.sequence)
+        return refusals + self._send([*marks, *with_marks(left.releases, stored, number)])
+
+    def _marks(self, left: _Left) -> tuple[StoredMarks, int]:
+        """Those that are stored, and the number of the next ones."""
+        return StoredMarks(left.observation.job), max(left.state.sequence, self._first_number) + 1
 
     def _send(self, listed: Iterable[Order | MarkedOrder]) -> list[OrderRefusal]:
         """GatewayError if Slurm answers nothing at all; an order that it does not answer is sent for each job alone."""
@@ -324,39 +366,6 @@ class _Failsafe:
             return [OrderRefusal(ref, str(error)) for ref in refs_of(order)]
 
 
-class _Nodes:
-    """Has omfs-node resume jobs, one after the other."""
-
-    def __init__(self, config: Config, transport: Transport | None) -> None:
-        self._transport = transport
-        self._slurm = slurm_on_nodes(config)
-        self._options = options(config, installed())
-
-    def bring_in(self, job: Job, method: str, resume: bool) -> bool:
-        """Whether all of its nodes have moved the job's memory in, and (``resume``) continued its processes."""
-        traits = installed()[method].traits if method in installed() else None
-        if traits is None or not traits.on_nodes:
-            return True
-        named = self._options.get(method, {})
-        work = NodeWork(
-            job.ref,
-            job.id,
-            job.uid,
-            job.on_nodes,
-            NodeAction.IN,
-            method,
-            resume=resume,
-            options=named,
-            slurm=self._slurm,
-        )
-        answers = self._transport.run(work.nodes, work.request(), work.timeout) if self._transport is not None else {}
-        bad = {node: answer.message for node, answer in answers.items() if not answer.ok}
-        if bad or not answers:
-            log = structlog.get_logger("failsafe")
-            log.error("node_resume_failed", job=job.ref, method=method, nodes=bad)
-        return bool(answers) and not bad
-
-
 def _singly(order: Order | MarkedOrder) -> list[Order | MarkedOrder]:
     """The same for each of its jobs."""
     if isinstance(order, MarkedOrder):
@@ -368,12 +377,8 @@ def _brief(listed: Iterable[Order]) -> list[str]:
     return [brief_ref(ref) for order in listed for _, ref in by_job(order)]
 
 
-def _is_on_nodes(preempted: PreemptedJob) -> bool:
-    return preempted.method in installed() and installed()[preempted.method].traits.on_nodes
-
-
 def _method(left: _Left, job: Job) -> str:
-    return _preempted(left.state)[job.ref].method
+    return may_stand_still(left.state)[job.ref].method
 
 
 def _returned_licenses(job: Job, state: State) -> list[Order]:
@@ -382,11 +387,5 @@ def _returned_licenses(job: Job, state: State) -> list[Order]:
     return [] if owned is None else [orders.SetLicenses((job.ref,), licenses_of(owned.baseline))]
 
 
-def _preempted(state: State) -> Mapping[str, PreemptedJob]:
-    """Preempted jobs, and victims of preemptions under way, which may be preempted too, wholly or in part."""
-    under_way = {
-        victim.ref: PreemptedJob(preemption.since, victim.method, preemption.preemptor.ref)
-        for preemption in state.preemptions.values()
-        for victim in preemption.victims
-    }
-    return under_way | state.preempted
+def _orders_of(chain: Chain) -> list[Order]:
+    return [*chain.fields, *(order for order in chain.transitions if not isinstance(order, NodeOrder))]

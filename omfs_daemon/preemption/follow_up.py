@@ -6,12 +6,14 @@ Not of jobs of preemptions under way (``preemption/step.py``).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from omfs_daemon.cluster.holds import (
     admin_comment_of,
     highest_number,
     is_held_by_us,
     is_held_for_owner,
+    is_let_go,
     is_release_unfinished,
 )
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
@@ -33,7 +35,15 @@ from omfs_daemon.preemption.ownership import JobField, licenses_value
 from omfs_daemon.preemption.realtime_memory import realtime_news
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.preemption.settings import Settings
-from omfs_daemon.preemption.state import JobPreempted, JobRunsAgain, JobsGone, OrdersNumbered, Record, State
+from omfs_daemon.preemption.state import (
+    JobPreempted,
+    JobRunsAgain,
+    JobsGone,
+    OrdersNumbered,
+    PreemptionChanged,
+    Record,
+    State,
+)
 from omfs_daemon.protocol import job_comment
 from omfs_daemon.slurm import orders
 
@@ -84,7 +94,8 @@ def found_in_slurm(
 ) -> list[Record]:
     """Suspended jobs with our mark that the journal does not know (it was lost, or slurmctld has forgotten that it had
     resumed them), and marks with higher numbers than it knows (it was lost, or the failsafe has written them). With
-    such a mark, the nodes may have stopped a job that runs as far as Slurm knows."""
+    such a mark, the nodes may have stopped a job that runs as far as Slurm knows; and a job that the failsafe has let
+    go, and that is suspended, is suspended by somebody else."""
     jobs = observation.snapshot.jobs.values()
     known = {ref for preemption in state.preemptions.values() for ref in preemption.refs}.union(state.preempted)
     marked = [job for job in jobs if job.admin_comment and not job.set_aside]
@@ -96,10 +107,22 @@ def found_in_slurm(
         may_be_stopped = bool(method) and job.runs and admin_comment_of(job).number > state.sequence
         if job.state is JobState.SUSPENDED or may_be_stopped:
             found.append(JobPreempted(job.ref, now, method or SuspendMethod.traits.name, ""))
+    found += _suspended_by_others(state, jobs, now)
     highest = highest_number(marked)
     if highest > state.sequence:
         unfinished = tuple(job.ref for job in marked if is_release_unfinished(job, highest))
         found.append(OrdersNumbered(highest, releases=unfinished))
+    return found
+
+
+def _suspended_by_others(state: State, jobs: Iterable[Job], now: float) -> list[Record]:
+    suspended = (job for job in jobs if job.state is JobState.SUSPENDED and job.admin_comment)
+    let_go = {job.ref for job in suspended if is_let_go(job, state.sequence)}
+    found: list[Record] = [JobRunsAgain(ref, now, resumed=True) for ref in sorted(let_go.intersection(state.preempted))]
+    for preemption in state.preemptions.values():
+        victims = tuple(victim for victim in preemption.victims if victim.ref not in let_go)
+        if len(victims) < len(preemption.victims):
+            found.append(PreemptionChanged(replace(preemption, victims=victims)))
     return found
 
 

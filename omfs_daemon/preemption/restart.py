@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
-from omfs_daemon.cluster.holds import admin_comment_of, is_held, is_release_unfinished
+from omfs_daemon.cluster.holds import admin_comment_of, is_held, is_let_go, is_release_unfinished
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.preemption.desired import sentence_of
 from omfs_daemon.preemption.effects import Chain, Effects
@@ -112,6 +112,9 @@ def after_restart(
         job = observation.job(ref)
         if job is not None and job.state is JobState.COMPLETING:
             continue  # it returns to the queue, or will be shown as FAILED
+        if job is not None and not is_held(job) and is_let_go(job, state.sequence):
+            saved.append(ref)  # the failsafe has seen to it
+            continue
         again = _again(ref, order, job, observation.ended(ref), wanted)
         may_order = job is None or (unregistered.isdisjoint(job.on_nodes) and _is_settled(order, now))
         if job is not None and ref not in wanted and _will_be_resumed(order, job, again is not None and may_order):

@@ -48,22 +48,25 @@ class StoredMarks:
                 self._ordered.pop(single, None)
 
 
-def with_marks(orders: Iterable[Anything], stored: StoredMarks, number: int) -> list[Anything | MarkedOrder]:
+def with_marks(
+    orders: Iterable[Anything], stored: StoredMarks, number: int, newer_than: int = -1
+) -> list[Anything | MarkedOrder]:
     """The same orders, those that write a mark with their AdminComments and divided into jobs for which it is the same.
 
-    ``number``: of this batch. ``stored`` is updated as if Slurm took them all. Jobs that were not observed are left
-    out, as are releases of jobs that nobody holds.
+    ``number``: of this batch; ``newer_than``: marks up to this number are renewed even if they say the same. ``stored``
+    is updated as if Slurm took them all. Jobs that were not observed are left out, as are releases of jobs that nobody
+    holds.
     """
     found: list[Anything | MarkedOrder] = []
     for order in orders:
         if isinstance(order, HoldJobs | ReleaseJobs | MarkJobs):
-            found += _divided(order, stored, number)
+            found += _divided(order, stored, number, newer_than)
         else:
             found.append(order)
     return found
 
 
-def _divided(order: MarkingOrder, stored: StoredMarks, number: int) -> list[MarkedOrder]:
+def _divided(order: MarkingOrder, stored: StoredMarks, number: int, newer_than: int) -> list[MarkedOrder]:
     groups: dict[str, list[str]] = {}
     word = _word(order)
     for ref in order.refs:
@@ -75,7 +78,7 @@ def _divided(order: MarkingOrder, stored: StoredMarks, number: int) -> list[Mark
         # that is repeated is known by the number that it had, whether this order reaches Slurm or not.
         # But one of an earlier epoch would have this order refused.
         is_same = comment.word is word and epoch_of(comment.number) == epoch_of(number)
-        is_kept = not isinstance(order, HoldJobs) and is_same
+        is_kept = not isinstance(order, HoldJobs) and is_same and comment.number > newer_than
         mark = comment.mark if is_kept else numbered_mark(word, number)
         sentence = order.sentence or (comment.sentence if isinstance(order, HoldJobs) else "")
         groups.setdefault(compose_admin_comment(mark, comment.mark, sentence, comment.foreign), []).append(ref)

@@ -35,7 +35,7 @@ _LICENSE_NAME = re.compile(r"[A-Za-z0-9_][\w.@:/|+-]*", re.ASCII)
 _DIGITS_KEPT = 10
 _NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "Partition_Limit", "INVALID"})
 _GRES_PREFIX = re.compile(r"(?:gres[:/])*")  # "gres:" until 23.02, "gres/" later; users may write it once more
-# As Slurm parses it by strtoull(3): blanks and a sign (not in every release), zeros; "1k" and "1kib": 1024, "1kb": 1000.
+# As Slurm parses it by strtoull(3): blanks and a sign (of some releases), zeros; "1k" and "1kib": 1024, "1kb": 1000.
 _GRES_COUNT = re.compile(r"[ \t-\r]*+([+-]?)(?=[0-9])0*+([0-9]*+)(?:([kmgtp])(b|ib)?)?", re.ASCII | re.IGNORECASE)
 _IN_PARENTHESES = re.compile(r"\([^()]*\)")
 _NODES_KEPT = 4096

@@ -133,6 +133,17 @@ def test_a_resumed_job_that_is_shown_suspended_waits_for_its_turn_again() -> Non
     assert JobPreempted("7", NOW, "suspend", "") in records
 
 
+@pytest.mark.parametrize(
+    ("mark", "is_repeated"), [("omfs:rel:6", False), ("omfs:rel:5", True), ("omfs:stopping:6", True)]
+)
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUSPENDED])
+def test_a_job_that_the_failsafe_has_let_go_since_is_left(state: JobState, mark: str, is_repeated: bool) -> None:
+    before = replace(ordered(Verb.RESUME, is_wanted=False), sequence=5)
+    records = after_restart(before, observed(replace(RUNNING, state=state, admin_comment=mark)), "after", NOW).effects
+    assert (JobPreempted("7", NOW, "suspend", "") in records.records) is is_repeated
+    assert (OrdersSaved(("7",)) in records.records) is not is_repeated
+
+
 def test_a_later_failure_of_the_jobs_own_is_not_made_up_for() -> None:
     ended = replace(RUNNING, state=JobState.ENDED, failed=True, start=90.0)
     assert again(ordered(Verb.REQUEUE), observed(ended=ended)) == []

@@ -58,6 +58,12 @@ def test_a_new_sentence_keeps_a_mark_that_says_the_same() -> None:
     ]
 
 
+def test_a_mark_of_an_earlier_time_is_not_kept_where_it_must_be_newer() -> None:
+    seen = stored(job("1", "omfs:rel:2"), job("2", "omfs:rel:3"))
+    found = with_marks([MarkJobs(("1", "2"), MarkWord.RELEASED)], seen, 4, newer_than=2)
+    assert [order.comment for order in found] == ["omfs:rel:4?omfs:rel:2", "omfs:rel:3?omfs:rel:3"]
+
+
 def test_a_mark_of_an_earlier_epoch_is_not_kept() -> None:
     """The submit gate would refuse the order as a late one."""
     seen = stored(job("1", "omfs:rel:2000000005"), job("2", "omfs:rel:7"), job("3", "omfs:rel:3000000001"))
