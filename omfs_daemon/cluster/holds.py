@@ -57,11 +57,6 @@ def is_held_since_submit(job: Job) -> bool:
     return is_held_by_us(job) and admin_comment_of(job).mark in ("", SUBMIT_MARK)
 
 
-def is_held_by_others(job: Job) -> bool:
-    """Whether somebody else holds it for certain: a held job with the mark of a release may be on its way."""
-    return is_held(job) and not is_held_by_us(job) and admin_comment_of(job).word is not MarkWord.RELEASED
-
-
 def is_released_by_administrator(job: Job) -> bool:
     """Whether an administrator has released a job that we held: Slurm no longer holds it, but it has our mark still, or
     job_submit.lua has recorded it."""

@@ -188,7 +188,8 @@ class Cycle:
         if is_full and not settings.dry_run:
             effects, observation = after_restart(before, observation, boot, now, self._observer.unregistered)
             snapshot = observation.snapshot
-            effects.add(self._go_on(began, before, observation, now, settings))
+            # With the releases that slurmctld has forgotten: else those jobs would seem held by somebody else.
+            effects.add(self._go_on(began, state_after(before, effects.records), observation, now, settings))
         state = state_after(before, effects.records)
         snapshot, arrays = self._inputs[poll].of(snapshot, state.backoff.doubts, now)
         history = state.preemption_history(settings.rules.methods)

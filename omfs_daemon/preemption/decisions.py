@@ -16,6 +16,7 @@ from omfs_daemon.preemption.desired import desired_state
 from omfs_daemon.preemption.effects import Effects, in_order, state_after
 from omfs_daemon.preemption.follow_up import follow_up, resume_preempted, waited_for_nodes
 from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.our_holds import with_refs_of_now
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import State
@@ -24,9 +25,9 @@ from omfs_daemon.preemption.step import step, transitions
 
 def go_on(state: State, observation: Observation, now: float, settings: Settings, fresh: Collection[int]) -> Effects:
     """What has become of all that was begun. ``fresh``: the preemptions whose decision still holds."""
-    effects = Effects()
+    effects, seen = Effects(), with_refs_of_now(state, observation) if state.preemptions else state
     for number, preemption in sorted(state.preemptions.items()):
-        effects.add(step(preemption, state, observation, now, settings, number in fresh))
+        effects.add(step(preemption, seen, observation, now, settings, number in fresh))
     effects.add(follow_up(state_after(state, effects.records), observation, now, settings))
     return effects
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from omfs_daemon.cluster.holds import is_held_by_others, is_unfit
+from omfs_daemon.cluster.holds import is_unfit
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.preemption.methods.base import PreemptionProgress
@@ -18,22 +18,28 @@ from omfs_daemon.slurm.question import GRANTED
 
 
 def next_state(
-    preemption: Preemption, view: ObservedCluster, now: float, method_settings: MethodSettings, is_fresh: bool
+    preemption: Preemption,
+    view: ObservedCluster,
+    now: float,
+    method_settings: MethodSettings,
+    is_fresh: bool,
+    is_held: bool,
 ) -> Preemption:
     """The state that follows from what is observed; the same object if none follows yet.
 
     ``is_fresh``: the validator accepted this preemption on an observation that is still recent. After a crash, an
     outage, or too long a time it is not: no job that still runs is preempted any more, and the planner decides again.
+    ``is_held``: somebody else, or Slurm, holds the preemptor.
     """
     if any(map(is_out_of_scope, _jobs_of(preemption, view))):
-        return _out_of_scope(preemption, view, now)
+        return _out_of_scope(preemption, view, now, is_held)
     match preemption.step:
         case Step.PROVING:
-            return _after_proving(preemption, view, now, method_settings, is_fresh)
+            return _after_proving(preemption, view, now, method_settings, is_fresh, is_held)
         case Step.STOPPING:
-            return _after_stopping(preemption, view, now, method_settings, is_fresh)
+            return _after_stopping(preemption, view, now, method_settings, is_fresh, is_held)
         case Step.STARTING:
-            return _after_starting(preemption, view, now, method_settings)
+            return _after_starting(preemption, view, now, method_settings, is_held)
     return preemption
 
 
@@ -42,10 +48,10 @@ def _jobs_of(preemption: Preemption, view: ObservedCluster) -> list[Job]:
     return [job for job in found if job is not None]
 
 
-def _out_of_scope(preemption: Preemption, view: ObservedCluster, now: float) -> Preemption:
+def _out_of_scope(preemption: Preemption, view: ObservedCluster, now: float, is_held: bool) -> Preemption:
     """The scope, or a job, has changed: what we did to the jobs is undone, unless the preemptor runs already."""
     step = Step.UNDONE if preemption.step is Step.STOPPING else Step.DONE
-    found = _what_became_of_preemptor(preemption, step, view, now)
+    found = _what_became_of_preemptor(preemption, step, view, now, is_held)
     return found or _enter(preemption, Step.UNDONE, now, PreemptionOutcome.OUT_OF_SCOPE)
 
 
@@ -54,11 +60,18 @@ def _enter(preemption: Preemption, step: Step, now: float, outcome: PreemptionOu
 
 
 def _after_proving(
-    preemption: Preemption, view: ObservedCluster, now: float, method_settings: MethodSettings, is_fresh: bool
+    preemption: Preemption,
+    view: ObservedCluster,
+    now: float,
+    method_settings: MethodSettings,
+    is_fresh: bool,
+    is_held: bool,
 ) -> Preemption:
     """No victim was touched yet."""
     preemptor = preemption.preemptor
-    found = _what_became_of_preemptor(preemption, Step.DONE, view, now) or _without_its_nodes(preemption, view, now)
+    found = _what_became_of_preemptor(preemption, Step.DONE, view, now, is_held) or _without_its_nodes(
+        preemption, view, now
+    )
     if found is not None:
         return found
     if preemptor.ref in dict(preemption.refused):
@@ -99,14 +112,19 @@ def _after_asking(preemption: Preemption, job: Job, view: ObservedCluster, now: 
 
 
 def _after_stopping(
-    preemption: Preemption, view: ObservedCluster, now: float, method_settings: MethodSettings, is_fresh: bool
+    preemption: Preemption,
+    view: ObservedCluster,
+    now: float,
+    method_settings: MethodSettings,
+    is_fresh: bool,
+    is_held: bool,
 ) -> Preemption:
     progress = {victim.ref: progress_of(victim, view, method_settings) for victim in preemption.victims}
     if all(far is PreemptionProgress.PREEMPTED for far in progress.values()):
         return _enter(preemption, Step.STARTING, now)
     may_spare = PreemptionProgress.UNTOUCHED in progress.values()
     may_spare = may_spare or any(map(method_settings.is_careful, preemption.victims))
-    needless = _no_longer_needed(preemption, view, now) if may_spare else None
+    needless = _no_longer_needed(preemption, view, now, is_held) if may_spare else None
     needless = needless or _without_its_nodes(preemption, view, now) or _without_its_cpus(preemption, view, now)
     if needless is not None:
         return needless
@@ -138,10 +156,10 @@ def _after_stopping(
     )
 
 
-def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float) -> Preemption | None:
+def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float, is_held: bool) -> Preemption | None:
     """While work is saved, other jobs may end, so that the preemptor runs already, or it may be gone, or be held by
     somebody. Then no further victim is preempted for it."""
-    return _what_became_of_preemptor(preemption, Step.UNDONE, view, now)
+    return _what_became_of_preemptor(preemption, Step.UNDONE, view, now, is_held)
 
 
 def _without_its_nodes(preemption: Preemption, view: ObservedCluster, now: float) -> Preemption | None:
@@ -230,9 +248,11 @@ def _how_late(victim: VictimState, method_settings: MethodSettings) -> str:
 
 
 def _after_starting(
-    preemption: Preemption, view: ObservedCluster, now: float, method_settings: MethodSettings
+    preemption: Preemption, view: ObservedCluster, now: float, method_settings: MethodSettings, is_held: bool
 ) -> Preemption:
-    found = _what_became_of_preemptor(preemption, Step.DONE, view, now) or _without_its_nodes(preemption, view, now)
+    found = _what_became_of_preemptor(preemption, Step.DONE, view, now, is_held) or _without_its_nodes(
+        preemption, view, now
+    )
     found = found or _without_its_cpus(preemption, view, now)
     if found is not None:
         return found
@@ -242,7 +262,7 @@ def _after_starting(
 
 
 def _what_became_of_preemptor(
-    preemption: Preemption, step: Step, view: ObservedCluster, now: float
+    preemption: Preemption, step: Step, view: ObservedCluster, now: float, is_held: bool
 ) -> Preemption | None:
     """None while it waits. ``step``: the step to enter if it needs its preemption no longer.
 
@@ -260,7 +280,7 @@ def _what_became_of_preemptor(
         # On the nodes that we chose. Before any victim was touched, this is Slurm's answer.
         is_asking = preemption.step is Step.PROVING
         return None if is_asking else _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
-    if is_held_by_others(job):
+    if is_held:
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_HELD)
     if job.restarts > preemptor.restarts:
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_REQUEUED)

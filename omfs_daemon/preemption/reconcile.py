@@ -4,7 +4,7 @@ The only place that makes orders about fields: holds with their marks, nice, req
 preemption, a pause, and the failsafe are this function with less that is wanted.
 
 - **Holds.** What somebody else holds is not ours to release, and what an administrator has released is not held again
-  while it waits (``cluster/holds.py``).
+  while it waits (``preemption/our_holds.py``, ``cluster/holds.py``).
 - **Other fields.** Who has changed one is unknown, so it counts as the owner's change: ours is put back for as long as
   it is wanted, and theirs after that.
 """
@@ -21,15 +21,21 @@ from omfs_daemon.cluster.holds import (
     is_held,
     is_held_by_us,
     is_release_observed,
-    is_release_unfinished,
     may_hold,
 )
 from omfs_daemon.cluster.job_refs import rest_of
-from omfs_daemon.cluster.jobs import Hold, Job, JobState
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.preemption.desired import Desired, WantedField, WantedHold
 from omfs_daemon.preemption.effects import Chain, Effects
 from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.our_holds import (
+    HELD_BY_OTHERS,
+    has_lost_mark,
+    is_known_as_others,
+    is_ours,
+    with_refs_of_now,
+)
 from omfs_daemon.preemption.ownership import NOBODY, JobField, OwnedField, Value, licenses_of, licenses_value, nodes_of
 from omfs_daemon.preemption.records import JobEvent
 from omfs_daemon.preemption.restart import SAVED_WITHIN
@@ -40,8 +46,6 @@ from omfs_daemon.slurm.orders import Order
 RETURNED_WITHIN = 600.0
 """Seconds after which the daemon no longer tries to give a job back the licenses that it had before it was preempted:
 Slurm refuses them, as it does when they have been removed from slurm.conf."""
-
-_HELD_BY_OTHERS = "[omfs] preempted; somebody else holds it"
 
 _NOT_RETURNED = "Slurm refuses the licenses that it gave up while it was preempted: it runs without them"
 
@@ -202,8 +206,7 @@ def _holds(
     found: list[_Wanted],
 ) -> None:
     jobs = observation.snapshot.jobs
-    held, releasing = observation.as_observed(state.held), observation.as_observed(state.releasing)
-    state = replace(state, held=held, releasing=releasing)
+    state = with_refs_of_now(state, observation)
     released = (job.id for ref in desired.releases if (job := observation.job(ref)) is not None)
     named = dict.fromkeys((*desired.holds, *desired.preemptors, *released))
     concerned = jobs.values() if scope is None else [jobs[number] for number in named if number in jobs]
@@ -213,8 +216,8 @@ def _holds(
             found += _hold_orders(job, wanted, desired, state, is_all=scope is None)
     if scope is not None:
         return
-    over = [ref for ref, number in releasing.items() if _is_over(observation.job(ref), number)]
-    over += [ref for ref in held if _is_given_up(observation.job(ref))]
+    over = [ref for ref, number in state.releasing.items() if _is_over(observation.job(ref), number)]
+    over += [ref for ref in state.held if _is_given_up(observation.job(ref))]
     if over:
         effects.records.append(HoldsOver(tuple(over)))
 
@@ -245,7 +248,7 @@ def _hold_orders(
 
 def _hold_pending(job: Job, wanted: dict[str, WantedHold], state: State) -> Iterable[_Wanted]:
     for ref, hold in wanted.items():
-        if hold.word is MarkWord.HELD and not hold.as_is and (may_hold(job) or _has_lost_mark(job, state)):
+        if hold.word is MarkWord.HELD and not hold.as_is and (may_hold(job) or has_lost_mark(job, state)):
             yield _Wanted(orders.HoldJobs((ref,), hold.sentence), hold.preemption)
 
 
@@ -259,13 +262,13 @@ def _release(
     """
     if job.ref in wanted:
         return
-    if not _is_ours(job, state):
+    if not is_ours(job, state):
         word = admin_comment_of(job).word
         if not wanted and (word is MarkWord.STOPPING or (word is MarkWord.HELD and is_held(job))):
             yield _Wanted(orders.MarkJobs((job.ref,), MarkWord.RELEASED, sentence))
         return
     preemptors = desired.preemptors.get(job.id, {})
-    if not preemptors and job.ref not in state.preempted and _has_lost_mark(job, state):
+    if not preemptors and job.ref not in state.preempted and has_lost_mark(job, state):
         # The planner did not know that this hold is ours; once it is marked again, admission decides.
         yield _Wanted(orders.MarkJobs((job.ref,), MarkWord.HELD, sentence))
         return
@@ -299,33 +302,10 @@ def _mark_running(job: Job, wanted: WantedHold | None, state: State, sentence: s
         return []
     if is_held(job) and word is not MarkWord.HELD:
         # Somebody else does, also once it has left its nodes.
-        order = orders.MarkJobs((job.ref,), MarkWord.RELEASED, _HELD_BY_OTHERS)
-        is_marked = word is MarkWord.ADMIN_HELD or _is_known_as_others(job)
+        order = orders.MarkJobs((job.ref,), MarkWord.RELEASED, HELD_BY_OTHERS)
+        is_marked = word is MarkWord.ADMIN_HELD or is_known_as_others(job)
         return [] if is_marked else [_Wanted(order, wanted.preemption)]
     return [_Wanted(orders.MarkJobs((job.ref,), MarkWord.STOPPING, wanted.sentence), wanted.preemption)]
-
-
-def _is_ours(job: Job, state: State) -> bool:
-    """Whether we hold it, or have not finished its release."""
-    releasing = state.releasing.get(job.ref)
-    if releasing is not None and is_release_unfinished(job, releasing):
-        return True
-    return is_held_by_us(job) or _has_lost_mark(job, state)
-
-
-def _has_lost_mark(job: Job, state: State) -> bool:
-    """Whether somebody has written over the mark of a hold of ours, or of omfs-run's after a checkpoint for us, or
-    slurmctld has forgotten the latter."""
-    stored = admin_comment_of(job)
-    held_by_us = job.hold is Hold.ADMIN and job.ref in state.held and not stored.mark
-    is_before = not stored.mark or (stored.word is MarkWord.RELEASED and not _is_known_as_others(job))
-    held_by_exit = job.special_exit and job.hold is Hold.USER and job.ref in state.preempted and is_before
-    return job.state is JobState.PENDING and (held_by_us or held_by_exit)
-
-
-def _is_known_as_others(job: Job) -> bool:
-    """Whether somebody else held it when we began to preempt it."""
-    return admin_comment_of(job).sentence == _HELD_BY_OTHERS
 
 
 def _is_over(job: Job | None, number: int) -> bool:

@@ -22,6 +22,7 @@ from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.methods.not_installed import method_named
 from omfs_daemon.preemption.next_step import next_state, taken_by_others
 from omfs_daemon.preemption.observation import Observation
+from omfs_daemon.preemption.our_holds import is_held_by_others
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
 from omfs_daemon.preemption.progress import SAFE, due_victims, moving_in, progress_of, runs_still, seen_of
 from omfs_daemon.preemption.records import JobEvent, PaidCost
@@ -41,7 +42,8 @@ from omfs_daemon.slurm import orders
 def step(
     preemption: Preemption, state: State, observation: Observation, now: float, settings: Settings, is_fresh: bool
 ) -> Effects:
-    """Go as far as the observation allows; each victim is recorded as preempted once it is observed so."""
+    """Go as far as the observation allows; each victim is recorded as preempted once it is observed so. ``state``: with
+    the references that the jobs have now."""
     effects = Effects()
     if preemption.step is Step.PROVING:
         preemption = _prove(preemption, effects, state, observation, now, settings, is_fresh)
@@ -77,7 +79,9 @@ def _following(
     outcome = lapsed(preemption, observation, state.backoff.realtime, settings, now)
     if outcome is not None:
         return replace(preemption, step=Step.UNDONE, since=now, outcome=outcome)
-    return next_state(preemption, observation, now, settings.method_settings, is_fresh)
+    job = observation.job(preemption.preemptor.ref)
+    is_held = job is not None and is_held_by_others(job, state)
+    return next_state(preemption, observation, now, settings.method_settings, is_fresh, is_held)
 
 
 def _prove(

@@ -9,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from omfs_daemon.cluster.holds import is_held_by_others
 from omfs_daemon.cluster.job_shape import request_in, shape_of_request, shape_on_node
 from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.cluster.limits import (
@@ -26,6 +25,7 @@ from omfs_daemon.daemon.questions import Question, Questions
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.policy.admission_holds import BELIEF
 from omfs_daemon.preemption.doubts import doubted_by_request
+from omfs_daemon.preemption.our_holds import is_held_by_others
 from omfs_daemon.testing.fake_slurm.fake_jobs import Record, Submission
 from tests.support.model_checks import Violation, check_always, described
 from tests.support.model_site import Cluster, Event, ModelSite, calm, happen
@@ -257,7 +257,9 @@ class LimitedSite(ModelSite):
         if record.state is not JobState.PENDING or record.what.account == LENDER:
             return False
         job = record.view(self.slurm.now)
-        if is_held_by_others(job) or self.slurm.refusal(replace(record, request=record.what.request)):
+        if is_held_by_others(job, self.journal.state) or self.slurm.refusal(
+            replace(record, request=record.what.request)
+        ):
             return False
         if any(key.startswith("Resources") for ref, key in self.vain if ref == record.ref):
             return False  # nobody knows that it could start now

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from omfs_daemon.cluster.jobs import Hold, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK, MarkWord
 from omfs_daemon.preemption.state import Pause, PauseEnded
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
+from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
+from omfs_daemon.testing.fake_slurm.restarts import SavedState
 from tests.support.fake_site import Site
-from tests.support.preemption_cases import methods_site, preemptor, victims
+from tests.support.preemption_cases import lost, methods_site, preemptor, victim, victims, word_of
 
 
 def held_preemptor(directory: Path, array: tuple[int, ...] = ()) -> tuple[Site, int, list[int]]:
@@ -68,3 +71,40 @@ def test_a_job_without_nodes_stays_held_during_a_pause(tmp_path: Path) -> None:
     urgent = preemptor(site, "ve_swap")
     site.run(5)
     assert site.job(urgent).hold is not Hold.NONE
+
+
+@pytest.mark.parametrize("who", ["owner", "operator"])
+def test_nobody_more_is_preempted_for_one_that_is_held_after_its_release(tmp_path: Path, who: str) -> None:
+    """It has the mark of the release still, which tells no longer who holds it."""
+    site = methods_site(tmp_path, hosts=1)
+    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
+    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
+    site.run(3)
+    urgent = preemptor(site, "", cpus=4, hold=Hold.USER, admin_comment=SUBMIT_MARK)
+    site.run(5)
+    assert site.job(urgent).hold is Hold.NONE and word_of(site, urgent) is MarkWord.RELEASED
+    assert site.slurm.user_hold(urgent) if who == "owner" else site.slurm.admin_hold(urgent, is_operator=True)
+    site.run(40)
+    assert len(site.slurm.history[quick].starts) == 1 and lost(site, [quick]) == 0
+    assert site.held() == [str(urgent)]
+    assert [one.outcome for one in site.history_database.preemptions(10, 0.0)] == ["preemptor_held"]
+    assert not site.journal.state.backoff.until
+    assert site.slurm.admin_release(urgent)
+    site.run_until(lambda: site.runs(urgent), limit=60)
+    site.rest()
+    assert lost(site, [slow]) == 0
+
+
+def test_a_release_that_slurmctld_forgets_is_no_hold_by_others(tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=1)
+    victim(site, "dmtcp", cpus=4, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
+    site.run(3)
+    saved: list[SavedState] = []
+    site.gateway.between = lambda: saved.append(site.slurm.save())
+    urgent = preemptor(site, "", cpus=4, hold=Hold.USER, admin_comment=SUBMIT_MARK)
+    site.run_until(lambda: bool(saved) and not site.journal.state.releasing, limit=20)
+    site.gateway.between = lambda: None
+    site.slurm.restart(saved[0])
+    assert site.job(urgent).hold is not Hold.NONE and word_of(site, urgent) is MarkWord.RELEASED
+    site.run_until(lambda: bool(site.history_database.preemptions(10, 0.0)), limit=60)
+    assert [one.outcome for one in site.history_database.preemptions(10, 0.0)] == ["started"]

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from omfs_daemon.cluster.het_jobs import MOST_PARTS, HetJobs, as_parts, merge_parts, part_ref, with_gres_everywhere
-from omfs_daemon.cluster.holds import is_held_by_others, is_held_by_us
+from omfs_daemon.cluster.holds import is_held, is_held_by_us
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
 
 PENDING, RUNNING, SUSPENDED = JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED
@@ -62,7 +62,7 @@ def held(part: Job, mark: str, reason: str = "JobHeldAdmin") -> Job:
 
 def test_a_part_that_somebody_else_holds_holds_all() -> None:
     job = merged(held(FIRST, "omfs:held:1"), held(SECOND, "adm:held"))
-    assert is_held_by_others(job) and not is_held_by_us(job)
+    assert is_held(job) and not is_held_by_us(job)
 
 
 def test_a_part_that_we_hold_holds_all() -> None:

@@ -59,7 +59,7 @@ def test_only_one_of_them_has_started_it() -> None:
     view, settings = observed(job), Settings().method_settings
     found = {}
     for one in (preemption(1, "n1", Step.STARTING), preemption(2, "n2", Step.STARTING)):
-        over = next_state(one, view, NOW, settings, is_fresh=True)
+        over = next_state(one, view, NOW, settings, is_fresh=True, is_held=False)
         found[one.id] = over.outcome
         assert over.step is Step.DONE
     assert found == {1: PreemptionOutcome.STARTED_ELSEWHERE, 2: PreemptionOutcome.STARTED}

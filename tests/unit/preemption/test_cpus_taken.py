@@ -47,7 +47,7 @@ def preemption(step: Step, *victims: VictimState, suspended: bool = False) -> Pr
 def after(before: Preemption, *jobs: Job) -> Preemption:
     seen = {job.id: job for job in (PREEMPTOR, *jobs)}
     view = Observation(Snapshot(NOW, seen, {node.name: node for node in nodes(2)}, {}))
-    return next_state(before, view, NOW, SETTINGS, is_fresh=True)
+    return next_state(before, view, NOW, SETTINGS, is_fresh=True, is_held=False)
 
 
 FREED = (victim(replace(GONE, start=50.0)), victim(SAVING))
