@@ -317,7 +317,7 @@ class _Validation:
             return RefusalReason.NEVER_PREEMPTED
         if self.rules.exemptions.of(job, self.now) is not None:
             return RefusalReason.EXEMPT
-        if method not in (*job_class.methods, job_class.last_resort):
+        if not job_class.allows(method):
             return RefusalReason.NOT_ALLOWED
         if method not in self.working_state.availability.usable(job, job_class):
             return RefusalReason.NOT_POSSIBLE

@@ -1,18 +1,21 @@
 """What makes a preemption that was begun needless or unwanted, whatever becomes of its jobs. Pure.
 
 A real-time job may be due no longer: Slurm lets owners raise the time limit of a waiting job; one of a minute is due
-within seconds, and would then run for a day. And an operator may exempt a victim.
+within seconds, and would then run for a day. An operator may exempt a victim. And with other rules, or another class of
+a job, what was decided may be forbidden now: no job loses work by rules that are no longer in force.
 """
 
 from __future__ import annotations
 
-from omfs_daemon.cluster.jobs import JobState
+from dataclasses import replace
+
+from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.policy.realtime_standing import counted_limit, waits_since
 from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.policy.rules.slowdown_laws import threshold_crossing
 from omfs_daemon.preemption.methods.base import PreemptionProgress
-from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step
-from omfs_daemon.preemption.progress import MethodSettings, ObservedCluster, progress_of
+from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
+from omfs_daemon.preemption.progress import ObservedCluster, progress_of
 from omfs_daemon.preemption.realtime_memory import RealtimeMemory
 from omfs_daemon.preemption.settings import Settings
 
@@ -23,9 +26,26 @@ def lapsed(
     """As what it is to be undone; None if it goes on."""
     if _is_due_no_more(preemption, view, known, settings.rules, now):
         return PreemptionOutcome.NOT_DUE
-    if _spares_exempted(preemption, view, settings.rules, settings.method_settings, now):
+    untouched = _untouched(preemption, view, settings)
+    if any(settings.rules.exemptions.of(job, now) is not None for _, job in untouched):
         return PreemptionOutcome.EXEMPTED
+    if untouched and _is_urgent_no_more(preemption, view, settings.rules):
+        return PreemptionOutcome.RULES_CHANGED
+    if any(_is_forbidden(victim, job, settings.rules) for victim, job in untouched):
+        return PreemptionOutcome.RULES_CHANGED
     return None
+
+
+def with_last_resorts_in_force(preemption: Preemption, view: ObservedCluster, rules: Rules) -> Preemption:
+    """Without the last resorts that the victims' classes no longer have; the same object if they have all."""
+    victims = tuple(_with_last_resort_in_force(victim, view.job(victim.ref), rules) for victim in preemption.victims)
+    return preemption if victims == preemption.victims else replace(preemption, victims=victims)
+
+
+def _with_last_resort_in_force(victim: VictimState, job: Job | None, rules: Rules) -> VictimState:
+    if not victim.last_resort or job is None or job.set_aside:
+        return victim
+    return victim if classify(rules, job).last_resort == victim.last_resort else replace(victim, last_resort="")
 
 
 def _is_due_no_more(
@@ -42,13 +62,26 @@ def _is_due_no_more(
     return now < threshold_crossing(since, limit, min(terms.act_at))
 
 
-def _spares_exempted(
-    preemption: Preemption, view: ObservedCluster, rules: Rules, method_settings: MethodSettings, now: float
-) -> bool:
-    """Whether an operator has exempted a victim to which nothing was done yet; what was ordered already goes on."""
-    if preemption.step not in (Step.PROVING, Step.STOPPING) or not rules.exemptions:
-        return False
+def _untouched(preemption: Preemption, view: ObservedCluster, settings: Settings) -> list[tuple[VictimState, Job]]:
+    """Victims to which nothing was done yet: what was ordered already goes on."""
+    if preemption.step not in (Step.PROVING, Step.STOPPING):
+        return []
     found = ((victim, view.job(victim.ref)) for victim in preemption.victims if not victim.ends_by_itself)
-    exempted = [victim for victim, job in found if job is not None and rules.exemptions.of(job, now) is not None]
-    untouched = PreemptionProgress.UNTOUCHED
-    return any(progress_of(victim, view, method_settings) is untouched for victim in exempted)
+    return [
+        (victim, job)
+        for victim, job in found
+        if job is not None and progress_of(victim, view, settings.method_settings) is PreemptionProgress.UNTOUCHED
+    ]
+
+
+def _is_urgent_no_more(preemption: Preemption, view: ObservedCluster, rules: Rules) -> bool:
+    """Whether it was chosen as an urgent job, still waits, and is in a class that is not urgent."""
+    job = view.job(preemption.preemptor.ref)
+    if not preemption.preemptor.urgent or job is None or job.holds_cpus or job.set_aside:
+        return False
+    return not classify(rules, job).urgent
+
+
+def _is_forbidden(victim: VictimState, job: Job, rules: Rules) -> bool:
+    """Whether its class no longer allows its method. Of a job that cannot be read now the class is not known."""
+    return not job.set_aside and not classify(rules, job).allows(victim.method)

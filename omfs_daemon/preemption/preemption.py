@@ -50,6 +50,7 @@ class PreemptionOutcome(StrEnum):
     CPUS_TAKEN = "cpus_taken"
     NOT_DUE = "not_due"
     EXEMPTED = "victim_exempted"
+    RULES_CHANGED = "rules_changed"
     NOT_STARTABLE = "not_startable"
     NOT_PROVEN = "not_proven"
     GAVE_WAY = "gave_way"

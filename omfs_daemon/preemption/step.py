@@ -16,7 +16,7 @@ from omfs_daemon.policy.plan import WHY_FIRST, Reason
 from omfs_daemon.preemption.back_off import preemptor_backoff, retry_seconds, shapes_to_clear
 from omfs_daemon.preemption.begin import started_event
 from omfs_daemon.preemption.effects import Effects, PreemptionEnd, preempted_record
-from omfs_daemon.preemption.lapse import lapsed
+from omfs_daemon.preemption.lapse import lapsed, with_last_resorts_in_force
 from omfs_daemon.preemption.methods.base import Action, ObservedJob
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.methods.not_installed import method_named
@@ -79,6 +79,9 @@ def _following(
     outcome = lapsed(preemption, observation, state.backoff.realtime, settings, now)
     if outcome is not None:
         return replace(preemption, step=Step.UNDONE, since=now, outcome=outcome)
+    allowed = with_last_resorts_in_force(preemption, observation, settings.rules)
+    if allowed is not preemption:
+        return allowed
     job = observation.job(preemption.preemptor.ref)
     is_held = job is not None and is_held_by_others(job, state)
     return next_state(preemption, observation, now, settings.method_settings, is_fresh, is_held)
@@ -288,6 +291,7 @@ def _end(
         PreemptionOutcome.CPUS_TAKEN: "; ".join(["others have CPUs that were freed for it; planned again", *messages]),
         PreemptionOutcome.NOT_DUE: "is not due any more: its time limit, bound, or class was changed; undone",
         PreemptionOutcome.EXEMPTED: "an operator has exempted a job that was to be preempted; planned again",
+        PreemptionOutcome.RULES_CHANGED: "its class, or that of a job to be preempted, no longer allows it; undone",
         PreemptionOutcome.TOO_OLD: "the decision was too old when it could be executed; undone, and planned again",
         PreemptionOutcome.NOT_STARTABLE: f"Slurm would not start it ({'; '.join(messages)}); nobody was preempted",
         PreemptionOutcome.NOT_PROVEN: "Slurm did not say in time that it lacks nothing but resources "

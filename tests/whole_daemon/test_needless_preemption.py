@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from omfs_daemon.cluster.exemptions import Exemption, Exemptions, ExemptKind
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
@@ -102,3 +105,51 @@ def test_a_victim_that_an_operator_exempts_meanwhile_is_left_to_run(tmp_path: Pa
     assert len(site.slurm.history[quick].starts) == 1
     assert lost(site, [slow, quick]) == 0
     check_peace(site)
+
+
+def changed_class(site: Site, name: str, **changes: Any) -> None:
+    """A reload after which this class is another."""
+    rules = site.settings.rules
+    classes = tuple(replace(rule, **changes) if rule.name == name else rule for rule in rules.classes)
+    site.settings = replace(site.settings, rules=replace(rules, classes=classes))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("regular", {"methods": ("dmtcp", "suspend")}),
+        ("regular", {"methods": (), "default": ()}),
+        ("urgent", {"urgent": False}),
+    ],
+    ids=["another method", "never preempted", "urgent no longer"],
+)
+def test_a_job_is_left_to_run_that_the_rules_after_a_reload_protect(
+    tmp_path: Path, name: str, changes: dict[str, Any]
+) -> None:
+    site = methods_site(tmp_path, hosts=1)
+    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
+    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
+    site.run(3)
+    urgent = preemptor(site, "", cpus=4)
+    site.run(5)
+    assert site.runs(slow, quick), "dmtcp is still at it, and the other one waits for it"
+    changed_class(site, name, **changes)
+    site.run(40)
+    assert site.runs(quick) and not site.runs(urgent) and lost(site, [quick]) == 0
+    assert [one.outcome for one in site.history_database.preemptions(10, 0.0)] == ["rules_changed"]
+    assert not site.journal.state.backoff.until
+
+
+@pytest.mark.parametrize("later", ["", "requeue"])
+def test_the_last_resort_is_that_of_the_rules_in_force(tmp_path: Path, later: str) -> None:
+    site = methods_site(tmp_path, last_resort="requeue", hosts=1, preempt_timeout=10)
+    slow = victim(site, "dmtcp", on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=100))
+    site.run(3)
+    preemptor(site, "")
+    site.run(5)
+    assert site.runs(slow)
+    changed_class(site, "regular", last_resort=later)
+    site.run(30)
+    assert (lost(site, [slow]) > 0) == bool(later)
+    outcome = site.history_database.preemptions(10, 0.0)[0].outcome
+    assert outcome == ("started" if later else "victim_not_preempted")

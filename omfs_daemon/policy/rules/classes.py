@@ -92,6 +92,11 @@ class JobClass:
         """Whether others may be preempted for it at need, and it for nobody."""
         return self.urgent or self.realtime is not None
 
+    def allows(self, method: str) -> bool:
+        """Whether the job may be preempted by this method; its last resort is for a job that has others, too."""
+        is_preemptible = bool(self.methods) and not self.is_never_preempted
+        return is_preemptible and method in (*self.methods, self.last_resort)
+
     @property
     def preemptibility(self) -> Preemptibility:
         if not self.methods:
