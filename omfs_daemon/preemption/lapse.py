@@ -11,13 +11,14 @@ from dataclasses import replace
 
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.policy.realtime_standing import counted_limit, waits_since
-from omfs_daemon.policy.rules.classes import Rules, classify
+from omfs_daemon.policy.rules.classes import JobClass, Rules, classify
 from omfs_daemon.policy.rules.slowdown_laws import threshold_crossing
 from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
 from omfs_daemon.preemption.progress import ObservedCluster, progress_of
 from omfs_daemon.preemption.realtime_memory import RealtimeMemory
 from omfs_daemon.preemption.settings import Settings
+from omfs_daemon.protocol.job_comment import METHOD_KEY
 
 
 def lapsed(
@@ -45,7 +46,8 @@ def with_last_resorts_in_force(preemption: Preemption, view: ObservedCluster, ru
 def _with_last_resort_in_force(victim: VictimState, job: Job | None, rules: Rules) -> VictimState:
     if not victim.last_resort or job is None or job.set_aside:
         return victim
-    return victim if classify(rules, job).last_resort == victim.last_resort else replace(victim, last_resort="")
+    job_class = _class_by_rules(victim, job, rules)
+    return victim if job_class.last_resort == victim.last_resort else replace(victim, last_resort="")
 
 
 def _is_due_no_more(
@@ -84,4 +86,10 @@ def _is_urgent_no_more(preemption: Preemption, view: ObservedCluster, rules: Rul
 
 def _is_forbidden(victim: VictimState, job: Job, rules: Rules) -> bool:
     """Whether its class no longer allows its method. Of a job that cannot be read now the class is not known."""
-    return not job.set_aside and not classify(rules, job).allows(victim.method)
+    return not job.set_aside and not _class_by_rules(victim, job, rules).allows(victim.method)
+
+
+def _class_by_rules(victim: VictimState, job: Job, rules: Rules) -> JobClass:
+    """Its class if its owner still wants the method: else another word in its comment, time and again, would undo
+    whatever it is to give way for."""
+    return classify(rules, replace(job, comment=f"{METHOD_KEY}{victim.method}"))

@@ -8,6 +8,7 @@ from math import inf
 
 from omfs_daemon.cluster.holds import is_unfit
 from omfs_daemon.cluster.jobs import Job, JobState
+from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
@@ -163,16 +164,17 @@ def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float,
 
 
 def _without_its_nodes(preemption: Preemption, view: ObservedCluster, now: float) -> Preemption | None:
-    """While a node is freed it may be drained, reserved, powered down, or die. The preemptor cannot start there then,
-    and is planned anew."""
+    """While a node is freed it may be drained, reserved, powered down, or die, or its partition may be closed. The
+    preemptor cannot start there then, and is planned anew."""
     preemptor = preemption.preemptor
     job = view.job(preemptor.ref)
     if job is None or job.holds_cpus:
         return None
-    lost = [allocation.node for allocation in preemptor.allocations if not _is_usable(allocation.node, preemptor, view)]
+    nodes = [allocation.node for allocation in preemptor.allocations]
+    lost = [name for name in nodes if not _is_usable(name, job, preemptor, view)]
     if not lost:
         return None
-    report = (preemptor.ref, f"Slurm starts no jobs on {', '.join(lost)}")
+    report = (preemptor.ref, f"Slurm would not start it on {', '.join(lost)}")
     undone = _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NODE_LOST)
     return replace(undone, refused=(*preemption.refused, report))
 
@@ -198,10 +200,18 @@ def _without_its_cpus(preemption: Preemption, view: ObservedCluster, now: float)
     return replace(undone, refused=(*preemption.refused, report))
 
 
-def _is_usable(name: str, preemptor: Preemptor, view: ObservedCluster) -> bool:
+def _is_usable(name: str, job: Job, preemptor: Preemptor, view: ObservedCluster) -> bool:
     """A suspended job is resumed wherever it could run on."""
     node = view.node(name)
-    return node is not None and (node.works if preemptor.suspended else node.up)
+    if node is None or preemptor.suspended:
+        return node is not None and node.works
+    return node.up and name not in job.kept_off and _is_open(node, job, view)
+
+
+def _is_open(node: Node, job: Job, view: ObservedCluster) -> bool:
+    """Whether jobs start in any of the job's partitions that has the node."""
+    found = [view.partition(name) for name in job.request.partitions if name in node.partitions]
+    return not found or any(partition is None or partition.up for partition in found)
 
 
 def _is_resized(victim: VictimState, view: ObservedCluster) -> bool:

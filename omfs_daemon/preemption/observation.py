@@ -10,7 +10,7 @@ from math import inf
 
 from omfs_daemon.cluster.job_refs import first_task, task_ids_of
 from omfs_daemon.cluster.jobs import Allocation, Job, JobState
-from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.cluster.units import ResumeBlocks, resume_blocks
 from omfs_daemon.preemption.methods.node_work import NodeWorkStatus
@@ -88,6 +88,9 @@ class Observation:
 
     def node(self, name: str) -> Node | None:
         return self.snapshot.nodes.get(name)
+
+    def partition(self, name: str) -> Partition | None:
+        return self.snapshot.partitions.get(name)
 
     def ended(self, ref: str) -> Job | None:
         return self._ended.get(ref)

@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from omfs_daemon.cluster.jobs import Allocation, Job
-from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.preemption.methods.base import ObservedJob, PreemptionProgress, PreemptMethod
 from omfs_daemon.preemption.methods.node_work import NodeAction, NodeWorkState, NodeWorkStatus
 from omfs_daemon.preemption.methods.not_installed import method_named
@@ -27,6 +27,9 @@ class ObservedCluster(Protocol):
 
     def node(self, name: str) -> Node | None:
         """The node; None if Slurm does not list it."""
+
+    def partition(self, name: str) -> Partition | None:
+        """The partition; None if Slurm does not list it."""
 
     def ended(self, ref: str) -> Job | None:
         """A preemptor that is no longer listed, as far as Slurm remembers it."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from omfs_daemon.cluster.exemptions import Exemption, Exemptions, ExemptKind
+from omfs_daemon.cluster.limits import SiteReservation
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OmfsRunBehavior
 from tests.support.fake_site import Site
@@ -153,3 +154,52 @@ def test_the_last_resort_is_that_of_the_rules_in_force(tmp_path: Path, later: st
     assert (lost(site, [slow]) > 0) == bool(later)
     outcome = site.history_database.preemptions(10, 0.0)[0].outcome
     assert outcome == ("started" if later else "victim_not_preempted")
+
+
+def test_another_word_of_its_owner_undoes_nothing(tmp_path: Path) -> None:
+    """Else an owner could keep others waiting by changing it time and again."""
+    site = methods_site(tmp_path, hosts=1)
+    victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
+    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
+    site.run(3)
+    urgent = preemptor(site, "", cpus=4)
+    site.run(5)
+    site.slurm.set_comment(quick, "omfs:method=suspend")
+    site.run_until(lambda: site.runs(urgent), limit=60)
+    site.run(3)
+    assert [one.outcome for one in site.history_database.preemptions(10, 0.0)] == ["started"]
+
+
+@pytest.mark.parametrize("state", ["DOWN", "INACTIVE", "DRAIN"])
+def test_nobody_is_preempted_in_a_partition_that_was_closed(tmp_path: Path, state: str) -> None:
+    site = methods_site(tmp_path, hosts=1)
+    victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
+    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
+    site.run(3)
+    urgent = preemptor(site, "", cpus=4)
+    site.run(5)
+    assert site.runs(quick)
+    for partition in site.job(urgent).request.partitions:
+        site.slurm.update_partition(partition, up=state == "DRAIN", state=state)
+    site.run(40)
+    is_open = state == "DRAIN"
+    assert bool(site.slurm.history[urgent].starts) == is_open
+    assert (len(site.slurm.history[quick].starts) > 1) == is_open
+    (ended,) = site.history_database.preemptions(10, 0.0)
+    assert ended.outcome == ("started" if is_open else "node_lost")
+    assert not site.journal.state.backoff.until
+
+
+def test_nobody_is_preempted_on_nodes_that_were_reserved(tmp_path: Path) -> None:
+    site = methods_site(tmp_path, hosts=1)
+    victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
+    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
+    site.run(3)
+    urgent = preemptor(site, "", cpus=4)
+    site.run(5)
+    reserved = SiteReservation("maintenance", site.now, site.now + 1e6, frozenset({"n1"}))
+    site.slurm.set_limits(replace(site.slurm.site_limits(), reservations=(reserved,)))
+    site.run(40)
+    assert site.runs(quick) and not site.runs(urgent)
+    assert [one.outcome for one in site.history_database.preemptions(10, 0.0)] == ["node_lost"]
+    assert not site.journal.state.backoff.until
