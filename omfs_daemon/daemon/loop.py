@@ -72,7 +72,7 @@ class Loop:
         self._show_life = show_life
         self._config = config
         self._settings = settings
-        self._lock = lock
+        self.lock = lock
         self._clocks = clocks
         self._log = structlog.get_logger("omfsd")
         self._poll_schedule = PollSchedule()
@@ -166,7 +166,7 @@ class Loop:
     def _once(
         self, poll: PollKind, began: float, called: int, observed: Callable[[], Polled] | None = None
     ) -> CycleReport:
-        with self._lock:
+        with self.lock:
             report = self.start_check.refused() or self._cycle.run(poll, observed)
             previous = self._latest.report
             if poll is PollKind.FULL or report.error is not None:  # else the last full poll is what views show

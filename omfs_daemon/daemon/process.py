@@ -45,7 +45,7 @@ from omfs_daemon.daemon.root_process.root_client import RootClient, node_transpo
 from omfs_daemon.daemon.signals import Signals
 from omfs_daemon.daemon.start_check import StartCheck
 from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
-from omfs_daemon.daemon.store.directory_lock import DirectoryLock, LockError, OrdersLock
+from omfs_daemon.daemon.store.directory_lock import DirectoryLock, OrdersLock
 from omfs_daemon.daemon.store.entitlement_store import CONFIGURATION, EntitlementStore, apply_change, conflict_text
 from omfs_daemon.daemon.store.exemption_store import ExemptionStore
 from omfs_daemon.daemon.store.file_format import HISTORY, JOURNAL, refuse_unread_files
@@ -54,7 +54,7 @@ from omfs_daemon.daemon.store.idle_hours import IdleHours
 from omfs_daemon.daemon.store.journal import Journal
 from omfs_daemon.daemon.systemd_notify import Notifier
 from omfs_daemon.daemon.wakeup import Wakeup
-from omfs_daemon.errors import ConfigError, GatewayError
+from omfs_daemon.errors import ConfigError, GatewayError, OmfsError
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.preemption.methods.node_work import NodeWorkSettings
@@ -305,7 +305,7 @@ class Service:
 
     # -- reload, changed entitlements ----------------------------------------------------------------------------
     def _reload_if_good(self) -> None:
-        with suppress(ConfigError, GatewayError):  # logged; the old configuration stays in force
+        with suppress(OmfsError):  # logged; the old configuration stays in force
             self._reload()
 
     def _reload(self) -> str:
@@ -316,7 +316,7 @@ class Service:
             config = load(self._path)
             self._check_accounts(config)
             self._take_over(config)
-        except (ConfigError, GatewayError) as error:
+        except OmfsError as error:
             log.error("configuration_refused", error=str(error), message="the running configuration stays in force")
             raise
         finally:
@@ -333,7 +333,7 @@ class Service:
             raise ConfigError(f"{self._path}: {name} cannot change while omfsd runs: restart it")
         if conflict := self._stores.entitlements.conflict(config.all_entitlements):
             raise ConfigError(f"{self._path}: entitlements: {conflict_text(conflict)}")
-        with self._orders_for(config):
+        with self._loop.lock, self._orders_for(config):  # a cycle sends its orders by the rules of its beginning
             if self._root is not None:
                 self._root.reload()
             with self._stores.lock:
@@ -360,7 +360,7 @@ class Service:
         is_dry = self._always_dry or config.daemon.dry_run
         try:
             is_taken = not is_dry and self._orders.take()
-        except LockError as error:
+        except OmfsError as error:
             raise ConfigError(f"{self._path}: daemon.dry_run cannot end now: {error}") from error
         try:
             yield

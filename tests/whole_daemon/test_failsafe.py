@@ -252,6 +252,13 @@ def test_a_dry_run_cannot_end_while_the_failsafe_works(stand: Stand) -> None:
     stand.run(1)
     assert stand.service.answers.status(ROOT)["dry_run"]
     failsafes.leave()
+    lock_file = stand.config.daemon.state_dir / "orders.lock"
+    lock_file.unlink()
+    lock_file.mkdir()
+    with pytest.raises(ConfigError, match=r"daemon\.dry_run cannot end now: .* cannot be locked"):
+        switch(stand, dry_run=False)
+    stand.service._reload_if_good()
+    lock_file.rmdir()
     switch(stand, dry_run=False)
     stand.run(1)
     assert not stand.service.answers.status(ROOT)["dry_run"]
