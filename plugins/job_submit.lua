@@ -1157,6 +1157,11 @@ local function wants_other(change)
     or change.tres_per_task ~= nil
 end
 
+-- Whether a stored job is a part of a heterogeneous one.
+local function is_stored_part(job)
+  return type(job.het_job_id) == "number" and job.het_job_id > 0
+end
+
 local function after(change, job)
   return {
     comment = change.comment or job.comment,
@@ -1167,7 +1172,7 @@ local function after(change, job)
     nodes = change.req_nodes or job.req_nodes,
     features = change.features or job.features,
     min_nodes = number_of(change.min_nodes) or job.min_nodes,
-    is_part = type(job.het_job_id) == "number" and job.het_job_id > 0,
+    is_part = is_stored_part(job),
   }
 end
 
@@ -1196,6 +1201,28 @@ local function is_late(conf, new, gently)
   end
   local number = tonumber(new:match(":(%d+)$") or "")
   return first ~= nil and number ~= nil and number <= first
+end
+
+-- The mark that omfsd expects of this job. An order for a heterogeneous one arrives for each part; where their marks
+-- differ, it has that of each part in turn ("omfs:held:5,adm:rel").
+local function expected_of(expected, job)
+  if not is_stored_part(job) or not expected:find(",", 1, true) then
+    return expected
+  end
+  local offset = 0
+  for mark in (expected .. ","):gmatch("([^,]*),") do
+    if offset == job.het_job_offset then
+      return mark
+    end
+    offset = offset + 1
+  end
+end
+
+-- Whether the mark outlasts omfsd's release: an administrator has released this part alone, and omfsd releases the
+-- others. The job is not held again while it waits.
+local function keeps_release(new, job)
+  local waits = is_stored_part(job) and job.job_state % FLAGS == PENDING
+  return waits and is_a(RELEASED, new) and mark_of(job.admin_comment) == ADMIN_RELEASED
 end
 
 -- Whether omfsd's order may be carried out: the job still has the mark that omfsd expects, and nobody else holds it.
@@ -1268,10 +1295,10 @@ local function modify_privileged(change, job, text, by_daemon, conf, gently)
   end
   if new then
     local is_outdated = is_a(RELEASED, new) and is_changed_since_polled(conf, job, gently)
-    if is_outdated or is_late(conf, new, gently) or not is_valid(change, job, new, expected) then
+    if is_outdated or is_late(conf, new, gently) or not is_valid(change, job, new, expected_of(expected, job)) then
       return ACCESS_DENIED
     end
-    change.admin_comment = new .. rest
+    change.admin_comment = (keeps_release(new, job) and ADMIN_RELEASED or new) .. rest
   elseif by_daemon and releases and job.priority == 0 and is_changed_since_polled(conf, job, gently) then
     return ACCESS_DENIED
   elseif mark_of(text) ~= "" or by_daemon and releases and not (is_a(RELEASED, mark) or mark == ADMIN_RELEASED) then

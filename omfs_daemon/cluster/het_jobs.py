@@ -6,6 +6,7 @@ names the whole. Measured on 22.05.8:
 - Only the backfill scheduler starts it: all parts at once, each on nodes that no other part is on.
 - An update, hold, or release of ``169`` is one of every part, with the AdminComment and nice for each; one of ``169+1``
   or of a part's raw id is of that part alone. job_submit.lua sees each part by itself, at the submit and in updates.
+  What it refuses for one part is done to the others; Slurm says only what became of the last part.
 - sbatch gives a part without a comment that of another one, the one before it if it has one.
 - suspend, resume, and requeue take ``169`` alone, and are of all parts at once; Slurm refuses them for a part. After a
   requeue the part with the batch script is COMPLETING for longer than the others, which are PENDING already.
@@ -24,7 +25,7 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from omfs_daemon.cluster.holds import WAIT_WORD, is_held, ready_from
+from omfs_daemon.cluster.holds import WAIT_WORD, admin_comment_of, is_held, ready_from
 from omfs_daemon.cluster.jobs import (
     Job,
     JobPart,
@@ -33,6 +34,7 @@ from omfs_daemon.cluster.jobs import (
     differ_in_run_time_only,
     with_run_time,
 )
+from omfs_daemon.cluster.marks import MarkWord, parse_admin_comment
 
 MOST_PARTS = 32
 """Jobs of more are set aside: placing parts takes time that grows with their number, and users choose that."""
@@ -77,6 +79,15 @@ def as_parts(job: Job) -> list[Job]:
     job."""
     found = zip(job.request.parts, job.parts, strict=True)
     return [replace(job, request=one, allocations=part.allocations, parts=()) for one, part in found] or [job]
+
+
+def stored_marks(job: Job) -> str:
+    """The mark that Slurm is believed to have stored, as job_submit.lua compares it: where the parts of a heterogeneous
+    job differ, that of each in turn ("omfs:held:5,adm:rel")."""
+    marks = {part.id - job.id: parse_admin_comment(part.admin_comment).mark for part in job.parts}
+    if len(set(marks.values())) < 2:
+        return admin_comment_of(job).mark
+    return ",".join(marks.get(at, "") for at in range(max(marks) + 1))
 
 
 def with_gres_everywhere(job: Job) -> Job:
@@ -150,7 +161,7 @@ def _merged(parts: Sequence[Job], whole_ids: Sequence[int]) -> Job:
         hold=waiting.hold,
         reason=waiting.reason,
         priority=waiting.priority,
-        admin_comment=waiting.admin_comment,
+        admin_comment=_admin_comment(parts, waiting),
         comment=_comment(first, waiting),
         eligible=max(eligible, default=None),
         start=min(starts, default=None),
@@ -167,8 +178,21 @@ def _merged(parts: Sequence[Job], whole_ids: Sequence[int]) -> Job:
         batch=all(part.batch for part in parts),
         set_aside=next(_why_set_aside(parts, whole_ids), ""),
         ended_part=_ended_part(parts, whole_ids),
-        parts=tuple(JobPart(part.id, part.request, part.allocations) for part in parts) if is_readable else (),
+        parts=tuple(map(_part, parts)) if is_readable else (),
     )
+
+
+def _part(part: Job) -> JobPart:
+    return JobPart(part.id, part.request, part.allocations, part.admin_comment)
+
+
+def _admin_comment(parts: Sequence[Job], waiting: Job) -> str:
+    """That of the part that waits. Once nobody holds any part, an administrator's release of one counts for all: the
+    job is not held again while it waits."""
+    if any(is_held(part) for part in parts):
+        return waiting.admin_comment
+    released = (part for part in parts if admin_comment_of(part).word is MarkWord.ADMIN_RELEASED)
+    return next(released, waiting).admin_comment
 
 
 def _comment(first: Job, waiting: Job) -> str:

@@ -85,11 +85,12 @@ class JobRequest:
 
 
 class JobPart(NamedTuple):
-    """A part of a heterogeneous job: its raw id, what it requests, and what it has."""
+    """A part of a heterogeneous job: its raw id, what it requests, what it has, and its own AdminComment."""
 
     id: int
     request: JobRequest
     allocations: tuple[Allocation, ...] = ()
+    admin_comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)

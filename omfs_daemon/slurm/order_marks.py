@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from omfs_daemon.cluster.het_jobs import stored_marks
 from omfs_daemon.cluster.holds import admin_comment_of, is_held
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.marks import AdminComment, MarkWord, compose_admin_comment, epoch_of, numbered_mark
@@ -16,8 +17,11 @@ Anything = TypeVar("Anything")
 
 
 class _Stored(NamedTuple):
+    """``marks``: as job_submit.lua compares them."""
+
     comment: AdminComment
     is_held: bool
+    marks: str
 
 
 class StoredMarks:
@@ -36,10 +40,10 @@ class StoredMarks:
         if first in self._ordered:
             return self._ordered[first]
         job = self._job(ref) or self._job(first)
-        return None if job is None else _Stored(admin_comment_of(job), is_held(job))
+        return None if job is None else _Stored(admin_comment_of(job), is_held(job), stored_marks(job))
 
     def set(self, ref: str, comment: AdminComment, is_held: bool) -> None:
-        self._ordered.update(dict.fromkeys(single_refs(ref), _Stored(comment, is_held)))
+        self._ordered.update(dict.fromkeys(single_refs(ref), _Stored(comment, is_held, comment.mark)))
 
     def forget(self, refs: Iterable[str]) -> None:
         """These orders were refused: what was observed counts again."""
@@ -81,7 +85,7 @@ def _divided(order: MarkingOrder, stored: StoredMarks, number: int, newer_than: 
         is_kept = not isinstance(order, HoldJobs) and is_same and comment.number > newer_than
         mark = comment.mark if is_kept else numbered_mark(word, number)
         sentence = order.sentence or (comment.sentence if isinstance(order, HoldJobs) else "")
-        groups.setdefault(compose_admin_comment(mark, comment.mark, sentence, comment.foreign), []).append(ref)
+        groups.setdefault(compose_admin_comment(mark, before.marks, sentence, comment.foreign), []).append(ref)
         holds = isinstance(order, HoldJobs) or (isinstance(order, MarkJobs) and before.is_held)
         stored.set(ref, AdminComment(mark, sentence, comment.foreign), holds)
     return [MarkedOrder(replace(order, refs=tuple(refs)), comment) for comment, refs in groups.items()]

@@ -9,7 +9,7 @@ import pytest
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm
 from tests.support.daemons import Daemon
-from tests.support.gated_clusters import gated_cluster, gated_daemon
+from tests.support.gated_clusters import gated_cluster, gated_daemon, wait_for_cycles
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -125,3 +125,64 @@ def test_a_method_that_cannot_take_a_whole_is_refused(daemon: Daemon) -> None:
     job = ("-A", "bio", "-n1", "--comment=omfs:method=dmtcp", ":", "-n1", "--wrap", "true")
     said = daemon.slurm.command("sbatch", *job, uid=OWNER, check=False)
     assert said.code != 0 and "dmtcp" in said.stderr
+
+
+def marks(daemon: Daemon, job_id: int) -> list[str]:
+    """Of each part in turn."""
+    text = daemon.slurm.command("scontrol", "--oneliner", "show", "job", str(job_id)).stdout
+    return [part.partition(" AdminComment=")[2].partition(" ")[0] for part in text.splitlines()]
+
+
+THREE = ("-n2", "-N1", ":", "-n2", "-N1", ":", "-n4", "-N1")
+
+
+def held_beyond_share(daemon: Daemon) -> tuple[int, int]:
+    """A job that uses the share of its account, and a heterogeneous one that omfsd holds as one beyond it."""
+    options = ("-A", "bio", "-o", "/dev/null")
+    uses = daemon.slurm.submit("sleep 3600", *options, "-n8", "-N2", uid=OWNER)
+    daemon.wait_running(uses)
+    job = daemon.slurm.submit("sleep 3600", *options, *THREE, uid=OWNER)
+    wait_until(lambda: whole(daemon, job).hold is Hold.ADMIN, lambda: f"its hold: {daemon.observation()}")
+    return uses, job
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("commands", [("release",), ("hold", "release")])
+def test_one_of_which_an_administrator_has_released_a_part_is_released_once_it_fits(
+    daemon: Daemon, commands: tuple[str, ...], at: int
+) -> None:
+    uses, job = held_beyond_share(daemon)
+    for command in commands:
+        daemon.slurm.command("scontrol", command, f"{job}+{at}")
+    assert marks(daemon, job)[at] == "adm:rel" and len(set(marks(daemon, job))) == 2
+    daemon.slurm.command("scancel", str(uses))
+    daemon.wait_running(job)
+    assert refusals(daemon, job) == []
+    wait_until(lambda: len(set(marks(daemon, job))) == 1, lambda: f"one mark: {marks(daemon, job)}")
+
+
+def test_so_it_is_by_omfs_release(daemon: Daemon) -> None:
+    uses, job = held_beyond_share(daemon)
+    daemon.slurm.command("scontrol", "release", f"{job}+2")
+    wait_for_cycles(daemon, 2)
+    daemon.omfs("release", str(job))
+    assert marks(daemon, job) == ["adm:rel"] * 3 and whole(daemon, job).hold is Hold.NONE
+    daemon.slurm.command("scancel", str(uses))
+    daemon.wait_running(job)
+    assert refusals(daemon, job) == []
+
+
+def test_what_an_administrator_has_done_to_a_part_does_not_keep_it_from_being_preempted(daemon: Daemon) -> None:
+    victim = running(daemon, "--comment=omfs:method=requeue")
+    assert all(mark.startswith("omfs:rel:") for mark in marks(daemon, victim))
+    daemon.kill()  # else it would give all parts one mark again
+    for command in ("hold", "release"):
+        daemon.slurm.command("scontrol", command, f"{victim}+2")
+    assert marks(daemon, victim)[2] == "adm:rel"
+    owner = daemon.slurm.submit("sleep 3600", "-A", "physics", "-o", "/dev/null", "-n4", "-N1", uid=OWNER)
+    daemon.start()
+    daemon.wait_running(owner)
+    assert whole(daemon, victim).restarts == 1
+    daemon.slurm.command("scancel", str(owner))
+    daemon.wait_running(victim)
+    assert refusals(daemon, victim) == []

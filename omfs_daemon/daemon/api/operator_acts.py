@@ -9,6 +9,7 @@ from datetime import datetime
 import structlog
 
 from omfs_daemon.cluster.exemptions import Exemption, ExemptKind
+from omfs_daemon.cluster.het_jobs import stored_marks
 from omfs_daemon.cluster.holds import admin_comment_of, is_held
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord, compose_admin_comment
@@ -62,7 +63,8 @@ class OperatorActs:
         for record in held:
             stored = admin_comment_of(record)
             sentence = f"released by {caller.user} with omfs release"
-            comment = compose_admin_comment(MarkWord.ADMIN_RELEASED.value, stored.mark, sentence, stored.foreign)
+            expected = stored_marks(record)
+            comment = compose_admin_comment(MarkWord.ADMIN_RELEASED.value, expected, sentence, stored.foreign)
             # Of a waiting array only the task that was asked for; Slurm then lists it by itself.
             released = ref if "_" in ref else record.ref
             if refusals := self._gateway.release([released], comment):

@@ -7,8 +7,16 @@ from math import inf
 
 import pytest
 
-from omfs_daemon.cluster.het_jobs import MOST_PARTS, HetJobs, as_parts, merge_parts, part_ref, with_gres_everywhere
-from omfs_daemon.cluster.holds import is_held, is_held_by_us
+from omfs_daemon.cluster.het_jobs import (
+    MOST_PARTS,
+    HetJobs,
+    as_parts,
+    merge_parts,
+    part_ref,
+    stored_marks,
+    with_gres_everywhere,
+)
+from omfs_daemon.cluster.holds import is_held, is_held_by_us, is_released_by_administrator, may_hold
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
 
 PENDING, RUNNING, SUSPENDED = JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED
@@ -68,6 +76,38 @@ def test_a_part_that_somebody_else_holds_holds_all() -> None:
 def test_a_part_that_we_hold_holds_all() -> None:
     job = merged(replace(FIRST, priority=7), held(SECOND, "omfs:held:1"))
     assert is_held_by_us(job), "so that the release is sent again"
+
+
+def test_a_part_that_an_administrator_has_released_leaves_the_others_ours() -> None:
+    job = merged(held(FIRST, "omfs:held:5 why"), replace(SECOND, priority=7, admin_comment="adm:rel"))
+    assert is_held_by_us(job) and job.admin_comment == "omfs:held:5 why"
+    assert stored_marks(job) == "omfs:held:5,adm:rel"
+
+
+@pytest.mark.parametrize("marks", [("omfs:rel:6", "adm:rel"), ("adm:rel", "omfs:rel:6")])
+@pytest.mark.parametrize("state", [PENDING, RUNNING])
+def test_once_nobody_holds_any_part_an_administrators_release_of_one_counts_for_all(
+    state: JobState, marks: tuple[str, str]
+) -> None:
+    parts = [
+        replace(part, state=state, priority=7, admin_comment=mark)
+        for part, mark in zip((FIRST, SECOND), marks, strict=True)
+    ]
+    job = merged(*parts)
+    assert (job.admin_comment, stored_marks(job)) == ("adm:rel", ",".join(marks))
+    assert is_released_by_administrator(job) == (state is PENDING) and not may_hold(job)
+
+
+def test_the_mark_of_parts_that_have_the_same_is_that_of_the_job() -> None:
+    assert stored_marks(merged(held(FIRST, "omfs:held:5 one"), held(SECOND, "omfs:held:5 | other"))) == "omfs:held:5"
+    assert stored_marks(held(FIRST, "omfs:held:5 why")) == "omfs:held:5"
+
+
+def test_a_part_that_has_ended_has_no_mark() -> None:
+    ended, third = replace(SECOND, state=JobState.ENDED), replace(SECOND, id=171, state=RUNNING)
+    parts = [replace(FIRST, state=RUNNING, admin_comment="omfs:rel:6"), ended, replace(third, admin_comment="adm:rel")]
+    (job,) = merge_parts(parts, (169, 170, 171))
+    assert stored_marks(job) == "omfs:rel:6,,adm:rel"
 
 
 @pytest.mark.parametrize("eligible", [(None, None), (100.0, 100.0), (101.0, 100.0), (100.0, 101.0)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.jobs import Hold, Job, JobPart, JobRequest, JobState
 from omfs_daemon.cluster.marks import MarkWord, first_number_of
 from omfs_daemon.slurm.order_marks import StoredMarks, with_marks
 from omfs_daemon.slurm.orders import HoldJobs, MarkedOrder, MarkJobs, ReleaseJobs, RequeueJobs
@@ -97,3 +97,14 @@ def test_parts_of_an_array_have_the_mark_of_its_record() -> None:
     assert release == MarkedOrder(ReleaseJobs(("3_[4-5]",)), "omfs:rel:2?omfs:held:1 | x")
     again = with_marks([ReleaseJobs(("3_4", "3_2"))], seen, 3)
     assert [order.order.refs for order in again] == [("3_2",)]
+
+
+def test_of_each_part_its_own_mark_is_expected() -> None:
+    marks = ("omfs:held:2 why", "adm:rel")
+    parts = tuple(JobPart(1 + at, JobRequest(1), admin_comment=mark) for at, mark in enumerate(marks))
+    seen = stored(replace(job("1", marks[0], Hold.ADMIN), parts=parts))
+    orders = [MarkJobs(("1",), MarkWord.HELD), ReleaseJobs(("1",))]
+    assert [order.comment for order in with_marks(orders, seen, 3) if isinstance(order, MarkedOrder)] == [
+        "omfs:held:2?omfs:held:2,adm:rel",
+        "omfs:rel:3?omfs:held:2",
+    ]
