@@ -1339,6 +1339,15 @@ local function may_go(conf, job, gently)
   return is_free and guarded(owns_all, conf, job.account, gently)
 end
 
+-- Whether an owner would move a part of a heterogeneous job into or out of a reservation although no hold keeps the job
+-- from starting: where parts differ in it, omfsd sets the whole aside while it waits. Nothing tells here whether the
+-- change is for all parts.
+local function parts_ways(change, job)
+  local is_held = job.priority == 0 and job.job_state % FLAGS == PENDING
+  local reservation = change.reservation
+  return is_stored_part(job) and reservation ~= nil and reservation ~= (job.resv_name or "") and not is_held
+end
+
 local function modify_by_owner(change, job, conf, living, gently)
   local releases, mark = change.priority == INFINITE, mark_of(job.admin_comment)
   local later, waited = after(change, job), has_wait(job.comment or "")
@@ -1350,7 +1359,7 @@ local function modify_by_owner(change, job, conf, living, gently)
   end
   local raises = change.nice ~= NO_VAL and change.nice < job.nice
   local grows_unseen = prefers_nodes(change) or names_nodes_oddly(change) or changes_core_use(change)
-  if raises or grows_unseen or asks_too_much(conf, change, job) or would_be_lost(change, job) then
+  if raises or grows_unseen or parts_ways(change, job) or asks_too_much(conf, change, job) or would_be_lost(change, job) then
     return ACCESS_DENIED
   end
   -- A job that was let in because it is preemptible stays preemptible, running or not. Slurm does not show here whether

@@ -51,7 +51,8 @@ _FIRST_STATE = (
     JobState.ENDED,
 )
 
-_ALIKE = (("account", "account"), ("QOS", "qos"), ("user", "uid"), ("reservation", "reservation"))
+_ALIKE = (("account", "account"), ("QOS", "qos"), ("user", "uid"))
+_ALIKE_TO_START = (("reservation", "reservation"),)
 
 
 def merge_parts(parts: Sequence[Job], whole_ids: Sequence[int]) -> list[Job]:
@@ -59,14 +60,20 @@ def merge_parts(parts: Sequence[Job], whole_ids: Sequence[int]) -> list[Job]:
 
     Its account, QOS, comment, and name are those of the first part, except for the word in the comment that says whose
     hold it is (``WAIT_WORD``). It waits for what any part waits for. If the parts differ in what decides whose use they
-    are, they stay jobs of their own that are set aside.
+    are, or where they may start, they stay jobs of their own that are set aside.
     """
     live = [part for part in parts if part.state is not JobState.ENDED] or list(parts)
-    differ = next((name for name, field in _ALIKE if len({getattr(part, field) for part in live}) > 1), "")
-    if differ:
+    if differ := _differ(live):
         why = f"the parts of its heterogeneous job differ in their {differ}"
         return [replace(part, set_aside=part.set_aside or why) for part in live]
     return [_merged(live, whole_ids)]
+
+
+def _differ(parts: Sequence[Job]) -> str:
+    """In what they do; "" if in nothing. Of a running job owners can change nothing of this but the reservation."""
+    waits = all(part.state is JobState.PENDING for part in parts)
+    fields = (*_ALIKE, *_ALIKE_TO_START) if waits else _ALIKE
+    return next((name for name, field in fields if len({getattr(part, field) for part in parts}) > 1), "")
 
 
 def part_ref(job: Job, at: int) -> str:

@@ -186,3 +186,28 @@ def test_what_an_administrator_has_done_to_a_part_does_not_keep_it_from_being_pr
     daemon.slurm.command("scancel", str(owner))
     daemon.wait_running(victim)
     assert refusals(daemon, victim) == []
+
+
+@pytest.fixture
+def reservation(daemon: Daemon) -> Iterator[str]:
+    """Of one node."""
+    where = ("starttime=now", "duration=1-0:0:0", "nodes=n4", "flags=ignore_jobs", f"users=root,{OWNER}")
+    daemon.slurm.command("scontrol", "create", "reservation=aside", *where)
+    yield "aside"
+    daemon.slurm.command("scancel", f"--user={OWNER}")
+    wait_until(lambda: not daemon.gateway.jobs(), lambda: f"all jobs to end: {daemon.observation()}")
+    daemon.slurm.command("scontrol", "delete", "reservation=aside")
+
+
+def test_k30_its_owner_does_not_keep_it_from_being_preempted_by_another_reservation_for_a_part(
+    daemon: Daemon, request: pytest.FixtureRequest
+) -> None:
+    victim = running(daemon, "--comment=omfs:method=requeue")
+    change = ("scontrol", "update", f"jobid={victim}+1", f"ReservationName={request.getfixturevalue('reservation')}")
+    assert daemon.slurm.command(*change, uid=OWNER, check=False).code != 0
+    daemon.slurm.command(*change)  # an administrator may
+    assert "Reservation=aside" in daemon.slurm.command("scontrol", "show", "job", str(victim)).stdout
+    assert not whole(daemon, victim).set_aside
+    owner = daemon.slurm.submit("sleep 3600", "-A", "physics", "-o", "/dev/null", "-n4", "-N1", uid=OWNER)
+    daemon.wait_running(owner)
+    assert daemon.job(victim).restarts == 1

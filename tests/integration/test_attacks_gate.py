@@ -216,3 +216,31 @@ def test_k15_without_omfsd_nothing_is_refused(tmp_path: Path) -> None:
     (tmp_path / "heartbeat").unlink()
     gate.run("NEW = { script = '#!', user_id = 5, partition = 'main', account = 'bio', prefer = 'fast*2' }")
     assert gate.value("slurm_job_submit(NEW, PARTITIONS, 5)") == "0"
+
+
+@pytest.mark.parametrize(
+    ("stored", "code"),
+    [
+        ("het_job_id = 169, job_state = 1, priority = 9", "2002"),
+        ("het_job_id = 169, job_state = 1, priority = 9, resv_name = 'other'", "2002"),
+        ("het_job_id = 169, job_state = 1, priority = 0", "2002"),
+        ("het_job_id = 169, job_state = 0, priority = 9", "2002"),
+        ("het_job_id = 169, job_state = 0, priority = 0", "0"),
+        ("het_job_id = 169, job_state = 1, priority = 9, resv_name = 'maint'", "0"),
+        ("het_job_id = 0, job_state = 1, priority = 9", "0"),
+    ],
+)
+def test_k30_no_part_of_a_job_that_was_let_in_changes_its_reservation(gate: LuaGate, stored: str, code: str) -> None:
+    gate.run("CHANGED = setmetatable({ reservation = 'maint' }, { __index = CHANGE })")
+    gate.run(f"PART = setmetatable({{ admin_comment = '', {stored} }}, {{ __index = JOB }})")
+    assert gate.value("slurm_job_modify(CHANGED, PART, PARTITIONS, 5)") == code
+
+
+def test_k30_nor_does_one_leave_it(gate: LuaGate) -> None:
+    """`scontrol update ReservationName=`."""
+    gate.run("CHANGED = setmetatable({ reservation = '' }, { __index = CHANGE })")
+    for reservation, code in (("'maint'", "2002"), ("nil", "0")):
+        part = f"het_job_id = 169, job_state = 1, priority = 9, resv_name = {reservation}, admin_comment = ''"
+        assert (
+            gate.value(f"slurm_job_modify(CHANGED, setmetatable({{ {part} }}, {{ __index = JOB }}), {{}}, 5)") == code
+        )

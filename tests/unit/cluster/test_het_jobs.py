@@ -149,6 +149,16 @@ def test_parts_of_different_owners_stay_apart(differs: dict[str, str]) -> None:
     assert all("differ" in job.set_aside for job in jobs)
 
 
+@pytest.mark.parametrize("state", [RUNNING, SUSPENDED, JobState.COMPLETING])
+def test_what_has_started_stays_one_job_in_whatever_reservations_its_parts_are(state: JobState) -> None:
+    """Owners can change that of a part that runs."""
+    first, second = replace(FIRST, state=state), replace(SECOND, state=state, reservation="r")
+    for parts in ((first, second), (first, replace(second, state=PENDING))):
+        job = merged(*parts)
+        assert (job.ref, job.set_aside) == ("169", "")
+    assert [job.ref for job in merge_parts([first, replace(second, account="physics")], IDS)] == ["169+0", "169+1"]
+
+
 def test_a_part_that_cannot_be_read_sets_all_aside() -> None:
     unread = replace(SECOND, set_aside="cannot be read", request=JobRequest(0), allocations=(Allocation("n2", 0, 0),))
     job = merged(second=unread)
