@@ -139,8 +139,8 @@ class Loop:
             return self._once(poll, began, called, polled.result)
         # What was polled is older than what has, or may have, been ordered: nothing is concluded from it.
         ended, rate = self._clocks.monotonic(), self._config().slurm.calls_per_second
-        self._poll_schedule.polled(poll, began, ended, self._calls.number - called, rate)
-        self._poll_schedule.was_in_vain = True
+        calls, failed = self._calls.number - called, polled.exception() is not None
+        self._poll_schedule.polled(poll, began, ended, calls, rate, failed=failed, in_vain=True)
         return begun
 
     def _serve_urgent(self, polled: Future[Polled]) -> CycleReport | None:
@@ -177,7 +177,8 @@ class Loop:
         calls, rate = self._calls.number - called, self._config().slurm.calls_per_second
         search, ended = self._search_after(report, poll), self._clocks.monotonic()
         preempts = report.verdict is not None and bool(report.verdict.preemptions)
-        self._poll_schedule.polled(poll, began, ended, calls, rate, search, report.needs_full, preempts)
+        failed = report.error is not None
+        self._poll_schedule.polled(poll, began, ended, calls, rate, search, report.needs_full, preempts, failed)
         self._beat(report, poll is PollKind.FULL)
         self._metrics.observe_report(report, poll, calls, self._journal.state, self._settings())
         self._log_cycle(report, poll, previous)

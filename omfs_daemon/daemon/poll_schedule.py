@@ -41,6 +41,11 @@ BURST = 5.0
 which an urgent job waits may do so for as long again."""
 
 
+FAILED = 2.0
+"""Seconds that a failed poll counts for at most, each further one in a row for twice as long. slurmctld may answer
+again at any moment; where it never answers in time, polls are as rare as slow ones."""
+
+
 class PollKind(Enum):
     """What is polled: everything, or only new jobs, for an urgent start (see ``NewJobs``)."""
 
@@ -63,10 +68,11 @@ class PollSchedule:
         self._again, self._look_until = POLL_AGAIN, float("-inf")
         self._preempted = float("-inf")
         self._full_needed_at = float("-inf")
+        """When an urgent poll last did not show enough; minus infinity once a full one has."""
+        self._failures = dict.fromkeys(PollKind, 0)
         self._is_behind = False
         self.was_in_vain = False
-        """Whether nothing was concluded from the last full poll, since orders were given meanwhile: set it after
-        ``polled``."""
+        """Whether nothing was concluded from the last full poll, since orders were given meanwhile."""
         self._may_poll = {poll: float("-inf") for poll in PollKind}
         self._may_call = float("-inf")
 
@@ -80,16 +86,20 @@ class PollSchedule:
         search: float = 0.0,
         needs_full: bool = False,
         preempts: bool = False,
+        failed: bool = False,
+        in_vain: bool = False,
     ) -> None:
         """Call after a poll and its orders. ``calls``: of Slurm in all, at most ``rate`` per second in the long run;
         ``search``: seconds for which an urgent job is to be looked for again; ``needs_full``: an urgent poll did not
-        show enough; ``preempts``: a preemption was begun."""
-        took = ended - began
+        show enough; ``preempts``: a preemption was begun; ``failed``: Slurm did not answer; ``in_vain``: a full poll
+        from which nothing was concluded, since orders were given meanwhile."""
         if preempts:
             self._preempted = ended
-        self._ended[poll], self._took[poll] = ended, took
+        self._ended[poll] = ended
         if poll is PollKind.FULL:
-            self._began, self.was_in_vain = began, False
+            self._began, self.was_in_vain = began, in_vain
+            if not (failed or in_vain) and self._full_needed_at <= began:
+                self._full_needed_at = float("-inf")
         if search > 0:
             self._again, self._look_until = POLL_AGAIN, max(self._look_until, ended + search)
         elif ended < self._look_until:
@@ -98,13 +108,22 @@ class PollSchedule:
             self._full_needed_at = ended
         self._is_behind = poll is PollKind.URGENT
         # What a time with fewer polls has left over is kept for one burst.
-        self._may_poll[poll] = max(self._may_poll[poll], ended - BURST) + (1 + IDLE_SHARE) * took
+        spent = self._spent(poll, ended - began, failed)
+        self._may_poll[poll] = max(self._may_poll[poll], ended - BURST) + (1 + IDLE_SHARE) * spent
         self._may_call = max(self._may_call, ended - BURST) + calls / rate
+
+    def _spent(self, poll: PollKind, took: float, failed: bool) -> float:
+        """The seconds that a poll counts for. What a failed one took says nothing about the next one."""
+        if not failed:
+            self._failures[poll], self._took[poll] = 0, took
+            return took
+        self._failures[poll] += 1
+        return min(took, FAILED * 2.0 ** (self._failures[poll] - 1))
 
     @property
     def _needs_full(self) -> bool:
-        """Whether no full poll has begun since one was needed."""
-        return self._full_needed_at > self._began
+        """Whether no full poll that has begun since one was needed has succeeded."""
+        return self._full_needed_at > float("-inf")
 
     @property
     def urgent_at(self) -> float:
@@ -141,7 +160,8 @@ class PollSchedule:
         allowed = self._may_poll
         calm = max(poll, CALM_SHARE * self._took[PollKind.FULL])
         is_wanted = changed or self._needs_full
-        pause = 0.0 if is_wanted else QUICK_POLL if under_way or self.was_in_vain else calm
+        at_once = CALM if self._failures[PollKind.FULL] else 0.0
+        pause = at_once if is_wanted else QUICK_POLL if under_way or self.was_in_vain else calm
         if self._is_behind:
             pause = min(pause, CALM)
         ended, overdraft = self._ended[PollKind.FULL], BURST if self._needs_full else 0.0

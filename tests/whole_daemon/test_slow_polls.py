@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import current_thread, main_thread
+from time import monotonic
 
 import pytest
 
@@ -12,6 +13,7 @@ from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.config.load import parse_config
+from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.daemon.process import Service
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
@@ -235,3 +237,19 @@ def test_what_was_polled_counts_if_nothing_was_preempted_meanwhile(stand: Stand)
     report = stand.service.once()
     assert report.error is None and report.plan is not None and report.snapshot is not None
     assert set(report.snapshot.jobs) == {running}
+
+
+def test_a_full_poll_that_failed_is_still_needed(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand.service.once()
+    schedule, now = stand.service._loop._poll_schedule, monotonic()
+    schedule.polled(PollKind.URGENT, now, now, calls=0, rate=1.0, needs_full=True)
+
+    def fails() -> list[Job]:
+        raise GatewayError("timed out")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stand.gateway, "jobs", fails)
+        assert stand.service.once().error is not None
+    assert schedule._needs_full
+    assert stand.service.once().error is None
+    assert not schedule._needs_full

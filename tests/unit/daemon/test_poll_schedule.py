@@ -11,6 +11,7 @@ from omfs_daemon.daemon.poll_schedule import (
     BURST,
     CALM,
     CALM_SHARE,
+    FAILED,
     IDLE_SHARE,
     LATER,
     LOOK_FOR,
@@ -32,7 +33,7 @@ class Loop:
         self.calls, self.rate = calls, rate
         self.now = 0.0
         self.looks: list[tuple[float, PollKind]] = []
-        self.under_way = self.needs_full = self.preempts = False
+        self.under_way = self.needs_full = self.preempts = self.failed = self.in_vain = False
         self.search = 0.0
         self.has_urgent = True
         self.due_at = inf
@@ -60,6 +61,8 @@ class Loop:
                 self.search or (POLL_AGAIN if touched else 0.0),
                 self.needs_full and following.poll is PollKind.URGENT,
                 self.preempts,
+                self.failed,
+                self.in_vain,
             )
             self.looks.append((begin, following.poll))
             changed, touched_later_at = False, None
@@ -180,6 +183,67 @@ def test_a_full_poll_that_had_begun_before_does_not_answer_for_the_one_that_is_n
     assert at + 2.2 < loop.now and loop.run(CALM_SHARE * 2.2 - 4) == [], "and once"
 
 
+def needing(loop: Loop) -> None:
+    """An urgent poll has left something open."""
+    loop.rest()
+    loop.needs_full = True
+    loop.run(0, touched=True)
+    loop.needs_full = False
+
+
+def test_a_full_poll_that_fails_is_made_again_at_once_for_what_an_urgent_one_has_left_open() -> None:
+    loop = Loop(full=0.4)
+    needing(loop)
+    loop.failed, loop.takes[PollKind.FULL] = True, 10.0  # slurm.timeout_seconds
+    ((began, first),) = loop.run(0.1)
+    loop.failed, loop.takes[PollKind.FULL] = False, 0.4
+    loop.now = began + 10.0
+    ((again, second),) = loop.run(CALM)
+    assert (first, second) == (PollKind.FULL, PollKind.FULL)
+    assert round(again - began - 10.0, 6) == CALM
+    assert not loop.run(0.9 * POLL), "and once"
+
+
+def test_a_full_poll_that_was_in_vain_does_not_answer_for_the_one_that_is_needed() -> None:
+    loop = Loop(full=0.4)
+    needing(loop)
+    loop.in_vain = True
+    ((began, _),) = loop.run(0.1)
+    loop.in_vain = False
+    ((at, poll),) = loop.run(0.4)
+    assert (round(at - began, 6), poll) == (0.4, PollKind.FULL)
+
+
+def test_what_a_failed_poll_took_does_not_make_the_next_regular_ones_rare() -> None:
+    loop = Loop()
+    loop.rest()
+    loop.failed, loop.takes[PollKind.FULL] = True, 10.0
+    ((began, _),) = loop.run(POLL)
+    loop.failed, loop.takes[PollKind.FULL] = False, 0.02
+    loop.now = began + 10.0
+    times = [at for at, _ in loop.run(2 * POLL + 1)]
+    assert [round(at - began - 10.0, 6) for at in times] == [POLL, 2 * POLL + 0.02]
+
+
+def test_an_urgent_poll_that_fails_does_not_keep_others_waiting_for_long() -> None:
+    loop = Loop(full=0.4)
+    loop.rest()
+    loop.failed, loop.takes[PollKind.URGENT] = True, 10.0
+    ((began, _),) = loop.run(0, touched=True)
+    loop.failed, loop.takes[PollKind.URGENT] = False, 0.02
+    loop.now = began + 10.0
+    kinds = [poll for _, poll in loop.run((1 + IDLE_SHARE) * FAILED - BURST, touched=True)]
+    assert PollKind.URGENT in kinds
+
+
+def test_where_slurm_never_answers_in_time_polls_get_a_fifth_of_the_time_in_the_long_run() -> None:
+    loop = Loop(full=10.0)
+    needing(loop)
+    loop.failed = True
+    times = [at for at, _ in loop.run(1000)]
+    assert min(later - former for former, later in pairwise(times[4:])) >= 10.0 * (1 + IDLE_SHARE) - 1e-6
+
+
 def test_an_urgent_job_does_not_wait_because_there_were_many_full_polls() -> None:
     loop = Loop(full=0.4)
     loop.under_way = True
@@ -285,8 +349,9 @@ def test_preemptions_that_follow_each_other_do_not_put_full_polls_off_for_longer
 def test_a_full_poll_that_was_in_vain_is_made_once_more_soon() -> None:
     loop = Loop()
     loop.rest()
+    loop.in_vain = True
     loop.run(0, changed=True)
-    loop.poll_schedule.was_in_vain = True
+    loop.in_vain = False
     ended = loop.now + loop.takes[PollKind.FULL]
     (at, poll), *_ = loop.run(1)
     assert (round(at - ended, 6), poll) == (QUICK_POLL, PollKind.FULL)
