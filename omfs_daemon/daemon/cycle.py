@@ -158,9 +158,9 @@ class Cycle:
         return self._decide(began, found.snapshot, PollKind.URGENT, found.refs)
 
     def _is_urgent(self, job: Job) -> bool:
-        """An urgent job that waits for no more than nodes, or waits no longer."""
-        could = job.state is not JobState.PENDING or could_start(job, self._clock())
-        return could and classify(self._settings().rules, job).urgent
+        """An urgent job that waits for no more than nodes."""
+        waits = job.state is JobState.PENDING and could_start(job, self._clock())
+        return waits and classify(self._settings().rules, job).urgent
 
     def _run(self, observed: Callable[[], Polled]) -> CycleReport:
         began, snapshot = observed()
@@ -243,10 +243,9 @@ class Cycle:
             if self._questions is not None:
                 self._questions.keep(_questions(self._journal.state, observation))
             self._journal.compact_if_large()
-        shows_urgent = True
         if is_full:
             self._is_first, self._away_since = False, None
-            shows_urgent = self._observer.new_jobs.begin(polled, suggested.urgent, self._is_urgent)
+            self._observer.new_jobs.begin(polled, suggested.urgent)
             if observation.snapshot is not polled or verdict.resumes:
                 self._observer.new_jobs.forget()  # jobs are not, or will not stay, as they were polled
         served = sure.union(one.preemptor for one in verdict.preemptions)
@@ -261,7 +260,6 @@ class Cycle:
             verdict,
             seen=now,
             decided=decided,
-            shows_urgent=shows_urgent,
             needs_full=bool(waits),
         )
 

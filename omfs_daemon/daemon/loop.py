@@ -188,10 +188,11 @@ class Loop:
         return report
 
     def _search_after(self, report: CycleReport, poll: PollKind) -> float:
-        """Seconds for which an urgent job is to be looked for again."""
-        if report.shows_urgent:
-            return POLL_AGAIN if poll is PollKind.URGENT else 0.0  # an urgent poll ends at the first one
-        return 0.0 if self.events.woken_at is None or report.needs_full else LOOK_FOR
+        """Seconds for which urgent jobs are to be looked for again: what woke the daemon may not be listed yet,
+        whatever else was found, and an urgent poll ends at the first one."""
+        if self.events.woken_at is not None:
+            return LOOK_FOR
+        return POLL_AGAIN if poll is PollKind.URGENT and report.plan is not None else 0.0
 
     def _log_cycle(self, report: CycleReport, poll: PollKind, previous: CycleReport) -> None:
         """At level debug where the time went; else only what is new."""

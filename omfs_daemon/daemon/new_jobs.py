@@ -47,7 +47,8 @@ class FoundJobs(NamedTuple):
 
 
 class NewJobs:
-    """Between two full polls. ``as_observed``: what becomes of jobs as Slurm shows them, at a time."""
+    """Between two full polls. ``as_observed``: what becomes of jobs as Slurm shows them, at a time; ``is_urgent``: an
+    urgent job that waits for no more than nodes."""
 
     def __init__(
         self,
@@ -61,15 +62,13 @@ class NewJobs:
         self._seen: Snapshot | None = None
         self._next_id = 0
 
-    def begin(self, snapshot: Snapshot, waiting: Collection[str], is_urgent: Callable[[Job], bool]) -> bool:
-        """After a full poll: of the jobs that waited then, only these (by reference) matter. Whether an urgent one is
-        new."""
+    def begin(self, snapshot: Snapshot, waiting: Collection[str]) -> None:
+        """After a full poll: of the jobs that waited then, only these (by reference) matter."""
         kept = {
             job.id: job for job in snapshot.jobs.values() if job.state is not JobState.PENDING or job.ref in waiting
         }
         self._seen = replace(snapshot, jobs=kept)
-        before, self._next_id = self._next_id, max(self._next_id, _after(snapshot.jobs))
-        return before == 0 or any(is_urgent(job) for number, job in snapshot.jobs.items() if number >= before)
+        self._next_id = max(self._next_id, _after(snapshot.jobs))
 
     def forget(self) -> None:
         """Until the next full poll nothing is known."""
@@ -108,7 +107,7 @@ class NewJobs:
                 found.append(job)
                 if len(found) > MOST_NEW or job.parts:
                     return None, False
-                if job.state is JobState.PENDING and is_urgent(job):
+                if is_urgent(job):
                     return found, True
             elif not is_end_known:
                 given, is_end_known = self._given(), True
@@ -198,8 +197,8 @@ def _completing(snapshot: Snapshot) -> list[Job]:
 
 def _waiting(snapshot: Snapshot, is_urgent: Callable[[Job], bool]) -> list[Job]:
     """The urgent jobs that wait, but for arrays and those of several parts; likewise."""
-    pending = (job for job in snapshot.jobs.values() if job.state is JobState.PENDING)
-    found = [job for job in pending if job.ref == str(job.id) and not job.parts and is_urgent(job)]
+    single = (job for job in snapshot.jobs.values() if job.ref == str(job.id) and not job.parts)
+    found = [job for job in single if is_urgent(job)]
     return found if len(found) <= MOST_JOBS else []
 
 

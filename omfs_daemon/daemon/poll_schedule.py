@@ -18,7 +18,7 @@ POLL_AGAIN = 0.05
 runs before Slurm lists the job."""
 
 LOOK_FOR = 6.0
-"""Seconds for which an urgent job that is not listed is looked for, each time after twice as long: slurmctld may take
+"""Seconds after a wake-up for which urgent jobs are looked for, each time after twice as long: slurmctld may take
 seconds from the submit plug-in until it lists the job, if there are many others."""
 
 IDLE_SHARE = 4.0
@@ -132,9 +132,10 @@ class PollSchedule:
 
     @property
     def again_at(self) -> float:
-        """When what a wake-up was for is looked for again; infinite if it is not."""
+        """When what a wake-up was for is looked for again; infinite if it is not, as while a full poll is needed, which
+        shows it as well."""
         at = max(self._ended.values()) + self._again
-        return at if at <= self._look_until else inf
+        return at if at <= self._look_until and not self._needs_full else inf
 
     def next(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 from threading import current_thread, main_thread
 from time import monotonic
@@ -13,7 +14,7 @@ from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.config.load import parse_config
-from omfs_daemon.daemon.poll_schedule import PollKind
+from omfs_daemon.daemon.poll_schedule import LOOK_FOR, PollKind
 from omfs_daemon.daemon.process import Service
 from omfs_daemon.errors import GatewayError
 from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
@@ -133,6 +134,25 @@ def test_an_urgent_job_that_slurm_lists_long_after_the_wake_up_is_served_meanwhi
     stand.gateway.during = during
     report = stand.service.once()
     assert report.verdict is not None and len(report.verdict.preemptions) == 1
+
+
+@pytest.mark.parametrize("other", ["new", "running", "none"])
+def test_whatever_a_full_poll_shows_that_a_wake_up_was_for_more_is_looked_for(tmp_path: Path, other: str) -> None:
+    """Of two urgent jobs that wake it together, one may be listed after the poll."""
+    stand = Stand(tmp_path, nodes=2)
+    stand.service.once()
+    if other != "none":
+        first = stand.submit("alarm", "urgent")
+    if other == "running":
+        stand.now += 1
+        assert stand.is_in(first, JobState.RUNNING)
+    loop = stand.service._loop
+    stand.wake()
+    loop.events.begin_poll(PollKind.FULL)
+    loop.once()
+    assert loop._poll_schedule.again_at < inf
+    assert loop._poll_schedule._look_until > monotonic() + LOOK_FOR / 2
+    stand.service.close()
 
 
 def test_what_was_polled_counts_for_nothing_if_an_urgent_job_was_released_meanwhile(tmp_path: Path) -> None:

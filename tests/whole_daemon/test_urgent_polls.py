@@ -89,7 +89,7 @@ def test_an_urgent_job_is_seen_by_its_id_and_only_its_victim_is_confirmed(tmp_pa
     (victim,) = (int(one.ref) for one in begun.victims)
     assert begun.preemptor.ref == str(urgent) and victim in victims
     assert site.gateway.asked == [urgent, victim]
-    assert not report.needs_full and report.shows_urgent
+    assert not report.needs_full
     site.run_until(lambda: site.runs(urgent), limit=30)
 
 
@@ -125,17 +125,15 @@ def test_where_nothing_is_new_slurmctld_is_asked_for_the_next_id_once(tmp_path: 
     assert site.gateway.asked == [3, "settings"]
 
 
-@pytest.mark.parametrize("poll", PollKind)
-def test_only_an_urgent_job_that_could_start_ends_the_search_for_one(tmp_path: Path, poll: PollKind) -> None:
-    """A regular one, or one that waits for its begin time, may have been listed before that which woke the daemon."""
+def test_only_an_urgent_job_that_could_start_is_decided_upon(tmp_path: Path) -> None:
     site, _ = polled(tmp_path)
-    assert not site.cycle.run(poll).shows_urgent
+    assert site.poll_new().plan is None
     site.submit("physics", run_time=500)
     site.urgent(begin=site.now + 1000)
-    assert not site.cycle.run(poll).shows_urgent
+    assert site.poll_new().plan is None
     site.urgent()
-    assert site.cycle.run(poll).shows_urgent
-    assert not site.cycle.run(poll).shows_urgent
+    assert site.poll_new().plan is not None
+    assert site.poll_new().plan is None
 
 
 def test_an_urgent_job_behind_one_that_waits_for_its_begin_time_is_found_at_once(tmp_path: Path) -> None:
@@ -159,7 +157,7 @@ def test_lower_ids_than_before_are_for_a_full_poll_and_then_asked_for(tmp_path: 
     site.cycle.run()
     urgent = site.urgent()
     assert urgent == lost[0]
-    assert site.poll_new().shows_urgent
+    assert site.poll_new().plan is not None
     assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
 
 

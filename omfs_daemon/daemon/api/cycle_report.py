@@ -80,7 +80,6 @@ class CycleReport:
     error            why it observed or did nothing
     slurm_error      of which of ``ERROR_KINDS``, where Slurm did not answer
     seen, decided    when Slurm had answered, and when the decision was made
-    shows_urgent     whether an urgent job is new that could start: if not, what woke the daemon may not be listed yet
     needs_full       whether an urgent poll must be followed by a full one at once
     """
 
@@ -95,7 +94,6 @@ class CycleReport:
     seen: float = 0.0
     decided: float = 0.0
     slurm_error: str = ""
-    shows_urgent: bool = False
     needs_full: bool = False
 
 

@@ -302,6 +302,28 @@ def test_where_all_polls_are_full_ones_what_is_not_listed_is_looked_for_once() -
     assert len(loop.run(0.9 * POLL)) == 1
 
 
+@pytest.mark.parametrize("full", [0.02, 0.1, 0.4, 2.5])
+def test_a_search_makes_few_polls(full: float) -> None:
+    """It follows each wake-up, whatever was found."""
+    loop = Loop(full=full)
+    loop.rest()
+    loop.search = LOOK_FOR
+    loop.run(0, touched=True)
+    loop.search = 0.0
+    assert len(loop.run(LOOK_FOR)) <= 10
+
+
+def test_a_search_waits_for_a_full_poll_that_is_needed_and_goes_on_after_it() -> None:
+    loop = Loop(full=0.4)
+    loop.rest()
+    loop.search, loop.needs_full = LOOK_FOR, True
+    loop.run(0, touched=True)
+    assert loop.poll_schedule.again_at == inf
+    loop.search, loop.needs_full = 0.0, False
+    kinds = [poll for _, poll in loop.run(1)]
+    assert kinds[0] is PollKind.FULL and PollKind.URGENT in kinds[1:]
+
+
 def test_after_an_urgent_job_was_found_others_are_looked_for_once() -> None:
     loop = Loop(full=0.4)
     loop.rest()
