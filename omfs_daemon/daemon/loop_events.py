@@ -22,7 +22,6 @@ class LoopEvents:
         self.signals = signals
         self.standing_down = Event()
         self.woken_at: float | None = None
-        self._touched = Event()
         self._touched_at: float | None = None
         self.touched_later_at: float | None = None
         self._last_touched_later = float("-inf")
@@ -33,9 +32,9 @@ class LoopEvents:
 
     def touch(self) -> None:
         """Something happened in Slurm that may be urgent."""
-        if not self._touched.is_set():
-            self._touched_at = self._clock()
-        self._touched.set()
+        with self._lock:
+            if self._touched_at is None:
+                self._touched_at = self._clock()
         self.wake.set()
 
     def touch_later(self) -> None:
@@ -62,7 +61,7 @@ class LoopEvents:
 
     @property
     def is_touched(self) -> bool:
-        return self._touched.is_set()
+        return self._touched_at is not None
 
     @property
     def is_changed(self) -> bool:
@@ -75,8 +74,8 @@ class LoopEvents:
 
     def begin_poll(self, poll: PollKind) -> None:
         """The poll that follows is for what has happened so far."""
-        self.woken_at = self._touched_at if self._touched.is_set() else None
-        self._touched.clear()
+        with self._lock:
+            self.woken_at, self._touched_at = self._touched_at, None
         if poll is PollKind.FULL:
             self._changed.clear()
             self._serve_later()

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import count
+from threading import Thread
+from types import FrameType
+from typing import Any
+
 import pytest
 
 from omfs_daemon.daemon.loop_events import LoopEvents
@@ -53,3 +59,27 @@ def test_an_urgent_poll_does_not_show_it(events: LoopEvents, clock: Clock) -> No
     clock.now += LATER
     events.begin_poll(PollKind.URGENT)
     assert (events.touched_later_at, events.is_touched, events.woken_at) == (100.0, False, 100.0)
+
+
+@pytest.mark.parametrize("line", range(3))
+def test_what_is_touched_while_a_poll_begins_is_for_that_one_or_for_the_next(events: LoopEvents, line: int) -> None:
+    """Another thread touches before each line of its begin in turn."""
+    toucher, lines, code = Thread(target=events.touch), count(), LoopEvents.begin_poll.__code__
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code is not code:
+            return None
+        if event == "line" and next(lines) == line:
+            toucher.start()
+            toucher.join(0.05)  # or it waits for the lock
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        events.begin_poll(PollKind.URGENT)
+    finally:
+        sys.settrace(before)
+    toucher.join()
+    assert (events.woken_at, events.is_touched) in [(100.0, False), (None, True)]
+    assert events.wake.is_set()
