@@ -1,7 +1,7 @@
 """What is new since the last full poll, asked for job by job: that takes as long however many jobs wait.
 
-slurmctld gives job ids in order, so the next ones are asked for until there is none; at the same time the jobs that
-were completing, whose CPUs may be idle now, and the urgent ones that waited, which may have started since. What is
+slurmctld gives job ids in order, so the next ones are asked for until there is none. If one is urgent, so are the jobs
+that were completing, whose CPUs may be idle now, and the urgent ones that waited, which may have started since. What is
 decided on the last full poll with them is confirmed: each job that it concerns is asked for once more, and the nodes of
 which something idle is needed.
 """
@@ -81,18 +81,25 @@ class NewJobs:
         seen = self._seen
         if seen is None:
             return None
-        asked_at, known = self._clock(), [*_completing(seen), *_waiting(seen, is_urgent)]
-        with ThreadPoolExecutor(2 * MOST_JOBS) as aside:
-            asked = [aside.submit(self._again, job) for job in known]
-            found, urgent = self._search(is_urgent)
-            again = [one.result() for one in asked]
+        asked_at = self._clock()
+        found, urgent = self._search(is_urgent)
         if found is None:
             return None
+        if urgent:
+            seen = self._asked_again(seen, [*_completing(seen), *_waiting(seen, is_urgent)])
+        self._seen = self._with(seen, found, [], asked_at)
+        return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
+
+    def _asked_again(self, seen: Snapshot, known: Sequence[Job]) -> Snapshot:
+        """With these of its jobs as they are now, all asked for at once."""
+        if not known:
+            return seen
+        asked_at = self._clock()
+        with ThreadPoolExecutor(len(known)) as aside:
+            again = list(aside.map(self._again, known))
         answered = [(job, now) for job, now in zip(known, again, strict=True) if now is not job]
         changed = [now for _, now in answered if now is not None and now.state is not JobState.COMPLETING]
-        gone = [job.id for job, now in answered if now is None]
-        self._seen = self._with(seen, [*found, *changed], gone, asked_at)
-        return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
+        return self._with(seen, changed, [job.id for job, now in answered if now is None], asked_at)
 
     def _search(self, is_urgent: Callable[[Job], bool]) -> tuple[list[Job] | None, bool]:
         """The new jobs up to the first urgent one that waits, and whether there is one; None if they are too many.

@@ -102,6 +102,19 @@ def test_others_are_new_too_and_the_urgent_one_is_found_behind_them(tmp_path: Pa
     assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
 
 
+def test_urgent_jobs_that_waited_are_asked_for_only_if_another_is_new(tmp_path: Path) -> None:
+    site = site_of(tmp_path, 1)
+    runs = site.urgent()
+    site.run_until(lambda: site.runs(runs), limit=20)
+    waits = site.urgent()
+    site.cycle.run()
+    site.poll_new()
+    assert site.gateway.asked == [waits + 1, "settings"]
+    urgent = site.urgent()
+    site.poll_new()
+    assert site.gateway.asked[:2] == [urgent, waits]
+
+
 @pytest.mark.parametrize("number", [1, 2, MOST_NEW])
 def test_ids_without_a_job_are_passed_over(tmp_path: Path, number: int) -> None:
     """``sbatch --test-only`` takes an id and leaves no record."""
@@ -488,6 +501,7 @@ def test_an_urgent_job_that_waited_and_of_which_slurm_says_nothing_now_is_not_ta
         return find(job)
 
     monkeypatch.setattr(site.gateway, "find", answer)
+    site.urgent()
     seen = site.cycle._observer.new_jobs.poll(lambda job: job.partition == "urgent")
     assert seen is not None and waits not in seen.snapshot.asked
 
