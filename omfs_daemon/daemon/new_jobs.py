@@ -23,8 +23,8 @@ from omfs_daemon.policy.plan import Start
 from omfs_daemon.slurm.gateway import Gateway
 
 MOST_JOBS = 8
-"""Jobs of a decision, that were completing, or that waited, that are asked for at once; for more, a full poll is
-cheaper."""
+"""Jobs of a decision, that were completing, or urgent ones that waited, that are asked for at once. For more that
+waited, a full poll is cheaper; of more that were completing, none counts as gone."""
 
 MOST_NEW = 32
 """New jobs that are asked for one after the other. Where a full poll takes seconds, the next one may have to wait for
@@ -75,9 +75,9 @@ class NewJobs:
         self._seen = None
 
     def poll(self, is_urgent: Callable[[Job], bool]) -> FoundJobs | None:
-        """None before the first full poll, or if too much is new. An urgent job that waits ends the search: it is to be
-        decided upon first. What the jobs held that were completing and have left since is idle then, and what urgent
-        ones have taken is not."""
+        """None before the first full poll, or if too much is new, or may be. An urgent job that waits ends the search:
+        it is to be decided upon first. What the jobs held that were completing and have left since is idle then, and
+        what urgent ones have taken is not."""
         seen = self._seen
         if seen is None:
             return None
@@ -86,7 +86,10 @@ class NewJobs:
         if found is None:
             return None
         if urgent:
-            seen = self._asked_again(seen, [*_completing(seen), *_waiting(seen, is_urgent)])
+            waiting = _waiting(seen, is_urgent)
+            if len(waiting) > MOST_JOBS:
+                return None  # some may have started, on other nodes than they would be planned on
+            seen = self._asked_again(seen, [*_completing(seen), *waiting])
         self._seen = self._with(seen, found, [], asked_at)
         return FoundJobs(self._seen, frozenset(job.ref for job in found), urgent)
 
@@ -203,10 +206,9 @@ def _completing(snapshot: Snapshot) -> list[Job]:
 
 
 def _waiting(snapshot: Snapshot, is_urgent: Callable[[Job], bool]) -> list[Job]:
-    """The urgent jobs that wait, but for arrays and those of several parts; likewise."""
+    """The urgent jobs that wait, but for arrays and those of several parts."""
     single = (job for job in snapshot.jobs.values() if job.ref == str(job.id) and not job.parts)
-    found = [job for job in single if is_urgent(job)]
-    return found if len(found) <= MOST_JOBS else []
+    return [job for job in single if is_urgent(job)]
 
 
 def _after(jobs: Mapping[int, Job]) -> int:

@@ -115,6 +115,21 @@ def test_urgent_jobs_that_waited_are_asked_for_only_if_another_is_new(tmp_path: 
     assert site.gateway.asked[:2] == [urgent, waits]
 
 
+@pytest.mark.parametrize("number", [MOST_JOBS, MOST_JOBS + 1])
+def test_where_many_urgent_jobs_waited_a_full_poll_decides(tmp_path: Path, number: int) -> None:
+    """Some may have started, on other nodes than they would be planned on."""
+    site = site_of(tmp_path, 1)
+    runs = site.urgent()
+    site.run_until(lambda: site.runs(runs), limit=20)
+    waiting = [site.urgent() for _ in range(number)]
+    site.cycle.run()
+    urgent = site.urgent()
+    report = site.poll_new()
+    assert report.needs_full
+    assert set(site.gateway.asked) == {urgent, *(waiting if number <= MOST_JOBS else [])}
+    assert (report.plan is None) == (number > MOST_JOBS)
+
+
 @pytest.mark.parametrize("number", [1, 2, MOST_NEW])
 def test_ids_without_a_job_are_passed_over(tmp_path: Path, number: int) -> None:
     """``sbatch --test-only`` takes an id and leaves no record."""
