@@ -46,6 +46,13 @@ class FoundJobs(NamedTuple):
     is_urgent: bool
 
 
+class _Given(NamedTuple):
+    """The next id that slurmctld gave at a time."""
+
+    number: int
+    at: float
+
+
 class NewJobs:
     """Between two full polls. ``as_observed``: what becomes of jobs as Slurm shows them, at a time; ``is_urgent``: an
     urgent job that waits for no more than nodes."""
@@ -61,14 +68,17 @@ class NewJobs:
         self._as_observed = as_observed
         self._seen: Snapshot | None = None
         self._next_id = 0
+        self._last_given = _Given(0, inf)
 
     def begin(self, snapshot: Snapshot, waiting: Collection[str]) -> None:
-        """After a full poll: of the jobs that waited then, only these (by reference) matter."""
+        """After a full poll: of the jobs that waited then, only these (by reference) matter. Ids that had been given
+        before it and that it does not list are of no job that may start."""
         kept = {
             job.id: job for job in snapshot.jobs.values() if job.state is not JobState.PENDING or job.ref in waiting
         }
         self._seen = replace(snapshot, jobs=kept)
-        self._next_id = max(self._next_id, _after(snapshot.jobs))
+        given = self._last_given.number if self._last_given.at <= snapshot.taken else 0
+        self._next_id = max(self._next_id, _after(snapshot.jobs), given)
 
     def forget(self) -> None:
         """Until the next full poll nothing is known."""
@@ -121,6 +131,7 @@ class NewJobs:
                     return found, True
             elif not is_end_known:
                 given, is_end_known = self._given(), True
+                self._last_given = _Given(given, self._clock())
                 if 0 < given < self._next_id <= MOST_LOCAL_ID:  # lost jobs, or ids that begin again at FirstJobId
                     self._next_id = given
                     return None, False

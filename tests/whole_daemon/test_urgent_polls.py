@@ -56,7 +56,9 @@ class PolledSite(Site):
     def submit_nothing(self, number: int) -> None:
         """Ids are given, and no job has them."""
         for _ in range(number):
-            del self.slurm.records[self.submit("physics", run_time=500)]
+            job = self.submit("physics", run_time=500)
+            self.slurm.cancel(job)
+            del self.slurm.records[job]
 
     def poll_new(self) -> CycleReport:
         self.gateway.asked = []
@@ -144,6 +146,28 @@ def test_so_many_ids_without_a_job_are_for_a_full_poll(tmp_path: Path) -> None:
     site, _ = polled(tmp_path)
     site.submit_nothing(MOST_NEW + 2)
     site.urgent()
+    assert site.poll_new().needs_full
+
+
+def test_after_that_full_poll_they_are_passed_over(tmp_path: Path) -> None:
+    """Also where no job has come after them."""
+    site, _ = polled(tmp_path)
+    site.submit_nothing(2 * MOST_NEW)
+    assert site.poll_new().needs_full
+    site.cycle.run()
+    assert not site.poll_new().needs_full
+    urgent = site.urgent()
+    site.poll_new()
+    assert [one.preemptor.ref for one in site.journal.state.preemptions.values()] == [str(urgent)]
+
+
+def test_a_job_whose_id_was_given_during_a_full_poll_is_asked_for(tmp_path: Path) -> None:
+    site, _ = polled(tmp_path)
+    observed = site.cycle.observe()
+    site.now += 1
+    site.submit_nothing(2 * MOST_NEW)
+    assert site.poll_new().needs_full
+    site.cycle.run(PollKind.FULL, lambda: observed)
     assert site.poll_new().needs_full
 
 
