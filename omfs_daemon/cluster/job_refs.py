@@ -7,7 +7,7 @@ irregular array make a reference of hundreds of kilobytes: orders are split, and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
 
 _BRIEF = 64  # as many characters of a task list as squeue prints (squeue(1), SLURM_BITSTR_LEN)
@@ -42,26 +42,6 @@ def rest_of(array_id: int, task_ids: Iterable[int], refs: Iterable[str]) -> str:
         named |= task_ids_of(ref.partition("_")[2].strip("[]"))
     rest = [task for task in task_ids if task not in named]
     return tasks_ref(array_id, rest) if rest else ""
-
-
-def numbers_without(numbers: Mapping[str, int], refs: Iterable[str]) -> dict[str, int]:
-    """The numbers of jobs without these jobs; of a list of tasks, the others keep theirs."""
-    gone, tasks = set(refs), dict[str, set[int]]()
-    for ref in gone:
-        array, _, listed = ref.partition("_")
-        if listed:
-            tasks.setdefault(array, set()).update(task_ids_of(listed.strip("[]")))
-    found = {}
-    for ref, number in numbers.items():
-        array, _, listed = ref.partition("_")
-        if not listed or array not in tasks:
-            left = "" if ref in gone else ref
-        else:
-            rest = task_ids_of(listed.strip("[]")) - tasks[array]
-            left = tasks_ref(int(array), rest) if rest else ""
-        if left:
-            found[left] = number
-    return found
 
 
 def without_task(ref: str, task: str) -> str:

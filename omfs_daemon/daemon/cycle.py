@@ -37,7 +37,7 @@ from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.policy.validator import Conditions, Verdict, validate
 from omfs_daemon.preemption.beside import take_beside
 from omfs_daemon.preemption.decisions import add_orders, begin_preemptions, go_on
-from omfs_daemon.preemption.effects import Effects, state_after, with_clock_moved
+from omfs_daemon.preemption.effects import Effects, with_clock_moved
 from omfs_daemon.preemption.follow_up import found_in_slurm, resumed_lately
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.preemption import Step
@@ -45,6 +45,7 @@ from omfs_daemon.preemption.records import JobEvent
 from omfs_daemon.preemption.restart import after_restart, odd_jobs, of_other_boots
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import PreemptionChanged, Record, State
+from omfs_daemon.preemption.state_fold import state_after
 from omfs_daemon.preemption.step import cut_short
 from omfs_daemon.slurm.gateway import Gateway
 from omfs_daemon.slurm.question import answers_questions

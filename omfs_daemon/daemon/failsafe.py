@@ -42,7 +42,7 @@ from omfs_daemon.daemon.store.journal import refuse_other_cluster, replay
 from omfs_daemon.errors import ConfigError, GatewayError, JournalError
 from omfs_daemon.policy.rules.queue_order import Band, band_of, own_nice
 from omfs_daemon.preemption.desired import RANK, Desired, WantedField, WantedHold
-from omfs_daemon.preemption.effects import Chain, Effects, state_after
+from omfs_daemon.preemption.effects import Chain, Effects
 from omfs_daemon.preemption.follow_up import found_in_slurm, waits_after_checkpoint
 from omfs_daemon.preemption.left_behind import is_on_nodes, may_stand_still, with_touched_alone
 from omfs_daemon.preemption.methods.base import NodeOrder
@@ -52,6 +52,7 @@ from omfs_daemon.preemption.ownership import JobField, licenses_of
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.restart import Forgotten, after_restart, of_other_boots
 from omfs_daemon.preemption.state import State
+from omfs_daemon.preemption.state_fold import state_after
 from omfs_daemon.slurm import orders
 from omfs_daemon.slurm.gateway import Gateway, OrderRefusal
 from omfs_daemon.slurm.order_marks import StoredMarks, with_marks

@@ -21,13 +21,14 @@ from omfs_daemon.policy.validator import Conditions, Verdict, validate
 from omfs_daemon.policy.victims.method_availability import MethodAvailability
 from omfs_daemon.preemption.back_off import as_requested
 from omfs_daemon.preemption.begin import Beginning, begin_preemption
-from omfs_daemon.preemption.effects import Effects, state_after
+from omfs_daemon.preemption.effects import Effects
 from omfs_daemon.preemption.methods.base import PreemptionProgress
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.preemption import Preemption, Step, VictimState
 from omfs_daemon.preemption.progress import progress_of
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import PreemptionChanged, State
+from omfs_daemon.preemption.state_fold import state_after
 
 NO_PROGRESS = 5.0
 """Seconds after which a victim is slow, or later if it was expected to take longer."""

@@ -13,13 +13,14 @@ from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
 from omfs_daemon.policy.validator import Verdict
 from omfs_daemon.preemption.begin import Beginning, begin_preemption
 from omfs_daemon.preemption.desired import desired_state
-from omfs_daemon.preemption.effects import Effects, in_order, state_after
+from omfs_daemon.preemption.effects import Effects, in_order
 from omfs_daemon.preemption.follow_up import follow_up, resume_preempted, waited_for_nodes
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.our_holds import with_refs_of_now
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import State
+from omfs_daemon.preemption.state_fold import state_after
 from omfs_daemon.preemption.step import step, transitions
 
 

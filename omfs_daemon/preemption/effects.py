@@ -10,7 +10,7 @@ from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.preemption.methods.base import Action, NodeOrder
 from omfs_daemon.preemption.preemption import Preemption, VictimState
 from omfs_daemon.preemption.records import JobEvent, PaidCost
-from omfs_daemon.preemption.state import JobPreempted, Record, State, apply
+from omfs_daemon.preemption.state import JobPreempted, Record
 from omfs_daemon.slurm.orders import Order, parts_of, refs_of
 
 
@@ -98,13 +98,6 @@ def order_batches(chains: Sequence[Chain], most: int) -> list[list[Chain]]:
 
 def _refs(order: Action) -> frozenset[str]:
     return frozenset((order.ref,)) if isinstance(order, NodeOrder) else refs_of(order)
-
-
-def state_after(state: State, records: Iterable[Record]) -> State:
-    """The state once these records are written."""
-    for record in records:
-        state = apply(state, record)
-    return state
 
 
 def preempted_record(preemption: Preemption, victim: VictimState, job: Job, now: float) -> JobPreempted:

@@ -25,7 +25,7 @@ from omfs_daemon.policy.plan import Plan, Reason
 from omfs_daemon.policy.rules.job_kinds import JobKinds
 from omfs_daemon.policy.validator import Verdict
 from omfs_daemon.preemption.back_off import back_offs_over, users_back_off
-from omfs_daemon.preemption.effects import Chain, Effects, state_after
+from omfs_daemon.preemption.effects import Chain, Effects
 from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptMethod
 from omfs_daemon.preemption.methods.checkpoint import WHY_TEXT
 from omfs_daemon.preemption.methods.not_installed import method_named
@@ -44,6 +44,7 @@ from omfs_daemon.preemption.state import (
     Record,
     State,
 )
+from omfs_daemon.preemption.state_fold import state_after
 from omfs_daemon.protocol import job_comment
 from omfs_daemon.slurm import orders
 

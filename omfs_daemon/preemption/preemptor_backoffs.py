@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from omfs_daemon.cluster.snapshot import PreemptedJob
@@ -72,7 +72,9 @@ class PreemptorBackoffs:
     """``until``: by job, when others may be preempted for it again; ``unstarted``: why Slurm does not start it.
     ``shapes``: by shape. ``served``: jobs that have started lately; ``users``: by user. ``doubts``: by what jobs
     request of nodes, and node (``shape_on_node``). ``tried``: by job, the sets of victims that were preempted for it in
-    vain. ``realtime``: real-time jobs, before whose threshold none are."""
+    vain. ``realtime``: real-time jobs, before whose threshold none are.
+
+    What changes it is for a copy of one's own (``StateFold``)."""
 
     until: dict[str, float] = field(default_factory=dict)
     unstarted: dict[str, Unstarted] = field(default_factory=dict)
@@ -83,6 +85,18 @@ class PreemptorBackoffs:
     tried: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     realtime: RealtimeMemory = field(default_factory=RealtimeMemory)
 
+    def copy(self) -> PreemptorBackoffs:
+        return PreemptorBackoffs(
+            dict(self.until),
+            dict(self.unstarted),
+            dict(self.shapes),
+            dict(self.served),
+            dict(self.users),
+            dict(self.doubts),
+            dict(self.tried),
+            self.realtime.copy(),
+        )
+
     def add(
         self,
         ref: str,
@@ -91,47 +105,45 @@ class PreemptorBackoffs:
         unstarted: Unstarted | None,
         doubts: Mapping[str, NodeDoubt],
         victims: tuple[str, ...],
-    ) -> PreemptorBackoffs:
-        tried = {**self.tried, ref: (*self.tried.get(ref, ()), victims)} if victims else self.tried
-        return replace(
-            self,
-            until={**self.until, ref: until},
-            unstarted={**self.unstarted, ref: unstarted} if unstarted is not None else self.unstarted,
-            shapes={**self.shapes, shape.shape: shape} if shape is not None else self.shapes,
-            doubts={**self.doubts, **doubts},
-            tried=tried,
-        )
+    ) -> None:
+        self.until[ref] = until
+        if unstarted is not None:
+            self.unstarted[ref] = unstarted
+        if shape is not None:
+            self.shapes[shape.shape] = shape
+        self.doubts.update(doubts)
+        if victims:
+            self.tried[ref] = (*self.tried.get(ref, ()), victims)
 
-    def without(
-        self, refs: Collection[str], shapes: Collection[str] = (), doubts: Collection[str] = ()
-    ) -> PreemptorBackoffs:
-        return replace(
-            self,
-            until={ref: until for ref, until in self.until.items() if ref not in refs},
-            unstarted={ref: why for ref, why in self.unstarted.items() if ref not in refs},
-            shapes={shape: one for shape, one in self.shapes.items() if shape not in shapes},
-            doubts={key: doubt for key, doubt in self.doubts.items() if key not in doubts},
-        )
+    def remove(self, refs: Iterable[str], shapes: Iterable[str] = (), doubts: Iterable[str] = ()) -> None:
+        for ref in refs:
+            self.until.pop(ref, None)
+            self.unstarted.pop(ref, None)
+        for shape in shapes:
+            self.shapes.pop(shape, None)
+        for key in doubts:
+            self.doubts.pop(key, None)
 
-    def without_jobs(self, refs: Collection[str]) -> PreemptorBackoffs:
+    def forget_jobs(self, refs: Collection[str]) -> None:
         """These jobs are gone."""
-        tried = {ref: sets for ref, sets in self.tried.items() if ref not in refs}
-        return replace(self.without(refs), tried=tried)
+        self.remove(refs)
+        for ref in refs:
+            self.tried.pop(ref, None)
 
-    def with_served(self, preemption: Preemption, preempted: Mapping[str, PreemptedJob]) -> PreemptorBackoffs:
+    def note_served(self, preemption: Preemption, preempted: Mapping[str, PreemptedJob]) -> None:
         """After a preemption; urgent and real-time jobs are not watched, nor those for which no job was preempted."""
         preemptor = preemption.preemptor
-        if preemption.outcome is PreemptionOutcome.STARTED and preemptor.ref in self.tried:
-            tried = {ref: sets for ref, sets in self.tried.items() if ref != preemptor.ref}
-            return replace(self, tried=tried).with_served(preemption, preempted)
+        if preemption.outcome is PreemptionOutcome.STARTED:
+            self.tried.pop(preemptor.ref, None)
         victims = [preempted[victim.ref] for victim in preemption.victims if victim.ref in preempted]
         is_promised = preemptor.urgent or preemption.is_for_realtime
         is_served = any(victim.preemptor == preemptor.ref for victim in victims) and not is_promised
-        if not is_served or preemption.outcome not in _SERVED:
-            return self
-        served = ServedJob(preemptor.user, preemption.started_at or preemption.since)
-        return replace(self, served={**self.served, preemptor.ref: served})
+        if is_served and preemption.outcome in _SERVED:
+            self.served[preemptor.ref] = ServedJob(preemptor.user, preemption.started_at or preemption.since)
 
-    def with_users(self, refs: Collection[str], users: dict[str, UserBackoff]) -> PreemptorBackoffs:
+    def watch(self, refs: Iterable[str], users: Mapping[str, UserBackoff]) -> None:
         """These jobs need not be watched any longer, and these are the users with brief ones."""
-        return replace(self, served={ref: job for ref, job in self.served.items() if ref not in refs}, users=users)
+        for ref in refs:
+            self.served.pop(ref, None)
+        self.users.clear()
+        self.users.update(users)

@@ -25,10 +25,17 @@ class RealtimeMemory:
     limits: dict[str, float] = field(default_factory=dict)
     runs: dict[str, RealtimeRun] = field(default_factory=dict)
 
-    def with_seen(self, seen: RealtimeSeen) -> RealtimeMemory:
-        limits = {key: limit for key, limit in self.limits.items() if key not in seen.gone}
-        runs = {ref: run for ref, run in self.runs.items() if ref not in seen.ended}
-        return RealtimeMemory({**limits, **seen.limits}, {**runs, **seen.runs})
+    def copy(self) -> RealtimeMemory:
+        return RealtimeMemory(dict(self.limits), dict(self.runs))
+
+    def note(self, seen: RealtimeSeen) -> None:
+        """Changes this one."""
+        for key in seen.gone:
+            self.limits.pop(key, None)
+        for ref in seen.ended:
+            self.runs.pop(ref, None)
+        self.limits.update(seen.limits)
+        self.runs.update(seen.runs)
 
 
 @dataclass(frozen=True, slots=True)

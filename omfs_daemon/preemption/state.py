@@ -1,4 +1,4 @@
-"""The daemon's state: the fold of its journal's records. Pure: ``state = apply(state, record)``.
+"""The daemon's state, and the journal's records, of which it is the fold (``state_fold.py``).
 
 A record is a dataclass; its JSON form is ``{"kind": NAME, ...}``. A change of records or fields is a new journal format
 (``daemon/store/file_format.py``), and records of older ones are still read: a new field has a default, and what
@@ -8,13 +8,12 @@ replaces another takes its form, too. What Slurm itself knows is never recorded.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, get_args
 
 from pydantic import TypeAdapter
 
-from omfs_daemon.cluster.job_refs import numbers_without
 from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.cluster.snapshot import PreemptedJob, PreemptionHistory
 from omfs_daemon.errors import JournalError
@@ -24,9 +23,6 @@ from omfs_daemon.preemption.preemption import Preemption
 from omfs_daemon.preemption.preemptor_backoffs import NodeDoubt, PreemptorBackoffs, ShapeBackoff, Unstarted, UserBackoff
 from omfs_daemon.preemption.realtime_memory import RealtimeSeen
 from omfs_daemon.preemption.unsaved_order import UnsavedOrder
-
-Key = TypeVar("Key")
-Anything = TypeVar("Anything")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,97 +264,6 @@ _KINDS: dict[str, type[Record]] = {kind.__name__: kind for kind in get_args(Reco
 def _adapter(kind: str) -> TypeAdapter[Any]:
     """Built when it is first needed: all of them cost a tenth of a second, and a new journal needs none."""
     return TypeAdapter(_KINDS[kind])
-
-
-def apply(state: State, record: Record) -> State:
-    """The state after a record."""
-    match record:
-        case WholeState(whole):
-            return whole
-        case ClusterNamed(name):
-            return replace(state, cluster=name)
-        case PreemptionChanged(preemption):
-            return _with_preemption(state, preemption)
-        case OrdersNumbered(number, holds, releases):
-            return replace(
-                state,
-                sequence=max(state.sequence, number),
-                held=numbers_without(state.held, [*holds, *releases]) | dict.fromkeys(holds, number),
-                releasing=numbers_without(state.releasing, [*holds, *releases]) | dict.fromkeys(releases, number),
-            )
-        case HoldsOver(refs):
-            held = numbers_without(state.held, refs)
-            return replace(state, held=held, releasing=numbers_without(state.releasing, refs))
-        case FieldsSet(fields):
-            owned = dict(state.owned)
-            for ref, name, value in fields:
-                owned[ref] = {**owned.get(ref, {}), name: value}
-            return replace(state, owned=owned)
-        case FieldsLeft(left):
-            owned = dict(state.owned)
-            for ref, name in left:
-                owned[ref] = _without(owned.get(ref, {}), name)
-            return replace(state, owned={ref: fields for ref, fields in owned.items() if fields})
-        case TransitionsOrdered(ordered):
-            return replace(state, unsaved=state.unsaved | ordered)
-        case OrdersSaved(refs):
-            return replace(state, unsaved=_without(state.unsaved, *refs))
-        case JobPreempted(ref, at, method, preemptor, gres, waits_since):
-            past = state.past_preemptions.get(ref, PastPreemptions()).and_now(at, preemptor, waits_since)
-            return replace(
-                state,
-                preempted={**state.preempted, ref: PreemptedJob(at, method, preemptor, gres)},
-                failures=_without(state.failures, ref),
-                past_preemptions={**state.past_preemptions, ref: past},
-            )
-        case JobRunsAgain(ref, at, resumed):
-            since = {**state.running_since, ref: at} if resumed else state.running_since
-            return replace(state, preempted=_without(state.preempted, ref), running_since=since)
-        case JobsGone(refs):
-            return _forget(state, frozenset(refs))
-        case PreemptorBackoff(ref, until, shape, unstarted, doubts, victims):
-            return replace(state, backoff=state.backoff.add(ref, until, shape, unstarted, doubts, victims))
-        case BackoffOver(refs, shapes, doubts):
-            return replace(state, backoff=state.backoff.without(refs, shapes, doubts))
-        case UsersBackOff(refs, users):
-            return replace(state, backoff=state.backoff.with_users(refs, users))
-        case VictimBackoff(ref, until, times):
-            return replace(state, spared={**state.spared, ref: until}, failures={**state.failures, ref: times})
-        case RealtimeSeen():
-            return replace(state, backoff=replace(state.backoff, realtime=state.backoff.realtime.with_seen(record)))
-        case Pause():
-            return replace(state, pause=record)
-        case PauseEnded():
-            return replace(state, pause=None)
-
-
-def _with_preemption(state: State, preemption: Preemption) -> State:
-    preemptions, backoff = {**state.preemptions, preemption.id: preemption}, state.backoff
-    if preemption.step.is_over:
-        del preemptions[preemption.id]
-        backoff = backoff.with_served(preemption, state.preempted)
-    following = max(state.next_preemption, preemption.id + 1)
-    return replace(state, preemptions=preemptions, backoff=backoff, next_preemption=following)
-
-
-def _without(mapping: dict[Key, Anything], *keys: Key) -> dict[Key, Anything]:
-    left = frozenset(keys)
-    return {key: value for key, value in mapping.items() if key not in left} if left else mapping
-
-
-def _forget(state: State, refs: frozenset[str]) -> State:
-    return replace(
-        state,
-        preempted=_without(state.preempted, *refs),
-        running_since=_without(state.running_since, *refs),
-        past_preemptions=_without(state.past_preemptions, *refs),
-        backoff=state.backoff.without_jobs(refs),
-        spared=_without(state.spared, *refs),
-        failures=_without(state.failures, *refs),
-        held=_without(state.held, *refs),
-        owned=_without(state.owned, *refs),
-        releasing=_without(state.releasing, *refs),
-    )
 
 
 def to_json(record: Record) -> dict[str, Any]:

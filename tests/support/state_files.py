@@ -70,8 +70,8 @@ from omfs_daemon.preemption.state import (
     UsersBackOff,
     VictimBackoff,
     WholeState,
-    apply,
 )
+from omfs_daemon.preemption.state_fold import state_after
 from omfs_daemon.preemption.unsaved_order import UnsavedOrder, Verb
 from omfs_daemon.starts.track_record import NotedStart
 
@@ -189,10 +189,7 @@ class Root:
 
 def records() -> tuple[Record, ...]:
     """A compacted journal that has grown since."""
-    state = State()
-    for record in CHANGES:
-        state = apply(state, record)
-    return (WholeState(state), *CHANGES)
+    return (WholeState(state_after(State(), CHANGES)), *CHANGES)
 
 
 def write_state(directory: Path) -> None:

@@ -17,7 +17,8 @@ from omfs_daemon.daemon.store.disk import open_own, sync_directory
 from omfs_daemon.daemon.store.file_format import JOURNAL, format_of, log_conversion
 from omfs_daemon.daemon.store.json_text import read_json
 from omfs_daemon.errors import FormatError, JournalError
-from omfs_daemon.preemption.state import ClusterNamed, Record, State, WholeState, apply, from_json, to_json
+from omfs_daemon.preemption.state import ClusterNamed, Record, State, WholeState, from_json, to_json
+from omfs_daemon.preemption.state_fold import StateFold, state_after
 
 COMPACT_AT = 4 << 20
 """Bytes; a larger file is replaced by one record that holds the whole state."""
@@ -74,8 +75,7 @@ class Journal:
                 f"{self.path}: cannot be written ({error.strerror}): no job is preempted until it can"
             ) from error
         self._size += len(data)
-        for record in records:
-            self.state = apply(self.state, record)
+        self.state = state_after(self.state, records)
 
     def _cut_back(self) -> None:
         """Cut off a torn line; until that succeeds nothing more is written."""
@@ -137,20 +137,20 @@ def replay(path: Path) -> ReadJournal:
         found = format_of(JOURNAL, path)
     except FormatError as error:
         raise JournalError(str(error)) from error
-    state, size = State(), 0
+    fold, size = StateFold(State()), 0
     lines = content.splitlines(keepends=True)
     for number, line in enumerate(lines, start=1):
         try:
-            state = apply(state, _record(line, found))
+            fold.add(_record(line, found))
         except (JournalError, ValueError) as error:  # ValueError: of references that are none
             if number == len(lines) and not line.endswith(b"\n"):
-                return ReadJournal(state, size, True, found)
+                return ReadJournal(fold.state, size, True, found)
             raise JournalError(
                 f"{path}:{number}: {error}; move the file away to start without it: "
                 "what is held or suspended is then found by its mark in Slurm"
             ) from error
         size += len(line)
-    return ReadJournal(state, size, False, found)
+    return ReadJournal(fold.state, size, False, found)
 
 
 def refuse_other_cluster(path: Path, state: State, cluster: str) -> None:

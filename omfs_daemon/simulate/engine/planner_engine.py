@@ -26,12 +26,13 @@ from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.validator import Conditions, Verdict, validate
 from omfs_daemon.policy.victims.eligibility import has_preemptions_left
 from omfs_daemon.preemption.decisions import add_orders, begin_preemptions, go_on
-from omfs_daemon.preemption.effects import Effects, state_after
+from omfs_daemon.preemption.effects import Effects
 from omfs_daemon.preemption.methods.registry import BUILT_IN
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.preemption import Preemption
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import State
+from omfs_daemon.preemption.state_fold import state_after
 from omfs_daemon.simulate.engine.learned_runs import LearnedRuns
 from omfs_daemon.simulate.engine.omfs_case import OmfsCase, Trail, case_of, outcome_of, preemptible_times
 from omfs_daemon.simulate.engine.outcome import Outcome

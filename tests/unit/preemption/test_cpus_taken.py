@@ -15,7 +15,8 @@ from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step, VictimState
 from omfs_daemon.preemption.preemptor_backoffs import PreemptorBackoffs
 from omfs_daemon.preemption.progress import MethodSettings
-from omfs_daemon.preemption.state import State, apply
+from omfs_daemon.preemption.state import State
+from omfs_daemon.preemption.state_fold import state_after
 from tests.support.policy_builders import nodes, request, waiting
 
 BEGUN, NOW = 100.5, 103.0
@@ -105,6 +106,6 @@ def test_it_is_planned_anew_at_once_and_after_that_with_a_pause() -> None:
     failed = replace(preemption(Step.UNDONE, *FREED), outcome=PreemptionOutcome.CPUS_TAKEN)
     first = preemptor_backoff(failed, State(), seen, NOW, 300.0)
     assert first.until == NOW
-    state = apply(State(), first)
+    state = state_after(State(), [first])
     assert state.backoff == replace(PreemptorBackoffs(), until={"9": NOW})
     assert preemptor_backoff(failed, state, seen, NOW, 300.0).until == NOW + 300.0

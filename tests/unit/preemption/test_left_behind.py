@@ -8,13 +8,13 @@ import pytest
 
 from omfs_daemon.cluster.jobs import Allocation, Job, JobRequest, JobState
 from omfs_daemon.cluster.snapshot import PreemptedJob, Snapshot
-from omfs_daemon.preemption.effects import state_after
 from omfs_daemon.preemption.follow_up import found_in_slurm
 from omfs_daemon.preemption.left_behind import may_stand_still, with_touched_alone
 from omfs_daemon.preemption.methods.registry import installed
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.preemption import Preemption, Preemptor, Step, VictimState
 from omfs_daemon.preemption.state import State
+from omfs_daemon.preemption.state_fold import state_after
 
 PREEMPTOR = Preemptor("9", "alarm", "ann", True, False, 0.0, (Allocation("n1", 4, 0),), nice=-5)
 METHODS = ("requeue", "dmtcp", "ends", "suspend", "pageout", "of_the_site")

@@ -11,12 +11,13 @@ from omfs_daemon.cluster.jobs import Hold, Job, JobRequest, JobState
 from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.cluster.snapshot import PreemptedJob, Snapshot
 from omfs_daemon.preemption.desired import Desired, WantedField, WantedHold
-from omfs_daemon.preemption.effects import Effects, state_after
+from omfs_daemon.preemption.effects import Effects
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField, OwnedField
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.restart import SAVED_WITHIN
 from omfs_daemon.preemption.state import FieldSet, FieldsLeft, FieldsSet, HoldsOver, State
+from omfs_daemon.preemption.state_fold import state_after
 from omfs_daemon.slurm.orders import HoldJobs, MarkJobs, Order, PinNodes, ReleaseJobs, SetNice
 
 PENDING = Job(7, "7", "alice", 1000, "bio", JobState.PENDING, JobRequest(1), 0.0, priority=1)

@@ -24,8 +24,8 @@ from omfs_daemon.preemption.state import (
     OrdersSaved,
     State,
     TransitionsOrdered,
-    apply,
 )
+from omfs_daemon.preemption.state_fold import state_after
 from omfs_daemon.preemption.unsaved_order import UnsavedOrder, Verb
 from omfs_daemon.slurm.orders import ReleaseJobs, RequeueEndedJobs, RequeueJobs, SuspendJobs
 
@@ -219,9 +219,7 @@ def test_a_forgotten_release_counts_as_not_observed(verb: Verb) -> None:
     assert odd_jobs(state, observed(HELD_AGAIN), NOW) == {("7", False)}
     effects, _ = after_restart(state, observed(HELD_AGAIN), "after", NOW)
     assert OrdersNumbered(4, releases=("7",)) in effects.records
-    after = state
-    for record in effects.records:
-        after = apply(after, record)
+    after = state_after(state, effects.records)
     assert (after.releasing, after.sequence) == ({"7": 4}, 9)
     again, _ = after_restart(after, observed(HELD_AGAIN), "after", NOW + 1)
     assert again.records == [], "of the present slurmctld"
