@@ -18,7 +18,7 @@ from omfs_daemon.daemon.api.listening import listening
 from omfs_daemon.daemon.api.status_view import PairView
 from omfs_daemon.daemon.at_start import changed_at_start
 from omfs_daemon.daemon.heartbeat import EPOCH_FILE, write_for_slurmctld
-from omfs_daemon.daemon.leadership.candidate import Candidate
+from omfs_daemon.daemon.leadership.candidate import CHECKED_WITHIN, Candidate
 from omfs_daemon.daemon.leadership.controller_watch import ControllerWatch
 from omfs_daemon.daemon.leadership.holder import LeaseHolder, own_holder
 from omfs_daemon.daemon.leadership.leadership import ANSWERS_WITHIN, Leadership, LeaseLost, since_boot
@@ -108,6 +108,7 @@ class Pair:
             lambda: watch.seen_here,
             lambda: why_unread(self._config.daemon, self._cluster),
             self._calls,
+            TimedCalls(CHECKED_WITHIN),
         )
         answers = StandbyAnswers(self._gateway.name, self._host, lambda: self._view(candidate), time.time)
         with ExitStack() as opened:

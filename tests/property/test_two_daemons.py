@@ -31,7 +31,7 @@ turns = st.lists(
     st.tuples(
         st.sampled_from(["go", "go", "go", "move", "quit", "kill", "copy"]),
         st.sampled_from([0, 1]),
-        st.integers(0, 6),
+        st.integers(0, 9),
         pauses,
         st.sampled_from([0, 3, 20, 20]),
         st.sampled_from([True, True, False]),
@@ -124,10 +124,15 @@ class ModelDaemon:
             lambda: own,
             lambda: Controller(f"ctl{self.world.beside}", self.world.beside == self.number),
             lambda: self.seen_at,
-            lambda: "",
+            self._check,
+            AtOnce(1.0),
             AtOnce(1.0),
             self.clock,
         )
+
+    def _check(self) -> str:
+        self.world.point()
+        return ""
 
     def clock(self) -> float:
         return self.world.now * self.speed + self.offset

@@ -20,6 +20,9 @@ from omfs_daemon.daemon.leadership.lease_directory import LeaseDirectory
 from omfs_daemon.daemon.leadership.timed_calls import TimedCalls
 from omfs_daemon.errors import OmfsError
 
+CHECKED_WITHIN = 60.0
+"""Seconds for the check whether this daemon could act, which reads the whole journal; systemd's watchdog has more."""
+
 
 class _Seen(NamedTuple):
     """``unread``: what is wrong with what the holder says about itself."""
@@ -43,7 +46,8 @@ class _Seen(NamedTuple):
 
 class Candidate:
     """``own``: what this daemon says about itself; ``controller``: the active slurmctld; ``controller_seen``: when that
-    was last beside this daemon, by ``clock``; ``unfit``: why this daemon could not act, "" if it could."""
+    was last beside this daemon, by ``clock``; ``unfit``: why this daemon could not act, "" if it could, which
+    ``checks`` may take longer to tell than ``calls`` to the lease's directory."""
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class Candidate:
         controller_seen: Callable[[], float],
         unfit: Callable[[], str],
         calls: TimedCalls,
+        checks: TimedCalls,
         clock: Callable[[], float] = since_boot,
     ) -> None:
         self.directory = directory
@@ -65,6 +70,7 @@ class Candidate:
         self._controller_seen = controller_seen
         self._unfit = unfit
         self._calls = calls
+        self._checks = checks
         self._clock = clock
         self._watch: LeaseWatch | None = None
 
@@ -80,20 +86,29 @@ class Candidate:
         return None
 
     def _step(self) -> Leadership | None:
+        seen = self._see("")
+        if self.decision.stand is not Stand.TAKE:
+            return None
+        # That may take long: the lease may not be the same afterwards, nor slurmctld be here.
+        unfit, before = self._why_unfit(seen), seen
+        seen = self._see(unfit)
+        if self.decision.stand is not Stand.TAKE or seen != before:
+            return None
+        return take_lease(self.directory, seen.view, self._own(), self._controller_seen, self._calls, self._clock)
+
+    def _see(self, unfit: str) -> _Seen:
+        """What there is, and what is to be done about it."""
         seen = self._calls.run(self._look)
         self.holder, self.epoch = seen.holder, seen.view.lease.epoch if seen.view.lease is not None else 0
         # When the answer is there: a look that took long saw no more than what was there in the beginning.
         now = self._clock()
         self._watch = LeaseWatch(seen.view, now) if self._watch is None else self._watch.after(seen.view, now)
-        controller = self._controller()
-        self.decision = judge_lease(self._watch, now, controller, seen.active, "")
-        if self.decision.stand is Stand.TAKE:
-            name = str(self.directory.holder_file(self.epoch))
-            unfit = seen.unread or unlike(self._own(), seen.holder, name) or self._calls.run(self._unfit)
-            self.decision = judge_lease(self._watch, now, controller, seen.active, unfit)
-        if self.decision.stand is not Stand.TAKE:
-            return None
-        return take_lease(self.directory, seen.view, self._own(), self._controller_seen, self._calls, self._clock)
+        self.decision = judge_lease(self._watch, now, self._controller(), seen.active, unfit)
+        return seen
+
+    def _why_unfit(self, seen: _Seen) -> str:
+        name = str(self.directory.holder_file(self.epoch))
+        return seen.unread or unlike(self._own(), seen.holder, name) or self._checks.run(self._unfit)
 
     def _look(self) -> _Seen:
         view = self.directory.look()

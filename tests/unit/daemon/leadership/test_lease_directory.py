@@ -44,15 +44,22 @@ class Host:
 
     def __init__(self, directory: LeaseDirectory, clock: Clock, own: LeaseHolder = OWN) -> None:
         self.clock, self.own, self.is_here, self.unfit = clock, own, True, ""
+        self.meanwhile: Callable[[], object] = lambda: None
+        """What happens while it looks whether it could act."""
         self.candidate = Candidate(
             directory,
             lambda: self.own,
             lambda: Controller("ctl1", self.is_here),
             lambda: self.clock() if self.is_here else 0.0,
-            lambda: self.unfit,
+            self._check,
+            TimedCalls(5.0),
             TimedCalls(5.0),
             clock,
         )
+
+    def _check(self) -> str:
+        self.meanwhile()
+        return self.unfit
 
     def take(self) -> Leadership:
         taken = self.candidate.step()
@@ -341,13 +348,43 @@ def test_a_holder_of_an_earlier_version_names_no_daemon(directory: LeaseDirector
 def test_a_look_at_the_state_that_hangs_is_a_refusal(directory: LeaseDirectory) -> None:
     ends = Event()
     own = Host(directory, Clock())
-    calls = TimedCalls(0.2)
-    candidate = Candidate(
-        directory, lambda: OWN, lambda: Controller("ctl1", True), own.clock, lambda: str(ends.wait()), calls, own.clock
-    )
-    assert candidate.step() is None
-    assert "does not answer for more than 0.2 s" in candidate.decision.why
+    own.candidate._checks = TimedCalls(0.2)
+    own.meanwhile = ends.wait
+    assert "does not answer for more than 0.2 s" in own.refuses()
     ends.set()
+    assert own.candidate._checks._thread is not None
+    own.candidate._checks._thread.join()
+    assert own.take().epoch == 1
+
+
+def test_the_check_has_a_limit_of_its_own(directory: LeaseDirectory) -> None:
+    """It reads a whole journal, the lease's directory a few names."""
+    own, checked = Host(directory, Clock()), Event()
+    calls = own.candidate._calls = TimedCalls(5.0)
+
+    def check() -> None:
+        assert calls._thread is not None and not calls._thread.is_alive()
+        checked.set()
+
+    own.meanwhile = check
+    assert own.take().epoch == 1 and checked.is_set()
+
+
+def test_what_changes_during_the_check_is_seen_before_the_lease_is_taken(directory: LeaseDirectory) -> None:
+    clock = Clock()
+    first, second = Host(directory, clock), Host(directory, clock, OWN._replace(host="ctl2"))
+    leads = first.take()
+    second.refuses()
+    clock.now += EXPIRY
+    second.meanwhile = leads.renew  # it was only slow
+    assert second.refuses() == "omfsd on ctl1 is active"
+    clock.now += EXPIRY
+    second.meanwhile = lambda: setattr(second, "is_here", False)
+    assert second.refuses() == "no omfsd is active, and the active slurmctld is on ctl1"
+    second.is_here, second.meanwhile = True, leads.give_up  # and may have written until then
+    assert second.candidate.step() is None
+    second.meanwhile = lambda: None
+    assert second.take().epoch == 2, "no epoch was lost by that"
 
 
 def test_a_daemon_that_could_not_act_does_not_take_it(directory: LeaseDirectory) -> None:
