@@ -69,6 +69,8 @@ class Pair:
         self._leadership: Leadership | None = None
         self._epoch = 0
         self._decision = LeaseDecision(Stand.STAND_BY, "")
+        self._differed: tuple[str, str] | None = None
+        """This configuration and that of the active omfsd, if they differed when this was last said."""
         self._metrics = PairMetrics(self._is_active, lambda: self._epoch)
         self._log = structlog.get_logger("lease")
 
@@ -155,6 +157,7 @@ class Pair:
     def _note(self, candidate: Candidate) -> None:
         """What is new about it."""
         self._epoch = max(self._epoch, candidate.epoch)
+        self._note_configuration(candidate)
         if candidate.decision == self._decision:
             return
         self._decision = candidate.decision
@@ -165,6 +168,17 @@ class Pair:
         last = candidate.holder
         if last is not None and last.version != __version__:
             self._log.warning("versions_differ", active=last.version, own=__version__, host=last.host)
+
+    def _note_configuration(self, candidate: Candidate) -> None:
+        last, differ = candidate.holder, None
+        if last is None or candidate.decision.stand is not Stand.STAND_BY:
+            return
+        if candidate.differs:
+            differ = (self._own().configuration, last.configuration)
+            if differ != self._differed:
+                text = "this omfsd would not take over: make them the same and reload"
+                self._log.warning("configurations_differ", host=last.host, message=text)
+        self._differed = differ
 
     def _view(self, candidate: Candidate) -> PairView:
         host = candidate.holder.host if candidate.holder is not None else ""

@@ -219,8 +219,10 @@ def test_a_standby_with_another_configuration_does_not_take_over(pair: PairOfDae
     text = second.config.read_text()
     second.config.write_text(text.replace("quantum_seconds = 0", "quantum_seconds = 7"))
     send(second, signal.SIGHUP)
-    assert first.stop() == 0
     why = lambda: second.ask("status")["summary"]  # noqa: E731
+    wait_until(lambda: "its configuration differs" in why(), lambda: f"it to be told: {second.tail()}")
+    assert second.log.read_text().count("configurations_differ") == 1
+    assert first.stop() == 0
     wait_until(lambda: "the configuration differs from that of the last active omfsd" in why(), lambda: second.tail())
     second.config.write_text(text)
     send(second, signal.SIGHUP)

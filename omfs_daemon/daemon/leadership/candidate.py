@@ -23,6 +23,8 @@ from omfs_daemon.errors import OmfsError
 CHECKED_WITHIN = 60.0
 """Seconds for the check whether this daemon could act, which reads the whole journal; systemd's watchdog has more."""
 
+_DIFFERS = "its configuration differs, so this omfsd would not take over: make them the same and reload"
+
 
 class _Seen(NamedTuple):
     """``unread``: what is wrong with what the holder says about itself."""
@@ -64,6 +66,8 @@ class Candidate:
         self.decision = LeaseDecision(Stand.STAND_BY, "the lease was not looked at yet")
         self.holder: LeaseHolder | None = None
         """Of the newest lease."""
+        self.differs = False
+        """Whether that one goes by another configuration than this daemon, which would not take over."""
         self.epoch = 0
         self._own = own
         self._controller = controller
@@ -100,15 +104,19 @@ class Candidate:
         """What there is, and what is to be done about it."""
         seen = self._calls.run(self._look)
         self.holder, self.epoch = seen.holder, seen.view.lease.epoch if seen.view.lease is not None else 0
+        self.differs = bool(self._unlike(seen))
+        active = f"{seen.active}; {_DIFFERS}" if self.differs else seen.active
         # When the answer is there: a look that took long saw no more than what was there in the beginning.
         now = self._clock()
         self._watch = LeaseWatch(seen.view, now) if self._watch is None else self._watch.after(seen.view, now)
-        self.decision = judge_lease(self._watch, now, self._controller(), seen.active, unfit)
+        self.decision = judge_lease(self._watch, now, self._controller(), active, unfit)
         return seen
 
     def _why_unfit(self, seen: _Seen) -> str:
-        name = str(self.directory.holder_file(self.epoch))
-        return seen.unread or unlike(self._own(), seen.holder, name) or self._checks.run(self._unfit)
+        return seen.unread or self._unlike(seen) or self._checks.run(self._unfit)
+
+    def _unlike(self, seen: _Seen) -> str:
+        return unlike(self._own(), seen.holder, str(self.directory.holder_file(self.epoch)))
 
     def _look(self) -> _Seen:
         view = self.directory.look()
