@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -100,6 +101,40 @@ def test_who_was_active_last_stays_that(stand: Stand, shared: Path) -> None:
     stand.now += 1000
     assert run(stand)[0] == 0
     assert LeaseDirectory(shared).holder(4) == last
+
+
+@pytest.mark.parametrize("damage", ["text", "mode", "link", "directory"])
+def test_what_the_last_one_said_about_itself_keeps_nothing_from_being_released(
+    stand: Stand, shared: Path, damage: str
+) -> None:
+    held = held_jobs(stand)
+    (shared / Lease(3, None).name).touch()
+    holder = shared / "holder.3"
+    if damage == "link":
+        holder.symlink_to("/etc/passwd")
+    elif damage == "directory":
+        holder.mkdir()
+    else:
+        holder.write_text(LeaseHolder("ctl1", "1.0", "its configuration").text() if damage == "mode" else "{")
+        holder.chmod(0o666 if damage == "mode" else 0o600)
+    stand.now += 1000
+    assert run(stand)[0] == 0
+    assert not any(is_held(stand, job) for job in held)
+    last = LeaseDirectory(shared).holder(4)
+    assert last is not None and last.daemon == "", "nobody was active before it"
+
+
+def test_a_holder_file_that_hangs_is_no_lease(stand: Stand, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As is anything else in a file system that does not answer: whether the lease was taken would be unknown."""
+    held, ends = held_jobs(stand), Event()
+    (shared / Lease(3, None).name).touch()
+    monkeypatch.setattr(LeaseDirectory, "holder", lambda *_: ends.wait())
+    monkeypatch.setattr("omfs_daemon.daemon.leadership.failsafe_lease.ANSWERS_WITHIN", 0.2)
+    stand.now += 1000
+    with pytest.raises(OmfsError, match=r"does not answer for more than 0\.2 s: no lease can be had"):
+        run(stand)
+    ends.set()
+    assert all(is_held(stand, job) for job in held)
 
 
 def test_it_does_nothing_where_it_cannot_tell(stand: Stand, shared: Path) -> None:

@@ -62,7 +62,8 @@ def failsafe_lease(config: Config, shared: Path) -> Iterator[Leadership]:
 
 
 def _last_holder(directory: LeaseDirectory, seen: LeaseView) -> LeaseHolder | None:
+    """Within a timed call: that the file system does not answer is raised by that call, not here."""
     try:
         return directory.holder(seen.lease.epoch) if seen.lease is not None else None
-    except OmfsError:  # damaged, which must not keep jobs from being released
+    except (OmfsError, OSError):  # damaged, or not readable, which must not keep jobs from being released
         return None
