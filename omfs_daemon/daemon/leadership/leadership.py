@@ -49,6 +49,8 @@ class Leadership:
         self._renewed_at = taken_at
         self._tried_at = taken_at
         self._holder = holder
+        self._unwritten = ""
+        """Why the directory may say something else of the holder, as far as that was logged; "" if it does not."""
         self._controller_seen = controller_seen
         self._calls = calls
         self._clock = clock
@@ -101,6 +103,8 @@ class Leadership:
         if self._trouble:
             self._log.info("lease_renewed", epoch=self.epoch, message="omfsd decides again")
         self._lease, self._renewed_at, self._trouble = renewed, began, ""
+        if self._unwritten:
+            self._write_holder()
 
     def _lose(self, why: str, give_up: bool) -> None:
         self.is_lost, self._trouble = True, f"epoch {self.epoch}: {why}: nothing is ordered"
@@ -123,16 +127,23 @@ class Leadership:
             self._log.warning("lease_not_given_up", epoch=self.epoch, error=text)
 
     def update(self, holder: LeaseHolder) -> None:
-        """After a reload."""
+        """After a reload. What cannot be written is written after the next renewal."""
         with self._lock:
-            if holder == self._holder or self.is_lost:
-                return
-            try:
-                self._calls.run(lambda: self._directory.update_holder(self.epoch, holder))
+            if holder != self._holder and not self.is_lost:
                 self._holder = holder
-            except OSError as error:
-                text = f"{self._directory.holder_file(self.epoch)}: {error.strerror or error}"
-                self._log.error("holder_not_written", error=text, message="reload again to write it")
+                self._write_holder()
+
+    def _write_holder(self) -> None:
+        try:
+            self._calls.run(lambda: self._directory.update_holder(self.epoch, self._holder))
+        except OSError as error:
+            text = f"{self._directory.holder_file(self.epoch)}: {error.strerror or error}"
+            if text != self._unwritten:
+                again = "the standby goes by the old one; it is written after a renewal of the lease"
+                self._log.error("holder_not_written", error=text, message=again)
+            self._unwritten = text
+        else:
+            self._unwritten = ""
 
 
 def take_lease(

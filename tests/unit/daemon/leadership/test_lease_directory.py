@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Barrier, Event
 
 import pytest
+from structlog.testing import capture_logs
 
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import Config
@@ -325,15 +326,46 @@ def test_the_last_one_itself_goes_by_a_configuration_that_was_changed_before_its
     assert Host(directory, clock, beside).take().epoch == 3
 
 
-def test_a_configuration_that_could_not_be_noted_is_noted_at_the_next_reload(directory: LeaseDirectory) -> None:
-    changed = OWN._replace(configuration="changed")
-    leads = Host(directory, Clock()).take()
-    away = directory.path.rename(directory.path.with_name("away"))
-    leads.update(changed)
-    away.rename(directory.path)
+def test_a_configuration_that_could_not_be_noted_is_noted_after_the_next_renewal(
+    directory: LeaseDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed, clock = OWN._replace(configuration="changed"), Clock()
+    leads = Host(directory, clock).take()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with capture_logs() as logs, monkeypatch.context() as patched:
+        patched.setattr(LeaseDirectory, "update_holder", refuse)
+        leads.update(changed)
+        for _ in range(3):
+            clock.now += RENEW_EVERY
+            leads.renew()
+    assert [entry["event"] for entry in logs] == ["holder_not_written"], "once"
     assert directory.holder(1) == OWN
     leads.update(changed)
+    clock.now += RENEW_EVERY
+    leads.renew()
     assert directory.holder(1) == changed
+    leads.update(OWN)
+    assert directory.holder(1) == OWN
+
+
+def test_a_change_that_is_taken_back_is_written_if_the_one_before_may_have_taken_effect(
+    directory: LeaseDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, write = Clock(), LeaseDirectory.update_holder
+    leads = Host(directory, clock).take()
+
+    def write_late(directory: LeaseDirectory, epoch: int, holder: LeaseHolder) -> None:
+        write(directory, epoch, holder)
+        raise TimeoutError("does not answer for more than 5 s")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LeaseDirectory, "update_holder", write_late)
+        leads.update(OWN._replace(configuration="changed"))
+    leads.update(OWN)
+    assert directory.holder(1) == OWN
 
 
 def test_a_holder_of_an_earlier_version_names_no_daemon(directory: LeaseDirectory) -> None:
