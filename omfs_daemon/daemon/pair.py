@@ -20,6 +20,7 @@ from omfs_daemon.daemon.at_start import changed_at_start
 from omfs_daemon.daemon.heartbeat import EPOCH_FILE, write_for_slurmctld
 from omfs_daemon.daemon.leadership.candidate import CHECKED_WITHIN, Candidate
 from omfs_daemon.daemon.leadership.controller_watch import ControllerWatch
+from omfs_daemon.daemon.leadership.failed_turns import FailedTurns
 from omfs_daemon.daemon.leadership.holder import LeaseHolder, own_holder
 from omfs_daemon.daemon.leadership.leadership import ANSWERS_WITHIN, Leadership, LeaseLost, since_boot
 from omfs_daemon.daemon.leadership.lease import LeaseDecision, Stand
@@ -67,6 +68,7 @@ class Pair:
         self._calls = TimedCalls(ANSWERS_WITHIN)
         self._directory = LeaseDirectory(shared)
         self._leadership: Leadership | None = None
+        self._failed = FailedTurns()
         self._epoch = 0
         self._decision = LeaseDecision(Stand.STAND_BY, "")
         self._differed: tuple[str, str] | None = None
@@ -99,6 +101,10 @@ class Pair:
     def _own(self) -> LeaseHolder:
         return own_holder(self._config, self._host)
 
+    def _unfit(self) -> str:
+        """Why this omfsd could not act now, "" if it could."""
+        return self._failed.why_not_yet or why_unread(self._config.daemon, self._cluster)
+
     # -- standing by ----------------------------------------------------------------------------------------------
     def _stand_by(self, watch: ControllerWatch, signals: Signals) -> Leadership | None:
         """The lease; None once a signal ends it."""
@@ -108,7 +114,7 @@ class Pair:
             self._own,
             lambda: watch.controller,
             lambda: watch.seen_here,
-            lambda: why_unread(self._config.daemon, self._cluster),
+            self._unfit,
             self._calls,
             TimedCalls(CHECKED_WITHIN),
         )
@@ -143,10 +149,12 @@ class Pair:
                 notifier.alive("waits for the orders of the omfsd before")
                 signals.ending.wait(LOOKS_EVERY)
             taken.renew()
-        except LeaseLost:
+        except LeaseLost as error:
+            self._failed.add(str(error))
             return False
         except OSError as error:
             self._log.error("epoch_not_written", error=str(error), message="the lease is given up")
+            self._failed.add(f"{self._config.daemon.run_dir}: {error.strerror or error}")
             taken.give_up()
             return False
         if signals.ending.is_set():
@@ -215,8 +223,10 @@ class Pair:
         except OSError as error:
             text = f"{error.filename or shared}: {error.strerror or error}"
             self._log.error("lease_refused", error=text, message="this omfsd does not act")
+            self._failed.add(text)
             leadership.give_up()
             return False
+        self._failed.clear()
         self._leadership = leadership
         self._metrics.takeovers += 1
         service: Service | None = None
