@@ -16,14 +16,21 @@ from tests.support.fake_site import Site
 from tests.support.preemption_cases import check_peace, lost, methods_site, preemptor, victim
 
 
-def test_nobody_more_is_preempted_for_a_preemptor_that_is_gone(tmp_path: Path) -> None:
-    site = methods_site(tmp_path, hosts=1)
+def in_mid_preemption(directory: Path) -> tuple[Site, int, int, int]:
+    """A victim that writes its checkpoint, one to which nothing was done yet, since it waits for that, and the urgent
+    job that needs the CPUs of both."""
+    site = methods_site(directory, hosts=1)
     slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
     quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
     site.run(3)
     urgent = preemptor(site, "", cpus=4)
     site.run(5)
     assert site.runs(slow, quick), "dmtcp is still at it, and the other one waits for it"
+    return site, slow, quick, urgent
+
+
+def test_nobody_more_is_preempted_for_a_preemptor_that_is_gone(tmp_path: Path) -> None:
+    site, slow, quick, urgent = in_mid_preemption(tmp_path)
     site.slurm.cancel(urgent)
     site.run(40)
     assert len(site.slurm.history[quick].starts) == 1
@@ -70,12 +77,7 @@ def test_an_order_without_effect_is_not_repeated_for_a_preemptor_that_is_gone(tm
 
 
 def test_nobody_more_is_preempted_for_a_preemptor_that_an_administrator_holds(tmp_path: Path) -> None:
-    site = methods_site(tmp_path, hosts=1)
-    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
-    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
-    site.run(3)
-    urgent = preemptor(site, "", cpus=4)
-    site.run(5)
+    site, slow, quick, urgent = in_mid_preemption(tmp_path)
     site.slurm.admin_hold(urgent)
     site.run(40)
     assert len(site.slurm.history[quick].starts) == 1
@@ -90,13 +92,7 @@ def test_nobody_more_is_preempted_for_a_preemptor_that_an_administrator_holds(tm
 
 
 def test_a_victim_that_an_operator_exempts_meanwhile_is_left_to_run(tmp_path: Path) -> None:
-    site = methods_site(tmp_path, hosts=1)
-    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
-    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
-    site.run(3)
-    urgent = preemptor(site, "", cpus=4)
-    site.run(5)
-    assert site.runs(slow, quick), "dmtcp is still at it, and the other one waits for it"
+    site, slow, quick, urgent = in_mid_preemption(tmp_path)
     exempted = Exemptions([Exemption(ExemptKind.JOB, str(quick))])
     site.settings = replace(site.settings, rules=replace(site.settings.rules, exemptions=exempted))
     site.run(40)
@@ -127,13 +123,7 @@ def changed_class(site: Site, name: str, **changes: Any) -> None:
 def test_a_job_is_left_to_run_that_the_rules_after_a_reload_protect(
     tmp_path: Path, name: str, changes: dict[str, Any]
 ) -> None:
-    site = methods_site(tmp_path, hosts=1)
-    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
-    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
-    site.run(3)
-    urgent = preemptor(site, "", cpus=4)
-    site.run(5)
-    assert site.runs(slow, quick), "dmtcp is still at it, and the other one waits for it"
+    site, _, quick, urgent = in_mid_preemption(tmp_path)
     changed_class(site, name, **changes)
     site.run(40)
     assert site.runs(quick) and not site.runs(urgent) and lost(site, [quick]) == 0
@@ -158,12 +148,7 @@ def test_the_last_resort_is_that_of_the_rules_in_force(tmp_path: Path, later: st
 
 def test_another_word_of_its_owner_undoes_nothing(tmp_path: Path) -> None:
     """Else an owner could keep others waiting by changing it time and again."""
-    site = methods_site(tmp_path, hosts=1)
-    victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
-    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
-    site.run(3)
-    urgent = preemptor(site, "", cpus=4)
-    site.run(5)
+    site, _, quick, urgent = in_mid_preemption(tmp_path)
     site.slurm.set_comment(quick, "omfs:method=suspend")
     site.run_until(lambda: site.runs(urgent), limit=60)
     site.run(3)
@@ -172,13 +157,7 @@ def test_another_word_of_its_owner_undoes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("state", ["DOWN", "INACTIVE", "DRAIN"])
 def test_nobody_is_preempted_in_a_partition_that_was_closed(tmp_path: Path, state: str) -> None:
-    site = methods_site(tmp_path, hosts=1)
-    victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
-    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
-    site.run(3)
-    urgent = preemptor(site, "", cpus=4)
-    site.run(5)
-    assert site.runs(quick)
+    site, _, quick, urgent = in_mid_preemption(tmp_path)
     for partition in site.job(urgent).request.partitions:
         site.slurm.update_partition(partition, up=state == "DRAIN", state=state)
     site.run(40)
@@ -191,12 +170,7 @@ def test_nobody_is_preempted_in_a_partition_that_was_closed(tmp_path: Path, stat
 
 
 def test_nobody_is_preempted_on_nodes_that_were_reserved(tmp_path: Path) -> None:
-    site = methods_site(tmp_path, hosts=1)
-    victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
-    quick = site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
-    site.run(3)
-    urgent = preemptor(site, "", cpus=4)
-    site.run(5)
+    site, _, quick, urgent = in_mid_preemption(tmp_path)
     reserved = SiteReservation("maintenance", site.now, site.now + 1e6, frozenset({"n1"}))
     site.slurm.set_limits(replace(site.slurm.site_limits(), reservations=(reserved,)))
     site.run(40)
