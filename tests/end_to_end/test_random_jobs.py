@@ -27,7 +27,7 @@ FAULT = re.compile(r'Traceback|"level": "(error|critical)"')
 BATCH = 10
 BATCHES = 2_000 if is_soak() else 20
 USER, OWNER = "nobody", "daemon"
-SHAPE = Shape(nodes=3, options={"Licenses": "fluent:5"})
+SHAPE = Shape(nodes=3, gres="gpu:a100:2", options={"Licenses": "fluent:5", "DefCpuPerGPU": "2"})
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
 WORDS = (
@@ -40,6 +40,7 @@ WORDS = (
 )
 NAMES = TEXTS | st.sampled_from(WORDS)
 NUMBERS = st.sampled_from(["0", "1", "2", "3", "7", "12", "100", "99999", "4294967294", "-1", "x"])
+GPUS = st.sampled_from(["1", "2", "3", "5", "0", "a100:1", "a100:3", "a100:+1", "1,", "0k", "00002", "99999999999"])
 TIMES = st.sampled_from(["0", "1", "2", "1:30", "1-0", "UNLIMITED", "now", "now+1hour", "00:00:59", "2010-01-01"])
 NODES = st.sampled_from(["n1", "n[1-2]", "n3,n1", "n9", "n[1-4000]", "ALL", ""])
 OTHERS = st.sampled_from(["singleton", "afterany:{last}", "afterok:{last}", "after:{last}+5", "afterok:999999", ""])
@@ -58,7 +59,9 @@ SWITCHES = st.sampled_from([
 OPTION = options(
     {
         **dict.fromkeys(("--ntasks=", "--nodes=", "--cpus-per-task=", "--mem=", "--mem-per-cpu=", "--nice="), NUMBERS),
-        **dict.fromkeys(("--mincpus=", "--ntasks-per-node=", "--licenses=fluent:", "--gres=gpu:"), NUMBERS),
+        **dict.fromkeys(("--mincpus=", "--ntasks-per-node=", "--licenses=fluent:"), NUMBERS),
+        **dict.fromkeys(("--gpus=", "--gpus-per-node=", "--gpus-per-task=", "--gpus-per-socket=", "--gres=gpu:"), GPUS),
+        **dict.fromkeys(("--cpus-per-gpu=", "--mem-per-gpu=", "--ntasks-per-gpu="), NUMBERS),
         **dict.fromkeys(("--time=", "--time-min=", "--begin=", "--deadline="), TIMES),
         **dict.fromkeys(("--nodelist=", "--exclude="), NODES),
         **dict.fromkeys(("--job-name=", "--comment=", "--wckey=", "--constraint=", "--mail-user="), NAMES),
