@@ -177,8 +177,11 @@ class Loop:
         calls, rate = self._calls.number - called, self._config().slurm.calls_per_second
         search, ended = self._search_after(report, poll), self._clocks.monotonic()
         preempts = report.verdict is not None and bool(report.verdict.preemptions)
-        failed = report.error is not None
-        self._poll_schedule.polled(poll, began, ended, calls, rate, search, report.needs_full, preempts, failed)
+        failed, needs_full = report.error is not None, report.needs_full
+        blind = needs_full and report.plan is None
+        self._poll_schedule.polled(
+            poll, began, ended, calls, rate, search, needs_full, preempts, failed=failed, blind=blind
+        )
         self._beat(report, poll is PollKind.FULL)
         self._metrics.observe_report(report, poll, calls, self._journal.state, self._settings())
         self._log_cycle(report, poll, previous)

@@ -44,6 +44,7 @@ which an urgent job waits may do so for as long again."""
 FAILED = 2.0
 """Seconds that a failed poll counts for at most, each further one in a row for twice as long. slurmctld may answer
 again at any moment; where it never answers in time, polls are as rare as slow ones."""
+_DOUBLED = 16  # times: then it is longer than any poll takes
 
 
 class PollKind(Enum):
@@ -70,7 +71,7 @@ class PollSchedule:
         self._full_needed_at = float("-inf")
         """When an urgent poll last did not show enough; minus infinity once a full one has."""
         self._failures = dict.fromkeys(PollKind, 0)
-        self._is_behind = False
+        self._is_behind = self._is_blind = False
         self.was_in_vain = False
         """Whether nothing was concluded from the last full poll, since orders were given meanwhile."""
         self._may_poll = {poll: float("-inf") for poll in PollKind}
@@ -88,11 +89,13 @@ class PollSchedule:
         preempts: bool = False,
         failed: bool = False,
         in_vain: bool = False,
+        blind: bool = False,
     ) -> None:
         """Call after a poll and its orders. ``calls``: of Slurm in all, at most ``rate`` per second in the long run;
         ``search``: seconds for which an urgent job is to be looked for again; ``needs_full``: an urgent poll did not
         show enough; ``preempts``: a preemption was begun; ``failed``: Slurm did not answer; ``in_vain``: a full poll
-        from which nothing was concluded, since orders were given meanwhile."""
+        from which nothing was concluded, since orders were given meanwhile; ``blind``: an urgent poll showed nothing at
+        all, nor will the next one before a full poll has."""
         if preempts:
             self._preempted = ended
         self._ended[poll] = ended
@@ -106,7 +109,7 @@ class PollSchedule:
             self._again *= 2
         if needs_full:
             self._full_needed_at = ended
-        self._is_behind = poll is PollKind.URGENT
+        self._is_behind, self._is_blind = poll is PollKind.URGENT, blind
         # What a time with fewer polls has left over is kept for one burst.
         spent = self._spent(poll, ended - began, failed)
         self._may_poll[poll] = max(self._may_poll[poll], ended - BURST) + (1 + IDLE_SHARE) * spent
@@ -118,7 +121,7 @@ class PollSchedule:
             self._failures[poll], self._took[poll] = 0, took
             return took
         self._failures[poll] += 1
-        return min(took, FAILED * 2.0 ** (self._failures[poll] - 1))
+        return min(took, FAILED * 2.0 ** min(self._failures[poll] - 1, _DOUBLED))
 
     @property
     def _needs_full(self) -> bool:
@@ -132,10 +135,9 @@ class PollSchedule:
 
     @property
     def again_at(self) -> float:
-        """When what a wake-up was for is looked for again; infinite if it is not, as while a full poll is needed, which
-        shows it as well."""
+        """When what a wake-up was for is looked for again; infinite if it is not, or would not be found."""
         at = max(self._ended.values()) + self._again
-        return at if at <= self._look_until and not self._needs_full else inf
+        return at if at <= self._look_until and not self._is_blind else inf
 
     def next(
         self,

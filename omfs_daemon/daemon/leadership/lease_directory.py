@@ -9,7 +9,8 @@ it, the taker first removes all but the newest: then its holder, too, can rename
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -87,9 +88,8 @@ class LeaseDirectory:
 
     def update_holder(self, epoch: int, holder: LeaseHolder) -> None:
         """The holder's configuration has changed."""
-        draft = self.path / f".holder.{token_hex(8)}"
-        write_synced(draft, holder.text())
-        draft.replace(self.holder_file(epoch))
+        with self._draft(holder) as draft:
+            draft.replace(self.holder_file(epoch))
 
     def _renamed(self, old: Lease, new: Lease) -> bool:
         try:
@@ -108,11 +108,17 @@ class LeaseDirectory:
 
     def _name_holder(self, epoch: int, holder: LeaseHolder) -> bool:
         """False if somebody else has the epoch."""
-        draft = self.path / f".holder.{token_hex(8)}"
-        write_synced(draft, holder.text())
-        try:
+        with self._draft(holder) as draft:
             with suppress(FileExistsError):  # also where a network file system has sent our own request twice
                 self.holder_file(epoch).hardlink_to(draft)
             return draft.stat().st_nlink == 2
+
+    @contextmanager
+    def _draft(self, holder: LeaseHolder) -> Iterator[Path]:
+        """A file that says this; nothing of it stays, also if it cannot be written."""
+        draft = self.path / f".holder.{token_hex(8)}"
+        try:
+            write_synced(draft, holder.text())
+            yield draft
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)

@@ -33,7 +33,7 @@ class Loop:
         self.calls, self.rate = calls, rate
         self.now = 0.0
         self.looks: list[tuple[float, PollKind]] = []
-        self.under_way = self.needs_full = self.preempts = self.failed = self.in_vain = False
+        self.under_way = self.needs_full = self.preempts = self.failed = self.in_vain = self.blind = False
         self.search = 0.0
         self.has_urgent = True
         self.due_at = inf
@@ -63,6 +63,7 @@ class Loop:
                 self.preempts,
                 self.failed,
                 self.in_vain,
+                self.blind and following.poll is PollKind.URGENT,
             )
             self.looks.append((begin, following.poll))
             changed, touched_later_at = False, None
@@ -244,6 +245,12 @@ def test_where_slurm_never_answers_in_time_polls_get_a_fifth_of_the_time_in_the_
     assert min(later - former for former, later in pairwise(times[4:])) >= 10.0 * (1 + IDLE_SHARE) - 1e-6
 
 
+def test_slurm_may_be_away_for_any_time() -> None:
+    loop = Loop(full=0.3)
+    loop.failed = True
+    assert len(loop.run(20_000)) > 1100
+
+
 def test_an_urgent_job_does_not_wait_because_there_were_many_full_polls() -> None:
     loop = Loop(full=0.4)
     loop.under_way = True
@@ -313,13 +320,14 @@ def test_a_search_makes_few_polls(full: float) -> None:
     assert len(loop.run(LOOK_FOR)) <= 10
 
 
-def test_a_search_waits_for_a_full_poll_that_is_needed_and_goes_on_after_it() -> None:
+@pytest.mark.parametrize("is_blind", [True, False])
+def test_a_search_waits_for_a_full_poll_only_if_nothing_is_shown_before_it(is_blind: bool) -> None:
     loop = Loop(full=0.4)
     loop.rest()
-    loop.search, loop.needs_full = LOOK_FOR, True
+    loop.search, loop.needs_full, loop.blind = LOOK_FOR, True, is_blind
     loop.run(0, touched=True)
-    assert loop.poll_schedule.again_at == inf
-    loop.search, loop.needs_full = 0.0, False
+    assert (loop.poll_schedule.again_at > loop.now + 2 * POLL_AGAIN) == is_blind
+    loop.search, loop.needs_full, loop.blind = 0.0, False, False
     kinds = [poll for _, poll in loop.run(1)]
     assert kinds[0] is PollKind.FULL and PollKind.URGENT in kinds[1:]
 
