@@ -97,8 +97,17 @@ def is_release_observed(job: Job, number: int) -> bool:
 def is_let_go(job: Job, number: int) -> bool:
     """Whether the failsafe has released or resumed the job since the batch with this number, the journal's last: what
     the journal says of it is over, and whoever has suspended it since is not us."""
-    stored = admin_comment_of(job)
-    return stored.word is MarkWord.RELEASED and stored.number > number
+    return any(one.word is MarkWord.RELEASED and one.number > number for one in _comments_of(job))
+
+
+def is_kept_by_administrator(job: Job) -> bool:
+    """Whether an administrator holds it, or a part of it, on its nodes or off them."""
+    return any(one.word is MarkWord.ADMIN_HELD for one in _comments_of(job))
+
+
+def _comments_of(job: Job) -> list[AdminComment]:
+    """Its own, and those of its parts: an order may have been refused for some of these, or given for one alone."""
+    return [admin_comment_of(job), *(parse_admin_comment(part.admin_comment) for part in job.parts)]
 
 
 def highest_number(jobs: Iterable[Job]) -> int:

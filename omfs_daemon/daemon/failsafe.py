@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import structlog
 
-from omfs_daemon.cluster.holds import admin_comment_of, is_held_by_us, is_let_go
+from omfs_daemon.cluster.holds import admin_comment_of, is_held_by_us, is_kept_by_administrator, is_let_go
 from omfs_daemon.cluster.job_refs import brief_ref
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
@@ -278,7 +278,7 @@ class _Failsafe:
         ours = [job for job in jobs if job.ref in preempted and not is_let_go(job, self._state.sequence)]
         stopped = [job for job in ours if job.runs and is_on_nodes(preempted[job.ref].method)]
         suspended = [job for job in ours if job.state is JobState.SUSPENDED]
-        others = [job for job in suspended if admin_comment_of(job).word is MarkWord.ADMIN_HELD]
+        others = [job for job in suspended if is_kept_by_administrator(job)]
         writing = [job for job in jobs if self._is_writing(job)]
         waiting = [job for job in jobs if job.state is JobState.PENDING]
         ranked = [job for job in waiting if band_of(job) is not Band.NONE and self._is_ours(job)]

@@ -85,11 +85,16 @@ def _is_urgent_no_more(preemption: Preemption, view: ObservedCluster, rules: Rul
 
 
 def _is_forbidden(victim: VictimState, job: Job, rules: Rules) -> bool:
-    """Whether its class no longer allows its method. Of a job that cannot be read now the class is not known."""
-    return not job.set_aside and not _class_by_rules(victim, job, rules).allows(victim.method)
+    """Whether its class no longer allows its method, whatever its owner wants now. Of a job that cannot be read now the
+    class is not known."""
+    if job.set_aside:
+        return False
+    now, asked = classify(rules, job), _class_by_rules(victim, job, rules)
+    is_last_resort = bool(now.methods) and victim.method == asked.last_resort
+    return not (now.allows(victim.method) or asked.allows(victim.method) or is_last_resort)
 
 
 def _class_by_rules(victim: VictimState, job: Job, rules: Rules) -> JobClass:
-    """Its class if its owner still wants the method: else another word in its comment, time and again, would undo
+    """Its class if its owner still wanted the method: else another word in its comment, time and again, would undo
     whatever it is to give way for."""
     return classify(rules, replace(job, comment=f"{METHOD_KEY}{victim.method}"))

@@ -112,7 +112,7 @@ def after_restart(
         job = observation.job(ref)
         if job is not None and job.state is JobState.COMPLETING:
             continue  # it returns to the queue, or will be shown as FAILED
-        if job is not None and not is_held(job) and is_let_go(job, state.sequence):
+        if job is not None and not (order.is_released and is_held(job)) and is_let_go(job, state.sequence):
             saved.append(ref)  # the failsafe has seen to it
             continue
         again = _again(ref, order, job, observation.ended(ref), wanted)

@@ -17,14 +17,22 @@ from omfs_daemon.preemption.back_off import preemptor_backoff, retry_seconds, sh
 from omfs_daemon.preemption.begin import started_event
 from omfs_daemon.preemption.effects import Effects, PreemptionEnd, preempted_record
 from omfs_daemon.preemption.lapse import lapsed, with_last_resorts_in_force
-from omfs_daemon.preemption.methods.base import Action, ObservedJob
+from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.methods.not_installed import method_named
 from omfs_daemon.preemption.next_step import next_state, taken_by_others
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.our_holds import is_held_by_others
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
-from omfs_daemon.preemption.progress import SAFE, due_victims, moving_in, progress_of, runs_still, seen_of
+from omfs_daemon.preemption.progress import (
+    SAFE,
+    MethodSettings,
+    due_victims,
+    moving_in,
+    progress_of,
+    runs_still,
+    seen_of,
+)
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import (
@@ -67,7 +75,7 @@ def step(
         preemption = following
         if preemption.step is Step.UNDONE:
             effects.records += _touched(preemption, known, observation, now, settings)
-            effects.records += _back_offs(preemption, state, known, observation, now, settings.retry_after)
+            effects.records += _back_offs(preemption, state, known, observation, now, settings)
         effects.records.append(PreemptionChanged(preemption))
     _end(effects, preemption, known, state, observation, now)
     return effects
@@ -103,7 +111,7 @@ def _prove(
     if following.step is Step.STOPPING:
         effects.events.append(started_event(following, now))
     if following.step is Step.UNDONE:
-        effects.records += _back_offs(following, state, set(), observation, now, settings.retry_after)
+        effects.records += _back_offs(following, state, set(), observation, now, settings)
     effects.records.append(PreemptionChanged(following))
     if following.step.is_over:
         _end(effects, following, set(), state, observation, now, is_tried=False)
@@ -227,11 +235,12 @@ def _touched(
 
 
 def _back_offs(
-    preemption: Preemption, state: State, known: set[str], observation: Observation, now: float, retry_after: float
+    preemption: Preemption, state: State, known: set[str], observation: Observation, now: float, settings: Settings
 ) -> list[Record]:
     """After a preemption that failed the same is not tried again at once. Each back-off is doubled each time, so that a
     preemptor does not wait again and again for the same job, and nobody is preempted again and again for jobs of a
-    shape that Slurm does not start. Of the other outcomes none is the fault of a job."""
+    shape that Slurm does not start. Of the other outcomes none is the fault of a job; but who writes a checkpoint then
+    is left to end it, or would be preempted as a last resort at once."""
     failed = (
         PreemptionOutcome.NOT_STARTED,
         PreemptionOutcome.VICTIM_STAYED,
@@ -240,8 +249,9 @@ def _back_offs(
         PreemptionOutcome.NOT_STARTABLE,
         PreemptionOutcome.NOT_PROVEN,
     )
+    retry_after = settings.retry_after
     if preemption.outcome not in failed:
-        return []
+        return _let_finish(preemption, state, observation, now, settings.method_settings)
     match preemption.outcome:
         case PreemptionOutcome.VICTIM_STAYED | PreemptionOutcome.REFUSED:
             victims = {victim.ref for victim in preemption.victims}
@@ -256,6 +266,21 @@ def _back_offs(
         times = state.failures.get(ref, 0) + 1
         spared.append(VictimBackoff(ref, now + retry_seconds(False, retry_after, times), times))
     return spared or [preemptor_backoff(preemption, state, observation, now, retry_after)]
+
+
+def _let_finish(
+    preemption: Preemption, state: State, observation: Observation, now: float, method_settings: MethodSettings
+) -> list[Record]:
+    going = (
+        victim
+        for victim in preemption.victims
+        if method_settings.is_careful(victim)
+        and progress_of(victim, observation, method_settings) is PreemptionProgress.GOING
+    )
+    return [
+        VictimBackoff(victim.ref, now + method_settings.preempt_limit(victim), state.failures.get(victim.ref, 0))
+        for victim in going
+    ]
 
 
 def _end(

@@ -177,3 +177,34 @@ def test_nobody_is_preempted_on_nodes_that_were_reserved(tmp_path: Path) -> None
     assert site.runs(quick) and not site.runs(urgent)
     assert [one.outcome for one in site.history_database.preemptions(10, 0.0)] == ["node_lost"]
     assert not site.journal.state.backoff.until
+
+
+def test_the_last_resort_is_not_taken_for_a_change_of_the_rules(tmp_path: Path) -> None:
+    """Of a class that names it for jobs that other methods do not preempt, and for nothing else."""
+    site = methods_site(tmp_path, last_resort="requeue", hosts=1)
+    changed_class(site, "regular", methods=("dmtcp",), default=())
+    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
+    quick = site.submit("bio", method="dmtcp", cpus=2, on="n1", run_time=200)
+    site.run(3)
+    urgent = preemptor(site, "", cpus=4)
+    site.run_until(lambda: site.runs(urgent), limit=60)
+    site.run(3)
+    assert [one.outcome for one in site.history_database.preemptions(10, 0.0)] == ["started"]
+    site.rest()
+    assert lost(site, [slow]) == 0 and len(site.slurm.history[quick].starts) == 2
+
+
+def test_who_writes_a_checkpoint_ends_it_also_if_it_is_chosen_again(tmp_path: Path) -> None:
+    """Another preemption finds that it is not ready for its method, and would take the last resort."""
+    site = methods_site(tmp_path, last_resort="requeue", hosts=1)
+    slow = victim(site, "dmtcp", cpus=2, on="n1", run_time=200, launched=OmfsRunBehavior("dmtcp", seconds=20))
+    site.submit("bio", method="requeue", cpus=2, on="n1", run_time=200)
+    site.run(30)
+    urgent = preemptor(site, "", cpus=4)
+    site.run(5)
+    site.slurm.admin_hold(urgent)
+    site.run(3)
+    site.slurm.admin_release(urgent)
+    site.run_until(lambda: site.runs(urgent), limit=200)
+    site.rest()
+    assert lost(site, [slow]) == 0

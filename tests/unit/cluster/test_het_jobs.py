@@ -16,7 +16,14 @@ from omfs_daemon.cluster.het_jobs import (
     stored_marks,
     with_gres_everywhere,
 )
-from omfs_daemon.cluster.holds import is_held, is_held_by_us, is_released_by_administrator, may_hold
+from omfs_daemon.cluster.holds import (
+    is_held,
+    is_held_by_us,
+    is_kept_by_administrator,
+    is_let_go,
+    is_released_by_administrator,
+    may_hold,
+)
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
 
 PENDING, RUNNING, SUSPENDED = JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED
@@ -195,3 +202,11 @@ def test_a_job_that_has_not_changed_stays_the_same_object() -> None:
     assert again.run_time == 9.0 and again.request is whole.request and again.allocations is whole.allocations
     assert het_jobs.merge([other, *ran_on], first_of, {})[1].set_aside, "which parts it had is not known"
     assert het_jobs.merge([other], {}, {}) == [other]
+
+
+def test_what_one_part_bears_counts_for_the_failsafe() -> None:
+    """An order may have been refused for a part, or given by an administrator for one alone."""
+    one = replace(FIRST, state=SUSPENDED, admin_comment="omfs:stopping:5")
+    for mark, kept, let_go in (("adm:held", True, False), ("omfs:rel:9", False, True), ("omfs:rel:5", False, False)):
+        job = merged(one, replace(SECOND, state=SUSPENDED, admin_comment=mark))
+        assert (is_kept_by_administrator(job), is_let_go(job, 5)) == (kept, let_go)
