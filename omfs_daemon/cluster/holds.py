@@ -96,7 +96,7 @@ def is_release_observed(job: Job, number: int) -> bool:
 
 def is_let_go(job: Job, number: int) -> bool:
     """Whether the failsafe has released or resumed the job since the batch with this number, the journal's last: what
-    the journal says of it is over, and whoever has suspended it since is not us."""
+    the journal says of it is over, and if it is suspended, somebody else has done that."""
     return any(one.word is MarkWord.RELEASED and one.number > number for one in _comments_of(job))
 
 

@@ -179,8 +179,8 @@ class _Left(NamedTuple):
 
     @property
     def is_anything_left(self) -> bool:
-        standing = (self.suspended, self.stopped, self.forgotten, self.repeated)
-        return any((self.fields, self.releases, self.writing, *standing))
+        jobs = (self.suspended, self.stopped, self.forgotten, self.repeated, self.writing)
+        return any((self.fields, self.releases, *jobs))
 
     @property
     def held(self) -> list[str]:

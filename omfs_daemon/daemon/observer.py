@@ -73,7 +73,8 @@ class Observer:
     def poll(self, resumed: Collection[str] = ()) -> Snapshot:
         """Everything, as of the time when Slurm was *asked*. ``resumed``: jobs that may share CPUs with others."""
         if not self._nodes:
-            self._gateway.nodes(), self._gateway.partitions()  # jobs are read by the sizes and defaults of these
+            self._gateway.nodes()  # by the sizes of these, and by the defaults of partitions, jobs are read
+            self._gateway.partitions()
         taken = self._clock()
         jobs = self._gateway.jobs()
         if self._nodes_rest.is_over(taken) or self._is_registering(taken):

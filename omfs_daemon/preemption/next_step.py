@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
 from omfs_daemon.cluster.holds import is_unfit
 from omfs_daemon.cluster.jobs import Job, JobState
@@ -18,29 +19,32 @@ from omfs_daemon.preemption.proof import ASKED_FOR, Proof, is_asked, proof_by_an
 from omfs_daemon.slurm.question import GRANTED
 
 
-def next_state(
-    preemption: Preemption,
-    view: ObservedCluster,
-    now: float,
-    method_settings: MethodSettings,
-    is_fresh: bool,
-    is_held: bool,
-) -> Preemption:
-    """The state that follows from what is observed; the same object if none follows yet.
+class Circumstances(NamedTuple):
+    """From what the next state of a preemption follows.
 
-    ``is_fresh``: the validator accepted this preemption on an observation that is still recent. After a crash, an
-    outage, or too long a time it is not: no job that still runs is preempted any more, and the planner decides again.
-    ``is_held``: somebody else, or Slurm, holds the preemptor.
+    ``is_fresh``: the validator accepted it on an observation that is still recent. After a crash, an outage, or too
+    long a time it is not: no job that still runs is preempted any more, and the planner decides again. ``is_held``:
+    somebody else, or Slurm, holds the preemptor.
     """
-    if any(map(is_out_of_scope, _jobs_of(preemption, view))):
-        return _out_of_scope(preemption, view, now, is_held)
+
+    view: ObservedCluster
+    now: float
+    method_settings: MethodSettings
+    is_fresh: bool
+    is_held: bool
+
+
+def next_state(preemption: Preemption, seen: Circumstances) -> Preemption:
+    """The state that follows from what is observed; the same object if none follows yet."""
+    if any(map(is_out_of_scope, _jobs_of(preemption, seen.view))):
+        return _out_of_scope(preemption, seen)
     match preemption.step:
         case Step.PROVING:
-            return _after_proving(preemption, view, now, method_settings, is_fresh, is_held)
+            return _after_proving(preemption, seen)
         case Step.STOPPING:
-            return _after_stopping(preemption, view, now, method_settings, is_fresh, is_held)
+            return _after_stopping(preemption, seen)
         case Step.STARTING:
-            return _after_starting(preemption, view, now, method_settings, is_held)
+            return _after_starting(preemption, seen)
     return preemption
 
 
@@ -49,36 +53,27 @@ def _jobs_of(preemption: Preemption, view: ObservedCluster) -> list[Job]:
     return [job for job in found if job is not None]
 
 
-def _out_of_scope(preemption: Preemption, view: ObservedCluster, now: float, is_held: bool) -> Preemption:
+def _out_of_scope(preemption: Preemption, seen: Circumstances) -> Preemption:
     """The scope, or a job, has changed: what we did to the jobs is undone, unless the preemptor runs already."""
     step = Step.UNDONE if preemption.step is Step.STOPPING else Step.DONE
-    found = _what_became_of_preemptor(preemption, step, view, now, is_held)
-    return found or _enter(preemption, Step.UNDONE, now, PreemptionOutcome.OUT_OF_SCOPE)
+    found = _what_became_of_preemptor(preemption, step, seen)
+    return found or _enter(preemption, Step.UNDONE, seen.now, PreemptionOutcome.OUT_OF_SCOPE)
 
 
 def _enter(preemption: Preemption, step: Step, now: float, outcome: PreemptionOutcome | None = None) -> Preemption:
     return replace(preemption, step=step, since=now, outcome=outcome or preemption.outcome, asks=False)
 
 
-def _after_proving(
-    preemption: Preemption,
-    view: ObservedCluster,
-    now: float,
-    method_settings: MethodSettings,
-    is_fresh: bool,
-    is_held: bool,
-) -> Preemption:
+def _after_proving(preemption: Preemption, seen: Circumstances) -> Preemption:
     """No victim was touched yet."""
-    preemptor = preemption.preemptor
-    found = _what_became_of_preemptor(preemption, Step.DONE, view, now, is_held) or _without_its_nodes(
-        preemption, view, now
-    )
+    preemptor, view, now, method_settings = preemption.preemptor, seen.view, seen.now, seen.method_settings
+    found = _what_became_of_preemptor(preemption, Step.DONE, seen) or _without_its_nodes(preemption, view, now)
     if found is not None:
         return found
     if preemptor.ref in dict(preemption.refused):
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.REFUSED)
     job = view.job(preemptor.ref)
-    if job is None or not is_fresh:
+    if job is None or not seen.is_fresh:
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.TOO_OLD)
     if preemption.asks:
         return _after_asking(preemption, job, view, now)
@@ -112,20 +107,15 @@ def _after_asking(preemption: Preemption, job: Job, view: ObservedCluster, now: 
     return _enter(word, Step.UNDONE, now, PreemptionOutcome.NOT_STARTABLE)
 
 
-def _after_stopping(
-    preemption: Preemption,
-    view: ObservedCluster,
-    now: float,
-    method_settings: MethodSettings,
-    is_fresh: bool,
-    is_held: bool,
-) -> Preemption:
+def _after_stopping(preemption: Preemption, seen: Circumstances) -> Preemption:
+    view, now, method_settings, is_fresh, _ = seen
     progress = {victim.ref: progress_of(victim, view, method_settings) for victim in preemption.victims}
     if all(far is PreemptionProgress.PREEMPTED for far in progress.values()):
         return _enter(preemption, Step.STARTING, now)
     may_spare = PreemptionProgress.UNTOUCHED in progress.values()
     may_spare = may_spare or any(map(method_settings.is_careful, preemption.victims))
-    needless = _no_longer_needed(preemption, view, now, is_held) if may_spare else None
+    # While work is saved, other jobs may end, so that the preemptor runs already, or it may be gone, or be held.
+    needless = _what_became_of_preemptor(preemption, Step.UNDONE, seen) if may_spare else None
     needless = needless or _without_its_nodes(preemption, view, now) or _without_its_cpus(preemption, view, now)
     if needless is not None:
         return needless
@@ -155,12 +145,6 @@ def _after_stopping(
     return replace(
         _enter(preemption, Step.UNDONE, now, PreemptionOutcome.VICTIM_STAYED), refused=(*preemption.refused, *reports)
     )
-
-
-def _no_longer_needed(preemption: Preemption, view: ObservedCluster, now: float, is_held: bool) -> Preemption | None:
-    """While work is saved, other jobs may end, so that the preemptor runs already, or it may be gone, or be held by
-    somebody. Then no further victim is preempted for it."""
-    return _what_became_of_preemptor(preemption, Step.UNDONE, view, now, is_held)
 
 
 def _without_its_nodes(preemption: Preemption, view: ObservedCluster, now: float) -> Preemption | None:
@@ -257,12 +241,9 @@ def _how_late(victim: VictimState, method_settings: MethodSettings) -> str:
     return f"job {victim.ref} took longer than {limit:g} s to be preempted ({victim.method})"
 
 
-def _after_starting(
-    preemption: Preemption, view: ObservedCluster, now: float, method_settings: MethodSettings, is_held: bool
-) -> Preemption:
-    found = _what_became_of_preemptor(preemption, Step.DONE, view, now, is_held) or _without_its_nodes(
-        preemption, view, now
-    )
+def _after_starting(preemption: Preemption, seen: Circumstances) -> Preemption:
+    view, now, method_settings, *_ = seen
+    found = _what_became_of_preemptor(preemption, Step.DONE, seen) or _without_its_nodes(preemption, view, now)
     found = found or _without_its_cpus(preemption, view, now)
     if found is not None:
         return found
@@ -271,15 +252,13 @@ def _after_starting(
     return preemption
 
 
-def _what_became_of_preemptor(
-    preemption: Preemption, step: Step, view: ObservedCluster, now: float, is_held: bool
-) -> Preemption | None:
+def _what_became_of_preemptor(preemption: Preemption, step: Step, seen: Circumstances) -> Preemption | None:
     """None while it waits. ``step``: the step to enter if it needs its preemption no longer.
 
     It may have started and ended, or been requeued, between two polls. A suspended one that is leaving has not run for
     that.
     """
-    preemptor = preemption.preemptor
+    preemptor, view, now = preemption.preemptor, seen.view, seen.now
     job = view.job(preemptor.ref)
     if job is None:
         return _after_end(preemption, step, view.ended(preemptor.ref), now)
@@ -290,7 +269,7 @@ def _what_became_of_preemptor(
         # On the nodes that we chose. Before any victim was touched, this is Slurm's answer.
         is_asking = preemption.step is Step.PROVING
         return None if is_asking else _enter(preemption, Step.UNDONE, now, PreemptionOutcome.NOT_STARTED)
-    if is_held:
+    if seen.is_held:
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_HELD)
     if job.restarts > preemptor.restarts:
         return _enter(preemption, Step.UNDONE, now, PreemptionOutcome.PREEMPTOR_REQUEUED)

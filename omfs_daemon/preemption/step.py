@@ -20,7 +20,7 @@ from omfs_daemon.preemption.lapse import lapsed, with_last_resorts_in_force
 from omfs_daemon.preemption.methods.base import Action, ObservedJob, PreemptionProgress
 from omfs_daemon.preemption.methods.node_work import NodeWorkState
 from omfs_daemon.preemption.methods.not_installed import method_named
-from omfs_daemon.preemption.next_step import next_state, taken_by_others
+from omfs_daemon.preemption.next_step import Circumstances, next_state, taken_by_others
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.our_holds import is_held_by_others
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Step, VictimState
@@ -75,7 +75,8 @@ def step(
         preemption = following
         if preemption.step is Step.UNDONE:
             effects.records += _touched(preemption, known, observation, now, settings)
-            effects.records += _back_offs(preemption, state, known, observation, now, settings)
+            effects.records += _let_finish(preemption, state, observation, now, settings.method_settings)
+            effects.records += _back_offs(preemption, state, known, observation, now, settings.retry_after)
         effects.records.append(PreemptionChanged(preemption))
     _end(effects, preemption, known, state, observation, now)
     return effects
@@ -92,7 +93,7 @@ def _following(
         return allowed
     job = observation.job(preemption.preemptor.ref)
     is_held = job is not None and is_held_by_others(job, state)
-    return next_state(preemption, observation, now, settings.method_settings, is_fresh, is_held)
+    return next_state(preemption, Circumstances(observation, now, settings.method_settings, is_fresh, is_held))
 
 
 def _prove(
@@ -111,7 +112,7 @@ def _prove(
     if following.step is Step.STOPPING:
         effects.events.append(started_event(following, now))
     if following.step is Step.UNDONE:
-        effects.records += _back_offs(following, state, set(), observation, now, settings)
+        effects.records += _back_offs(following, state, set(), observation, now, settings.retry_after)
     effects.records.append(PreemptionChanged(following))
     if following.step.is_over:
         _end(effects, following, set(), state, observation, now, is_tried=False)
@@ -235,12 +236,11 @@ def _touched(
 
 
 def _back_offs(
-    preemption: Preemption, state: State, known: set[str], observation: Observation, now: float, settings: Settings
+    preemption: Preemption, state: State, known: set[str], observation: Observation, now: float, retry_after: float
 ) -> list[Record]:
     """After a preemption that failed the same is not tried again at once. Each back-off is doubled each time, so that a
     preemptor does not wait again and again for the same job, and nobody is preempted again and again for jobs of a
-    shape that Slurm does not start. Of the other outcomes none is the fault of a job; but who writes a checkpoint then
-    is left to end it, or would be preempted as a last resort at once."""
+    shape that Slurm does not start. Of the other outcomes none is the fault of a job."""
     failed = (
         PreemptionOutcome.NOT_STARTED,
         PreemptionOutcome.VICTIM_STAYED,
@@ -249,9 +249,8 @@ def _back_offs(
         PreemptionOutcome.NOT_STARTABLE,
         PreemptionOutcome.NOT_PROVEN,
     )
-    retry_after = settings.retry_after
     if preemption.outcome not in failed:
-        return _let_finish(preemption, state, observation, now, settings.method_settings)
+        return []
     match preemption.outcome:
         case PreemptionOutcome.VICTIM_STAYED | PreemptionOutcome.REFUSED:
             victims = {victim.ref for victim in preemption.victims}
@@ -271,12 +270,10 @@ def _back_offs(
 def _let_finish(
     preemption: Preemption, state: State, observation: Observation, now: float, method_settings: MethodSettings
 ) -> list[Record]:
-    going = (
-        victim
-        for victim in preemption.victims
-        if method_settings.is_careful(victim)
-        and progress_of(victim, observation, method_settings) is PreemptionProgress.GOING
-    )
+    """Who is writing a checkpoint is left to end it: for another preemption it is not ready for its method, and would
+    be preempted as a last resort at once. A back-off for its own fault comes after this one, and counts."""
+    careful = filter(method_settings.is_careful, preemption.victims)
+    going = [one for one in careful if progress_of(one, observation, method_settings) is PreemptionProgress.GOING]
     return [
         VictimBackoff(victim.ref, now + method_settings.preempt_limit(victim), state.failures.get(victim.ref, 0))
         for victim in going

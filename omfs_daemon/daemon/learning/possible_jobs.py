@@ -25,7 +25,7 @@ from omfs_daemon.policy.start_checks.limit_rules import limit_answers
 from omfs_daemon.policy.start_checks.limit_use import Amounts, LimitUse
 from omfs_daemon.policy.start_checks.partition_rules import of_licenses, of_partition
 from omfs_daemon.slurm.batch_options import BatchOptions
-from omfs_daemon.slurm.commands.gres_nodes import NodeSize
+from omfs_daemon.slurm.commands.gres_nodes import NodeSize, node_sizes
 
 MOST_PARTITIONS = 30
 MOST_COUNTS = 16
@@ -61,11 +61,11 @@ def possible_jobs(
     """
     names = options.partitions or _all_partitions(snapshot)
     account = options.account or _usual_account(who.user, snapshot)
-    nodes = NodeArrays(snapshot.nodes, snapshot.partitions)
+    nodes, sizes = NodeArrays(snapshot.nodes, snapshot.partitions), node_sizes(snapshot.nodes.values())
     found = []
     for name in names[:MOST_PARTITIONS]:
         partition = snapshot.partitions.get(name)
-        for count in _node_counts(options, name, snapshot):
+        for count in _node_counts(options, sizes.get(name, ())):
             request = options.request(count, name)
             if options.differs_by_nodes:
                 request = replace(request, max_nodes=count)
@@ -105,10 +105,8 @@ def _usual_account(user: str, snapshot: Snapshot) -> str:
     return latest.account if latest else ""
 
 
-def _node_counts(options: BatchOptions, partition: str, snapshot: Snapshot) -> list[int]:
-    least = options.nodes_on(
-        {NodeSize(node.cpus, node.gres) for node in snapshot.nodes.values() if partition in node.partitions}
-    )
+def _node_counts(options: BatchOptions, sizes: Iterable[NodeSize]) -> list[int]:
+    least = options.nodes_on(sizes)
     if not options.differs_by_nodes:
         return [least]
     every = range(least, options.most_nodes + 1)

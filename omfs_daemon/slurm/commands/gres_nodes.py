@@ -6,10 +6,12 @@ Of a job that waits Slurm shows the nodes that its CPUs take, but not those that
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import NamedTuple
 
+from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.slurm.commands.values import MOST_COUNT
 
 
@@ -18,6 +20,16 @@ class NodeSize(NamedTuple):
 
     cpus: int
     gres: tuple[tuple[str, int], ...]
+
+
+def node_sizes(nodes: Iterable[Node]) -> dict[str, tuple[NodeSize, ...]]:
+    """By partition, the sizes of its nodes that have generic resources."""
+    found = defaultdict[str, dict[NodeSize, None]](dict)
+    for node in nodes:
+        if node.gres:
+            for partition in node.partitions:
+                found[partition][NodeSize(node.cpus, node.gres)] = None
+    return {name: tuple(sizes) for name, sizes in found.items()}
 
 
 class SpreadGres(NamedTuple):

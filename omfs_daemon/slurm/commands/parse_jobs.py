@@ -9,7 +9,6 @@ alone, which is set aside: else a user could stop the daemon with one odd reques
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import inf
 from typing import TypeVar
 
@@ -72,7 +71,7 @@ def job(
         uid=read(_NO_UID, values.whole, row.uid),
         account=values.text(row.account),
         state=state,
-        request=read(_NO_REQUEST, partial(_request, allocations), row, excluded_nodes, site, requests),
+        request=read(_NO_REQUEST, _request, row, excluded_nodes, site, allocations, requests),
         submit=read(None, values.epoch, row.submit) or 0.0,
         partition=row.partition.partition(",")[0],
         qos=values.text(row.qos),
@@ -148,10 +147,10 @@ def _ref(row: JobRow, task_ids: Sequence[int]) -> str:
 
 
 def _request(
-    allocations: tuple[Allocation, ...] | None,
     row: JobRow,
     excluded_nodes: str,
     site: SiteSizes,
+    allocations: tuple[Allocation, ...] | None,
     requests: Requests | None,
 ) -> JobRequest:
     """Of a job that has nodes, what it has is enough: else an odd request would keep it from ever being a victim."""

@@ -44,7 +44,10 @@ def _request(row: JobRow, excluded_nodes: str, site: SiteSizes) -> JobRequest:
     node_count, most = _node_counts(row, allocated)
     per_cpu, per_node = _memory(row, allocated, shown, node_count) if site.memory_counts else (0, 0)
     partitions, waits = tuple(values.names(row.partition)), row_state(row) is JobState.PENDING
-    spread = _spread(row, site.default_cpus_per_gpu(partitions) if waits else 0)
+    least = _cpus_of_task(row)
+    # Slurm shows these as the job's own once it has tried to start it; --cpus-per-task overrides them.
+    by_default = site.default_cpus_per_gpu(partitions) if waits and least <= 1 else 0
+    spread = _spread(row, by_default)
     if waits:  # it gets CPUs on all of these, which Slurm counts only once it runs
         for_gres = spread.least_nodes(site.sizes_in(partitions))
         if most not in (0, values.count(row.nodes)):  # a MaxNodes of NumNodes may be open
@@ -52,7 +55,7 @@ def _request(row: JobRow, excluded_nodes: str, site: SiteSizes) -> JobRequest:
         named = len(values.node_set(row.required_nodes))
         node_count = max(node_count, for_gres, named, values.nodes_with_features(row.features))
     gres = _gres(row, spread.of_each(node_count))
-    cpus, per_node_cpus = _cpus(row, shown, node_count, gres, spread.cpus_each)
+    cpus, per_node_cpus = _cpus(row, shown, node_count, least, gres, spread.cpus_each)
     return JobRequest(
         cpus=cpus,
         nodes=node_count,
@@ -85,14 +88,13 @@ def _node_counts(row: JobRow, allocated: dict[str, str]) -> tuple[int, int]:
 
 
 def _spread(row: JobRow, default_cpus_per_gpu: int) -> SpreadGres:
-    """``default_cpus_per_gpu``: of a job that asks neither for CPUs of a GPU nor for CPUs of a task (slurm.conf(5),
-    DefCpuPerGPU); Slurm shows these as the job's own once it has tried to start it."""
+    """``default_cpus_per_gpu``: of a job that asks for none itself (slurm.conf(5), DefCpuPerGPU)."""
     # Since 23.11 --cpus-per-task is among them, later licenses are, too ("license/fluent").
     by_task = {
         name: count for name, count in values.gres(row.tres_per_task).items() if name != _CPU and "/" not in name
     }
     tasks, each = max(1, values.whole(row.tasks)), values.gres(row.cpus_per_tres)
-    if not each and default_cpus_per_gpu and _cpus_of_task(row) <= 1:
+    if not each and default_cpus_per_gpu:
         each = {_GPU: default_cpus_per_gpu}
     cpus_per_task = ceil(values.count(row.cpus) / tasks)
     return SpreadGres(values.gres(row.tres_per_job), by_task, tasks, cpus_per_task, each)
@@ -103,12 +105,12 @@ def _cpus_of_task(row: JobRow) -> int:
 
 
 def _cpus(
-    row: JobRow, shown: int, node_count: int, gres: Mapping[str, int], each: Mapping[str, int]
+    row: JobRow, shown: int, node_count: int, least: int, gres: Mapping[str, int], each: Mapping[str, int]
 ) -> tuple[int, int]:
-    """(in all, at least on each node). Until a job starts, NumCPUs lacks what follows from its nodes, --mincpus, and
-    --cpus-per-gpu (``each``)."""
+    """(in all, at least on each node). Until a job starts, NumCPUs lacks what follows from its nodes, --mincpus
+    (``least``), and --cpus-per-gpu (``each``)."""
     for_gres = sum(number * gres.get(name, 0) for name, number in each.items())
-    per_node = min(max(1, _cpus_of_task(row), for_gres), values.MOST_COUNT)
+    per_node = min(max(1, least, for_gres), values.MOST_COUNT)
     if row_state(row) is not JobState.PENDING:
         return shown, per_node
     return min(max(shown, node_count * per_node), values.MOST_COUNT), per_node

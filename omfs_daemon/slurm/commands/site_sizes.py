@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.commands.gres_nodes import NodeSize
+from omfs_daemon.slurm.commands.gres_nodes import NodeSize, node_sizes
 from omfs_daemon.slurm.gateway import SlurmSettings
-
-_SITE = ""  # for what slurm.conf says for all partitions
 
 
 @dataclass(frozen=True)
 class SiteSizes:
-    """``memory_counts``: Slurm allocates memory (SelectTypeParameters with MEMORY). ``cpus_per_gpu``: DefCpuPerGPU by
-    partition, "" for all. ``node_sizes``: by partition, those of nodes that have generic resources."""
+    """``memory_counts``: Slurm allocates memory (SelectTypeParameters with MEMORY). ``cpus_per_gpu``: DefCpuPerGPU of
+    slurm.conf; ``by_partition``: those of partitions that have their own. ``node_sizes``: as of ``node_sizes``."""
 
     memory_counts: bool = True
-    cpus_per_gpu: Mapping[str, int] = field(default_factory=dict)
+    cpus_per_gpu: int = 0
+    by_partition: Mapping[str, int] = field(default_factory=dict)
     node_sizes: Mapping[str, tuple[NodeSize, ...]] = field(default_factory=dict)
 
     def default_cpus_per_gpu(self, partitions: Iterable[str]) -> int:
         """Of a job that names none itself; which of its partitions counts is not known before it starts."""
-        of_all = self.cpus_per_gpu.get(_SITE, 0)
-        return max((self.cpus_per_gpu.get(name, 0) or of_all for name in partitions), default=of_all)
+        return max((self.by_partition.get(name, self.cpus_per_gpu) for name in partitions), default=self.cpus_per_gpu)
 
     def sizes_in(self, partitions: Iterable[str]) -> list[NodeSize]:
         return [size for name in partitions for size in self.node_sizes.get(name, ())]
@@ -40,21 +37,16 @@ class KnownSizes:
 
     def note_settings(self, settings: SlurmSettings) -> None:
         counts = "MEMORY" in settings.values.get("SelectTypeParameters", "").upper()
-        of_all = {_SITE: values.default_cpus_per_gpu(settings.values.get("JobDefaults", ""))}
-        self._note(replace(self.sizes, memory_counts=counts, cpus_per_gpu={**self.sizes.cpus_per_gpu, **of_all}))
+        cpus = values.default_cpus_per_gpu(settings.values.get("JobDefaults", ""))
+        self._note(replace(self.sizes, memory_counts=counts, cpus_per_gpu=cpus))
 
     def note_partitions(self, partitions: Iterable[Partition]) -> None:
-        of_all = {_SITE: self.sizes.cpus_per_gpu.get(_SITE, 0)}
-        self._note(replace(self.sizes, cpus_per_gpu={one.name: one.cpus_per_gpu for one in partitions} | of_all))
+        own = {one.name: one.cpus_per_gpu for one in partitions if one.cpus_per_gpu}
+        self._note(replace(self.sizes, by_partition=own))
 
     def note_nodes(self, nodes: Iterable[Node]) -> None:
         """All nodes of the cluster."""
-        found = defaultdict[str, dict[NodeSize, None]](dict)
-        for node in nodes:
-            if node.gres:
-                for partition in node.partitions:
-                    found[partition][NodeSize(node.cpus, node.gres)] = None
-        self._note(replace(self.sizes, node_sizes={name: tuple(sizes) for name, sizes in found.items()}))
+        self._note(replace(self.sizes, node_sizes=node_sizes(nodes)))
 
     def _note(self, sizes: SiteSizes) -> None:
         if sizes != self.sizes:

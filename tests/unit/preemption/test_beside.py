@@ -12,7 +12,7 @@ from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.preemption.desired import desired_state
-from omfs_daemon.preemption.next_step import next_state
+from omfs_daemon.preemption.next_step import Circumstances, next_state
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.ownership import JobField
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step
@@ -59,7 +59,7 @@ def test_only_one_of_them_has_started_it() -> None:
     view, settings = observed(job), Settings().method_settings
     found = {}
     for one in (preemption(1, "n1", Step.STARTING), preemption(2, "n2", Step.STARTING)):
-        over = next_state(one, view, NOW, settings, is_fresh=True, is_held=False)
+        over = next_state(one, Circumstances(view, NOW, settings, is_fresh=True, is_held=False))
         found[one.id] = over.outcome
         assert over.step is Step.DONE
     assert found == {1: PreemptionOutcome.STARTED_ELSEWHERE, 2: PreemptionOutcome.STARTED}

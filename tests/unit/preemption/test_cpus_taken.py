@@ -10,7 +10,7 @@ from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.preemption.back_off import preemptor_backoff
 from omfs_daemon.preemption.methods.registry import installed
-from omfs_daemon.preemption.next_step import next_state
+from omfs_daemon.preemption.next_step import Circumstances, next_state
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.preemption import Preemption, PreemptionOutcome, Preemptor, Step, VictimState
 from omfs_daemon.preemption.preemptor_backoffs import PreemptorBackoffs
@@ -48,7 +48,7 @@ def preemption(step: Step, *victims: VictimState, suspended: bool = False) -> Pr
 def after(before: Preemption, *jobs: Job) -> Preemption:
     seen = {job.id: job for job in (PREEMPTOR, *jobs)}
     view = Observation(Snapshot(NOW, seen, {node.name: node for node in nodes(2)}, {}))
-    return next_state(before, view, NOW, SETTINGS, is_fresh=True, is_held=False)
+    return next_state(before, Circumstances(view, NOW, SETTINGS, is_fresh=True, is_held=False))
 
 
 FREED = (victim(replace(GONE, start=50.0)), victim(SAVING))

@@ -82,7 +82,8 @@ WAITING = ROW._replace(
 SITE = SiteSizes()
 # What has GPUs there, and CPUs that come with them.
 GPU_SITE = SiteSizes(
-    cpus_per_gpu={"": 3, "few": 2, "none": 0},
+    cpus_per_gpu=3,
+    by_partition={"few": 2},
     node_sizes={
         "few": (NodeSize(16, (("gpu", 4),)),),
         "main": (NodeSize(16, (("gpu", 4),)), NodeSize(16, (("gpu", 8),))),
