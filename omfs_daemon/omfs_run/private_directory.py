@@ -17,9 +17,9 @@ def open_private(path: str, uid: int) -> Tuple[int, str]:
     """Open the directory, created (0700) if missing; returns its descriptor and its path without links.
 
     The path must be absolute, and the directory ours and writable by nobody else. Symbolic links on the way are
-    followed only if they are root's or ours, and no parent may let others replace its entries (writable for others,
+    followed only if they are root's or ours, and no parent may let everybody replace its entries (writable for others,
     without the sticky bit): tools are given paths, and could be made to restart what another user put there after our
-    check.
+    check. The owner and the group of a parent are trusted, as they are with all else that the job has there.
     """
     if not path.startswith("/"):
         raise BadDirectory("{}: not an absolute path".format(path))

@@ -23,6 +23,7 @@ from omfs_daemon.cluster.holds import (
 )
 from omfs_daemon.cluster.job_refs import tasks_ref
 from omfs_daemon.cluster.jobs import Hold, Job
+from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.policy.arrays.job_arrays import cpus_held, task_refs
 from omfs_daemon.policy.arrays.usage import not_yielding
 from omfs_daemon.policy.plan import HoldChange, Reason, set_back_since
@@ -294,10 +295,15 @@ class AdmissionHolds:
         return found
 
     def kept(self, refs_of: Callable[[Job], list[str]]) -> tuple[str, ...]:
-        """What we hold and do not release here; a preemption that is accepted releases its preemptor itself."""
+        """What we hold and do not release here; a preemption that is accepted releases its preemptor itself.
+
+        A job that is set aside stays held: nothing tells whether it fits into its account's entitlement, and once it
+        ran, it would never be preempted.
+        """
         released = {change.ref for change in self.releases}
         arrays = {ref.partition("_")[0] for ref in released if "_" in ref}
-        kept = []
+        set_aside = self._working_state.job_arrays.set_aside
+        kept = [job.ref for job in set_aside if is_held_by_us(job) and not is_out_of_scope(job)]
         for job in self._held:
             if str(job.array_id) in arrays:
                 left = [ref for ref in refs_of(job) if ref not in released]

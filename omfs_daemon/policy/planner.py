@@ -98,8 +98,9 @@ class _Pass:
         holds, releases = self.admission_holds.changes(preemptors)
         waiting = self.working_state.job_arrays.waiting
         banded = waiting.jobs[waiting.banded].tolist()
-        # Without waiting jobs the order does not matter, so Slurm gets no orders.
-        ranks = self.ranking.changes(banded, preemptors | self.busy) if waits else ()
+        # The order only matters if something waits: a job beyond the plan, too, may keep those behind it from nodes.
+        is_ordered = bool(waits) or any(job.hold is Hold.NONE for job in self.working_state.job_arrays.set_aside)
+        ranks = self.ranking.changes(banded, preemptors | self.busy) if is_ordered else ()
         return Plan(
             taken=self.taken,
             now=self.now,
@@ -281,13 +282,19 @@ class _Pass:
                     continue
                 is_taken = bool(self.capacity.now.blocked[need.ref])
                 otherwise = Reason.OWN_CPUS_TAKEN if is_taken else Reason.BEYOND_ENTITLEMENT
-                if need.own_since < inf and need.place(self.capacity.then) is None:
+                is_own = need.own_since < inf and self._is_within_entitlement(job, need)
+                if is_own and need.place(self.capacity.then) is None:
                     if self._preempt_others(job, ref, group, Reason.OWN_ACCOUNT, otherwise):
                         continue
                     return
                 group.blocked = otherwise
             self._wait(job, ref, group.blocked or Reason.BEYOND_ENTITLEMENT)
             return
+
+    def _is_within_entitlement(self, job: Job, need: ResourceNeed) -> bool:
+        """Always, if it is preemptible. An administrator may have released a non-preemptible job that is not."""
+        more = 0 if self.admission_holds.is_counted(job) else need.cpus
+        return not need.non_preemptible or self.usage.admits_non_preemptible(need.leaf, more)
 
     def _is_beyond_for_good(self, job: Job, ref: str, group: JobGroup) -> bool:
         """Whether a held non-preemptible job does not fit besides those that run or may start at any moment."""

@@ -211,3 +211,19 @@ def test_k30_its_owner_does_not_keep_it_from_being_preempted_by_another_reservat
     owner = daemon.slurm.submit("sleep 3600", "-A", "physics", "-o", "/dev/null", "-n4", "-N1", uid=OWNER)
     daemon.wait_running(owner)
     assert daemon.job(victim).restarts == 1
+
+
+@pytest.mark.parametrize("more", [(), ("--comment=omfs:method=requeue",)])
+def test_k31_one_whose_parts_are_of_several_accounts_stays_held(daemon: Daemon, more: tuple[str, ...]) -> None:
+    """Set aside, it would never be preempted; held, it keeps nobody from idle nodes."""
+    parts = ("-A", "bio", "-n1", "-N1", *more, ":", "-A", "guests", "-n4", "-N1", *more)
+    job = daemon.slurm.submit("sleep 3600", "-o", "/dev/null", *parts, uid=OWNER)
+    wait_until(lambda: daemon.ask("status")["set_aside"] == 2, "both parts to be set aside")
+    wait_for_cycles(daemon, 3)
+    records = daemon.slurm.command("squeue", "--noheader", "--jobs", str(job), "--format", "%T %Q").stdout
+    assert records.splitlines() == ["PENDING 0"] * 2
+    assert "it stays held" in daemon.why(job)["now"]
+    urgent = daemon.slurm.submit("sleep 3600", "-A", "bio", "-o", "/dev/null", "-n4", "-p", "urgent", uid=OWNER)
+    daemon.wait_running(urgent)
+    daemon.omfs("release", str(job))
+    daemon.wait_running(job)

@@ -106,3 +106,18 @@ def test_a_released_job_that_waits_for_a_limit_gives_way_after_a_while_and_comes
     held = [event for event in site.history_database.of_job(str(stuck)) if event.event == "held"]
     assert len(held) == 2, "not by turns"
     site.rest()
+
+
+def test_what_an_administrator_has_released_beyond_the_entitlement_takes_no_nodes_from_its_account(site: Site) -> None:
+    """It may run on idle CPUs; jobs of its own account give way only to what fits into the entitlement."""
+    full = [site.submit("bio", method="", run_time=1000) for _ in range(2)]
+    site.run_until(lambda: site.runs(*full), 20)
+    held = site.submit("bio", run_time=100, **HELD_AT_SUBMIT)
+    later = [site.submit("bio", run_time=200) for _ in range(2)]
+    site.run_until(lambda: site.runs(*later), 20)
+    site.run_until(lambda: site.job(held).hold is Hold.ADMIN, 20)
+    assert site.slurm.admin_release(held)
+    site.run(30)
+    assert site.runs(*later)
+    assert not any(report.verdict and report.verdict.refused for report in site.reports)
+    site.run_until(lambda: site.runs(held), 300)

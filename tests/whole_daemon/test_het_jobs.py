@@ -10,9 +10,11 @@ import pytest
 from omfs_daemon.cluster.jobs import Hold, JobRequest, JobState
 from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.errors import ControlError
+from omfs_daemon.policy.rules.queue_order import Band, band_of
 from omfs_daemon.preemption.preemption import Step
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from tests.support.fake_site import Site
+from tests.whole_daemon.test_limits import limits
 from tests.whole_daemon.test_process import ALICE, BOB, ROOT, Stand
 
 NODE = JobRequest(4, max_nodes=1)
@@ -66,6 +68,18 @@ def test_one_beyond_the_entitlement_is_held_as_a_whole_until_it_fits(site: Site)
     assert (site.job(job).hold, site.state(job)) == (Hold.ADMIN, JobState.PENDING)
     site.run_until(lambda: site.state(first) is JobState.ENDED, 120)
     site.run_until(lambda: site.runs(job), 120)
+
+
+def test_k32_one_that_never_fits_is_not_ranked_before_jobs_that_do(site: Site) -> None:
+    """Parts take nodes of their own: one with five on four nodes never starts, and Slurm would wait for it."""
+    site.slurm.set_limits(limits())
+    never = submitted(site, "physics", *[JobRequest(1, max_nodes=1)] * 5)
+    site.run(2)
+    (wait,) = site.reports[-1].plan.waits  # type: ignore[union-attr]
+    assert wait.ref == str(never) and "do not fit on all nodes" in wait.text
+    others = [submitted(site, "physics", NODE, NODE), site.submit("bio")]
+    site.run_until(lambda: site.runs(*others), 60)
+    assert band_of(site.job(never)) is Band.NONE
 
 
 def test_one_that_names_a_usable_method_borrows(site: Site) -> None:

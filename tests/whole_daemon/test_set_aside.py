@@ -10,9 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from omfs_daemon.cluster.jobs import Allocation, Hold, Job, JobRequest, JobState
+from omfs_daemon.cluster.marks import SUBMIT_MARK
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.cluster.snapshot import with_whole_nodes
 from omfs_daemon.daemon.failsafe import rescue
+from omfs_daemon.policy.rules.queue_order import Band, band_of
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from tests.support.fake_site import ORDERS, Site
@@ -75,6 +77,28 @@ def test_nobody_is_preempted_for_one(site: Site, urgent: bool) -> None:
     site.run(20)
     assert site.runs(*bio)
     assert site.job(one).state is JobState.PENDING
+
+
+def test_one_that_waits_before_an_urgent_job_does_not_keep_it_from_idle_nodes(site: Site) -> None:
+    odd(site, comment="")
+    urgent = site.slurm.submit(Submission(JobRequest(4, partitions=("urgent",)), account="bio"))
+    site.run_until(lambda: band_of(site.job(urgent)) is Band.URGENT, 10)
+
+
+def test_one_that_we_hold_stays_held_until_it_can_be_read(site: Site) -> None:
+    first = site.submit("physics", 8, method="", hosts=2, run_time=1000)
+    site.run_until(lambda: site.runs(first), 20)
+    beyond = site.submit("physics", method="", hold=Hold.USER, admin_comment=SUBMIT_MARK)
+    site.run_until(lambda: site.job(beyond).hold is Hold.ADMIN, 20)
+    record = site.slurm.records[beyond]
+    readable, memory = record.request, UNREADABLE.memory_per_node
+    record.request, record.shown = replace(readable, memory_per_node=memory), None
+    assert site.job(beyond).set_aside
+    site.run(30)
+    assert site.job(beyond).hold is Hold.ADMIN
+    record.request, record.shown = readable, None
+    site.slurm.cancel(first)
+    site.run_until(lambda: site.runs(beyond), 60)
 
 
 def test_one_that_runs_is_no_victim_and_its_cpus_are_used(site: Site) -> None:

@@ -233,3 +233,10 @@ def _signature(request: JobRequest) -> tuple[object, ...]:
         request.excluded_nodes,
         request.parts,
     )
+
+
+def all_resources(node_arrays: NodeArrays) -> FreeResources:
+    """As if nothing ran on any node."""
+    cpus = np.where(node_arrays.works, node_arrays.cpus, 0)
+    gres = {name: total.copy() for name, total in node_arrays.gres.items()}
+    return FreeResources(node_arrays, cpus, node_arrays.memory.copy(), gres, Counter())

@@ -132,7 +132,7 @@ class RunningAllocations(NamedTuple):
 
 class JobArrays:
     """The jobs by state, each in ascending order of job id: ``waiting``, ``running`` (and configuring), ``completing``,
-    ``suspended``. Waiting jobs that are set aside are left out: nothing is decided about them."""
+    ``suspended``; and ``set_aside``, those that wait and of which nothing is decided: they are not in ``waiting``."""
 
     def __init__(self, jobs: Mapping[int, Job], before: JobArrays | None = None) -> None:
         self._jobs = jobs
@@ -148,6 +148,7 @@ class JobArrays:
         running: list[Job] = []
         self.suspended: list[Job] = []
         self.completing: list[Job] = []
+        self.set_aside: list[Job] = []
         by_state = {
             JobState.PENDING: waiting,
             JobState.CONFIGURING: running,
@@ -158,8 +159,8 @@ class JobArrays:
         }
         for number in sorted(new):
             job = jobs[number]
-            if job.state is not JobState.PENDING or not job.set_aside:
-                by_state[job.state].append(job)
+            waits_aside = job.set_aside and job.state is JobState.PENDING
+            (self.set_aside if waits_aside else by_state[job.state]).append(job)
         self.waiting = WaitingJobs.of(waiting, self.patterns)
         begun = self.running = RunningJobs.of(running, self.patterns)
         self._allocations: _KnownAllocations | None = None
@@ -168,6 +169,7 @@ class JobArrays:
             self.running = _merged(before.running, gone, begun).with_jobs([jobs[number] for number in ran_on])
             self.suspended = _same(before.suspended, jobs, self.suspended)
             self.completing = _same(before.completing, jobs, self.completing)
+            self.set_aside = _same(before.set_aside, jobs, self.set_aside)
             self._allocations = _merged_allocations(before, gone, begun, self.running)
 
     def allocations_on(self, node_arrays: NodeArrays) -> RunningAllocations:

@@ -15,6 +15,8 @@ from omfs_daemon.cluster.jobs import Allocation, Job, JobState
 from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.nodes import Partition
 from omfs_daemon.cluster.snapshot import PreemptionHistory
+from omfs_daemon.policy.arrays.free_resources import FreeResources, all_resources
+from omfs_daemon.policy.arrays.placement import place
 from omfs_daemon.policy.arrays.snapshot_arrays import SnapshotArrays
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.policy.start_checks.answer import YES, Answer, AnswerKind
@@ -49,6 +51,7 @@ class StartChecks:
         self._limits = arrays.limits
         self._others = OtherJobs(arrays)
         self._use: LimitUse | None = None
+        self._empty: FreeResources | None = None
         self._known: dict[tuple[object, ...], Answer] = {}
         self._hopeless: dict[tuple[object, ...], Answer] = {}
         self._starting = Counter(one.preemptor.partition("_")[0] for one in history.under_way if "_" in one.preemptor)
@@ -119,12 +122,20 @@ class StartChecks:
         order = (AnswerKind.YES, AnswerKind.UNKNOWN, AnswerKind.NO)
         if job.parts:
             each = [self._best(limits, part, (), use, victims) for part in as_parts(job)]
-            return max(each, key=lambda answer: order.index(answer.kind))
+            return max([*each, self._of_all_parts(job)], key=lambda answer: order.index(answer.kind))
         found = [
             _decided(self._answers(limits, job, partition, allocations, use, victims))
             for partition in self._partitions(job, allocations)
         ]
         return min(found, key=lambda answer: order.index(answer.kind))
+
+    def _of_all_parts(self, job: Job) -> Answer:
+        """Slurm refuses a part that fits nowhere, but not parts that have too few nodes for all of them."""
+        if self._empty is None:
+            self._empty = all_resources(self._arrays.node_arrays)
+        if place(job.request, self._empty) is None:
+            return no("Resources", "its parts, each on nodes of its own, do not fit on all nodes that are up")
+        return YES
 
     def _answers(
         self,
