@@ -58,7 +58,7 @@ def _show(view: ExemptView) -> None:
 
 
 def release_job(
-    context: typer.Context, job: Annotated[str, typer.Argument(help="The job, as squeue shows it: 1234, 15_3.")]
+    context: typer.Context, job: Annotated[str, typer.Argument(help="As squeue shows it: 1234, 15_3, 15_[3-5].")]
 ) -> None:
     """Let a held job go, whatever rule holds it.
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 def when_jobs_start(
     context: typer.Context,
     jobs: Annotated[
-        list[str] | None, typer.Argument(help="Waiting jobs: 1234, or 1234_7 of an array.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            help="Waiting jobs: 1234, or 1234_7 of an array; of a list, 1234_[7-9], the first one.", show_default=False
+        ),
     ] = None,
     at_limit: Annotated[
         bool, typer.Option("--at-limit", help="As if every job ran to its time limit, as Slurm expects.")

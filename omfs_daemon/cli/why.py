@@ -23,7 +23,8 @@ def why(
     job: Annotated[
         str,
         typer.Argument(
-            help="A job as Slurm shows it: 1234, 1234_7 of an array, 1234+1 of a heterogeneous one; or a raw job id."
+            help="A job as Slurm shows it: 1234, 1234_7 of an array (of a list, 1234_[7-9], the first one), 1234+1 of "
+            "a heterogeneous one; or a raw job id."
         ),
     ],
     as_json: AsJson = False,

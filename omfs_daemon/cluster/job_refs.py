@@ -112,10 +112,26 @@ def asked_ref(text: str) -> str | None:
     return None if found is None else found["one"] or f"{found['array']}_{found['first']}"
 
 
+def asked_tasks(text: str) -> tuple[int, list[range]] | None:
+    """The array and its tasks in a list that a user has typed, not expanded; None for anything else. ValueError for a
+    list that is cut off, as squeue prints a long one, or else is none."""
+    found = _ASKED.fullmatch(text)
+    if found is None or found["array"] is None:
+        return None
+    return int(found["array"]), _ranges(text.partition("_")[2].strip("[]"))
+
+
 def task_ids_of(listed: str) -> set[int]:
     """The tasks in a list as Slurm's commands print it: ``1,3,5-9%2``, ``0-8:4``; ValueError for anything else, and for
     tasks beyond Slurm's largest MaxArraySize."""
     found: set[int] = set()
+    for tasks in _ranges(listed):
+        found.update(tasks)
+    return found
+
+
+def _ranges(listed: str) -> list[range]:
+    found = []
     for part in listed.partition("%")[0].split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
@@ -124,5 +140,5 @@ def task_ids_of(listed: str) -> set[int]:
         last = int(match["last"] or first)
         if last >= _MAX_ARRAY_SIZE:
             raise ValueError(f"not tasks of an array: {part[:80]!r}")
-        found.update(range(first, last + 1, int(match["step"] or 1)))
+        found.append(range(first, last + 1, int(match["step"] or 1)))
     return found

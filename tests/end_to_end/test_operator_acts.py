@@ -59,11 +59,15 @@ def test_a_released_job_says_who_released_it_while_it_waits(daemon: Daemon) -> N
 
 def test_of_an_array_only_the_task_that_was_named_is_let_go(daemon: Daemon) -> None:
     daemon.start()
-    array = daemon.submit("bio", "--array=1-3", "--hold")
+    array = daemon.submit("bio", "--array=1-5", "--hold")
     said = wait_until(lambda: daemon.omfs("release", f"{array}_2", check=False).stdout, "omfsd to see that it is held")
     assert said.startswith(f"job {array}_2 is released")
     tasks = {job.ref: job.hold is Hold.NONE for job in daemon.gateway.jobs() if job.array_id == array}
     assert tasks.pop(f"{array}_2") and not any(tasks.values())
+    listed = daemon.omfs("release", f"{array}_[3-4]").stdout
+    assert listed.startswith(f"job {array}_[3-4] is released")
+    jobs = [job for job in daemon.gateway.jobs() if job.array_id == array and job.hold is not Hold.NONE]
+    assert {task for job in jobs for task in job.task_ids} == {1, 5}
     assert daemon.omfs("release", str(array)).stdout.startswith(f"job {array} is released")
     assert all(job.hold is Hold.NONE for job in daemon.gateway.jobs() if job.array_id == array)
     assert daemon.omfs("release", "15_[x", check=False).stderr.count("\n") == 1

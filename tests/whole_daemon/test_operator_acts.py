@@ -11,7 +11,7 @@ from omfs_daemon.cluster.holds import admin_comment_of
 from omfs_daemon.cluster.jobs import Hold, JobRequest
 from omfs_daemon.daemon.ended_exemptions import KNOWN_FOR
 from omfs_daemon.daemon.store.exemption_store import stored_exemptions
-from omfs_daemon.errors import ControlError
+from omfs_daemon.errors import ConfigError, ControlError
 from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from omfs_daemon.testing.fake_slurm.faults import Fault
 from tests.whole_daemon.test_process import ROOT, Stand
@@ -51,6 +51,41 @@ def test_who_released_a_job_is_in_its_history_and_its_comment(stand: Stand) -> N
     events = stand.service.answers.why(ROOT, str(waits))["events"]
     assert [(one["event"], one["job"]) for one in events] == [("held", str(waits)), ("released", str(waits))]
     assert events[-1]["text"] == text
+
+
+def waiting_array(stand: Stand) -> int:
+    """Four tasks that are beyond the entitlement of bio: held."""
+    for account in ("bio", "bio", "physics", "physics"):
+        stand.submit("alice", account, method="", run_time=1000)
+    stand.run(1)
+    request = JobRequest(4, partitions=("main",), max_nodes=1)
+    array = stand.slurm.submit(Submission(request, user="alice", account="bio", array=(1, 2, 3, 4)))
+    stand.run(2)
+    return array
+
+
+def held_tasks(stand: Stand, array: int) -> set[int]:
+    records = [job for job in stand.gateway.jobs() if job.array_id == array and job.hold is not Hold.NONE]
+    return {task for job in records for task in job.task_ids}
+
+
+def test_of_an_array_each_task_is_released_that_a_list_names(stand: Stand) -> None:
+    array = waiting_array(stand)
+    assert held_tasks(stand, array) == {1, 2, 3, 4}
+    said = stand.service.answers.release(ROOT, f"{array}_[2-3,9%1]")["done"]
+    assert said == f"job {array}_[2-3] is released, and not held again while it waits"
+    stand.run(5)
+    assert held_tasks(stand, array) == {1, 4}
+    with pytest.raises(ControlError, match=r"_\[2-3\]: is not held$"):
+        stand.service.answers.release(ROOT, f"{array}_[2-3]")
+
+
+def test_a_list_of_tasks_that_is_cut_off_is_refused(stand: Stand) -> None:
+    array = waiting_array(stand)
+    for listed in ("1,3,...", "1-", "0-9999999"):
+        with pytest.raises(ConfigError, match=rf"name the array, {array}, or one task$"):
+            stand.service.answers.release(ROOT, f"{array}_[{listed}]")
+    assert held_tasks(stand, array) == {1, 2, 3, 4}
 
 
 def test_what_slurm_does_not_list_cannot_be_exempted(stand: Stand) -> None:

@@ -11,6 +11,7 @@ import structlog
 from omfs_daemon.cluster.exemptions import Exemption, ExemptKind
 from omfs_daemon.cluster.het_jobs import stored_marks
 from omfs_daemon.cluster.holds import admin_comment_of, is_held
+from omfs_daemon.cluster.job_refs import asked_tasks, brief_ref, tasks_ref
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord, compose_admin_comment
 from omfs_daemon.cluster.scope import is_out_of_scope
@@ -53,35 +54,35 @@ class OperatorActs:
         self._clock = clock
         self._log = structlog.get_logger("control")
 
-    def release(self, caller: Caller, ref: str) -> DoneView:
-        """As an administrator's release: the job is not held again while it waits."""
-        ref = asked_job(ref)
-        held = [record for record in self._records(ref) if is_held(record)]
+    def release(self, caller: Caller, text: str) -> DoneView:
+        """As an administrator's release: what it names is not held again while it waits."""
+        held = [(record, _asked_of(record, text)) for record in self._records(text) if is_held(record)]
+        held = [(record, ref) for record, ref in held if ref]
         if not held:
-            raise ControlError(f"job {ref}: is not held")
-        self.audit.record_or_refuse("release", caller, job=ref)
-        for record in held:
+            raise ControlError(f"job {text}: is not held")
+        self.audit.record_or_refuse("release", caller, job=text)
+        for record, released in held:
             stored = admin_comment_of(record)
             sentence = f"released by {caller.user} with omfs release"
             expected = stored_marks(record)
             comment = compose_admin_comment(MarkWord.ADMIN_RELEASED.value, expected, sentence, stored.foreign)
-            # Of a waiting array only the task that was asked for; Slurm then lists it by itself.
-            released = ref if "_" in ref else record.ref
             if refusals := self._gateway.release([released], comment):
-                raise ControlError(f"job {ref}: {refusals[0].message}")
+                raise ControlError(f"job {released}: {refusals[0].message}")
             event = JobEvent(self._clock(), released, record.user, record.account, "released", sentence)
             self._history_database.record_events([event])
-        self._log.warning("job_released", job=ref, by=caller.user)
+        self._log.warning("job_released", job=text, by=caller.user)
         self._controls.wake()
-        return DoneView(done=f"job {ref} is released, and not held again while it waits")
+        done = ", ".join(brief_ref(ref) for _, ref in held) if "_[" in text else text
+        return DoneView(done=f"job {done} is released, and not held again while it waits")
 
-    def _records(self, ref: str) -> list[Job]:
-        """As Slurm lists them: of an array, whose tasks may be held by several, all."""
+    def _records(self, text: str) -> list[Job]:
+        """As Slurm lists them: of an array, whose tasks may be held by several, all. ConfigError if it names none."""
+        ref = _array_of(text) or asked_job(text)
         job, snapshot = listed_job(self._latest.report, ref), self._latest.report.snapshot
         if job is None or snapshot is None:
-            raise ControlError(f"job {ref}: Slurm does not list it")
+            raise ControlError(f"job {text}: Slurm does not list it")
         if is_out_of_scope(job):
-            raise ControlError(f"job {ref}: is not in scope: use scontrol release")
+            raise ControlError(f"job {text}: is not in scope: use scontrol release")
         tasks = [one for one in snapshot.jobs.values() if ref.isdecimal() and one.array_id == int(ref)]
         return tasks or [job]
 
@@ -136,6 +137,26 @@ class OperatorActs:
             return {row.name for row in rows}
         jobs = () if snapshot is None else snapshot.jobs.values()
         return {one.name for one in self._entitlements.entitlements} | {job.account for job in jobs}
+
+
+def _array_of(text: str) -> str:
+    """The array of a list of its tasks; "" of anything else. ConfigError for a list that does not name them all."""
+    try:
+        asked = asked_tasks(text)
+    except ValueError:
+        array = text.partition("_")[0]
+        raise ConfigError(f"job = {text[:40]!r}: must name each task: name the array, {array}, or one task") from None
+    return "" if asked is None else str(asked[0])
+
+
+def _asked_of(record: Job, text: str) -> str:
+    """What of a record was asked for: of a waiting array only the tasks that are named, which Slurm then lists by
+    themselves; "" if it has none of them."""
+    asked = asked_tasks(text)
+    if asked is None:
+        return text if "_" in text else record.ref
+    tasks = [task for task in record.task_ids if any(task in some for some in asked[1])]
+    return tasks_ref(asked[0], tasks) if tasks else ""
 
 
 def _until_text(until: float | None) -> str:
