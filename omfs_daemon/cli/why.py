@@ -69,7 +69,8 @@ def _sets(sets: Iterable[CheapSetView]) -> Table:
         for victim in one["victims"]:
             factors = (victim["slowdown_factor"], victim["checkpoint_factor"], victim["remaining_factor"])
             figures = (victim["cpus"], victim["slowdown"], *factors, victim["cost"])
-            made.add_row(str(number), cell(victim["job"]), cell(victim["method"]), *(f"{value:g}" for value in figures))
+            job = cell(victim["job"] or "of another user")
+            made.add_row(str(number), job, cell(victim["method"]), *(f"{value:g}" for value in figures))
     return made
 
 

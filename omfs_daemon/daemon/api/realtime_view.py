@@ -25,9 +25,10 @@ SETS = 3
 
 
 class VictimCostView(TypedDict):
-    """``cost`` = CPUs times the three factors."""
+    """``cost`` = CPUs times the three factors. ``job``, ``user``: "" where they are not for the caller to see."""
 
     job: str
+    user: str
     method: str
     cpus: int
     slowdown: float
@@ -121,6 +122,7 @@ def _set_view(cheap: CheapSet, candidates: Candidates, law: RealtimeNeed, rules:
         views.append(
             VictimCostView(
                 job=job.ref,
+                user=job.user,
                 method=method,
                 cpus=cost.cpus,
                 slowdown=round(cost.slowdown, 3),
@@ -131,3 +133,15 @@ def _set_view(cheap: CheapSet, candidates: Candidates, law: RealtimeNeed, rules:
             )
         )
     return CheapSetView(cost=round(cheap.cost, 2), victims=views)
+
+
+def only_jobs_of(user: str, view: RealtimeView) -> RealtimeView:
+    """Without who the victims of others are (PrivateData=jobs)."""
+    return {
+        **view,
+        "sets": [{**one, "victims": [_shown_to(user, each) for each in one["victims"]]} for one in view["sets"]],
+    }
+
+
+def _shown_to(user: str, victim: VictimCostView) -> VictimCostView:
+    return victim if victim["user"] == user else {**victim, "job": "", "user": ""}

@@ -22,7 +22,7 @@ from omfs_daemon.cluster.scope import is_out_of_scope
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.cycle_report import CycleReport
-from omfs_daemon.daemon.api.realtime_view import RealtimeView, realtime_view
+from omfs_daemon.daemon.api.realtime_view import RealtimeView, only_jobs_of, realtime_view
 from omfs_daemon.daemon.private_jobs import without_others
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.errors import ConfigError, ControlError
@@ -136,7 +136,8 @@ def without_others_in(view: WhyView) -> WhyView:
         )
         for event in view["events"]
     ]
-    return {**view, "now": without_others(view["now"]), "events": events}
+    realtime = only_jobs_of(view["user"], view["realtime"]) if view["realtime"] else None
+    return {**view, "now": without_others(view["now"]), "realtime": realtime, "events": events}
 
 
 _DATA_OF_OTHERS = ("preemptor", "victims")

@@ -12,11 +12,15 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import structlog
+from rich.console import Console, RenderableType
 
+from omfs_daemon.cli.why import why_table
+from omfs_daemon.cluster.jobs import JobRequest
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import DaemonSection
 from omfs_daemon.daemon.api.operations import perform
@@ -33,6 +37,7 @@ from omfs_daemon.errors import ConfigError, ControlError, JournalError, OmfsErro
 from omfs_daemon.preemption.effects import Chain, Effects
 from omfs_daemon.preemption.records import JobEvent, PaidCost
 from omfs_daemon.slurm.orders import HoldJobs, SetNice
+from omfs_daemon.testing.fake_slurm.fake_jobs import Submission
 from tests.support.waiting import LIMIT
 from tests.whole_daemon.test_process import ALICE, BOB, ROOT, Stand, reclaimed
 
@@ -216,6 +221,40 @@ def test_d09_other_users_jobs_are_shown_unless_slurm_hides_them(stand: Stand, pr
     why = answers.why(ALICE, victim)
     text = f"{why['now']} {[(event['text'], event['data']) for event in why['events']]}"
     assert ("physics" in text, f"job {physics}" in text) == (not private, not private), text
+
+
+BEAMLINE = '[[class]]\nname = "beamline"\nqos = ["rt"]\nrealtime = true\nslowdown_bound = 1.5\nact_at = 1.2\n'
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_k33_the_victims_of_a_real_time_job_are_not_named_to_its_owner(stand: Stand, private: bool) -> None:
+    stand.service.close()
+    text = stand.path.read_text().replace("quantum_seconds = 0", "quantum_seconds = 1000000")
+    stand.path.write_text(text.replace("[[class]]", f"{BEAMLINE}\n[[class]]"))
+    stand.config = parse_config(stand.path.read_text(), str(stand.path))
+    stand.service = stand.serve()
+    stand.gateway._settings["PrivateData"] = "jobs" if private else "none"
+    alices, bobs = ({str(stand.submit(user, "bio", run_time=5000)) for _ in range(2)} for user in ("alice", "bob"))
+    stand.run(1)
+    request = JobRequest(4, partitions=("main",), max_nodes=1)
+    job = stand.slurm.submit(Submission(request, user="bob", account="physics", qos="rt", time_limit=6000))
+    stand.run(2)
+    view = stand.service.answers.why(BOB, str(job))
+    assert view["realtime"] is not None
+    named = {victim["job"] for one in view["realtime"]["sets"] for victim in one["victims"]}
+    if private:
+        assert named & bobs and named - bobs == {""}, "one's own jobs are shown"
+        assert "alice" not in str(view) and "of another user" in shown_lines(why_table(view))
+    else:
+        assert named & alices and "" not in named
+    operators = stand.service.answers.why(ROOT, str(job))["realtime"]
+    assert operators and "" not in {victim["job"] for one in operators["sets"] for victim in one["victims"]}
+
+
+def shown_lines(lines: Iterator[RenderableType]) -> str:
+    console = Console(file=StringIO(), width=200)
+    console.print(*lines)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
 def test_d09_the_owner_of_a_victim_reads_no_other_job_in_admincomment() -> None:
