@@ -1,4 +1,7 @@
-"""How kernels are compiled: once after an installation, by one process at a time, then loaded from a cache."""
+"""How kernels are compiled: once after an installation, by one process at a time, then loaded from a cache.
+
+Where no cache can be written, each process compiles them for itself.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
+from numba.core.caching import FunctionCache
 from numba.extending import register_jitable
 
 from omfs_daemon.policy.rules import checkpoint_laws, laws, slowdown_laws
@@ -31,6 +35,7 @@ operations: too much for what loops call."""
 _HERE = Path(__file__).parent
 _njit: Any = numba.njit  # its types do not know all of its options
 _typeof: Any = numba.typeof
+_FunctionCache: Any = FunctionCache
 
 
 def kernel(function: Function) -> Function:
@@ -39,7 +44,7 @@ def kernel(function: Function) -> Function:
     The first call with arguments of new types compiles, or loads from the cache, while it holds a lock: processes that
     need the same kernel at the same time wait for the first one and then load what it has compiled.
     """
-    compiled = _njit(cache=True)(function)
+    compiled = _cached(_njit()(function))
     known: set[tuple[Any, ...]] = set()
 
     @wraps(function)
@@ -56,13 +61,32 @@ def kernel(function: Function) -> Function:
 
 def part(function: Function) -> Function:
     """Compile a function that only compiled ones call; without a wrapper for Python this takes a third less time."""
-    compiled: Function = _njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
-    return compiled
+    return cast(Function, _cached(_njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)))
 
 
 def shared_part(function: Function) -> Function:
     """Compile a function that both Python and compiled functions call."""
-    compiled: Function = _njit(cache=True)(function)
+    return cast(Function, _cached(_njit()(function)))
+
+
+class _Cache(_FunctionCache):  # type: ignore[misc]
+    """Of one function. What cannot be read is compiled, and what cannot be saved, on a full disk for instance, is
+    compiled again by the next process."""
+
+    def load_overload(self, *arguments: Any) -> Any:
+        with suppress(OSError):
+            return super().load_overload(*arguments)
+        return None
+
+    def save_overload(self, *arguments: Any) -> None:
+        with suppress(OSError):
+            super().save_overload(*arguments)
+
+
+def _cached(compiled: Any) -> Any:
+    """With a cache, if there is a directory for one."""
+    with suppress(RuntimeError):
+        compiled._cache = _Cache(compiled.py_func)
     return compiled
 
 
