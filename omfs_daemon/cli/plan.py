@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omfs_daemon.cluster.job_refs import brief_ref, task_ids_of, tasks_ref
 from omfs_daemon.config.text_file import read_input
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.terminal.output import cell, print_json, show, span, table, when
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView
-    from omfs_daemon.daemon.api.plan_view import ActionView, PlanView, VictimView
+    from omfs_daemon.daemon.api.plan_view import ActionView, PlanView, StartEstimateView, VictimView
 
 
 def plan(
@@ -75,9 +77,26 @@ def plan_table(view: PlanView) -> Iterator[RenderableType]:
         yield _actions(view["refused"], "Refused by the validator")
     if view.get("start_estimate"):
         made = table("Will start", ("job", "about", "nine chances in ten: before"))
-        for start in view["start_estimate"]:
-            made.add_row(cell(start["job"]), *(when(time) if time else "" for time in (start["p50"], start["p90"])))
+        for job, times in _start_rows(view["start_estimate"]):
+            made.add_row(cell(job), *times)
         yield made
+
+
+def _start_rows(starts: Iterable[StartEstimateView]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """A row for all tasks of an array that follow each other and are told the same."""
+    for (array, times), group in groupby(starts, _array_and_times):
+        refs = [start["job"] for start in group]
+        tasks = {task for ref in refs if "_" in ref for task in task_ids_of(ref.partition("_")[2].strip("[]"))}
+        yield brief_ref(tasks_ref(int(array), tasks)) if tasks else array, times
+
+
+def _array_and_times(start: StartEstimateView) -> tuple[str, tuple[str, str]]:
+    """The array, or the job, with what is told of its start."""
+    return start["job"].partition("_")[0], (_time(start["p50"]), _time(start["p90"]))
+
+
+def _time(time: float | None) -> str:
+    return "not within 35 days" if time is None else when(time)
 
 
 def _actions(actions: Iterable[ActionView], title: str) -> Table:

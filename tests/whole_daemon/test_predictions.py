@@ -345,6 +345,18 @@ def test_the_larger_than_the_machine_never_starts(stand: LearningStand) -> None:
     assert none["why"].startswith(("can never start", "no estimate"))
 
 
+def test_a_running_job_that_is_to_be_preempted_is_not_among_those_that_will_start(stand: LearningStand) -> None:
+    running = {str(stand.put("alice", 500)) for _ in range(4)}
+    stand.go(10)
+    stand.service.answers.pause(ROOT, "")
+    waits = stand.put("bob", 300, account="physics")
+    stand.go(10)
+    assert stand.service.answers._journal.state.preemptions == {}
+    (planned,) = stand.service.answers._foresee().preemptions  # type: ignore[union-attr]
+    assert {victim.ref for victim in planned.victims} < running
+    assert [one["job"] for one in stand.service.answers.plan(ROOT)["start_estimate"]] == [str(waits)]
+
+
 def test_users_see_their_own_jobs_only(stand: LearningStand) -> None:
     for _ in range(4):
         stand.put("bob", 300)

@@ -202,10 +202,12 @@ def start_line(estimates: StartEstimates, ref: str, other: str) -> str:
 
 
 def first_starts(estimates: StartEstimates, own: Callable[[str], bool], most: int) -> list[StartEstimateView]:
-    """Of the first jobs and tasks in the order of the pass that ``own`` accepts."""
+    """Of the first jobs and tasks that wait and that ``own`` accepts, in the order of the pass; a job that is to be
+    preempted runs still."""
     found = []
+    running = {job.ref for job, _, _ in estimates.running}
     for ref in estimates.order:
-        start = estimates.of(ref) if own(ref) else None
+        start = estimates.of(ref) if own(ref) and ref not in running else None
         if start is not None:
             p50, p90 = at(estimates.taken, start.p50), at(estimates.taken, start.p90)
             found.append(StartEstimateView(job=ref, p50=p50, p90=p90))

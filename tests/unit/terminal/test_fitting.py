@@ -56,6 +56,18 @@ def wide_views() -> dict[str, list[RenderableType]]:
     }
 
 
+def test_tasks_that_start_at_the_same_time_share_a_row() -> None:
+    times: list[tuple[str, float | None]] = [("5_2", TIME), ("5_3", None), ("5_4", None), ("6", None), ("7", None)]
+    starts = [{"job": job, "p50": time, "p90": time} for job, time in [*times, ("5_5", None)]]
+    shown = printed(plan_table({**PLAN, "start_estimate": starts}), 160).partition("Will start")[2]  # type: ignore[typeddict-item]
+    rows = [
+        line.replace("│", " ").split()[0]
+        for line in shown.splitlines()
+        if "2026" in line or "not within 35 days" in line
+    ]
+    assert rows == ["5_2", "5_[3-4]", "6", "7", "5_5"], shown
+
+
 def words(text: str) -> set[str]:
     return {word for line in text.splitlines() for word in line.replace("│", " ").replace("┃", " ").split()}
 
