@@ -188,6 +188,21 @@ def test_no_part_of_a_preemptor_is_pinned(site: Site) -> None:
 
 
 # -- what is said ------------------------------------------------------------------------------------
+def test_a_part_that_is_exempted_stands_for_the_whole_job(stand: Stand) -> None:
+    single = stand.submit("bob", "physics")
+    stand.run(1)
+    acts, job = stand.service.answers, submitted(stand, "bio", NODE, NODE)
+    for _ in range(2):  # before it is polled, and after
+        assert acts.exempt(ROOT, f"{job}+0", None)["done"] == f"job {job} is never preempted"
+        assert [one["name"] for one in acts.exemptions(ROOT)["exemptions"]] == [str(job)]
+        acts.end_exemption(ROOT, f"{job}+1")
+        assert acts.exemptions(ROOT)["exemptions"] == []
+        stand.run(2)
+    with pytest.raises(ControlError, match=rf"^job {single}\+1: Slurm does not list it$"):
+        acts.exempt(ROOT, f"{single}+1", None)
+    stand.service.close()
+
+
 def test_why_answers_for_the_job_and_for_each_part(stand: Stand) -> None:
     first = [stand.submit("bob", "physics", "", run_time=1000) for _ in range(3)]
     stand.run(2)

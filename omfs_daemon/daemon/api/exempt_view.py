@@ -10,7 +10,7 @@ from typing import TypedDict
 from omfs_daemon.cluster.exemptions import Exemption, Exemptions, ExemptKind
 from omfs_daemon.errors import ConfigError
 
-_JOB = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?")
+_JOB = re.compile(r"[0-9]{1,10}([_+][0-9]{1,10})?")
 
 
 class ExemptionView(TypedDict):
@@ -36,7 +36,7 @@ def _view(one: Exemption) -> ExemptionView:
 
 
 def named(text: str, accounts: Collection[str]) -> tuple[ExemptKind, str]:
-    """``1234``, ``15_3``, a user, or an account; ``user=ann`` or ``account=bio`` where a name could be both.
+    """``1234``, ``15_3``, ``31+0``, a user, or an account; ``user=ann`` or ``account=bio`` where a name could be both.
 
     ``accounts``: those that are known. ConfigError for anything else.
     """

@@ -11,7 +11,7 @@ import structlog
 from omfs_daemon.cluster.exemptions import Exemption, ExemptKind
 from omfs_daemon.cluster.het_jobs import stored_marks
 from omfs_daemon.cluster.holds import admin_comment_of, is_held
-from omfs_daemon.cluster.job_refs import asked_tasks, brief_ref, tasks_ref
+from omfs_daemon.cluster.job_refs import asked_ref, asked_tasks, brief_ref, tasks_ref
 from omfs_daemon.cluster.jobs import Job, JobState
 from omfs_daemon.cluster.marks import MarkWord, compose_admin_comment
 from omfs_daemon.cluster.scope import is_out_of_scope
@@ -102,18 +102,19 @@ class OperatorActs:
     def _listed(self, ref: str) -> str:
         """The job's name, which of a part of a heterogeneous one is that of the whole. Of what Slurm does not list
         nobody knows whose job it will be."""
-        job = listed_job(self._latest.report, ref)
+        job, (whole, is_part, _) = listed_job(self._latest.report, ref), ref.partition("+")
         if job is None:  # or it came after the last poll
             try:
-                job = self._gateway.find(ref)
+                job = self._gateway.find(whole)
             except GatewayError as error:
                 raise ControlError(f"job {ref}: Slurm does not answer: {error}") from error
-        if job is None or job.state is JobState.ENDED:
+        if job is None or job.state is JobState.ENDED or (is_part and not job.parts):
             raise ControlError(f"job {ref}: Slurm does not list it")
         return job.ref if job.parts else ref
 
     def end_exemption(self, caller: Caller, name: str) -> DoneView:
-        known = [one for one in self._exemptions.exemptions.all if name in (one.name, f"{one.kind.value}={one.name}")]
+        whole = name.partition("+")[0] if asked_ref(name) else name
+        known = [one for one in self._exemptions.exemptions.all if whole in (one.name, f"{one.kind.value}={one.name}")]
         if len(known) > 1:
             raise ConfigError(f"{name!r}: is exempted as user and as account: write user={name} or account={name}")
         if not known:
