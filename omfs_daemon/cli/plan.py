@@ -69,8 +69,11 @@ def difference_table(view: PlanDifferenceView) -> Iterator[RenderableType]:
 
 
 def plan_table(view: PlanView) -> Iterator[RenderableType]:
-    """What ``omfs plan`` prints."""
-    yield cell(view["summary"])
+    """What ``omfs plan`` prints. Users are given no summary."""
+    if view["summary"]:
+        yield cell(view["summary"])
+    elif not (view["actions"] or view["refused"] or view.get("start_estimate")):
+        yield cell("nothing is planned for your jobs now")
     if view["actions"]:
         yield _actions(view["actions"], "Would be done now")
     if view["refused"]:

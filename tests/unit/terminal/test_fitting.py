@@ -14,6 +14,7 @@ from omfs_daemon.cli.history import costs_table, history_table
 from omfs_daemon.cli.plan import plan_table
 from omfs_daemon.cli.status import status_table
 from omfs_daemon.cli.why import why_table
+from omfs_daemon.daemon.api.plan_view import PlanView
 from omfs_daemon.terminal.fitting import fit_table, share_room
 from omfs_daemon.terminal.output import cell, table, when
 from tests.unit.cli.test_cli import HISTORY, PLAN, STATUS, WHY
@@ -66,6 +67,14 @@ def test_tasks_that_start_at_the_same_time_share_a_row() -> None:
         if "2026" in line or "not within 35 days" in line
     ]
     assert rows == ["5_2", "5_[3-4]", "6", "7", "5_5"], shown
+
+
+def test_a_plan_without_anything_of_ones_own_says_so() -> None:
+    nothing: PlanView = {"time": TIME, "summary": "", "actions": [], "refused": []}
+    said = "nothing is planned for your jobs now"
+    assert printed(plan_table(nothing), 160).strip() == said
+    assert printed(plan_table({**nothing, "start_estimate": []}), 160).strip() == said
+    assert "nothing" not in printed(plan_table({**nothing, "actions": PLAN["actions"]}), 160)
 
 
 def words(text: str) -> set[str]:
