@@ -76,13 +76,17 @@ class OperatorActs:
         return DoneView(done=f"job {done} is released, and not held again while it waits")
 
     def _records(self, text: str) -> list[Job]:
-        """As Slurm lists them: of an array, whose tasks may be held by several, all. ConfigError if it names none."""
+        """As Slurm lists them: of an array, whose tasks may be held by several, all, and of a heterogeneous job that is
+        set aside all parts. ConfigError if it names none."""
         ref = _array_of(text) or asked_job(text)
         job, snapshot = listed_job(self._latest.report, ref), self._latest.report.snapshot
         if job is None or snapshot is None:
             raise ControlError(f"job {text}: Slurm does not list it")
         if is_out_of_scope(job):
             raise ControlError(f"job {text}: is not in scope: use scontrol release")
+        if "+" in job.ref:
+            whole = job.ref.partition("+")[0]
+            return [one for one in snapshot.jobs.values() if one.ref.partition("+")[0] == whole]
         tasks = [one for one in snapshot.jobs.values() if ref.isdecimal() and one.array_id == int(ref)]
         return tasks or [job]
 
