@@ -49,7 +49,7 @@ def is_held_by_us(job: Job) -> bool:
         return True
     if admin_comment_of(job).word not in (MarkWord.HELD, MarkWord.STOPPING):
         return False
-    return job.special_exit or not _is_any_reason(job, _OWNERS, _REQUEUED) or _is_held_after_checkpoint(job)
+    return job.special_exit or not _is_any_reason(job, _OWNERS, _REQUEUED) or is_held_after_checkpoint(job)
 
 
 def is_held_since_submit(job: Job) -> bool:
@@ -127,6 +127,12 @@ def is_held_for_owner(job: Job) -> bool:
     return run is not None and run.state is RunState.HELD
 
 
+def is_held_after_checkpoint(job: Job) -> bool:
+    """Whether omfs-run has requeued and held it, where the batch script could have lost its exit code."""
+    run = run_report(job)
+    return _is_any_reason(job, _REQUEUED) and run is not None and run.state is RunState.STOPPED
+
+
 def could_start(job: Job, now: float) -> bool:
     """Whether only nodes, or a hold of ours, keep the job waiting: no dependency, begin time, limit, or other hold."""
     return ready_from(job) <= now
@@ -155,12 +161,6 @@ def _is_held_at_submit(job: Job) -> bool:
     stored = admin_comment_of(job)
     is_waiting = WAIT_WORD in job.comment.split() and stored.word in (None, MarkWord.RELEASED, MarkWord.ADMIN_RELEASED)
     return is_waiting or (stored.mark == SUBMIT_MARK and not _is_any_reason(job, _REQUEUED))
-
-
-def _is_held_after_checkpoint(job: Job) -> bool:
-    """Whether omfs-run has requeued and held it, where the batch script could have lost its exit code."""
-    run = run_report(job)
-    return _is_any_reason(job, _REQUEUED) and run is not None and run.state is RunState.STOPPED
 
 
 def _is_any_reason(job: Job, *reasons: str) -> bool:

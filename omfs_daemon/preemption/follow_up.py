@@ -11,6 +11,7 @@ from dataclasses import replace
 from omfs_daemon.cluster.holds import (
     admin_comment_of,
     highest_number,
+    is_held_after_checkpoint,
     is_held_by_us,
     is_held_for_owner,
     is_let_go,
@@ -236,11 +237,15 @@ def _tell_released(effects: Effects, marked: Sequence[Job], now: float, known: C
 
 
 def waits_after_checkpoint(job: Job) -> bool:
-    """Whether it is held by Slurm after omfs-run's exit code; a hold of ours on top of that is released anyway."""
-    if not job.special_exit or job.state is not JobState.PENDING or is_held_by_us(job):
+    """Whether it is held by Slurm after omfs-run's exit code, or by omfs-run itself; a hold of ours on top of that is
+    released anyway. What omfs-run holds itself looks like its owner's hold to job_submit.lua, which lets us end it only
+    if we have preempted the job before."""
+    word = admin_comment_of(job).word
+    by_omfs_run = job.special_exit or (word is MarkWord.RELEASED and is_held_after_checkpoint(job))
+    if not by_omfs_run or job.state is not JobState.PENDING or is_held_by_us(job):
         return False
     run = run_report(job)
-    by_its_exit = job.hold is Hold.USER and admin_comment_of(job).word is not MarkWord.ADMIN_HELD
+    by_its_exit = job.hold is Hold.USER and word is not MarkWord.ADMIN_HELD
     return run is not None and run.state is RunState.STOPPED and by_its_exit
 
 

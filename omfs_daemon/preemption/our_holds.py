@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omfs_daemon.cluster.holds import admin_comment_of, is_held, is_held_by_us, is_release_unfinished
+from omfs_daemon.cluster.holds import (
+    admin_comment_of,
+    is_held,
+    is_held_after_checkpoint,
+    is_held_by_us,
+    is_release_unfinished,
+)
 from omfs_daemon.cluster.jobs import Hold, Job, JobState
 from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.preemption.observation import Observation
@@ -42,7 +48,8 @@ def has_lost_mark(job: Job, state: State) -> bool:
     stored = admin_comment_of(job)
     held_by_us = job.hold is Hold.ADMIN and job.ref in state.held and not stored.mark
     is_before = not stored.mark or (stored.word is MarkWord.RELEASED and not is_known_as_others(job))
-    held_by_exit = job.special_exit and job.hold is Hold.USER and job.ref in state.preempted and is_before
+    by_omfs_run = job.special_exit or is_held_after_checkpoint(job)
+    held_by_exit = by_omfs_run and job.hold is Hold.USER and job.ref in state.preempted and is_before
     return job.state is JobState.PENDING and (held_by_us or held_by_exit)
 
 

@@ -389,6 +389,18 @@ def test_an_owners_requeuehold_is_not_taken_over(gate: MarkedCluster) -> None:
     assert gate.record(ref).priority > 0
 
 
+def test_a_requeuehold_after_an_undone_preemption_can_be_released(gate: MarkedCluster) -> None:
+    """It may be omfs-run's, of a checkpoint that was under way."""
+    ref = running(gate)
+    assert gate.order(ref, "omfs:stopping:1?") == ""
+    assert gate.order(ref, "omfs:rel:2?omfs:stopping:1") == ""
+    assert gate.scontrol(OWNER, "requeuehold", ref) == ""
+    assert waits(gate, ref).reason == "job_requeued_in_held_state"
+    assert gate.order(ref, "omfs:rel:3?omfs:rel:2") == ""
+    assert gate.scontrol(DAEMON, "release", ref) == ""
+    assert gate.record(ref).priority > 0
+
+
 def test_a_suspended_job_can_be_held_and_requeued(gate: MarkedCluster) -> None:
     """Slurm gives suspended jobs the priority 0."""
     ref = running(gate)

@@ -147,20 +147,6 @@ def test_ready_in_an_earlier_run_is_not_ready_now(tmp_path: Path) -> None:
     assert why_not(site, job, "dmtcp") is WhyUnavailable.NOT_READY
 
 
-def test_a_job_that_omfs_run_has_requeued_and_held_itself_comes_back(tmp_path: Path) -> None:
-    """Where the batch script could lose its exit code; Slurm shows that as a hold of its owner's."""
-    site = methods_site(tmp_path, hosts=1)
-    job = victim(site, "dmtcp", run_time=100, launched=OmfsRunBehavior(on_usr1=OnUsr1.IGNORE))
-    site.run(3)
-    urgent = preemptor(site, "dmtcp", run_time=5)
-    site.run_until(lambda: bool(site.slurm.history[job].signals), limit=10)
-    site.slurm.set_comment(job, "omfs:method=dmtcp omfs:run=0:stopped:method=dmtcp:bytes=1:seconds=1")
-    site.slurm.requeue_hold(job)
-    site.run_until(lambda: site.runs(urgent), limit=10)
-    assert not site.slurm.user_release(job), "it is ours"
-    site.run_until(lambda: site.runs(job), limit=60)
-
-
 def test_a_suspended_job_that_its_owner_requeues_comes_back(tmp_path: Path) -> None:
     """Slurm holds it: the hold is that of our suspension."""
     site = methods_site(tmp_path, hosts=1)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from omfs_daemon.cluster.jobs import JobState
 from omfs_daemon.protocol import job_comment
-from omfs_daemon.testing.fake_slurm.fake_jobs import Record
+from omfs_daemon.testing.fake_slurm.fake_jobs import REQUEUED_HELD, Record
 from omfs_daemon.testing.fake_slurm.omfs_run_behavior import OnRestart, OnUsr1, with_run_comment
 
 _SUSPENDED_POLL = 1.0  # seconds until a suspended omfs-run is looked at again
@@ -90,9 +90,12 @@ class OmfsRun:
         self._exit_special(record)
 
     def _exit_special(self, record: Record) -> None:
-        """Exit code 101 or 102."""
+        """Exit code 101 or 102, or ``scontrol requeuehold``."""
         if not record.requeue:
             self._host.end(record, "FAILED")
+            return
+        if record.launched is not None and record.launched.traps:
+            self._host.requeue(record, hold=True, held_text=REQUEUED_HELD)
             return
         record.special_exit = True
         self._host.requeue(record, hold=True, held_text="")

@@ -34,7 +34,8 @@ class OnRestart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OmfsRunBehavior:
-    """A job whose batch script is ``exec omfs-run``, and how it behaves.
+    """A job whose batch script is ``exec omfs-run``, or passes the request on and goes on after it (``traps``: omfs-run
+    requeues and holds the job itself), and how it behaves.
 
     ``ready_after``: seconds from each start until omfs-run reports ready; USR1 before that kills the job, as the
     default action does. ``seconds``: from USR1 until the checkpoint is verified (or has failed).
@@ -47,6 +48,7 @@ class OmfsRunBehavior:
     seconds: float = 0.5
     size: int = 1 << 20
     why: str = "no_space"
+    traps: bool = False
 
 
 def with_run_comment(comment: str, run: int, state: str, **fields: str | int | float) -> str:

@@ -43,8 +43,18 @@ def test_before_that_it_may_be_on_its_way(reason: str) -> None:
             {"hold": Hold.USER, "reason": "JobHeldUser", "special_exit": True},
             State(preempted={"9": PreemptedJob(1.0, "application", "8")}),
         ),
+        (
+            {"hold": Hold.USER, "reason": "job requeued in held state", "comment": "omfs:run=0:stopped:method=dmtcp"},
+            State(preempted={"9": PreemptedJob(1.0, "dmtcp", "8")}),
+        ),
     ],
-    ids=["by the gate after a change of its owner", "by us", "by us, without a mark", "after its checkpoint"],
+    ids=[
+        "by the gate after a change of its owner",
+        "by us",
+        "by us, without a mark",
+        "after its checkpoint",
+        "after its checkpoint by omfs-run",
+    ],
 )
 def test_a_hold_of_ours_is_none_of_others(changes: dict[str, Any], state: State) -> None:
     assert not is_held_by_others(replace(RELEASED, **changes), state)
