@@ -5,7 +5,7 @@ Pure. In between stand the planner and the validator.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from omfs_daemon.policy.plan import Plan, PlannedPreemption
@@ -13,10 +13,12 @@ from omfs_daemon.policy.start_checks.answer import Answer, AnswerKind
 from omfs_daemon.policy.validator import Verdict
 from omfs_daemon.preemption.begin import Beginning, begin_preemption
 from omfs_daemon.preemption.desired import desired_state
-from omfs_daemon.preemption.effects import Effects, in_order
+from omfs_daemon.preemption.effects import Chain, Effects, in_order
 from omfs_daemon.preemption.follow_up import follow_up, resume_preempted, waited_for_nodes
+from omfs_daemon.preemption.methods.base import NodeOrder
 from omfs_daemon.preemption.observation import Observation
 from omfs_daemon.preemption.our_holds import with_refs_of_now
+from omfs_daemon.preemption.preemption import Preemption, Step
 from omfs_daemon.preemption.reconcile import reconcile
 from omfs_daemon.preemption.settings import Settings
 from omfs_daemon.preemption.state import State
@@ -94,6 +96,18 @@ def add_orders(
     # What is repeated after a restart of slurmctld must have taken effect before anything else is done to the job.
     repeated = {ref for chain in effects.chains for ref in chain.refs}
     resumes = [chain for chain in resumes if repeated.isdisjoint(chain.refs)]
-    effects.chains = [*in_order(fields.chains, missing), *resumes, *effects.chains]
+    returns = _without_victims_of_now(effects.chains, effects.begun)
+    effects.chains = [*in_order(fields.chains, missing), *resumes, *returns]
     fields.chains = []
     effects.add(fields)
+
+
+def _without_victims_of_now(chains: Iterable[Chain], begun: Iterable[Preemption]) -> list[Chain]:
+    """Without work on nodes to let jobs run on that are preempted again now: a job whose memory is out is suspended at
+    once, and must not be continued then."""
+    victims = {victim.ref for one in begun if one.step is Step.STOPPING for victim in one.victims}
+    return [
+        chain
+        for chain in chains
+        if not any(isinstance(action, NodeOrder) and action.ref in victims for action in chain.transitions)
+    ]
