@@ -44,6 +44,7 @@ from omfs_daemon.preemption.state import (
     PreemptionChanged,
     Record,
     State,
+    VictimBackoff,
 )
 from omfs_daemon.preemption.state_fold import state_after
 from omfs_daemon.protocol import job_comment
@@ -79,7 +80,7 @@ def follow_up(state: State, observation: Observation, now: float, settings: Sett
             _runs_again(effects, job, preempted, state, observation, now, settings)
     crowded |= _resumed_over_busy_cpus(_just_resumed(effects.records), observation, now)
     marked = [job for job in observation.snapshot.jobs.values() if _is_marked(job)]
-    _tell_released(effects, marked, now, under_way.union(state.preempted))
+    _tell_released(effects, marked, now, under_way.union(state.preempted), state)
     _tell_owners(effects, state, marked, now)
     _tell_unready(effects, marked, now, settings)
     _suspend_again(effects, state_after(state, effects.records), crowded, now)
@@ -206,12 +207,20 @@ def _runs_again(
         if not has_reported:
             return
     effects.records.append(JobRunsAgain(job.ref, now, method.traits.keeps_work))
+    effects.records += _spared_no_longer(job, state, now)
     since = job.start if method.traits.leaves and job.start is not None else now  # Slurm says nothing of resumes
     away = max(0.0, since - preempted.at)
     text = f"[omfs] was preempted ({preempted.method}) for job {preempted.preemptor} and runs again after {away:.0f} s"
     effects.sentences[job.ref] = text
     effects.events.append(JobEvent(now, job.ref, job.user, job.account, "runs_again", text, {"away_seconds": away}))
     effects.costs.append(_paid(job, method, observation, now))
+
+
+def _spared_no_longer(job: Job, state: State, now: float) -> list[Record]:
+    """The end of a back-off in which it was left to end its checkpoint (``preemption/step.py``). One for its own fault
+    lasts."""
+    is_left = state.spared.get(job.ref, now) > now and not state.failures.get(job.ref)
+    return [VictimBackoff(job.ref, now, 0)] if is_left else []
 
 
 def _paid(job: Job, method: PreemptMethod, observation: Observation, now: float) -> PaidCost:
@@ -226,12 +235,13 @@ def _paid(job: Job, method: PreemptMethod, observation: Observation, now: float)
     return PaidCost(now, job.ref, job.user, job.account, name, IN, seconds, seconds, size, lost, nodes)
 
 
-def _tell_released(effects: Effects, marked: Sequence[Job], now: float, known: Collection[str]) -> None:
+def _tell_released(effects: Effects, marked: Sequence[Job], now: float, known: Collection[str], state: State) -> None:
     """Jobs that omfs-run has checkpointed without a preemption that we know: another user sent the signal, or ours was
     undone meanwhile. Nobody else would release them."""
     for job in marked:
         if job.ref not in known and waits_after_checkpoint(job):
             effects.chains.append(Chain((orders.ReleaseJobs((job.ref,)),)))
+            effects.records += _spared_no_longer(job, state, now)
             text = "its checkpoint is written, but no preemption of it is known: released"
             effects.events_if_taken.append(JobEvent(now, job.ref, job.user, job.account, "released", text))
 

@@ -153,7 +153,8 @@ class UsersBackOff:
 
 @dataclass(frozen=True, slots=True)
 class VictimBackoff:
-    """This job could not be preempted, ``times`` times now; not again before ``until``."""
+    """This job could not be preempted, ``times`` times now; not again before ``until``. 0 times: it is left to end what
+    it is doing, and earlier failures still count."""
 
     ref: str
     until: float

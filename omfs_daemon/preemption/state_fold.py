@@ -104,7 +104,9 @@ class StateFold:
             case UsersBackOff(refs, users):
                 state.backoff.watch(refs, users)
             case VictimBackoff(ref, until, times):
-                state.spared[ref], state.failures[ref] = until, times
+                state.spared[ref] = until
+                if times:
+                    state.failures[ref] = times
             case RealtimeSeen():
                 state.backoff.realtime.note(record)
             case Pause():

@@ -94,7 +94,8 @@ def not_yielding(job_arrays: JobArrays, history: PreemptionHistory, kinds: JobKi
     count as non-preemptible."""
     if not history.failures:
         return []
-    failed = (job for job in job_arrays.running.jobs.tolist() if job.ref in history.failures)
+    # Journals of earlier versions count 0 failures of jobs that were left to end a checkpoint.
+    failed = (job for job in job_arrays.running.jobs.tolist() if history.failures.get(job.ref))
     return [
         job for job in failed if not kinds.of(job).non_preemptible and not kinds.of(job).job_class.is_never_preempted
     ]

@@ -105,7 +105,8 @@ def test_a_job_that_could_not_be_preempted_counts_as_non_preemptible() -> None:
     jobs = [running(1, cpus=3), running(5, "physics", 4, "n1")]
     stuck = PreemptionHistory(failures={"1": 1})
     assert started(decide(nodes(2), [*jobs, held(9)], HALVES, stuck)) == ["9"]
-    for history, reason in ((stuck, {"9": "NON_PREEMPTIBLE_BEYOND"}), (PreemptionHistory(), {})):
+    spared = PreemptionHistory(failures={"1": 0})
+    for history, reason in ((stuck, {"9": "NON_PREEMPTIBLE_BEYOND"}), (spared, {}), (PreemptionHistory(), {})):
         assert why_waiting(decide(nodes(3), [*jobs, held(9, cpus=4)], HALVES, history)) == reason
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from omfs_daemon.preemption.job_numbers import JobNumbers
-from omfs_daemon.preemption.state import Record, State, WholeState
+from omfs_daemon.preemption.state import Record, State, VictimBackoff, WholeState
 from omfs_daemon.preemption.state_fold import StateFold, state_after
 from tests.unit.daemon.test_journal import RECORDS
 
@@ -43,6 +43,13 @@ def test_the_state_before_stays_as_it_was() -> None:
     whole = deepcopy(state)
     state_after(State(), [WholeState(state), *RECORDS])
     assert state == whole
+
+
+def test_a_victim_that_is_spared_for_a_while_has_not_failed() -> None:
+    state = state_after(State(), [VictimBackoff("8", 300.0, 0)])
+    assert (state.spared, state.failures) == ({"8": 300.0}, {})
+    before = state_after(State(), [VictimBackoff("8", 100.0, 2), VictimBackoff("8", 300.0, 0)])
+    assert (before.spared, before.failures) == ({"8": 300.0}, {"8": 2})
 
 
 def test_without_records_nothing_is_copied() -> None:
