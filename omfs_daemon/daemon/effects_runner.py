@@ -241,8 +241,11 @@ class EffectsRunner:
 
     def _note_refusals(self, chain: Chain, refusals: list[OrderRefusal], not_sent: list[Action], boot: str) -> None:
         """They are recorded, because the preemption's next step depends on them; slurmctld has nothing of them to
-        forget. But a resume may have been refused by another slurmctld, which has forgotten the suspension."""
+        forget. But a resume may have been refused by another slurmctld, which has forgotten the suspension. What was
+        not sent may be sent by the next cycle: an urgent job may wait for it."""
         now = self._clock()
+        for key in (key for action in not_sent for key in _keys(action)):
+            self._again_at.pop(key, None)
         for refusal in refusals:
             for action in (*chain.fields, *chain.transitions):
                 for key in _keys(action):
