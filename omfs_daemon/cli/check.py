@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from omfs_daemon.cli.check_daemon import daemon_findings, entitlements_findings
 from omfs_daemon.cli.check_preemption import preemption_findings
 from omfs_daemon.cli.check_realtime import check_realtime
 from omfs_daemon.cli.check_site import host_findings, site_findings
@@ -29,10 +30,6 @@ from omfs_daemon.slurm.settings_check import (
     Level,
     SiteFacts,
     connection_finding,
-    daemon_answers_wrongly,
-    daemon_finding,
-    daemon_not_running,
-    entitlements_conflict,
     findings,
     no_connection,
     passed,
@@ -47,7 +44,7 @@ from omfs_daemon.slurm.submit_plugin import (
     watched_heartbeat,
 )
 from omfs_daemon.terminal.exit_status import Exit
-from omfs_daemon.terminal.output import cell, print_json, show, table, when
+from omfs_daemon.terminal.output import cell, print_json, show, table
 from omfs_daemon.terminal.session import AsJson, session_of
 
 if TYPE_CHECKING:
@@ -80,33 +77,20 @@ def all_findings(config: Config, gateway: Gateway, client: Client, why: str = ""
         settings = gateway.settings()
         nodes = gateway.nodes()
     except GatewayError as error:
-        return [_daemon(client), no_connection(error), *host_findings(config)]
+        return [*daemon_findings(client), no_connection(error), *host_findings(config)]
     plug_in = plug_in_settings(settings)
     facts = _facts(config, settings, plug_in, client)
     return [
-        _daemon(client),
+        *daemon_findings(client),
         connection_finding(gateway.name, why, nodes),
         *host_findings(config),
         *findings(settings, facts),
-        *_conflict(client),
+        *entitlements_findings(config, client),
         *site_findings(config, gateway, settings, facts),
         *preemption_findings(config, gateway, settings, nodes, plug_in),
         *check_realtime(config, gateway, settings, nodes),
         *_scope(config, gateway, nodes, client),
     ]
-
-
-def _daemon(client: Client) -> Finding:
-    try:
-        status = client.status()
-    except UnreachableError as error:
-        return daemon_not_running(error)
-    except OmfsError as error:
-        return daemon_answers_wrongly(error)
-    paused = status["paused"]
-    return daemon_finding(
-        status["version"], when(status["last_poll"]), status["last_error"] or "", paused["by"] if paused else ""
-    )
 
 
 def _scope(config: Config, gateway: Gateway, nodes: Sequence[Node], client: Client) -> list[Finding]:
@@ -148,15 +132,6 @@ def _entitlements(config: Config, client: Client) -> tuple[Entitlement, ...]:
         return from_rows(client.entitlements()["entitlements"])
     except OmfsError:
         return config.all_entitlements
-
-
-def _conflict(client: Client) -> list[Finding]:
-    """Entitlements of a configuration that was edited after a change by command."""
-    try:
-        lines = client.entitlements().get("conflict", [])
-    except OmfsError:
-        return []  # whether the daemon answers is reported already
-    return [entitlements_conflict(lines)] if lines else []
 
 
 def _runs(client: Client) -> bool:

@@ -83,7 +83,10 @@ def _warnings(view: StatusView) -> Iterator[Text]:
         yield cell(f"PAUSED by {paused['by']} since {when(paused['since'])}{why}", "bold yellow")
     if view["dry_run"]:
         yield cell("dry run: no orders are sent to Slurm", "yellow")
-    if conflict := view.get("entitlements_conflict"):
+    refused = view.get("reload_refused")
+    if refused:
+        yield cell(f"reload refused {when(refused['time'])}, nothing of it is in force: {refused['text']}", "red")
+    if (conflict := view.get("entitlements_conflict")) and not (refused and conflict in refused["text"]):
         yield cell(f"entitlements: {conflict}", "red")
     if view["last_error"]:
         yield cell(f"last error: {view['last_error']}", "red")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping
@@ -115,6 +116,12 @@ def differences(old: Iterable[Entitlement], new: Iterable[Entitlement]) -> list[
         for name in dict.fromkeys((*before, *after))
         if before.get(name) != after.get(name)
     ]
+
+
+def digest(entitlements: Iterable[Entitlement]) -> str:
+    """The same for the same entitlements in any order."""
+    text = to_toml(sorted(entitlements, key=lambda entitlement: entitlement.name))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _entitlement_text(entitlement: Entitlement | None) -> str:

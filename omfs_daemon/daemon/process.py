@@ -40,6 +40,7 @@ from omfs_daemon.daemon.metrics import Metrics
 from omfs_daemon.daemon.node_client.service import open_nodes, options, slurm_on_nodes
 from omfs_daemon.daemon.poll_schedule import PollKind
 from omfs_daemon.daemon.questions import Questions
+from omfs_daemon.daemon.reloads import Reloads
 from omfs_daemon.daemon.root_process.own_user import make_directories
 from omfs_daemon.daemon.root_process.root_client import RootClient, node_transport
 from omfs_daemon.daemon.signals import Signals
@@ -102,7 +103,7 @@ class Service:
         self._turn = turn
         self._path = config_path
         self._always_dry = always_dry
-        self._notifier = notifier or Notifier()
+        self._reloads = Reloads(notifier or Notifier(), clock)
         self._root = root
         self._open = ExitStack()
         self._latest = LatestPoll(CycleReport(clock(), "starting: Slurm has not been polled yet"))
@@ -214,7 +215,7 @@ class Service:
             calls=calls,
             journal=journal,
             metrics=self._metrics,
-            notifier=self._notifier,
+            notifier=self._reloads.notifier,
             show_life=self._orders.show_life,
             config=lambda: self.config,
             settings=lambda: self._settings,
@@ -282,12 +283,12 @@ class Service:
             self.answers.predictions.thread.start()
         log = structlog.get_logger("omfsd")
         log.info("daemon_started", version=__version__, gateway=self._gateway.name, dry_run=self._settings.dry_run)
-        self._notifier.ready("serving: Slurm has not been polled yet")
+        self._reloads.notifier.ready("serving: Slurm has not been polled yet")
         events.signals.wake = events.wake.set
         try:
             loop.serve(self._reload_if_good)
         finally:
-            self._notifier.stopping()
+            self._reloads.notifier.stopping()
             log.info(
                 "daemon_stopped",
                 message="jobs that it holds stay held until it starts again, or until the failsafe releases them",
@@ -310,18 +311,11 @@ class Service:
 
     def _reload(self) -> str:
         """Put the configuration file as it is now into force; a wrong one changes nothing. Returns what is in force."""
-        log = structlog.get_logger("omfsd")
-        self._notifier.reloading()
-        try:
+        with self._reloads.attempt():
             config = load(self._path)
             self._check_accounts(config)
             self._take_over(config)
-        except OmfsError as error:
-            log.error("configuration_refused", error=str(error), message="the running configuration stays in force")
-            raise
-        finally:
-            self._notifier.ready()
-        log.info("configuration_loaded", file=str(self._path))
+        structlog.get_logger("omfsd").info("configuration_loaded", file=str(self._path))
         return f"the configuration in {self._path} is in force"
 
     def _check_accounts(self, config: Config) -> None:
@@ -332,6 +326,7 @@ class Service:
         for name in changed_at_start(self.config, config)[:1]:
             raise ConfigError(f"{self._path}: {name} cannot change while omfsd runs: restart it")
         if conflict := self._stores.entitlements.conflict(config.all_entitlements):
+            self._stores.entitlements.configured(config.all_entitlements)  # as a restart would find them
             raise ConfigError(f"{self._path}: entitlements: {conflict_text(conflict)}")
         with self._loop.lock, self._orders_for(config):  # a cycle sends its orders by the rules of its beginning
             if self._root is not None:
@@ -349,9 +344,10 @@ class Service:
         config = parse_config(text, source)
         self._check_accounts(config)
         owned, exempt = self._stores.entitlements, self._stores.exemptions.exemptions
-        keeps = owned.source != CONFIGURATION and not owned.conflict(config.all_entitlements)
-        own = owned.entitlements if keeps else config.all_entitlements
-        return Tried(rules(config, own, exempt), changed_at_start(self.config, config))
+        conflict = owned.conflict(config.all_entitlements)
+        own = config.all_entitlements if conflict or owned.source == CONFIGURATION else owned.entitlements
+        text = conflict_text(conflict) if conflict else ""
+        return Tried(rules(config, own, exempt), changed_at_start(self.config, config), text)
 
     @contextmanager
     def _orders_for(self, config: Config) -> Iterator[None]:
@@ -378,8 +374,9 @@ class Service:
         return changed
 
     def _controls(self, events: LoopEvents, lock: Lock) -> DaemonControls:
-        change, reload, tried, exempted = self._change_entitlements, self._reload, self._tried, self._exemptions_changed
-        return DaemonControls(change, reload, tried, exempted, events.change, lock)
+        change, tried, exempted = self._change_entitlements, self._tried, self._exemptions_changed
+        refused = lambda: self._reloads.refused  # noqa: E731
+        return DaemonControls(change, self._reload, refused, tried, exempted, events.change, lock)
 
     def _exemptions_changed(self) -> None:
         with self._stores.lock:

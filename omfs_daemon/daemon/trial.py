@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
+
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.leadership.shared_state import decided_state_dir
 from omfs_daemon.daemon.store.audit_log import AuditLog
-from omfs_daemon.daemon.store.entitlement_store import EntitlementStore
+from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, conflict_text
 from omfs_daemon.errors import ConfigError
 
 
@@ -31,7 +33,9 @@ def on_a_copy(config: Config) -> Iterator[Config]:
         for path in copies.values():
             path.mkdir(mode=0o700)
         names = ["journal", "exemptions.json", "entitlements.toml"]
-        if _was_edited(config, state):
+        if conflict := _conflict(config, state):
+            text = f"tried here with its own, but a reload would be refused: {conflict_text(conflict)}"
+            structlog.get_logger("omfsd").error("entitlements_conflict", message=text)
             names.remove("entitlements.toml")
         for name in names:
             try:
@@ -44,9 +48,9 @@ def on_a_copy(config: Config) -> Iterator[Config]:
         yield config.model_copy(update={"daemon": config.daemon.model_copy(update=copies | {"shared_directory": None})})
 
 
-def _was_edited(config: Config, state: Path) -> bool:
-    """Whether its entitlements were, since those in force were changed by command."""
+def _conflict(config: Config, state: Path) -> list[str]:
+    """Where its entitlements were edited since those in force were changed by command."""
     try:
-        return bool(EntitlementStore(state, config.all_entitlements, AuditLog(state, lambda: 0.0)).conflict())
+        return EntitlementStore(state, config.all_entitlements, AuditLog(state, lambda: 0.0)).conflict()
     except OSError as error:
         raise ConfigError(f"{state}: cannot be read: {error.strerror}; run as omfsd's user") from error

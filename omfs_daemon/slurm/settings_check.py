@@ -79,24 +79,6 @@ def passed(found: Iterable[Finding]) -> bool:
     return all(finding.level is not Level.FAIL for finding in found)
 
 
-def daemon_not_running(error: Exception) -> Finding:
-    return Finding(Level.WARN, "omfsd", f"not running: {error}", "start omfsd")
-
-
-def daemon_answers_wrongly(error: Exception) -> Finding:
-    return Finding(Level.WARN, "omfsd", f"unexpected answer: {error}", "restart omfsd")
-
-
-def daemon_finding(version: str, last_poll: str, last_error: str, paused_by: str) -> Finding:
-    """Whether omfsd runs without errors. ``last_poll``: when, for people; ``last_error``, ``paused_by``: "" if none."""
-    if last_error:
-        what = f"running; last poll of Slurm {last_poll}, then: {last_error}"
-        return Finding(Level.WARN, "omfsd", what, "fix the reported error; omfsd then continues by itself")
-    if paused_by:
-        return Finding(Level.WARN, "omfsd", f"paused by {paused_by}", "omfs resume")
-    return Finding(Level.OK, "omfsd", f"version {version} is running")
-
-
 def no_connection(error: Exception) -> Finding:
     fix = "check that slurmctld runs, and slurm.conf in the [slurm] table: the path of the cluster's slurm.conf"
     return Finding(Level.FAIL, "connection", f"Slurm does not answer: {error}", fix)
@@ -117,13 +99,6 @@ def accounts_finding(rows: Sequence[AccountRow] | None) -> Finding:
     if rows is None:
         return Finding(Level.OK, "accounts", "no accounting runs: account names are taken from the jobs")
     return Finding(Level.OK, "accounts", f"slurmdbd knows {len(rows)} accounts, including all with entitlements")
-
-
-def entitlements_conflict(lines: Sequence[str]) -> Finding:
-    """``lines``: an account each, in force -> in the configuration."""
-    what = f"the configuration was edited after a change by `omfs entitlements`: {'; '.join(lines)}"
-    fix = "omfs entitlements import FILE, or write what `omfs entitlements export` prints into FILE, and reload"
-    return Finding(Level.FAIL, "entitlements", what, fix)
 
 
 def findings(settings: SlurmSettings, facts: SiteFacts) -> list[Finding]:

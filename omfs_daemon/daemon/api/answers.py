@@ -155,6 +155,8 @@ class Answers:
         )
         if caller.is_operator and (conflict := self._entitlements.conflict()):
             view["entitlements_conflict"] = conflict_text(conflict)
+        if caller.is_operator and (refused := self._controls.refused()):
+            view["reload_refused"] = refused
         return view
 
     def plan(self, caller: Caller) -> PlanView:
@@ -188,7 +190,7 @@ class Answers:
             other = make_plan(report.snapshot, history, tried.rules, suggested.now)
         now = self._view_of(suggested, report.at, report.snapshot, rules)
         new = self._view_of(other, report.at, report.snapshot, tried.rules)
-        return plan_difference_view(now, new, (rules, tried.rules), tried.at_restart)
+        return plan_difference_view(now, new, (rules, tried.rules), tried)
 
     def _foresee(self) -> Plan | None:
         """The plan for the latest observation; nothing is carried out. Made once per cycle, however many ask."""

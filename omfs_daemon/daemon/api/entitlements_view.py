@@ -14,6 +14,7 @@ class EntitlementsView(TypedDict):
     """``source``: where the entitlements come from; ``changed``: after a change, a line for each account.
 
     ``cpus``: CPUs of the nodes that are up, of which ``entitled`` are the accounts', both as of the last poll.
+    ``configuration_then``: a digest of those of the configuration at the last change, if there was one.
     ``conflict``: a line for each account where the configuration was edited after a change and says something else.
     """
 
@@ -21,6 +22,7 @@ class EntitlementsView(TypedDict):
     cpus: NotRequired[int]
     entitled: NotRequired[dict[str, int]]
     conflict: NotRequired[list[str]]
+    configuration_then: NotRequired[str]
     entitlements: list[EntitlementRow]
     changed: NotRequired[list[str]]
 
@@ -49,6 +51,8 @@ def entitlements_view(store: EntitlementStore, report: CycleReport) -> Entitleme
     if report.plan is not None:
         view["cpus"] = report.plan.cpus
         view["entitled"] = {row.account: row.entitled for row in report.plan.accounts}
+    if (then := store.configuration_then) is not None:
+        view["configuration_then"] = then
     if conflict := store.conflict():
         view["conflict"] = conflict
     return view

@@ -90,8 +90,14 @@ class SetAsideView(TypedDict):
     why: str
 
 
+class RefusedReloadView(TypedDict):
+    time: float
+    text: str
+
+
 class DaemonView(TypedDict):
-    """The daemon and its connection. ``last_poll``: when Slurm last answered in full."""
+    """The daemon and its connection. ``last_poll``: when Slurm last answered in full; ``reload_refused``: the last
+    reload, if it was."""
 
     version: str
     time: float
@@ -104,6 +110,7 @@ class DaemonView(TypedDict):
     summary: str
     entitlements_source: str
     entitlements_conflict: NotRequired[str]
+    reload_refused: NotRequired[RefusedReloadView]
 
 
 class BoundsView(TypedDict):

@@ -7,7 +7,6 @@ settles.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
-from omfs_daemon.config.entitlement_text import differences, from_rows, from_toml, to_rows, to_toml
+from omfs_daemon.config.entitlement_text import differences, digest, from_rows, from_toml, to_rows, to_toml
 from omfs_daemon.config.text_file import read_text
 from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
 from omfs_daemon.daemon.store.disk import sync_renamed, write_synced
@@ -47,7 +46,7 @@ class EntitlementStore:
         if self._file.exists():
             self._own = stored_entitlements(self._file)
             replaced = _REPLACED_LINE.search(read_text(self._file))
-            self._replaced = replaced[1] if replaced else _digest(self._configured)
+            self._replaced = replaced[1] if replaced else digest(self._configured)
 
     @property
     def entitlements(self) -> tuple[Entitlement, ...]:
@@ -59,6 +58,11 @@ class EntitlementStore:
         """Where they come from: the configuration, or the path of the file."""
         return CONFIGURATION if self._own is None else str(self._file)
 
+    @property
+    def configuration_then(self) -> str | None:
+        """The digest of the configuration's entitlements at the last change; None if there was none."""
+        return None if self._own is None else self._replaced
+
     def configured(self, entitlements: Iterable[Entitlement]) -> None:
         """Take over the entitlements of a reloaded configuration; changed ones stay in force."""
         self._configured = AccountTree(entitlements).entitlements
@@ -67,7 +71,7 @@ class EntitlementStore:
         """A line for each account where a configuration (default: the one taken over) that was edited since the last
         change differs from what is in force."""
         wanted = self._configured if entitlements is None else tuple(entitlements)
-        if self._own is None or _digest(wanted) == self._replaced:
+        if self._own is None or digest(wanted) == self._replaced:
             return []
         return differences(self._own, wanted)
 
@@ -110,7 +114,7 @@ class EntitlementStore:
         AccountTree(entitlements)
         changed = differences(self.entitlements, entitlements)
         is_settled = not self.conflict() or entitlements == self._configured
-        replaced = _digest(self._configured) if is_settled else self._replaced
+        replaced = digest(self._configured) if is_settled else self._replaced
         draft = self._file.with_suffix(".new")
         try:
             head = f"{_HEAD}# in the configuration then: {replaced}\nformat = {ENTITLEMENTS.newest}\n"
@@ -129,12 +133,6 @@ def stored_entitlements(path: Path) -> tuple[Entitlement, ...]:
     """Those in a file of changed entitlements; only reads. Errors as of ``EntitlementStore``."""
     format_of(ENTITLEMENTS, path)
     return from_toml(read_text(path), str(path))
-
-
-def _digest(entitlements: Iterable[Entitlement]) -> str:
-    """The same for the same entitlements in any order."""
-    text = to_toml(sorted(entitlements, key=lambda entitlement: entitlement.name))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def conflict_text(lines: Sequence[str]) -> str:
