@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from omfs_daemon.cluster.nodes import Node
-from omfs_daemon.config.build import class_methods, node_licenses
+from omfs_daemon.config.build import class_methods, node_licenses, preempt_timeouts
 from omfs_daemon.config.job_submit_conf import plugin_settings
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.node_client.node_answers import OmfsNodeAnswer
@@ -25,6 +25,7 @@ from omfs_daemon.slurm.preemption_check import (
     plug_in_findings,
     requeue_exit_hold,
     suspended_memory,
+    timeouts,
     unknown_licenses,
 )
 from omfs_daemon.slurm.settings_check import Finding
@@ -45,6 +46,7 @@ def preemption_findings(
         for section in config.classes
         if section.when_preemption_fails == "leave"
     }
+    found += timeouts(settings.values, _kill_timeouts(config))
     found += suspended_memory(settings.values, offered)
     on_nodes = [name for name, method in methods.items() if method.on_nodes]
     found += cgroups(settings.values, launched, on_nodes)
@@ -67,6 +69,15 @@ def in_use(config: Config) -> list[str]:
     """The methods that a class names; what every class lets users choose by default is not asked for yet."""
     named = [name for section in config.classes for names in (section.methods or (), section.default) for name in names]
     return sorted(set(named))
+
+
+def _kill_timeouts(config: Config) -> dict[str, float]:
+    """Seconds that a victim may take whom Slurm kills, by the key that says so: one for methods without their own."""
+    own, found = preempt_timeouts(config), {}
+    for name in (name for name, method in installed().items() if method.traits.is_killed):
+        key = f"methods.{name}" if name in own else "policy"
+        found[f"{key}.preempt_timeout_seconds"] = own.get(name, config.policy.preempt_timeout_seconds)
+    return found
 
 
 def _plug_in(config: Config, found: Mapping[str, str]) -> list[Finding]:

@@ -31,8 +31,7 @@ def slowest_method(config: Config, settings: SlurmSettings, nodes: Sequence[Node
     for name in in_use(config):
         traits, speed = site.method(name), site.speeds[name]
         seconds = speed.preempt_seconds + size / speed.preempt_rate
-        quits = traits.leaves and not traits.launched
-        found.append(SlowestMethod(name, max(seconds, kill_wait(settings.values)) if quits else seconds))
+        found.append(SlowestMethod(name, max(seconds, kill_wait(settings.values)) if traits.is_killed else seconds))
     return max(found, key=lambda one: one.seconds, default=None)
 
 

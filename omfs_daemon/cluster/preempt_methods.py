@@ -42,6 +42,11 @@ class MethodTraits:
         return not self.leaves
 
     @property
+    def is_killed(self) -> bool:
+        """Whether Slurm ends the job, which may take all of KillWait."""
+        return self.leaves and not self.launched
+
+    @property
     def is_careful(self) -> bool:
         """Whether victims that free their resources at once wait until this job's work is safe."""
         return self.launched or self.on_nodes or self.slow

@@ -15,7 +15,7 @@ from omfs_daemon.cluster.preempt_methods import MethodTraits
 from omfs_daemon.protocol.exit_codes import HOLD_CODES, REQUEUE_EXIT_HOLD
 from omfs_daemon.slurm.gateway import LicenseRow
 from omfs_daemon.slurm.node_licenses import NodeLicense
-from omfs_daemon.slurm.settings_check import Finding, Level
+from omfs_daemon.slurm.settings_check import Finding, Level, kill_wait
 
 _ENOUGH = 10  # so many times what all nodes have is never short
 _SHOWN = 5
@@ -34,6 +34,22 @@ def requeue_exit_hold(values: Mapping[str, str], launched: Collection[str]) -> l
         return [Finding(Level.OK, subject, f"a job preempted by {names} is requeued and held")]
     what = f"a job preempted by {names} would end as FAILED, its checkpoint unused"
     return [Finding(Level.FAIL, subject, what, f"RequeueExitHold={codes}, and scontrol reconfigure")]
+
+
+def timeouts(values: Mapping[str, str], seconds: Mapping[str, float]) -> list[Finding]:
+    """``seconds``: how long a victim that is requeued may take, by the key that says so."""
+    killed = kill_wait(values)
+    return [
+        Finding(
+            Level.FAIL,
+            key,
+            f"{limit:g} s, but a victim that ignores SIGTERM keeps its nodes for KillWait ({killed:g} s): "
+            "the preemption is given up first, and the victim's work is lost in vain",
+            f"{key} of more than {killed:g}, or a smaller KillWait",
+        )
+        for key, limit in seconds.items()
+        if limit <= killed
+    ]
 
 
 def job_output(values: Mapping[str, str], leaving: Collection[str]) -> list[Finding]:

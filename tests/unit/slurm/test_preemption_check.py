@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from omfs_daemon.cli.check_preemption import preemption_findings
 from omfs_daemon.cluster.nodes import Node
+from omfs_daemon.config.load import parse_config
 from omfs_daemon.preemption.methods.registry import BUILT_IN_TRAITS
 from omfs_daemon.slurm import preemption_check
-from omfs_daemon.slurm.gateway import LicenseRow
+from omfs_daemon.slurm.gateway import LicenseRow, SlurmSettings
 from omfs_daemon.slurm.node_licenses import NodeLicense
 from omfs_daemon.slurm.settings_check import Finding, Level
+from omfs_daemon.testing.fake_slurm.controller import FakeSlurm
+from omfs_daemon.testing.fake_slurm.fake_gateway import FakeGateway
 
 VE, MEM = NodeLicense("ve_{node}", "devices", any="ve"), NodeLicense("mem_{node}", "memory")
 NODES = [Node("n1", 4, 1), Node("n2", 4, 1), Node("n3", 4, 1)]
@@ -47,6 +51,25 @@ def test_exit_codes_that_hold(hold: str, plain: str, level: Level) -> None:
     (found,) = preemption_check.requeue_exit_hold(values, {"dmtcp"})
     assert found.level is level and "dmtcp" in found.what
     assert bool(found.fix) is (level is not Level.OK)
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("", []),
+        ("[policy]\npreempt_timeout_seconds = 30", ["policy"]),
+        ("[methods.requeue]\npreempt_timeout_seconds = 29", ["methods.requeue"]),
+        ("[policy]\npreempt_timeout_seconds = 9\n[methods.requeue]\npreempt_timeout_seconds = 31", []),
+        ("[methods.suspend]\npreempt_timeout_seconds = 9\n[methods.dmtcp]\npreempt_timeout_seconds = 9", []),
+    ],
+)
+def test_victims_that_are_given_up_before_slurm_kills_them_fail(text: str, keys: list[str]) -> None:
+    config = parse_config(text, "omfs.toml")
+    settings = SlurmSettings("22.05.8", {"KillWait": "30 sec"})
+    found = preemption_findings(config, FakeGateway(FakeSlurm(lambda: 0.0, NODES)), settings, NODES, {})
+    failed = [one for one in found if one.level is Level.FAIL]
+    assert [one.subject for one in failed] == [f"{key}.preempt_timeout_seconds" for key in keys]
+    assert all("KillWait (30 s)" in one.what and one.fix for one in failed)
 
 
 def test_output_that_would_be_emptied_is_warned_of() -> None:
