@@ -79,7 +79,7 @@ def all_findings(config: Config, gateway: Gateway, client: Client, why: str = ""
     except GatewayError as error:
         return [*daemon_findings(client), no_connection(error), *host_findings(config)]
     plug_in = plug_in_settings(settings)
-    facts = _facts(config, settings, plug_in, client)
+    facts = _facts(config, settings, plug_in, nodes, client)
     return [
         *daemon_findings(client),
         connection_finding(gateway.name, why, nodes),
@@ -105,7 +105,9 @@ def _scope(config: Config, gateway: Gateway, nodes: Sequence[Node], client: Clie
     return scope_findings(scope, partitions, nodes, rows, _entitlements(config, client))
 
 
-def _facts(config: Config, settings: SlurmSettings, plug_in: Mapping[str, str], client: Client) -> SiteFacts:
+def _facts(
+    config: Config, settings: SlurmSettings, plug_in: Mapping[str, str], nodes: Sequence[Node], client: Client
+) -> SiteFacts:
     heartbeat, slurm, uid = config.daemon.heartbeat, config.slurm, uid_of_daemon(config.daemon)
     levels = admin_levels(settings, slurm.timeout_seconds, slurm.conf)
     return SiteFacts(
@@ -123,6 +125,7 @@ def _facts(config: Config, settings: SlurmSettings, plug_in: Mapping[str, str], 
         poll_seconds=slurm.poll_seconds,
         running=_runs(client),
         entitlements=_entitlements(config, client),
+        cpus=_cpus(nodes, client),
     )
 
 
@@ -132,6 +135,15 @@ def _entitlements(config: Config, client: Client) -> tuple[Entitlement, ...]:
         return from_rows(client.entitlements()["entitlements"])
     except OmfsError:
         return config.all_entitlements
+
+
+def _cpus(nodes: Sequence[Node], client: Client) -> int:
+    """Of which entitlements are parts; without a daemon those of the nodes that are up."""
+    up = sum(node.cpus for node in nodes if node.up)
+    try:
+        return client.entitlements().get("cpus", up)
+    except OmfsError:
+        return up
 
 
 def _runs(client: Client) -> bool:

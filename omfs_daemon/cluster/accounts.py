@@ -141,6 +141,18 @@ class AccountTree:
         return next((entity for entity in self.entities if entity.name == name), None)
 
 
+def cut_text(entitlements: Sequence[Entitlement], cpus: int) -> str:
+    """What each account comes to, where those at the top would own more than ``cpus``; "" if not, or without any."""
+    tops = [one for one in entitlements if not one.parent]
+    wanted = sum((cpus * one.percent / 100 + (one.cpus or 0) for one in tops), Fraction(0))
+    if not 0 < cpus < wanted:
+        return ""
+    tree, names = AccountTree(entitlements), {one.name for one in entitlements}
+    entitled = tree.entitled(cpus)
+    each = ", ".join(f"{entity.name} {entitled[entity.index]}" for entity in tree.entities if entity.name in names)
+    return f"the top accounts would own {floor(wanted)} of {cpus} CPUs, so all are cut in proportion: {each}"
+
+
 def _checked_children(entitlements: Sequence[Entitlement]) -> dict[str, list[Entitlement]]:
     """The entitlements by parent. Errors: ConfigError."""
     names = {entitlement.name for entitlement in entitlements}

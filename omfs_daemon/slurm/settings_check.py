@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-from omfs_daemon.cluster.accounts import Entitlement
+from omfs_daemon.cluster.accounts import Entitlement, cut_text
 from omfs_daemon.cluster.nodes import Node
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm.gateway import AccountRow, SlurmSettings
@@ -56,6 +56,7 @@ class SiteFacts:
     poll_seconds of the configuration
     running      whether omfsd answers
     entitlements those in force
+    cpus         of which they are parts
     """
 
     uid: int
@@ -72,6 +73,7 @@ class SiteFacts:
     poll_seconds: float
     running: bool
     entitlements: Sequence[Entitlement]
+    cpus: int
 
 
 def passed(found: Iterable[Finding]) -> bool:
@@ -118,7 +120,7 @@ def findings(settings: SlurmSettings, facts: SiteFacts) -> list[Finding]:
         _preempt_type(values),
         _select(values),
         _memory(values),
-        _entitlements(facts.entitlements),
+        _entitlements(facts.entitlements, facts.cpus),
     ]
 
 
@@ -339,7 +341,7 @@ def _memory(values: dict[str, str]) -> Finding:
     return Finding(Level.OK, "SelectTypeParameters", what)
 
 
-def _entitlements(entitlements: Sequence[Entitlement]) -> Finding:
+def _entitlements(entitlements: Sequence[Entitlement], cpus: int) -> Finding:
     total = sum(entitlement.percent for entitlement in entitlements if not entitlement.parent)
     if not entitlements:
         fix = "omfs entitlements set ACCOUNT PERCENT"
@@ -351,6 +353,8 @@ def _entitlements(entitlements: Sequence[Entitlement]) -> Finding:
             "the top accounts own the whole cluster: accounts without an entitlement can only borrow",
             "leave some percent to others, if they submit jobs here",
         )
+    if cut := cut_text(entitlements, cpus):
+        return Finding(Level.WARN, "entitlements", cut, "omfs entitlements set ACCOUNT cpus=NUMBER, with less")
     counted = sum(one.cpus or 0 for one in entitlements if not one.parent)
     left = f"{float(100 - total):g} %" + (f" less {counted} CPUs" if counted else "")
     return Finding(Level.OK, "entitlements", f"{left} is left to accounts without an entitlement")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import structlog
 
 from omfs_daemon import __version__
+from omfs_daemon.cluster.accounts import cut_text
 from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.cluster.snapshot import Snapshot
 from omfs_daemon.config.load import check_entitlements
@@ -304,8 +305,11 @@ class Answers:
         changed = self._controls.change_entitlements(change, caller)
         self._log.info("entitlements_changed", by=caller.user, changed=changed)
         self._controls.wake()
-        differing = parent_differences(self._entitlements.entitlements, rows or ())
-        return {**entitlements_view(self._entitlements, self._latest.report), "changed": [*changed, *differing]}
+        own, plan = self._entitlements.entitlements, self._latest.report.plan
+        differing = parent_differences(own, rows or ())
+        cut = cut_text(own, plan.cpus) if plan is not None else ""
+        texts = [*changed, *differing, *([cut] if cut else [])]
+        return {**entitlements_view(self._entitlements, self._latest.report), "changed": texts}
 
     def pause(self, caller: Caller, reason: str) -> DoneView:
         self._operator_acts.audit.record_or_refuse("pause", caller, reason=reason)

@@ -478,7 +478,7 @@ class FakeGateway:
         return SlurmSettings("22.05.8", self._settings)
 
     def nodes(self) -> list[Any]:
-        return [type("Node", (), {"up": self._up})()]
+        return [Node("n1", 16, 1 << 30, up=self._up)]
 
     def accounts(self) -> list[AccountRow]:
         return [AccountRow("bio", "")]

@@ -46,6 +46,7 @@ FACTS = SiteFacts(
     poll_seconds=1.0,
     running=True,
     entitlements=(Entitlement("bio", Fraction(50)),),
+    cpus=16,
 )
 
 
@@ -226,4 +227,8 @@ def test_entitlements_that_leave_nothing_for_others() -> None:
         Entitlement("c", Fraction(50), "a"),
     )
     assert found(facts=replace(FACTS, entitlements=entitlements))["entitlements"].level is Level.WARN
+    many = (entitlements[1], Entitlement("cut", Fraction(0), cpus=99999))
+    cut = found(facts=replace(FACTS, entitlements=many))["entitlements"]
+    assert cut.level is Level.WARN and "cut 15" in cut.what and cut.fix
+    assert found(facts=replace(FACTS, entitlements=many, cpus=0))["entitlements"].level is Level.OK, "all are down"
     assert "40 % is left" in found(facts=replace(FACTS, entitlements=entitlements[:1]))["entitlements"].what
