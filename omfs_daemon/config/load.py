@@ -15,7 +15,7 @@ from omfs_daemon.config.text_file import read_text
 from omfs_daemon.config.toml_text import read_toml
 from omfs_daemon.errors import ConfigError
 from omfs_daemon.preemption.methods.registry import installed
-from omfs_daemon.slurm.gateway import AccountRow
+from omfs_daemon.slurm.gateway import ROOT_ACCOUNT, AccountRow
 
 
 def load(path: Path) -> Config:
@@ -67,8 +67,11 @@ def check_entitlements(entitlements: Iterable[Entitlement], rows: Sequence[Accou
     """As :func:`check_accounts`, for entitlements that come from elsewhere."""
     if rows is None:
         return
-    known = sorted(row.name for row in rows)
+    known = sorted(row.name for row in rows if row.name != ROOT_ACCOUNT)
     unknown = [entitlement.name for entitlement in entitlements if entitlement.name not in known]
+    if ROOT_ACCOUNT in unknown:
+        what = "is above all accounts, so it is the whole cluster: entitlements are of accounts below it"
+        raise ConfigError(f"entitlements.{ROOT_ACCOUNT}: {what}; jobs of its own count among those without one")
     if unknown:
         close = [best for name in unknown for best in get_close_matches(name, known, n=1)]
         hint = (

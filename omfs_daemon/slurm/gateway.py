@@ -33,8 +33,12 @@ class SlurmSettings(NamedTuple):
     values: dict[str, str]
 
 
+ROOT_ACCOUNT = "root"
+"""Above all accounts of slurmdbd; jobs may run in it, too."""
+
+
 class AccountRow(NamedTuple):
-    """An account of slurmdbd and its parent ("" under root)."""
+    """An account of slurmdbd and its parent ("" for root and under it)."""
 
     name: str
     parent: str
@@ -96,7 +100,7 @@ class Gateway(Protocol):
     def partitions(self) -> list[Partition]: ...
 
     def accounts(self) -> list[AccountRow] | None:
-        """The accounts in slurmdbd; None where no accounting runs."""
+        """The accounts in slurmdbd, root among them; None where no accounting runs."""
 
     def licenses(self) -> list[LicenseRow]:
         """The licenses of slurm.conf; jobs that are suspended or completing still hold theirs."""

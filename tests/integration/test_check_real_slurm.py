@@ -46,7 +46,7 @@ methods = ["requeue"]
 name = "urgent"
 partition = ["urgnt"]
 qos = ["high", "normal"]
-account = ["weather"]
+account = ["weather", "root"]
 urgent = true
 """
 

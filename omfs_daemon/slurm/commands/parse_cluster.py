@@ -11,7 +11,7 @@ from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.errors import ParseError
 from omfs_daemon.slurm import releases
 from omfs_daemon.slurm.commands import values
-from omfs_daemon.slurm.gateway import AccountRow, LicenseRow, SlurmSettings
+from omfs_daemon.slurm.gateway import ROOT_ACCOUNT, AccountRow, LicenseRow, SlurmSettings
 
 _SHOWN = 160
 
@@ -76,8 +76,8 @@ def parse_accounts(printed: str) -> list[AccountRow]:
         if len(words) != 3:
             raise ParseError(f"sacctmgr: not an association: {line[:_SHOWN]!r}")
         name, parent, user = words
-        if not user and name != "root":
-            rows.append(AccountRow(name, "" if parent == "root" else parent))
+        if not user:
+            rows.append(AccountRow(name, "" if parent == ROOT_ACCOUNT else parent))
     return rows
 
 

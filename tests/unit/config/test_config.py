@@ -280,6 +280,9 @@ def test_accounts_must_be_known_where_accounting_runs() -> None:
         check_accounts(config, [AccountRow("bios", ""), AccountRow("physics", "")])
     with pytest.raises(ConfigError, match="it knows physics"):
         check_accounts(config, [AccountRow("physics", "")])
+    config = parse_config("[entitlements.root]\npercent = 10", "omfs.toml")
+    with pytest.raises(ConfigError, match=r"entitlements\.root: is above all accounts, so it is the whole cluster"):
+        check_accounts(config, [AccountRow("root", ""), AccountRow("physics", "")])
 
 
 # -- the sample --------------------------------------------------------------------------------------

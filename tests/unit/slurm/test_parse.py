@@ -664,7 +664,9 @@ def test_settings() -> None:
 
 def test_accounts() -> None:
     text = "root||\nroot||root\nphysics|root|\ntheory|physics|\ntheory||alice\n"
-    assert parse_cluster.parse_accounts(text) == [AccountRow("physics", ""), AccountRow("theory", "physics")]
+    root, *others = parse_cluster.parse_accounts(text)
+    assert root == AccountRow("root", ""), "jobs may run in it"
+    assert others == [AccountRow("physics", ""), AccountRow("theory", "physics")]
     with pytest.raises(ParseError):
         parse_cluster.parse_accounts("physics|root\n")
 
