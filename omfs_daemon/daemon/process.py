@@ -300,6 +300,11 @@ class Service:
         """One cycle."""
         return self._loop.once(poll)
 
+    def trial(self) -> CycleReport:
+        """One cycle on a copy of the state."""
+        self._loop.start_check.is_trial = True
+        return self._loop.once(PollKind.FULL)
+
     def close(self) -> None:
         """Close all files, sockets, and threads; jobs are left as they are."""
         self._open.close()

@@ -66,7 +66,7 @@ def run_daemon(config: Config, config_path: Path, once: bool, dry_run: bool) -> 
         service = Service(config, config_path, gateway, always_dry=dry_run, root=root, cluster=cluster, signals=signals)
         try:
             if once:
-                report = service.once()
+                report = service.trial() if is_trial else service.once()
                 return 0 if report.error is None else 1
             signals.catch()
             return service.serve()

@@ -45,6 +45,8 @@ class StartCheck:
         self._may_act = may_act
         self._log = structlog.get_logger("omfsd")
         self._is_passed = False
+        self.is_trial = False
+        """Whether the state is a copy, of which the jobs are another daemon's."""
         self.on_slurm_uid: Callable[[int], None] = lambda _uid: None
 
     def again(self) -> None:
@@ -95,7 +97,7 @@ class StartCheck:
     def _note_dry_run(self) -> None:
         state = self._journal.state
         left = {*state.held, *state.preempted, *(ref for each in state.preemptions.values() for ref in each.refs)}
-        if left and self._settings().dry_run:
+        if left and self._settings().dry_run and not self.is_trial:
             text = "they stay held or preempted during a dry run: `omfs failsafe` releases them after its grace time"
             self._log.warning("dry_run_leaves_jobs", jobs=sorted(map(brief_ref, left)), message=text)
 

@@ -15,7 +15,9 @@ from omfs_daemon.cluster.jobs import Hold, JobState
 from omfs_daemon.cluster.marks import MarkWord
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.failsafe import rescue, run_failsafe
+from omfs_daemon.daemon.process import Service
 from omfs_daemon.daemon.store.directory_lock import LockError, OrdersLock
+from omfs_daemon.daemon.trial import on_a_copy
 from omfs_daemon.errors import ConfigError, GatewayError
 from omfs_daemon.slurm.gateway import OrderRefusal
 from omfs_daemon.testing.fake_slurm.fake_gateway import Fault
@@ -225,6 +227,11 @@ def test_a_dry_run_in_mid_preemption_leaves_the_jobs_to_the_failsafe(stand: Stan
     assert stand.service.answers.status(ROOT)["preemptions_under_way"]
     switch(stand, dry_run=True)
     before = stand.gateway.jobs()
+    with capture_logs() as logs, on_a_copy(stand.config) as copied:
+        trial = Service(copied, stand.path, stand.gateway, lambda: stand.now, always_dry=True)
+        trial.trial()
+        trial.close()
+    assert "dry_run_leaves_jobs" not in [entry["event"] for entry in logs], "they are the running daemon's"
     with capture_logs() as logs:
         stand.run(1)
     (line,) = (entry for entry in logs if entry["event"] == "dry_run_leaves_jobs")
