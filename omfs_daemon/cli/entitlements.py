@@ -12,11 +12,13 @@ import typer
 
 from omfs_daemon.cluster.accounts import Entitlement
 from omfs_daemon.config.entitlement_text import (
+    NO_ENTITLEMENTS,
     EntitlementRow,
     amount_text,
     from_csv,
     from_rows,
     from_toml,
+    says_none,
     to_rows,
     to_toml,
 )
@@ -122,8 +124,8 @@ def import_(
     """
     text, source = (text_of(sys.stdin.buffer, "stdin"), "stdin") if str(file) == "-" else (read_input(file), str(file))
     entitlements = (from_csv if file.suffix.lower() == ".csv" else from_toml)(text, source)
-    if not entitlements:
-        raise ConfigError(f"{source}: must have at least one entitlement")
+    if not entitlements and (file.suffix.lower() == ".csv" or not says_none(text)):
+        raise ConfigError(f"{source}: must have at least one entitlement, or an empty table [entitlements] for none")
     change: EntitlementChange = {"op": "replace", "entitlements": to_rows(entitlements)}
     _print_changes(session_of(context).client().change_entitlements(change))
 
@@ -135,7 +137,7 @@ def export(context: typer.Context) -> None:
     For `import` or the configuration file.
     """
     view = session_of(context).client().entitlements()
-    print(to_toml(from_rows(view["entitlements"])), end="")
+    print(to_toml(from_rows(view["entitlements"])) or NO_ENTITLEMENTS, end="")
 
 
 def _print_changes(view: EntitlementsView) -> None:

@@ -12,6 +12,7 @@ from typing import TypedDict
 from omfs_daemon.cluster.accounts import AccountTree, Entitlement
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.percent import amount, percent_text
+from omfs_daemon.config.toml_text import read_toml
 from omfs_daemon.errors import ConfigError
 
 
@@ -25,6 +26,8 @@ class EntitlementRow(TypedDict):
 
 FORMAT_LINE = re.compile(r"^format = ([0-9]{1,9})\n", re.MULTILINE)
 """Of the file of those in force (daemon/store/file_format.py)."""
+
+NO_ENTITLEMENTS = "[entitlements]\n"
 
 _COLUMNS = ("account", "percent", "parent")
 
@@ -52,6 +55,11 @@ def from_toml(text: str, source: str) -> tuple[Entitlement, ...]:
     """The entitlements of a TOML text, which may be a whole configuration file, or the file of those in force with its
     format; ConfigError names ``source``."""
     return parse_config(FORMAT_LINE.sub("\n", text, count=1), source).all_entitlements
+
+
+def says_none(text: str) -> bool:
+    """Whether this valid TOML says that there are no entitlements, as a file does not that was cut off or mistaken."""
+    return read_toml(text).get("entitlements") == {}
 
 
 def from_csv(text: str, source: str) -> tuple[Entitlement, ...]:

@@ -337,6 +337,18 @@ def test_import_of_nothing_does_not_wipe_everything(site: Site) -> None:
     assert result.exit_code == 2 and "at least one entitlement" in result.stderr
 
 
+def test_what_export_prints_without_entitlements_can_be_imported(site: Site) -> None:
+    exported = site.omfs("entitlements", "export").stdout
+    site.omfs("entitlements", "remove", "bio")
+    none = site.omfs("entitlements", "export").stdout
+    assert parse_config(none, "export").all_entitlements == ()
+    site.omfs("entitlements", "import", "-", stdin=exported)
+    assert site.omfs("entitlements", "import", "-", stdin=none).stdout == "bio: 50 % -> none\n"
+    assert site.omfs("entitlements", "import", "-", stdin=none).stdout == "nothing changed\n"
+    refused = site.omfs("entitlements", "import", "-", stdin="")
+    assert refused.exit_code == 2 and "or an empty table [entitlements]" in refused.stderr
+
+
 def test_pause_and_resume(site: Site) -> None:
     assert site.omfs("pause", "--reason", "maintenance").stdout == "paused by root: maintenance\n"
     assert site.omfs("resume").stdout == "goes on\n"
