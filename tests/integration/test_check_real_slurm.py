@@ -106,6 +106,13 @@ def test_a_missing_slurm_conf_is_found_at_once(site: LocalSlurm, tmp_path: Path)
     assert "there is no such file" in found["connection"][0][1]
 
 
+def test_of_a_wrong_slurm_conf_the_key_is_named(site: LocalSlurm, tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(f"{site.conf.read_text()}\nBogus=1\n")
+    found = findings(site, tmp_path, WRONG.replace("{conf}", str(conf)))
+    assert "unrecognized key: Bogus" in found["connection"][0][1]
+
+
 def test_an_address_that_is_not_of_this_host_is_found(site: LocalSlurm, tmp_path: Path) -> None:
     for address in ("192.0.2.1", "300.1.1.1", "a..b"):
         found = findings(site, tmp_path, WRONG.replace("::", address))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,10 @@ from omfs_daemon.errors import GatewayError, GatewayTimeout
 _CHANGES_OUTPUT = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SCANCEL_", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
 
 _SHOWN = 120
+
+_WRONG_CONF = "Unable to process configuration file"
+_SAYS = re.compile(r"^\w+: (?:error: )?(?:_?\w+: )?")
+_LINES_SHOWN = 3
 
 
 class CommandOutput(NamedTuple):
@@ -58,12 +63,8 @@ def run_command(
     be started or, with ``check``, ends with an exit code other than 0; at once if there is no ``conf``, for which a
     command would search the network for many seconds.
     """
-    try:
-        is_there = conf is None or conf.is_file()
-    except OSError as error:
-        raise GatewayError(f"slurm.conf = {str(conf)!r} in the configuration: {error.strerror}") from None
-    if not is_there:
-        raise GatewayError(f"slurm.conf = {str(conf)!r} in the configuration: there is no such file")
+    if conf is not None and (why := _why_no_conf(conf)):
+        raise GatewayError(f"slurm.conf = {str(conf)!r} in the configuration: {why}")
     try:
         process = subprocess.Popen(
             list(arguments),
@@ -91,9 +92,24 @@ def run_command(
 
 
 def failure(arguments: Sequence[str], output: CommandOutput) -> GatewayError:
-    """The error with the command, its exit code and its last message."""
+    """The error with the command, its exit code and its last message; of a wrong slurm.conf, what is before it."""
     lines = output.stderr.strip().splitlines() or output.stdout.strip().splitlines() or ["(no message)"]
-    return GatewayError(f"{_short(arguments)}: exit {output.code}: {lines[-1]}")
+    text = lines[-1]
+    if _WRONG_CONF in text and (said := [_SAYS.sub("", line) for line in lines[:-1]]):
+        text = f"{_WRONG_CONF}: {'; '.join(said[-_LINES_SHOWN:])}"
+    return GatewayError(f"{_short(arguments)}: exit {output.code}: {text}")
+
+
+def _why_no_conf(conf: Path) -> str:
+    """Empty for a file."""
+    try:
+        if conf.is_file():
+            return ""
+        if conf.is_dir():
+            return "is a directory, must be the file in it"
+        return "is no regular file" if conf.exists() else "there is no such file"
+    except OSError as error:
+        return str(error.strerror)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
