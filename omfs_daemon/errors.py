@@ -44,5 +44,9 @@ class UnreachableError(ControlError):
     """No daemon answers on the control socket, or no accounting."""
 
 
+class NotRunningError(UnreachableError):
+    """Nobody listens where the daemon would."""
+
+
 class DeniedError(ControlError):
     """The caller does not have the permission."""

@@ -9,7 +9,7 @@ from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.api.client import Client
 from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
 from omfs_daemon.daemon.api.status_view import RefusedReloadView, StatusView
-from omfs_daemon.errors import OmfsError, UnreachableError
+from omfs_daemon.errors import NotRunningError, OmfsError, UnreachableError
 from omfs_daemon.slurm.settings_check import Finding, Level
 from omfs_daemon.terminal.output import when
 
@@ -18,8 +18,11 @@ def daemon_findings(client: Client) -> list[Finding]:
     """Whether it runs without errors, and has taken over the file."""
     try:
         status = client.status()
-    except UnreachableError as error:
+    except NotRunningError as error:
         return [Finding(Level.WARN, "omfsd", f"not running: {error}", "start omfsd")]
+    except UnreachableError as error:  # whether it runs, nobody can say
+        fix = "fix what is named, and check again"
+        return [Finding(Level.WARN, "omfsd", f"cannot be asked from here: {error}", fix)]
     except OmfsError as error:
         return [Finding(Level.WARN, "omfsd", f"unexpected answer: {error}", "restart omfsd")]
     refused = status.get("reload_refused")

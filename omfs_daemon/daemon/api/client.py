@@ -10,7 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from omfs_daemon.errors import ConfigError, ControlError, DeniedError, UnreachableError
+from omfs_daemon.errors import (
+    ConfigError,
+    ControlError,
+    DeniedError,
+    NotRunningError,
+    UnreachableError,
+)
 
 if TYPE_CHECKING:
     from omfs_daemon.daemon.api.bound_chance_view import BoundChanceView
@@ -126,7 +132,7 @@ class Client:
         try:
             line = self._exchange(request)
         except (FileNotFoundError, ConnectionRefusedError):
-            raise UnreachableError(f"{self._path}: no omfsd listens here; is it running?") from None
+            raise NotRunningError(f"{self._path}: no omfsd listens here; is it running?") from None
         except TimeoutError:
             raise UnreachableError(f"{self._path}: no answer within {self._timeout:g} s") from None
         except OSError as error:
