@@ -48,5 +48,9 @@ class NotRunningError(UnreachableError):
     """Nobody listens where the daemon would."""
 
 
+class UnansweredError(ControlError):
+    """A daemon answers, but cannot say: Slurm has not answered it yet, or the other daemon acts."""
+
+
 class DeniedError(ControlError):
     """The caller does not have the permission."""

@@ -37,10 +37,8 @@ def status_table(view: StatusView) -> Iterator[RenderableType]:
     if pair is not None:
         yield cell(f"active on {pair['host']} (epoch {pair['epoch']}); the other omfsd stands by")
     cluster = view["cluster"]
-    yield cell(
-        f"omfsd {view['version']}, Slurm {view['slurm_version']} by {view['gateway']}"
-        f"; last poll {when(view['last_poll'])}"
-    )
+    slurm = " ".join(filter(None, ("Slurm", view["slurm_version"], "by", view["gateway"])))  # no version before a poll
+    yield cell(f"omfsd {view['version']}, {slurm}; last poll {when(view['last_poll'])}")
     yield cell(
         f"{cluster['nodes_up']} of {cluster['nodes']} nodes up; "
         f"{cluster['cpus_used']} of {cluster['cpus']} CPUs used, {cluster['cpus_idle']} idle; "

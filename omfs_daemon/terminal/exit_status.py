@@ -13,12 +13,12 @@ from pathlib import Path
 import typer
 from typer.core import TyperGroup
 
-from omfs_daemon.errors import ConfigError, DeniedError, OmfsError, UnreachableError
+from omfs_daemon.errors import ConfigError, DeniedError, OmfsError, UnansweredError, UnreachableError
 from omfs_daemon.terminal.output import clean
 
 EXIT_CODES = """\
 Exit codes: 0 done, or the answer is yes; 1 the answer is no, or there are findings; 2 wrong usage or input;
-3 the daemon or Slurm's accounting cannot be reached; 4 permission denied."""
+3 the daemon or Slurm's accounting cannot be reached, or the daemon cannot say (yet); 4 permission denied."""
 
 
 class Exit(IntEnum):
@@ -35,7 +35,7 @@ def exit_code(error: OmfsError) -> Exit:
     match error:
         case ConfigError():
             return Exit.INPUT
-        case UnreachableError():
+        case UnreachableError() | UnansweredError():
             return Exit.UNREACHABLE
         case DeniedError():
             return Exit.DENIED

@@ -71,7 +71,7 @@ from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, conflic
 from omfs_daemon.daemon.store.exemption_store import ExemptionStore
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
-from omfs_daemon.errors import ConfigError, ControlError, GatewayError
+from omfs_daemon.errors import ConfigError, ControlError, GatewayError, UnansweredError
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.planner import make_plan
 from omfs_daemon.policy.rules.classes import Rules
@@ -185,7 +185,7 @@ class Answers:
         tried = self._controls.tried(text, source)
         suggested, report, rules = self._foresee(), self._latest.report, self._settings().rules
         if suggested is None or report.snapshot is None:
-            raise ControlError("Slurm has not answered yet: try again")
+            raise UnansweredError("Slurm has not answered yet: try again")
         history = self._journal.state.preemption_history(tried.rules.methods)
         with self._core.request(caller.uid) as turn, turn():
             other = make_plan(report.snapshot, history, tried.rules, suggested.now)
@@ -217,7 +217,7 @@ class Answers:
     def when(self, caller: Caller, jobs: list[str], at_limit: bool) -> WhenView:
         service, report = available(self.predictions), self._latest.report
         if report.snapshot is None:
-            raise ControlError("Slurm has not answered yet: try again")
+            raise UnansweredError("Slurm has not answered yet: try again")
         listed, lookups = listed_jobs(report), iter(range(_MOST_LOOKED_UP))
 
         def find(ref: str) -> Job | None:
@@ -244,7 +244,7 @@ class Answers:
     def bound_chance(self, caller: Caller, job_class: str, cpus: int, limit: float) -> BoundChanceView:
         service, snapshot, rules = available(self.predictions), self._latest.report.snapshot, self._settings().rules
         if snapshot is None:
-            raise ControlError("Slurm has not answered yet: try again")
+            raise UnansweredError("Slurm has not answered yet: try again")
         history = self._journal.state.preemption_history(rules.methods)
         with self._core.request(caller.uid) as turn, turn():
             return bound_chance_view(caller, job_class, cpus, limit, service, snapshot, history, rules)

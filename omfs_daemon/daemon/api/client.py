@@ -15,6 +15,7 @@ from omfs_daemon.errors import (
     ControlError,
     DeniedError,
     NotRunningError,
+    UnansweredError,
     UnreachableError,
 )
 
@@ -185,4 +186,6 @@ def _result(line: bytes, path: str) -> object:
             raise DeniedError(text)
         case "input":
             raise ConfigError(text)
+        case "unanswered":
+            raise UnansweredError(text)
     raise ControlError(text)

@@ -1,6 +1,6 @@
 """How a request is answered, whichever way it came: one JSON line in, one JSON line out.
 
-Answers are ``{"ok": {...}}`` or ``{"error": LINE, "kind": "refused" | "input" | "denied" | "fault"}``.
+Answers are ``{"ok": {...}}`` or ``{"error": LINE, "kind": "refused" | "input" | "denied" | "unanswered" | "fault"}``.
 :mod:`~omfs_daemon.daemon.api.operations` lists who may do what.
 """
 
@@ -15,7 +15,7 @@ import structlog
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.operations import Control, perform, takes_turns_itself
 from omfs_daemon.daemon.api.shared_core import UsersTurns
-from omfs_daemon.errors import ConfigError, ControlError, DeniedError, OmfsError
+from omfs_daemon.errors import ConfigError, ControlError, DeniedError, OmfsError, UnansweredError
 
 TOO_MANY = "too many requests at once: try again"
 
@@ -36,6 +36,8 @@ class Requests:
             return failure_line(error, "denied")
         except ConfigError as error:
             return failure_line(error, "input")
+        except UnansweredError as error:
+            return failure_line(error, "unanswered")
         except OmfsError as error:
             return failure_line(error, "refused")
         except Exception:

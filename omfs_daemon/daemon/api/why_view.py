@@ -25,7 +25,7 @@ from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.api.realtime_view import RealtimeView, only_jobs_of, realtime_view
 from omfs_daemon.daemon.private_jobs import without_others
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
-from omfs_daemon.errors import ConfigError, ControlError
+from omfs_daemon.errors import ConfigError, ControlError, UnansweredError
 from omfs_daemon.policy.plan import Plan, Wait
 from omfs_daemon.policy.rules.classes import Rules, classify
 from omfs_daemon.policy.victims.method_availability import WHY_NOT_TEXT, MethodAvailability
@@ -159,7 +159,7 @@ def listed_job(report: CycleReport, ref: str) -> Job | None:
 def listed_jobs(report: CycleReport) -> Callable[[str], Job | None]:
     """``listed_job`` for many. ControlError before the first poll."""
     if report.snapshot is None:
-        raise ControlError("Slurm has not answered yet: try again")
+        raise UnansweredError("Slurm has not answered yet: try again")
     return listed_in(report.snapshot)
 
 

@@ -9,7 +9,7 @@ from omfs_daemon import __version__
 from omfs_daemon.daemon.api.callers import Caller
 from omfs_daemon.daemon.api.operations import OPERATIONS
 from omfs_daemon.daemon.api.status_view import PairView, StatusView
-from omfs_daemon.errors import ControlError
+from omfs_daemon.errors import UnansweredError
 
 
 class StandbyAnswers:
@@ -54,4 +54,4 @@ class StandbyAnswers:
             raise AttributeError(name)
         where = self._pair()["host"]
         hint = f"ask on {where}" if where else "no omfsd is known to be active"
-        raise ControlError(f"omfsd on {self._host} stands by: {hint}")
+        raise UnansweredError(f"omfsd on {self._host} stands by: {hint}")

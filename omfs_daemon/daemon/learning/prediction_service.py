@@ -26,7 +26,7 @@ from omfs_daemon.daemon.store.audit_log import AuditLog, Changer
 from omfs_daemon.daemon.store.ended_jobs import EndedJobs, Foreseen, ScoredJob
 from omfs_daemon.daemon.store.file_format import ENDED_JOBS
 from omfs_daemon.daemon.store.journal import Journal
-from omfs_daemon.errors import ConfigError, ControlError, FormatError, GatewayError
+from omfs_daemon.errors import ConfigError, ControlError, FormatError, GatewayError, UnansweredError
 from omfs_daemon.policy.plan import Plan
 from omfs_daemon.policy.rules.classes import Rules
 from omfs_daemon.predict.gbm import GbmPredictor
@@ -157,7 +157,7 @@ class PredictionService:
         """
         latest = self._latest()
         if latest is None:
-            raise ControlError("Slurm has not answered yet: try again")
+            raise UnansweredError("Slurm has not answered yet: try again")
         snapshot, plan = latest
         with self._lock:
             known = self._estimates.get(at_limit)
@@ -184,7 +184,7 @@ class PredictionService:
         the latest snapshot; ControlError before the first."""
         latest = self._latest()
         if latest is None:
-            raise ControlError("Slurm has not answered yet: try again")
+            raise UnansweredError("Slurm has not answered yet: try again")
         (snapshot, plan), now = latest, self.rules
         jobs, history = make(snapshot, now), self._journal.state.preemption_history(now.methods)
         seed = int(snapshot.taken)

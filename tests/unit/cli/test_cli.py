@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,15 @@ from omfs_daemon.config.load import parse_config
 from omfs_daemon.config.schema import Config
 from omfs_daemon.daemon.api.callers import Caller, Peer, operators
 from omfs_daemon.daemon.api.control_socket import ControlServer
+from omfs_daemon.daemon.api.cycle_report import CycleReport
 from omfs_daemon.daemon.api.entitlements_view import EntitlementsView
 from omfs_daemon.daemon.api.history_view import HistoryView
 from omfs_daemon.daemon.api.operations import DoneView
 from omfs_daemon.daemon.api.plan_difference_view import PlanDifferenceView
 from omfs_daemon.daemon.api.plan_view import PlanView
-from omfs_daemon.daemon.api.status_view import StatusView
-from omfs_daemon.daemon.api.why_view import WhyView
+from omfs_daemon.daemon.api.status_view import PairView, StatusView
+from omfs_daemon.daemon.api.why_view import WhyView, listed_job
+from omfs_daemon.daemon.leadership.standby_answers import StandbyAnswers
 from omfs_daemon.daemon.store.audit_log import AuditLog
 from omfs_daemon.daemon.store.entitlement_store import EntitlementStore, apply_change
 from omfs_daemon.errors import ControlError, GatewayTimeout
@@ -133,6 +135,10 @@ HISTORY: HistoryView = {
         }
     ]
 }
+
+
+PAIR: PairView = {"active": False, "host": "vm", "epoch": 1, "text": "omfsd on vm is active"}
+STANDBY = StandbyAnswers("commands", "ctl", lambda: PAIR, lambda: 0.0)
 
 
 class Stub:
@@ -257,6 +263,23 @@ def test_text_of_users_cannot_forge_the_terminal(site: Site, words: list[str]) -
     output = site.omfs(*words).stdout
     assert "\x1b" not in output and "\u202e" not in output
     assert "[red]" in output
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (lambda caller: STANDBY.plan(caller), "omfsd on ctl stands by: ask on vm"),
+        (lambda _: listed_job(CycleReport(0.0, ""), "7"), "Slurm has not answered yet: try again"),
+    ],
+)
+def test_a_daemon_that_cannot_say_ends_with_3(
+    site: Site, monkeypatch: pytest.MonkeyPatch, asked: Callable[[Caller], PlanView], text: str
+) -> None:
+    monkeypatch.setattr(site.handler, "plan", asked)
+    monkeypatch.setattr(site.handler, "status", lambda _: {**STATUS, "slurm_version": ""})
+    result = site.omfs("plan")
+    assert (result.exit_code, result.stderr) == (3, f"omfs: {text}\n")
+    assert "Slurm by commands; last poll" in site.omfs("status").stdout
 
 
 def test_accounts_are_below_their_parents(site: Site) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omfs_daemon.daemon.api.status_view import AccountView
-from omfs_daemon.errors import ConfigError, DeniedError, OmfsError, UnreachableError
+from omfs_daemon.errors import ConfigError, DeniedError, OmfsError, UnansweredError, UnreachableError
 from omfs_daemon.terminal.account_table import account_table
 from omfs_daemon.terminal.exit_status import Exit, exit_code
 from omfs_daemon.terminal.output import cell, clean, directory_option, show, size_text, span, speed_text, when
@@ -49,6 +49,7 @@ def test_an_empty_directory_is_not_the_current_one() -> None:
     [
         (ConfigError("x"), Exit.INPUT),
         (UnreachableError("x"), Exit.UNREACHABLE),
+        (UnansweredError("x"), Exit.UNREACHABLE),
         (DeniedError("x"), Exit.DENIED),
         (OmfsError("x"), Exit.NO),
     ],
