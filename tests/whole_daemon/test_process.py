@@ -13,6 +13,7 @@ from omfs_daemon.cluster.jobs import JobRequest
 from omfs_daemon.cluster.nodes import Node, Partition
 from omfs_daemon.config.load import parse_config
 from omfs_daemon.daemon.api.callers import Caller, Role
+from omfs_daemon.daemon.api.operations import perform
 from omfs_daemon.daemon.failsafe import rescue
 from omfs_daemon.daemon.heartbeat import age
 from omfs_daemon.daemon.process import Service
@@ -122,6 +123,29 @@ def test_why_says_that_an_administrator_has_released_a_job(stand: Stand) -> None
     stand.run(1)
     now = stand.service.answers.why(BOB, str(late))["now"]
     assert now.startswith("waits, released by an administrator: it is not held again while it waits")
+
+
+def test_a_pause_is_resumed_once_and_keeps_its_reason_until_another_is_given(stand: Stand) -> None:
+    answers = stand.service.answers
+
+    def ask(operation: str, **given: object) -> object:
+        stand.now += 1
+        return perform(answers, ROOT, {"op": operation, "args": given})["done"]
+
+    def audited() -> list[str]:
+        file = stand.config.daemon.state_dir / "audit.jsonl"
+        return [json.loads(line)["act"] for line in file.read_text().splitlines()] if file.exists() else []
+
+    assert ask("resume") == "was not paused: nothing changes"
+    assert audited() == []
+    ask("pause", reason="a file system")
+    first = answers.status(ROOT)["paused"]
+    assert ask("pause", reason="") == "is paused already, by root: a file system"
+    assert answers.status(ROOT)["paused"] == first
+    ask("pause", reason="a switch")
+    assert (answers.status(ROOT)["paused"] or {})["reason"] == "a switch"
+    assert ask("resume") == "the daemon acts again"
+    assert audited() == ["pause", "pause", "resume"]
 
 
 def test_a_plan_is_foreseen_without_being_carried_out(stand: Stand) -> None:

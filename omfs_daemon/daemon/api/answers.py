@@ -312,6 +312,11 @@ class Answers:
         return {**entitlements_view(self._entitlements, self._latest.report), "changed": texts}
 
     def pause(self, caller: Caller, reason: str) -> DoneView:
+        """A pause that is in force stays as it is, unless another reason is given."""
+        paused = self._journal.state.pause
+        if paused is not None and not reason:
+            why = f": {paused.reason}" if paused.reason else ""
+            return DoneView(done=f"is paused already, by {paused.by}{why}")
         self._operator_acts.audit.record_or_refuse("pause", caller, reason=reason)
         with self._controls.lock:
             self._journal.write(Pause(caller.user, self._clock(), reason))
@@ -319,6 +324,8 @@ class Answers:
         return DoneView(done="paused: no job is preempted or held; preemptions under way are completed")
 
     def resume(self, caller: Caller) -> DoneView:
+        if self._journal.state.pause is None:
+            return DoneView(done="was not paused: nothing changes")
         self._operator_acts.audit.record_or_refuse("resume", caller)
         with self._controls.lock:
             self._journal.write(PauseEnded(caller.user, self._clock()))
