@@ -292,15 +292,52 @@ local function fits_partitions(class, partitions)
   return any or fits(class.partition, nil)
 end
 
--- As omfsd classifies it (classify in omfs_daemon/protocol/job_comment.py).
-local function class_of(conf, job)
+-- A QOS as slurmdbd stores it, in lower case; nil where none is given: Slurm takes one by the association, and this
+-- script is told that of some associations only.
+local function stored_qos(name)
+  return name ~= nil and name ~= "" and name:lower() or nil
+end
+
+local function goes_by_qos(class)
+  return class.qos ~= nil and class.qos ~= ""
+end
+
+-- The classes that the job can be of (classify in omfs_daemon/policy/rules/classes.py): more than one only if its QOS
+-- is not known (nil; "" is none). The last is its class if no class goes by that QOS.
+local function possible_classes(conf, job)
+  local found = {}
   for _, class in ipairs(classes(conf)) do
+    local is_open = job.qos == nil and goes_by_qos(class)
+    local by_qos = is_open or fits(class.qos, job.qos)
     -- Lists of partitions last: a job may name many.
-    if fits(class.qos, job.qos) and fits(class.account, job.account) and fits_partitions(class, job.partition) then
-      return class
+    if by_qos and fits(class.account, job.account) and fits_partitions(class, job.partition) then
+      found[#found + 1] = class
+      if not is_open then
+        return found
+      end
     end
   end
-  return { methods = conf.methods }
+  found[#found + 1] = { methods = conf.methods }
+  return found
+end
+
+local function class_of(conf, job)
+  local possible = possible_classes(conf, job)
+  return possible[#possible]
+end
+
+-- Whether a list of QOS is asked for (Slurm 24.11 and later) where classes go by them: Slurm shows the first, and may
+-- start the job with another.
+local function lists_qos(conf, qos)
+  if not (qos or ""):find(",", 1, true) then
+    return false
+  end
+  for _, class in ipairs(classes(conf)) do
+    if goes_by_qos(class) then
+      return true
+    end
+  end
+  return false
 end
 
 -- Whether a job's features count more than one node ("fast*2"): Slurm shows so many only once it runs. It parses the
@@ -354,19 +391,29 @@ local function as_stored(job)
   end
 end
 
--- Whether omfsd may preempt the job, in whichever of its partitions it will run, and however its account is stored.
+local function is_surely_preemptible(conf, placed, job, requeues)
+  for _, class in ipairs(possible_classes(conf, placed)) do
+    if not is_preemptible(class, job, requeues) then
+      return false
+    end
+  end
+  return true
+end
+
+-- Whether omfsd may preempt the job, in whichever of its partitions it will run, however its account is stored, and
+-- whatever its QOS is where that is not known.
 local function let_in(conf, job, requeues)
   local stored = as_stored(job)
   if stored and not let_in(conf, stored, requeues) then
     return false
   end
   for name in pairs(set_of(job.partition)) do
-    local alone = class_of(conf, { partition = name, qos = job.qos, account = job.account })
-    if not is_preemptible(alone, job, requeues) then
+    local alone = { partition = name, qos = job.qos, account = job.account }
+    if not is_surely_preemptible(conf, alone, job, requeues) then
       return false
     end
   end
-  return is_preemptible(class_of(conf, job), job, requeues)
+  return is_surely_preemptible(conf, job, job, requeues)
 end
 
 -- The node whose license this is by a template ("ve_{node}"); nil if it is none.
@@ -956,6 +1003,7 @@ local function refused(conf, job, contradiction)
   local class = class_of(conf, job)
   local methods, none_left = wrong_methods(class, job)
   local wrong = contradiction or wrong_word(job.comment) or none_left and methods
+  wrong = wrong or lists_qos(conf, job.qos) and "--qos takes one QOS here: how a job may be preempted goes by it"
   wrong = wrong or wrong_exclusion(job.comment) or wrong_signal(job.comment)
   wrong = wrong or wrong_min_runtime(conf, job.comment) or wrong_bound(class, job.comment)
   if vain or wrong or methods then
@@ -1024,7 +1072,7 @@ local function placed(job, partitions)
   return {
     partition = job.partition or default_partition(partitions),
     account = job.account or job.default_account,
-    qos = job.qos or job.default_qos,
+    qos = stored_qos(job.qos) or stored_qos(job.default_qos),
   }
 end
 
@@ -1162,12 +1210,20 @@ local function is_stored_part(job)
   return type(job.het_job_id) == "number" and job.het_job_id > 0
 end
 
+-- A stored job without a QOS has none; an empty one asks for the association's.
+local function qos_after(change, job)
+  if change.qos == nil then
+    return (job.qos or ""):lower()
+  end
+  return stored_qos(change.qos)
+end
+
 local function after(change, job)
   return {
     comment = change.comment or job.comment,
     partition = change.partition or job.partition,
     account = change.account or job.account,
-    qos = change.qos or job.qos,
+    qos = qos_after(change, job),
     licenses = change.licenses or job.licenses,
     nodes = change.req_nodes or job.req_nodes,
     features = change.features or job.features,
@@ -1359,6 +1415,9 @@ local function modify_by_owner(change, job, conf, living, gently)
   end
   local raises = change.nice ~= NO_VAL and change.nice < job.nice
   local grows_unseen = prefers_nodes(change) or names_nodes_oddly(change) or changes_core_use(change)
+  if lists_qos(conf, change.qos) then
+    return ACCESS_DENIED
+  end
   if raises or grows_unseen or parts_ways(change, job) or asks_too_much(conf, change, job) or would_be_lost(change, job) then
     return ACCESS_DENIED
   end
