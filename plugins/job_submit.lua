@@ -711,23 +711,27 @@ local function is_batch(request)
   return request.script ~= nil or is_part(request) and request.het_job_offset > 0
 end
 
--- Whether the number of CPUs cannot be told from the request: they may be rounded up to sockets, or come with devices.
-local function is_uncertain(job)
-  for _, name in ipairs({ "gres", "cpus_per_tres", "mem_per_tres", "tres_per_job", "tres_per_node", "tres_per_socket" }) do
+local BY_DEVICE = { "gres", "cpus_per_tres", "mem_per_tres", "tres_per_job", "tres_per_node", "tres_per_socket" }
+local BY_SOCKET = { "sockets_per_node", "cores_per_socket", "ntasks_per_socket", "ntasks_per_gpu", "ntasks_per_tres" }
+
+local function asks_for_any(texts, numbers, job)
+  for _, name in ipairs(texts) do
     if is_given(job[name]) then
       return true
     end
   end
-  for _, name in ipairs({
-    "sockets_per_node",
-    "cores_per_socket",
-    "ntasks_per_socket",
-    "ntasks_per_gpu",
-    "ntasks_per_tres",
-  }) do
+  for _, name in ipairs(numbers) do
     if number_of(job[name], NO_VAL16) then
       return true
     end
+  end
+  return false
+end
+
+-- Whether the number of CPUs cannot be told from the request: they may be rounded up to sockets, or come with devices.
+local function is_uncertain(job)
+  if asks_for_any(BY_DEVICE, BY_SOCKET, job) then
+    return true
   end
   local by_task = job.tres_per_task
   return is_part(job) or counts_nodes(job.features) or is_given(by_task) and not by_task:match("^cpu[=:]%d+$")
@@ -1029,30 +1033,6 @@ local function hold_unless_room(conf, asked, job, partitions)
   return slurm.SUCCESS
 end
 
--- Whether omfsd's root process asks by this request if Slurm would start a job of this owner (slurm/question.py). The
--- nonce is good once; the copy is ranked before all other jobs, for else Slurm would not say.
-local FIRST = 2147483648 - 1750000000 -- slurm.h: NICE_OFFSET; beyond every band of omfsd's
-local function takes_question(conf, job, uid)
-  local nonce = (job.wckey or ""):match("^omfs:(%x+)$")
-  if not nonce then
-    return false
-  end
-  job.wckey = ""
-  local path = conf.wake:gsub("[^/]*$", "") .. "questions/" .. nonce
-  local file = io.open(path, "r")
-  local permit = file and file:read(1024) or ""
-  if file then
-    file:close()
-    os.remove(path)
-  end
-  local owner, nodes, last = permit:match("^(%d+) (%S+) (%d+)\n$")
-  if owner ~= uid or nodes ~= job.req_nodes or os.time() > tonumber(last) or job.immediate ~= 1 or job.script then
-    return false
-  end
-  job.nice = FIRST
-  return true
-end
-
 -- What of a request is longer than this script reads; nil if nothing is.
 local function too_long(request)
   for name, most in pairs(LONGEST) do
@@ -1065,6 +1045,107 @@ local function too_long(request)
   if type(entries) == "number" and entries > MOST_SPANK then
     return string.format("there are %d options of SPANK plug-ins, and may be %d", entries, MOST_SPANK)
   end
+end
+
+-- What a question says by options of salloc (slurm/question.py), as a request has it; "" if it does not say so.
+local SAID = {
+  ["job-name"] = function(job)
+    return job.name
+  end,
+  partition = function(job)
+    return job.partition
+  end,
+  account = function(job)
+    return job.account
+  end,
+  qos = function(job)
+    return job.qos
+  end,
+  reservation = function(job)
+    return job.reservation
+  end,
+  nodelist = function(job)
+    return job.req_nodes
+  end,
+  constraint = function(job)
+    return job.features
+  end,
+  licenses = function(job)
+    return job.licenses
+  end,
+  ntasks = function(job)
+    return number_of(job.num_tasks)
+  end,
+  nodes = function(job)
+    local least = number_of(job.min_nodes) or 1
+    return string.format("%d-%d", least, number_of(job.max_nodes) or least)
+  end,
+  mincpus = function(job)
+    return job.pn_min_cpus ~= 1 and number_of(job.pn_min_cpus, NO_VAL16)
+  end,
+  ["mem-per-cpu"] = function(job)
+    local memory = number_of(job.min_mem_per_cpu)
+    return memory and string.format("%dM", memory)
+  end,
+  mem = function(job)
+    local memory = number_of(job.min_mem_per_node)
+    return memory and string.format("%dM", memory)
+  end,
+  exclusive = function(job)
+    return job.shared == JOB_SHARED_NONE and "yes" or number_of(job.shared, NO_VAL16)
+  end,
+  time = function(job)
+    return job.time_limit == INFINITE and "UNLIMITED" or number_of(job.time_limit)
+  end,
+}
+-- What no question asks for.
+local UNSAID = { "array_inx", "dependency", "prefer", "exc_nodes", "tres_per_task", "comment" }
+local UNSAID_NUMBERS = { "ntasks_per_node", "ntasks_per_core", "threads_per_core" }
+
+-- Whether the request is that of these options, in all that decides on what it gets.
+local function says(job, options)
+  local permitted = {}
+  for name, value in options:gmatch("%-%-([%w-]+)=?([^\n]*)\n") do
+    permitted[name] = value
+  end
+  permitted.exclusive = permitted.exclusive and "yes"
+  permitted.nodes = (permitted.nodes or ""):gsub("^(%d+)$", "%1-%1")
+  for name, said in pairs(SAID) do
+    local value = said(job) or ""
+    if (type(value) == "number" and string.format("%d", value) or value) ~= (permitted[name] or "") then
+      return false
+    end
+  end
+  local is_wider = asks_for_any(BY_DEVICE, BY_SOCKET, job) or asks_for_any(UNSAID, UNSAID_NUMBERS, job)
+  is_wider = is_wider or (number_of(job.cpus_per_task, NO_VAL16) or 1) > 1
+  return not (is_wider or job.script or is_part(job) or is_for_later(job))
+end
+
+-- Whether omfsd's root process asks by this request if Slurm would start a job of this owner (slurm/question.py). The
+-- copy is ranked before all other jobs, for else Slurm would not say. The nonce is good once, for the request that root
+-- has written down: its owner can read it in salloc's environment, and gets nothing by it but the copy, which root
+-- cancels by its name.
+local FIRST = 2147483648 - 1750000000 -- slurm.h: NICE_OFFSET; beyond every band of omfsd's
+local MOST_PERMIT = 2 ^ 18 -- a list of nodes may be long
+local function takes_question(conf, job, uid)
+  local nonce = (job.wckey or ""):match("^omfs:(%x+)$")
+  if not nonce then
+    return false
+  end
+  job.wckey = ""
+  local path = conf.wake:gsub("[^/]*$", "") .. "questions/" .. nonce
+  local file = io.open(path, "r")
+  local permit = file and file:read(MOST_PERMIT) or ""
+  if file then
+    file:close()
+    os.remove(path)
+  end
+  local owner, last, options = permit:match("^(%d+) (%d+)\n(.*)$")
+  if owner ~= uid or os.time() > tonumber(last) or job.immediate ~= 1 or too_long(job) or not says(job, options) then
+    return false
+  end
+  job.nice = FIRST
+  return true
 end
 
 -- What decides on its class.
@@ -1404,7 +1485,13 @@ local function parts_ways(change, job)
   return is_stored_part(job) and reservation ~= nil and reservation ~= (job.resv_name or "") and not is_held
 end
 
+-- Root cancels the copy of a question by its name (slurm/question.py).
+local QUESTION = "omfs-question-"
+
 local function modify_by_owner(change, job, conf, living, gently)
+  if (job.name or ""):sub(1, #QUESTION) == QUESTION then
+    return ACCESS_DENIED
+  end
   local releases, mark = change.priority == INFINITE, mark_of(job.admin_comment)
   local later, waited = after(change, job), has_wait(job.comment or "")
   if not is_in_scope(conf, later) and mark == "" and not waited then

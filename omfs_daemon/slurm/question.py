@@ -2,8 +2,9 @@
 
 It is put by an immediate allocation: a copy of the job, as its owner, ranked first, and pinned to the nodes. Slurm
 checks everything else before it looks for CPUs, so the error tells what is lacking. job_submit.lua ranks the copy
-first: only it may, and only for a request with a nonce that root has left for it, which is good once and for a few
-seconds.
+first: only it may, and only for a request with a nonce that root has left for it, which is good once, for a few
+seconds, and for this request alone. Its owner could read the nonce in salloc's environment, stop salloc, and put the
+question in its place; so whatever salloc says, nothing with the copy's name is left behind.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ QUESTION_NAME = "omfs-question"
 
 PERMITS = "questions"
 """In omfsd's run directory: a directory of SlurmUser's, with a file for each nonce, which job_submit.lua reads and
-removes: the owner's uid, the nodes, and the second (since the epoch) until which it is good."""
+removes: the owner's uid, the second (since the epoch) until which it is good, and salloc's options, one on a line."""
 
 GRANTED = "granted"
 
@@ -61,13 +62,14 @@ def put_question(
         options.append(f"--reservation={reservation}")
     name = f"{QUESTION_NAME}-{secrets.token_hex(6)}"
     become = ("setpriv", f"--reuid={job.uid}", f"--regid={pwd.getpwuid(job.uid).pw_gid}", "--init-groups")
-    salloc = ("salloc", "--immediate", "--no-shell", "--chdir=/", f"--job-name={name}", f"--nodelist={','.join(nodes)}")
+    salloc = ("salloc", "--immediate", "--no-shell", "--chdir=/")
+    asked = (f"--job-name={name}", f"--nodelist={','.join(nodes)}", *options)
     is_refused = False
     try:
-        with _permit(permits, job.uid, nodes, slurm_uid) as nonce:
+        with permit(permits, job.uid, asked, slurm_uid) as nonce:
             # In the environment: arguments are seen by everybody. job_submit.lua takes it off before it is stored.
-            output = _slurm((*become, *salloc, *options), conf, f"omfs:{nonce}")
-        is_refused = output.code != 0
+            output = _slurm((*become, *salloc, *asked), conf, f"omfs:{nonce}")
+        is_refused = output.code != 0 and not _has_copy(job.uid, name, conf)
     finally:
         if not is_refused:
             _slurm(("scancel", f"--user={job.uid}", f"--name={name}"), conf)
@@ -100,9 +102,18 @@ def copy_options(job: Job, nodes: Sequence[str], partitions: Sequence[Partition]
     return [option for option, is_wanted in chosen.items() if is_wanted]
 
 
+def _has_copy(uid: int, name: str, conf: Path | None) -> bool:
+    """Whether Slurm knows a copy that has not ended: salloc's own word may be its owner's, who can kill it. Of one
+    user's jobs, unlike scancel, squeue asks for no others."""
+    shown = _slurm(("squeue", "--noheader", f"--user={uid}", f"--name={name}", "--format=%i"), conf)
+    return shown.code != 0 or any(word.isdigit() for word in shown.stdout.split())
+
+
 @contextmanager
-def _permit(directory: Path, uid: int, nodes: Sequence[str], slurm_uid: int) -> Iterator[str]:
+def permit(directory: Path, uid: int, options: Sequence[str], slurm_uid: int) -> Iterator[str]:
     """A nonce that job_submit.lua knows. omfsd could have put something else in the directory's place."""
+    if any("\n" in option for option in options):
+        raise GatewayError("Slurm cannot be asked about a job whose request has a line break")
     nonce = secrets.token_hex(16)
     place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -112,7 +123,7 @@ def _permit(directory: Path, uid: int, nodes: Sequence[str], slurm_uid: int) -> 
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(nonce, flags, 0o600, dir_fd=place), "w") as file:
             os.fchown(file.fileno(), slurm_uid, -1)
-            file.write(f"{uid} {','.join(nodes)} {int(time.time()) + _GOOD_FOR}\n")
+            file.write("".join(f"{line}\n" for line in (f"{uid} {int(time.time()) + _GOOD_FOR}", *options)))
         try:
             yield nonce
         finally:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pwd
 import re
 from collections.abc import Iterator
 
 import pytest
 
+from omfs_daemon.cluster.jobs import Job
 from omfs_daemon.slurm.commands.run_command import run_command
-from omfs_daemon.slurm.question import PERMITS, QUESTION_NAME
+from omfs_daemon.slurm.question import PERMITS, QUESTION_NAME, give_permits, permit
 from omfs_daemon.testing.local_slurm.local_slurm import LocalSlurm, as_user
 from omfs_daemon.testing.local_slurm.slurm_conf import Shape
 from tests.end_to_end.test_proving import UNCERTAIN, outcomes, restarts
@@ -104,3 +106,54 @@ def test_nobody_else_is_ranked_first_by_a_nonce(daemon: Daemon) -> None:
         assert done.code != 0
         assert re.search("insufficient priority|cannot start immediately", done.stderr), done.stderr
     daemon.slurm.command("scancel", str(urgent), str(waiting))
+
+
+QUESTION = (
+    *(f"--job-name={QUESTION_NAME}-1", "--nodelist=n1", "--partition=main", "--account=guests", "--ntasks=4"),
+    *("--nodes=1", "--mem-per-cpu=10M", "--exclusive", "--time=5"),
+)
+"""Options of salloc, in all that a copy may have, for an account that owns nothing."""
+
+OTHERS = (
+    *("--job-name=mine", "--nodelist=n2", "--partition=main,urgent", "--account=alarm", "--ntasks=3", "--nodes=1-2"),
+    *("--time=7200", "--time=UNLIMITED", "--mem-per-cpu=20M", "--mem=100M", "--cpus-per-task=2", "--mincpus=2"),
+    *("--licenses=matlab", "--ntasks-per-node=4", "--exclude=n2", "--comment=mine", "--begin=now+1hour"),
+    *("--constraint=n1", "--exclusive=user", "--threads-per-core=1", "--qos=normal"),
+)
+
+
+def put_in_its_place(daemon: Daemon, *options: str) -> tuple[int, list[Job]]:
+    """salloc's exit code, run by who has the nonce of QUESTION, and the jobs that it got."""
+    permits = daemon.directory / "run" / PERMITS
+    before = {job.id for job in daemon.gateway.jobs()}
+    with permit(permits, pwd.getpwnam(OWNER).pw_uid, QUESTION, permits.stat().st_uid) as nonce:
+        done = run_command(
+            [*as_user(OWNER), "salloc", "--immediate", "--no-shell", "--chdir=/", *options],
+            timeout=LIMIT, conf=daemon.slurm.conf, check=False, variables={"SALLOC_WCKEY": f"omfs:{nonce}"},
+        )  # fmt: skip
+    return done.code, [job for job in daemon.gateway.jobs() if job.id not in before and job.runs]
+
+
+def takes_questions(daemon: Daemon) -> None:
+    daemon.start(UNCERTAIN)
+    permits = daemon.directory / "run" / PERMITS
+    wait_until(permits.is_dir, "the directory of permits")
+    give_permits(permits, permits.stat().st_uid, pwd.getpwnam(daemon.slurm.shape.slurm_user).pw_uid)
+
+
+def test_k35_a_nonce_buys_nothing_but_the_question(daemon: Daemon) -> None:
+    """The owner has read it in the environment of salloc, and has stopped salloc."""
+    takes_questions(daemon)
+    for other in OTHERS:
+        code, got = put_in_its_place(daemon, *QUESTION, other)
+        assert code != 0 and not got, f"let in with {other}"
+
+
+def test_k35_a_question_cannot_hide_from_its_end(daemon: Daemon) -> None:
+    takes_questions(daemon)
+    code, (copy,) = put_in_its_place(daemon, *QUESTION)
+    assert code == 0, "it is the question"
+    renamed = daemon.slurm.command("scontrol", "update", f"jobid={copy.id}", "JobName=mine", uid=OWNER, check=False)
+    assert renamed.code != 0
+    daemon.slurm.command("scancel", f"--user={OWNER}", f"--name={QUESTION_NAME}-1")
+    wait_until(lambda: not any(job.runs for job in daemon.gateway.jobs()), "its end")

@@ -35,6 +35,7 @@ JOB = Job(
     licenses=(("matlab", 1),),
     time_limit=90.0,
 )
+UNASKED = ("salloc", "--immediate", "--no-shell", "--chdir=/")
 BUSY = CommandOutput("", "salloc: error: Unable to allocate resources: Requested nodes are busy\n", 1)
 
 
@@ -47,6 +48,7 @@ class Slurm:
         self.ran: list[tuple[str, ...]] = []
         self.permits: Path | None = None
         self.nonce = self.permit = ""
+        self.copies = ""  # as squeue shows those that have not ended
 
     def rows(self, job_ids: Sequence[int]) -> list[Any]:
         return [SimpleNamespace(job_id="7_1"), SimpleNamespace(job_id="7")] if self.found and job_ids == [7] else []
@@ -61,7 +63,8 @@ class Slurm:
     def run(self, arguments: Sequence[str], variables: dict[str, str], **_options: object) -> CommandOutput:
         self.ran.append(tuple(arguments))
         if "salloc" not in arguments:
-            return CommandOutput("(null)\n" if arguments[0] == "squeue" else "", "", 0)
+            shown = self.copies if "--format=%i" in arguments else "(null)\n"
+            return CommandOutput(shown if arguments[0] == "squeue" else "", "", 0)
         assert self.permits is not None
         self.nonce = variables["SALLOC_WCKEY"].removeprefix("omfs:")
         self.permit = (self.permits / self.nonce).read_text()
@@ -96,8 +99,9 @@ def test_a_copy_is_asked_for_as_the_jobs_owner(slurm: Slurm, permits: Path) -> N
     assert {"--immediate", "--no-shell", "--nodelist=n1,n2", "--partition=main", "--qos=high"} < set(command)
     assert slurm.nonce
     assert slurm.nonce not in " ".join(command), "everybody can read a command's arguments"
-    owner, nodes, _ = slurm.permit.split()
-    assert (owner, nodes) == (str(OWNER), "n1,n2")
+    first, *permitted = slurm.permit.splitlines()
+    assert first.split()[0] == str(OWNER)
+    assert command[command.index("salloc") :] == (*UNASKED, *permitted), "all that it says"
     assert not list(permits.iterdir())
     assert not [ran for ran in slurm.ran if ran[0] == "scancel"]
 
@@ -115,6 +119,21 @@ def test_a_copy_that_started_or_may_have_is_canceled(
     name = next(each for ran in slurm.ran for each in ran if each.startswith("--job-name="))
     assert slurm.ran[-1] == ("scancel", f"--user={OWNER}", name.replace("--job-name", "--name"))
     assert not list(permits.iterdir())
+
+
+@pytest.mark.parametrize("answer", [BUSY, CommandOutput("", "", -9)])
+def test_k35_whatever_salloc_says_no_copy_is_left(answer: CommandOutput, slurm: Slurm) -> None:
+    """Its owner can kill it, and put the question in its place."""
+    slurm.answer, slurm.copies = answer, "9\n"
+    assert slurm.ask() == GRANTED
+    assert slurm.ran[-1][0] == "scancel"
+
+
+def test_k35_a_request_that_would_end_its_line_is_not_asked_for(slurm: Slurm) -> None:
+    slurm.found = replace(JOB, request=replace(JOB.request, features="a\n--partition=other"))
+    with pytest.raises(GatewayError):
+        slurm.ask()
+    assert not slurm.nonce
 
 
 @pytest.mark.parametrize(
