@@ -355,6 +355,12 @@ local function prefers_nodes(request)
   return counts_nodes(request.prefer)
 end
 
+-- Whether the job could hand its CPUs to one that runs (permit_job_expansion), which may be one that is never preempted.
+-- Slurm reads the word in any letter case.
+local function expands(request)
+  return (request.dependency or ""):lower():find("expand:", 1, true) ~= nil
+end
+
 -- Whether it names nodes as omfsd reads them. Slurm reads blanks as commas, and stores what an update gives it.
 local function names_nodes_oddly(request)
   return ((request.req_nodes or "") .. (request.exc_nodes or "")):find("[^%w_.,%[%]%-]") ~= nil
@@ -1185,6 +1191,10 @@ local function submit(job, partitions, conf, living)
     log_to_user("--prefer counts nodes (*NUMBER): only --constraint may")
     return NOT_SUPPORTED
   end
+  if expands(job) then
+    log_to_user("--dependency=expand: is refused: CPUs would count for a job that was not let in for them")
+    return NOT_SUPPORTED
+  end
   if names_nodes_oddly(job) then
     log_to_user("--nodelist and --exclude take names of nodes, commas, and brackets, without blanks")
     return NOT_SUPPORTED
@@ -1502,7 +1512,7 @@ local function modify_by_owner(change, job, conf, living, gently)
   end
   local raises = change.nice ~= NO_VAL and change.nice < job.nice
   local grows_unseen = prefers_nodes(change) or names_nodes_oddly(change) or changes_core_use(change)
-  if lists_qos(conf, change.qos) then
+  if lists_qos(conf, change.qos) or expands(change) then
     return ACCESS_DENIED
   end
   if raises or grows_unseen or parts_ways(change, job) or asks_too_much(conf, change, job) or would_be_lost(change, job) then

@@ -60,7 +60,7 @@ def expansion_finding(values: Mapping[str, str]) -> Finding | None:
     """A running job can take over the nodes of another one (slurm.conf(5), SchedulerParameters)."""
     if not _has_parameter(values, "permit_job_expansion"):
         return None
-    what = "permit_job_expansion: a job that is not preemptible may take over the nodes of one that is"
+    what = "permit_job_expansion: without the submit gate, a job may take over the nodes of one that is preemptible"
     return Finding(Level.WARN, "SchedulerParameters", what, "take permit_job_expansion out of SchedulerParameters")
 
 

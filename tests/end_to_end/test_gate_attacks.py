@@ -76,3 +76,18 @@ def test_k34_a_qos_that_slurm_chooses_is_not_known(daemon: Daemon) -> None:
     wait_for_cycles(daemon, 3)
     job = look(daemon, job.id)
     assert (job.state, job.hold is Hold.NONE) == (JobState.PENDING, False)
+
+
+@pytest.mark.parametrize("word", ["expand", "EXPAND", "after:1,Expand"])
+def test_k37_no_job_grows_by_the_cpus_of_another(daemon: Daemon, word: str) -> None:
+    give_qos(daemon, "qos=normal,solid", "defaultqos=normal")
+    owned = submit(daemon, "-A", "bio", "-n4")
+    wait_until(lambda: look(daemon, owned.id).runs, "the job to run")
+    suspend = ("-A", "guests", "-n4", "--comment=omfs:method=suspend", "-o", "/dev/null")
+    expanding = f"--dependency={word}:{owned.id}"
+    done = daemon.slurm.command("sbatch", *suspend, expanding, "--wrap=true", uid=MALLORY, check=False)
+    assert done.code != 0 and "expand:" in done.stderr
+    other = submit(daemon, *suspend, "--begin=now+1hour")
+    change = f"Dependency={word}:{owned.id}"
+    done = daemon.slurm.command("scontrol", "update", f"jobid={other.id}", change, uid=MALLORY, check=False)
+    assert done.code != 0
