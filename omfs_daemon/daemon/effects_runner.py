@@ -16,6 +16,7 @@ from omfs_daemon.daemon.node_client.work_queue import NodeWorkQueue
 from omfs_daemon.daemon.shadow import Shadow
 from omfs_daemon.daemon.store.history_database import HistoryDatabase
 from omfs_daemon.daemon.store.journal import Journal
+from omfs_daemon.errors import GatewayTimeout
 from omfs_daemon.preemption.effects import Chain, Effects, order_batches
 from omfs_daemon.preemption.methods.base import Action, NodeOrder
 from omfs_daemon.preemption.methods.node_work import NodeWork, NodeWorkSettings
@@ -49,7 +50,9 @@ AGAIN_AFTER = 2.0
 
 REFUSED_FIRST, REFUSED_FOR = 4.0, 60.0
 """Seconds after which an order that Slurm refused is sent again: each time after twice as long, up to the second. The
-submit plug-in refuses a release for some seconds after its owner has changed the job."""
+submit plug-in refuses a release for some seconds after its owner has changed the job. So is one of no preemption
+that Slurm did not answer: while slurmdbd hangs, slurmctld keeps each update of a new job for five seconds
+(_slurm_rpc_update_job), and urgent jobs would wait for the same one again and again."""
 
 SENDS_FOR = 1.0
 """Seconds after which the rest of the orders is left to the next cycle: urgent jobs are not seen meanwhile."""
@@ -222,7 +225,12 @@ class EffectsRunner:
         """The jobs whose orders Slurm took. A transition is sent only if nothing before it was refused."""
         for action in (*chain.fields, *chain.transitions):
             self._note_sent(action)
-        refusals = send_orders(self._gateway, fields)
+        try:
+            refusals = send_orders(self._gateway, fields)
+        except GatewayTimeout:
+            if not chain.preemption:
+                self._put_off_orders(chain, {ref for action in chain.fields for _, ref in _keys(action)})
+            raise
         not_sent: list[Action] = []
         for action in chain.transitions:
             if refusals:
@@ -239,19 +247,21 @@ class EffectsRunner:
     def _note_sent(self, action: Action) -> None:
         self._again_at |= dict.fromkeys(_keys(action), self._clock() + AGAIN_AFTER)
 
+    def _put_off_orders(self, chain: Chain, refs: set[str]) -> None:
+        """All orders of the chain for these jobs."""
+        now = self._clock()
+        for key in (key for action in (*chain.fields, *chain.transitions) for key in _keys(action) if key[1] in refs):
+            self._put_off[key] = _put_off(self._put_off.get(key), now)
+            self._again_at[key] = self._put_off[key].until
+
     def _note_refusals(self, chain: Chain, refusals: list[OrderRefusal], not_sent: list[Action], boot: str) -> None:
         """They are recorded, because the preemption's next step depends on them; slurmctld has nothing of them to
         forget. But a resume may have been refused by another slurmctld, which has forgotten the suspension. What was
         not sent may be sent by the next cycle: an urgent job may wait for it."""
-        now = self._clock()
         for key in (key for action in not_sent for key in _keys(action)):
             self._again_at.pop(key, None)
+        self._put_off_orders(chain, {refusal.ref for refusal in refusals})
         for refusal in refusals:
-            for action in (*chain.fields, *chain.transitions):
-                for key in _keys(action):
-                    if key[1] == refusal.ref:
-                        self._put_off[key] = _put_off(self._put_off.get(key), now)
-                        self._again_at[key] = self._put_off[key].until
             job, number = brief_ref(refusal.ref), chain.preemption or None
             self._log.warning("order_refused", preemption=number, job=job, error=refusal.message)
         ordered = {ref for action in chain.transitions for _, ref in _keys(action)}

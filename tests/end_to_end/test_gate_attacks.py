@@ -79,7 +79,7 @@ def test_k34_a_qos_that_slurm_chooses_is_not_known(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("word", ["expand", "EXPAND", "after:1,Expand"])
-def test_k37_no_job_grows_by_the_cpus_of_another(daemon: Daemon, word: str) -> None:
+def test_k36_no_job_grows_by_the_cpus_of_another(daemon: Daemon, word: str) -> None:
     give_qos(daemon, "qos=normal,solid", "defaultqos=normal")
     owned = submit(daemon, "-A", "bio", "-n4")
     wait_until(lambda: look(daemon, owned.id).runs, "the job to run")

@@ -212,15 +212,16 @@ class Stress:
             raise AssertionError("\n".join([str(error), *seen, *self._last_acts(), self.daemon.tail()])) from None
 
     def _tend(self) -> bool:
-        """What Slurm breaks of its own when it is killed: it drains nodes, holds jobs that it had just started, and
-        forgets that a job has ended by itself, which it then shows as running for ever. And omfsd's clock."""
+        """What Slurm breaks of its own when it is killed: it drains nodes, holds jobs that it had just started,
+        forgets that a job has ended by itself, which it then shows as running for ever, and waits for ever for a job's
+        index in slurmdbd, without which nobody can change the job. And omfsd's clock."""
         self.on.beat()
         self.clock.write_text("0")
         self.slurm.command("scontrol", "update", "nodename=n[1-4]", "state=resume", check=False)
         for job in self._jobs():
             if job.reason in SLURMS_OWN:
                 self.slurm.command("scontrol", "release", str(job.id), check=False)
-            elif self._is_end_forgotten(job):
+            elif self._is_end_forgotten(job) or self._is_index_lost(job):
                 self.canceled.add(job.id)
                 self.slurm.command("scancel", str(job.id), check=False)
         return True
@@ -230,6 +231,17 @@ class Stress:
             return False
         log = (self.slurm.directory / "log" / "slurmctld.log").read_text(errors="replace")
         return f"_job_complete: JobId={job.id} WEXITSTATUS 0" in log
+
+    def _is_index_lost(self, job: Job) -> bool:
+        """Whether slurmctld was killed while it waited for the index (accounting_storage_slurmdbd.c,
+        _set_db_inx_thread): it has saved that it waits, and asks no more."""
+        if job.state is not JobState.PENDING:
+            return False
+        refusal = f'"job": "{job.id}", "error": "Job update not available right now'
+        if self.daemon.log.read_text(errors="replace").count(refusal) < REFUSALS:
+            return False
+        said = self.slurm.command("scontrol", "update", f"jobid={job.id}", "nice=0", check=False)
+        return "DB index" in said.stdout + said.stderr
 
     def _last_poll(self) -> float:
         return float(self.daemon.ask("status", check=False).get("last_poll") or 0)
@@ -247,6 +259,9 @@ class Stress:
 
 LAST_ACTS = 40
 """How many acts a fault tells."""
+
+REFUSALS = 3
+"""So often omfsd was told that Slurm waits for a job's index: meanwhile slurmdbd has been started again."""
 
 SETTLES = 30.0
 """Seconds in which two jobs may have the same CPUs after somebody has resumed one by hand."""

@@ -232,11 +232,12 @@ def test_a_job_that_cannot_be_marked_is_not_held(site: Site) -> None:
     assert all_completed(site)
 
 
-def test_an_order_that_is_refused_is_sent_again_after_ever_longer(site: Site) -> None:
+@pytest.mark.parametrize("fault", [Fault.REFUSE, Fault.HANG])
+def test_an_order_that_is_refused_or_not_answered_is_sent_again_after_ever_longer(site: Site, fault: Fault) -> None:
     for _ in range(4):
         site.submit("bio", run_time=500)
     site.run(2)
-    site.gateway.faults.inject(Fault.REFUSE, ["hold"])
+    site.gateway.faults.inject(fault, ["hold"])
     site.submit("physics", method="", cpus=12, hosts=3, run_time=20)
     sent: list[float] = []
     for _ in range(400):
