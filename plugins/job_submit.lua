@@ -986,8 +986,14 @@ local function wrong_bound(class, comment)
   end
 end
 
--- A word of ours in the comment that nobody knows, such as omfs:methods=: its owner believes that it counts.
+-- A word of ours in the comment that nobody knows, such as omfs:methods=, or one without its value, as where a blank
+-- stands in it: its owner believes that it counts.
 local function wrong_word(comment)
+  for word in (" " .. (comment or "") .. " "):gmatch("%somfs:([%w_%-]*)%f[%s]") do
+    if word == "" or VALUES["omfs:" .. word:lower() .. "="] then
+      return string.format("omfs:%s has no value: write omfs:method=requeue, for instance, without blanks", word:lower())
+    end
+  end
   for word in (" " .. (comment or "")):gmatch("%somfs:([%w_%-]+)=") do
     local key = "omfs:" .. word:lower() .. "="
     if not VALUES[key] and key ~= REPORT then

@@ -380,7 +380,7 @@ class Service:
 
     def _controls(self, events: LoopEvents, lock: Lock) -> DaemonControls:
         change, tried, exempted = self._change_entitlements, self._tried, self._exemptions_changed
-        refused = lambda: self._reloads.refused  # noqa: E731
+        refused = self._reloads.refused
         return DaemonControls(change, self._reload, refused, tried, exempted, events.change, lock)
 
     def _exemptions_changed(self) -> None:

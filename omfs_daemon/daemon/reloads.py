@@ -13,12 +13,16 @@ from omfs_daemon.errors import OmfsError
 
 
 class Reloads:
-    """``refused``: why and when the last one was; None after a good one. Read from any thread."""
+    """Asked from any thread."""
 
     def __init__(self, notifier: Notifier, clock: Callable[[], float]) -> None:
         self.notifier = notifier
         self._clock = clock
-        self.refused: RefusedReloadView | None = None
+        self._refused: RefusedReloadView | None = None
+
+    def refused(self) -> RefusedReloadView | None:
+        """Why and when the last one was; None after a good one."""
+        return self._refused
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -29,8 +33,8 @@ class Reloads:
         except OmfsError as error:
             log, text = structlog.get_logger("omfsd"), str(error)
             log.error("configuration_refused", error=text, message="the running configuration stays in force")
-            self.refused = RefusedReloadView(time=self._clock(), text=text)
+            self._refused = RefusedReloadView(time=self._clock(), text=text)
             raise
         finally:
             self.notifier.ready()
-        self.refused = None
+        self._refused = None

@@ -576,6 +576,8 @@ def refusal(cluster: LocalSlurm, *arguments: str, command: str = "sbatch") -> st
     [
         ("omfs:method=nonsense", "omfs: nonsense is not offered (offered to this job: requeue,suspend,dmtcp,"),
         ("omfs:methods=requeue", "omfs: omfs:methods= is unknown: it is omfs:method="),
+        ("omfs: method=requeue", "omfs: omfs: has no value: write omfs:method=requeue, for instance, without blanks"),
+        ("omfs:method =requeue", "omfs: omfs:method has no value: write omfs:method=requeue"),
         ("a omfs:min-runtime=60", "omfs: omfs:min-runtime= is unknown: it is omfs:min_runtime="),
         ("omfs:prio=7 omfs:method=requeue", "omfs: omfs:prio= is unknown: there are omfs:method=, omfs:exclude="),
         ("a omfs:method=none,never b", "omfs: none is not offered, never is not offered ("),
