@@ -213,8 +213,8 @@ class Stress:
 
     def _tend(self) -> bool:
         """What Slurm breaks of its own when it is killed: it drains nodes, holds jobs that it had just started,
-        forgets that a job has ended by itself, which it then shows as running for ever, and waits for ever for a job's
-        index in slurmdbd, without which nobody can change the job. And omfsd's clock."""
+        forgets that a job has ended by itself, which it then shows as running for ever, and waits for a job's index
+        from a slurmdbd that was killed, too, without which nobody can change the job. And omfsd's clock."""
         self.on.beat()
         self.clock.write_text("0")
         self.slurm.command("scontrol", "update", "nodename=n[1-4]", "state=resume", check=False)
@@ -233,8 +233,8 @@ class Stress:
         return f"_job_complete: JobId={job.id} WEXITSTATUS 0" in log
 
     def _is_index_lost(self, job: Job) -> bool:
-        """Whether slurmctld was killed while it waited for the index (accounting_storage_slurmdbd.c,
-        _set_db_inx_thread): it has saved that it waits, and asks no more."""
+        """Whether slurmctld refuses all changes of it until slurmdbd has given it an index (ESLURM_JOB_SETTING_DB_INX):
+        seen for ten minutes after both were killed within seconds, until the end of the trial."""
         if job.state is not JobState.PENDING:
             return False
         refusal = f'"job": "{job.id}", "error": "Job update not available right now'
