@@ -42,7 +42,7 @@ def pinned_to(*preemptions: Preemption) -> object:
     return found.fields["7", JobField.NODES].value
 
 
-@pytest.mark.parametrize("order", permutations((0, 1)))
+@pytest.mark.parametrize("order", [*permutations((0, 1))])
 def test_the_nodes_that_were_free_first_count(order: tuple[int, int]) -> None:
     def pinned(*preemptions: Preemption) -> object:
         return pinned_to(*(preemptions[at] for at in order))
