@@ -1060,31 +1060,17 @@ local function too_long(request)
 end
 
 -- What a question says by options of salloc (slurm/question.py), as a request has it; "" if it does not say so.
+local SAID_AS_IT_IS = {
+  ["job-name"] = "name",
+  partition = "partition",
+  account = "account",
+  qos = "qos",
+  reservation = "reservation",
+  nodelist = "req_nodes",
+  constraint = "features",
+  licenses = "licenses",
+}
 local SAID = {
-  ["job-name"] = function(job)
-    return job.name
-  end,
-  partition = function(job)
-    return job.partition
-  end,
-  account = function(job)
-    return job.account
-  end,
-  qos = function(job)
-    return job.qos
-  end,
-  reservation = function(job)
-    return job.reservation
-  end,
-  nodelist = function(job)
-    return job.req_nodes
-  end,
-  constraint = function(job)
-    return job.features
-  end,
-  licenses = function(job)
-    return job.licenses
-  end,
   ntasks = function(job)
     return number_of(job.num_tasks)
   end,
@@ -1122,6 +1108,11 @@ local function says(job, options)
   end
   permitted.exclusive = permitted.exclusive and "yes"
   permitted.nodes = (permitted.nodes or ""):gsub("^(%d+)$", "%1-%1")
+  for name, field in pairs(SAID_AS_IT_IS) do
+    if (job[field] or "") ~= (permitted[name] or "") then
+      return false
+    end
+  end
   for name, said in pairs(SAID) do
     local value = said(job) or ""
     if (type(value) == "number" and string.format("%d", value) or value) ~= (permitted[name] or "") then

@@ -218,13 +218,22 @@ class Stress:
         self.on.beat()
         self.clock.write_text("0")
         self.slurm.command("scontrol", "update", "nodename=n[1-4]", "state=resume", check=False)
+        log = self.daemon.log.read_text(errors="replace")
         for job in self._jobs():
             if job.reason in SLURMS_OWN:
                 self.slurm.command("scontrol", "release", str(job.id), check=False)
-            elif self._is_end_forgotten(job) or self._is_index_lost(job):
-                self.canceled.add(job.id)
-                self.slurm.command("scancel", str(job.id), check=False)
+            elif self._is_end_forgotten(job):
+                self._cancel(job, "end_forgotten")
+            elif self._is_index_lost(job, log):
+                self._cancel(job, "index_lost")
         return True
+
+    def _cancel(self, job: Job, why: str) -> None:
+        """What only this helps; it is in the figures."""
+        if job.id not in self.canceled:
+            self._note(why, job.id, str(job.state), True)
+        self.canceled.add(job.id)
+        self.slurm.command("scancel", str(job.id), check=False)
 
     def _is_end_forgotten(self, job: Job) -> bool:
         if job.state is not JobState.RUNNING or list((self.slurm.directory / "spool").glob(f"*/job{job.id:05}")):
@@ -232,13 +241,13 @@ class Stress:
         log = (self.slurm.directory / "log" / "slurmctld.log").read_text(errors="replace")
         return f"_job_complete: JobId={job.id} WEXITSTATUS 0" in log
 
-    def _is_index_lost(self, job: Job) -> bool:
+    def _is_index_lost(self, job: Job, log: str) -> bool:
         """Whether slurmctld refuses all changes of it until slurmdbd has given it an index (ESLURM_JOB_SETTING_DB_INX):
         seen for ten minutes after both were killed within seconds, until the end of the trial."""
         if job.state is not JobState.PENDING:
             return False
         refusal = f'"job": "{job.id}", "error": "Job update not available right now'
-        if self.daemon.log.read_text(errors="replace").count(refusal) < REFUSALS:
+        if log.count(refusal) < REFUSALS:
             return False
         said = self.slurm.command("scontrol", "update", f"jobid={job.id}", "nice=0", check=False)
         return "DB index" in said.stdout + said.stderr

@@ -4,7 +4,6 @@ open; and why it would never start there. Pure.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import inf
@@ -15,7 +14,7 @@ from omfs_daemon.cluster.limits import SiteLimits
 from omfs_daemon.cluster.nodes import Partition
 from omfs_daemon.cluster.scope import OUT_OF_SCOPE
 from omfs_daemon.cluster.snapshot import Snapshot
-from omfs_daemon.policy.arrays.free_resources import FreeResources
+from omfs_daemon.policy.arrays.free_resources import all_resources
 from omfs_daemon.policy.arrays.node_arrays import NodeArrays
 from omfs_daemon.policy.arrays.placement import place
 from omfs_daemon.policy.rules.classes import Rules, classify
@@ -179,7 +178,7 @@ def _refusals(job: Job, partition: Partition, snapshot: Snapshot) -> Iterator[st
 
 def _lacking(request: JobRequest, nodes: NodeArrays, partition: str) -> str:
     """What keeps it off nodes that are all empty; "" if it fits."""
-    free = FreeResources(nodes, nodes.cpus.copy(), nodes.memory.copy(), dict(nodes.gres), Counter())
+    free = all_resources(nodes)
     if place(request, free):
         return ""
     gres = ", ".join(f"{name}:{count}" for name, count in request.gres)
